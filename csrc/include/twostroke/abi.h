@@ -1,0 +1,74 @@
+// The C ABI between Python and the native kernels: plain C, raw pointers, the same at every instruction-set level.
+// Every function checks its shapes at the boundary and returns 0, or a negative ts_status; nothing throws, nothing aborts.
+// Layouts of packed weights and KV pages: src/twostroke/ops/operands.py. Strides are in elements, not bytes.
+// One output row's arithmetic depends on that row alone: fixed order of reduction whatever `rows`, threads or pages.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TS_ABI_VERSION 1
+#define TS_PANEL_ROWS 64
+#define TS_PAGE_TOKENS 16
+
+enum ts_status { TS_OK = 0, TS_BAD_SHAPE = -1, TS_BAD_FORMAT = -2, TS_BAD_INDEX = -3, TS_NO_MEMORY = -4, TS_BAD_POINTER = -5 };
+enum ts_weight_kind { TS_W_F32 = 0, TS_W_BF16 = 1, TS_W_INT8 = 2, TS_W_INT4 = 3 };
+enum ts_kv_kind { TS_KV_F32 = 0, TS_KV_BF16 = 1 };
+
+typedef struct ts_context ts_context;  // thread pool and scratch memory; one call at a time
+
+typedef struct {
+  int32_t kind;             // ts_weight_kind
+  int32_t group;            // columns that share a scale; 0 for floats; a multiple of 32 otherwise
+  int64_t rows, columns;    // not padded
+  const void* data;         // packed, 64-byte aligned
+  const uint16_t* scales;   // bf16 bits, packed, or NULL
+  const float* bias;        // (rows,) or NULL
+} ts_weight;
+
+typedef struct {
+  int32_t kind;             // ts_kv_kind
+  int32_t kv_heads, head_dim;
+  int64_t num_pages;
+  void* data;               // (num_pages, kv_heads, 2, TS_PAGE_TOKENS * head_dim)
+} ts_kv_layer;
+
+int32_t ts_abi_version(void);
+const char* ts_level_name(void);                   // "generic", "avx2", "avx512": what this library was compiled for
+int32_t ts_best_level(void);                       // by CPUID: 0 generic, 1 avx2+fma+f16c, 2 avx512 f/bw/vl/dq + vnni
+
+ts_context* ts_context_create(int32_t num_threads);  // NULL where there is no memory; 1 means the calling thread only
+void ts_context_destroy(ts_context*);
+int64_t ts_context_scratch_bytes(const ts_context*);
+
+int32_t ts_embed(ts_context*, const ts_weight*, const int32_t* token_ids, int64_t tokens, float* out, int64_t out_stride);
+int32_t ts_linear(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
+int32_t ts_rms_norm(ts_context*, const float* x, int64_t x_stride, const float* weight, float eps, int64_t tokens, int64_t columns,
+                    float* out, int64_t out_stride);
+int32_t ts_head_norm(ts_context*, float* x, int64_t x_stride, const float* weight, float eps, int64_t tokens, int64_t heads,
+                     int64_t head_dim);
+int32_t ts_rope(ts_context*, float* x, int64_t x_stride, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos_table,
+                const float* sin_table, int64_t table_positions, int64_t half_rotary, const int32_t* positions);
+int32_t ts_kv_write(ts_context*, const ts_kv_layer*, const float* k, const float* v, int64_t kv_stride, const int32_t* slots,
+                    int64_t tokens);
+int32_t ts_attention(ts_context*, const ts_kv_layer*, const float* q, int64_t q_stride, int64_t heads, const int32_t* row_starts,
+                     const int32_t* context_tokens, int64_t sequences, const int32_t* page_table, int64_t page_table_stride,
+                     float scale, int32_t window, float* out, int64_t out_stride);
+int32_t ts_silu_mul(ts_context*, const float* gate_up, int64_t gate_up_stride, int64_t tokens, int64_t columns, float* out,
+                    int64_t out_stride);
+int32_t ts_add(ts_context*, float* x, const float* y, int64_t elements);
+int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_rows, const int32_t* rows, int64_t count,
+                       int64_t columns, float* out, int64_t out_stride);
+
+// Packing at load. source: (rows, columns) row-major float32 (source_kind 0) or bf16 bits (1), row range [first_row, first_row+count)
+// of the packed matrix; first_row is a multiple of TS_PANEL_ROWS. Writes the panels of those rows (and zero padding) into
+// data and scales, which are those of the whole matrix. Integer kinds: symmetric, scale search as in quant/codec.py, bit for bit.
+int32_t ts_pack(ts_context*, const void* source, int32_t source_kind, int64_t source_stride, int64_t first_row, int64_t count,
+                int32_t kind, int32_t group, int64_t rows, int64_t columns, void* data, uint16_t* scales);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,5 @@
+"""Implementations of the ops.
+
+Knows: op contracts, one device each.
+Must not know: models, cache policy, requests.
+"""

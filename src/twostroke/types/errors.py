@@ -1,0 +1,87 @@
+"""The one exception tree. HTTP statuses and exit codes are tables elsewhere, keyed by these classes.
+
+TwostrokeError
+├── UsageError            the caller asked for something that cannot be (CLI exit code 2, HTTP 400)
+│   ├── InvalidRequest    one request is wrong: a field, a token id, an empty prompt
+│   │   └── ContextLengthExceeded   prompt, or prompt and max_tokens, do not fit the context
+│   └── ConfigError       an option, an environment value or a file of settings is wrong
+├── ModelError            a model folder cannot be used (exit code 3)
+│   ├── ModelNotFound     no such folder, hub id or revision
+│   ├── UnsupportedModel  the architecture or a feature of it is not implemented
+│   └── CorruptModel      a file is not what its header claims
+├── OutOfMemory           it does not fit, with the arithmetic (exit code 4)
+├── BackendError          a native kernel refused or is missing (exit code 5)
+└── EngineStopped         the engine was shut down while the request was alive (exit code 6)
+
+Knows: nothing but strings.
+Must not know: HTTP statuses, exit codes, who prints the message.
+"""
+
+from __future__ import annotations
+
+
+class TwostrokeError(Exception):
+    """Base of everything raised on purpose.
+
+    what: one sentence that says what went wrong. why: the reason, with figures. fix: what the reader can do.
+    """
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
+        self.what = what
+        self.why = why
+        self.fix = fix
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.what, self.why, self.fix) if part)
+
+
+class UsageError(TwostrokeError):
+    """The caller asked for something that cannot be."""
+
+
+class InvalidRequest(UsageError):
+    """One request is wrong; `param` names the offending field (OpenAI error shape)."""
+
+    def __init__(
+        self, what: str, *, param: str | None = None, code: str | None = None, why: str = "", fix: str = ""
+    ) -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.param = param
+        self.code = code
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """The prompt, or the prompt and max_tokens together, do not fit the context."""
+
+
+class ConfigError(UsageError):
+    """An option, an environment value or a settings file is wrong."""
+
+
+class ModelError(TwostrokeError):
+    """A model cannot be used."""
+
+
+class ModelNotFound(ModelError):
+    """No such folder, hub id or revision."""
+
+
+class UnsupportedModel(ModelError):
+    """The architecture, or a feature of it, is not implemented."""
+
+
+class CorruptModel(ModelError):
+    """A file is not what its header claims."""
+
+
+class OutOfMemory(TwostrokeError):
+    """It does not fit; the message carries the arithmetic."""
+
+
+class BackendError(TwostrokeError):
+    """A native kernel refused its arguments, or the native library is missing."""
+
+
+class EngineStopped(TwostrokeError):
+    """The engine was shut down while the request was alive."""

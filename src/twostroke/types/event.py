@@ -1,0 +1,46 @@
+"""What the heart tells the shells after each step.
+
+Per request: any number of TokenEvents, then exactly one FinishedEvent.
+
+Knows: requests and tokens.
+Must not know: text, HTTP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.types.request import FinishReason
+from twostroke.types.result import TokenLogprob
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """One new output token. at_s: the `now` of the commit."""
+
+    request_id: str
+    token_id: int
+    logprob: TokenLogprob | None
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedEvent:
+    """The request's one terminal event. num_cached_tokens: prompt tokens found in the prefix tree at first admission.
+
+    stopped_by: the end token id where one ended it. first_scheduled_s: when its first position was first planned.
+    """
+
+    request_id: str
+    reason: FinishReason
+    at_s: float
+    num_prompt_tokens: int
+    num_output_tokens: int
+    num_cached_tokens: int
+    num_preemptions: int
+    first_scheduled_s: float | None
+    stopped_by: int | None = None
+    error: str | None = None
+
+
+Event = TokenEvent | FinishedEvent

@@ -1,0 +1,48 @@
+"""The first frozen noun: what one engine step will compute.
+
+Knows: token ids, page ids, counts.
+Must not know: whether a plan is run, simulated or made to fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twostroke.types.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSequence:
+    """Positions [start, start + num_tokens) of one request, computed in this step.
+
+    known_token_ids: prompt and output so far; the live list, valid until `commit`, longer than the planned part where
+    the prompt is chunked. page_ids: pages of positions [0, start + num_tokens), in order. samples: True where the last
+    planned position is the last known one, so that its logits give the next token.
+    """
+
+    request: Request
+    start: int
+    num_tokens: int
+    known_token_ids: Sequence[int]
+    page_ids: Sequence[int]
+    samples: bool
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Output tokens made before this step (also the position that random draws are keyed by)."""
+        return len(self.known_token_ids) - len(self.request.prompt_token_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One step. sequences: decoding ones first, then prefill chunks. preempted: request ids put back this step."""
+
+    step_id: int
+    sequences: tuple[PlannedSequence, ...]
+    preempted: tuple[str, ...] = ()
+
+    @property
+    def num_tokens(self) -> int:
+        """Rows of the batch."""
+        return sum(sequence.num_tokens for sequence in self.sequences)

@@ -1,0 +1,44 @@
+"""One sequence of tokens that somebody waits for.
+
+A user's request with n > 1 becomes n of these with one group_id; they share the pages of the prompt.
+
+Knows: token ids, sampling parameters, arrival time.
+Must not know: text, queues, pages.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from twostroke.types.sampling_params import SamplingParams
+
+
+class FinishReason(enum.StrEnum):
+    """Why a request ended. STOP: an end token or a stop string. LENGTH: max_tokens or the context."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the scheduler is given; never changed afterwards.
+
+    seed: already drawn (the pure rooms own no randomness). max_tokens: already resolved against the context.
+    end_token_ids: tokens that end the output (empty with ignore_eos). cache_salt: requests with different salts
+    never share prefix pages. arrival_s: on the caller's clock.
+    """
+
+    request_id: str
+    group_id: str
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams
+    seed: int
+    max_tokens: int
+    end_token_ids: frozenset[int]
+    arrival_s: float
+    cache_salt: str = ""
+    priority: int = 0

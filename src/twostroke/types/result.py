@@ -1,0 +1,40 @@
+"""The second frozen noun: what one engine step produced.
+
+Knows: token ids and log probabilities.
+Must not know: how they were computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """log probability (natural, before temperature) of the chosen token and of the most likely ones, best first."""
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    """One new token of one request."""
+
+    token_id: int
+    logprob: TokenLogprob | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """sampled: request id -> its new token, for each planned sequence with `samples`.
+
+    failed: request id -> reason, for requests whose own work failed; they end, the others go on.
+    """
+
+    sampled: Mapping[str, SampledToken]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    model_s: float = 0.0
+    sampling_s: float = 0.0

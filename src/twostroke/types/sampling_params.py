@@ -1,0 +1,102 @@
+"""How the tokens of one request are chosen.
+
+Knows: the legal range of every sampling parameter.
+Must not know: logits, random generators, the vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from twostroke.types.errors import InvalidRequest
+
+MAX_TOP_LOGPROBS = 20
+MAX_STOPS = 16
+MAX_STOP_CHARACTERS = 256
+MAX_LOGIT_BIAS = 1024
+MAX_N = 128
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """Frozen, validated at construction (raises InvalidRequest naming the field).
+
+    temperature: 0 means greedy. top_k: 0 means off. top_p, min_p: probabilities. seed: None lets the engine draw one.
+    logprobs: None means none; k >= 0 asks for the chosen token's logprob and the k most likely beside it.
+    max_tokens: None means up to the end of the context. stop: strings that end the text and are not part of it.
+    """
+
+    n: int = 1
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    seed: int | None = None
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, low, high in _RANGES:
+            _check_range(name, getattr(self, name), low, high)
+        if self.repetition_penalty <= 0:
+            raise InvalidRequest("repetition_penalty must be above 0.", param="repetition_penalty")
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise InvalidRequest(
+                f"min_tokens ({self.min_tokens}) is above max_tokens ({self.max_tokens}).", param="min_tokens"
+            )
+        _check_stops(self.stop)
+        if len(self.logit_bias) > MAX_LOGIT_BIAS:
+            raise InvalidRequest(f"logit_bias has more than {MAX_LOGIT_BIAS} entries.", param="logit_bias")
+        for token_id, bias in self.logit_bias.items():
+            if token_id < 0:
+                raise InvalidRequest(f"logit_bias names the negative token id {token_id}.", param="logit_bias")
+            _check_range("logit_bias", bias, -100, 100)
+
+    @property
+    def greedy(self) -> bool:
+        """True where the most likely token is always taken."""
+        return self.temperature == 0.0
+
+
+_RANGES: tuple[tuple[str, float, float], ...] = (
+    ("n", 1, MAX_N),
+    ("temperature", 0, 2),
+    ("top_k", 0, math.inf),
+    ("top_p", 0, 1),
+    ("min_p", 0, 1),
+    ("repetition_penalty", 0, 10),
+    ("presence_penalty", -2, 2),
+    ("frequency_penalty", -2, 2),
+    ("seed", -(2**63), 2**64 - 1),
+    ("max_tokens", 1, math.inf),
+    ("min_tokens", 0, math.inf),
+    ("logprobs", 0, MAX_TOP_LOGPROBS),
+)
+
+
+def _check_range(name: str, value: float | None, low: float, high: float) -> None:
+    if value is None:
+        return
+    if not (low <= value <= high) or math.isnan(value):
+        bound = f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
+        raise InvalidRequest(f"{name} must be {bound}, not {value}.", param=name)
+
+
+def _check_stops(stop: tuple[str, ...]) -> None:
+    if len(stop) > MAX_STOPS:
+        raise InvalidRequest(f"stop has {len(stop)} strings; at most {MAX_STOPS} are allowed.", param="stop")
+    for text in stop:
+        if not text:
+            raise InvalidRequest("stop holds an empty string.", param="stop")
+        if len(text) > MAX_STOP_CHARACTERS:
+            raise InvalidRequest(f"a stop string is longer than {MAX_STOP_CHARACTERS} characters.", param="stop")

@@ -1,0 +1,41 @@
+"""Penalties, bias and bans: what changes the logits before a token is chosen.
+
+Each function works on one row in place and depends on that row's own request alone.
+
+Knows: one row of logits, token ids.
+Must not know: temperature, draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array
+
+
+def penalize_repetition(logits: F32Array, known_token_ids: Sequence[int], penalty: float) -> None:
+    """logits (V,): those of every token seen in prompt or output move towards unlikely (Keskar et al. 2019)."""
+    seen = np.unique(np.asarray(known_token_ids, np.int64))
+    values = logits[seen]
+    logits[seen] = np.where(values > 0, values / np.float32(penalty), values * np.float32(penalty))
+
+
+def penalize_output(logits: F32Array, output_token_ids: Sequence[int], presence: float, frequency: float) -> None:
+    """logits (V,) -= presence for each token of the output so far, and frequency for each time it stands there."""
+    if not output_token_ids:
+        return
+    seen, counts = np.unique(np.asarray(output_token_ids, np.int64), return_counts=True)
+    logits[seen] -= np.float32(presence) + np.float32(frequency) * counts.astype(np.float32)
+
+
+def add_bias(logits: F32Array, bias: Mapping[int, float]) -> None:
+    """logits (V,) += bias by token id."""
+    for token_id, value in bias.items():
+        logits[token_id] += np.float32(value)
+
+
+def ban(logits: F32Array, token_ids: Collection[int]) -> None:
+    """logits (V,) = -inf for these tokens."""
+    logits[list(token_ids)] = -np.inf

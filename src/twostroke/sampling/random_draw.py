@@ -1,0 +1,27 @@
+"""Random draws as a function of (seed, position): no generator, no state, the same after preemption or in any batch.
+
+Knows: integers.
+Must not know: logits, requests.
+"""
+
+from __future__ import annotations
+
+_MASK = (1 << 64) - 1
+
+
+def _mix(value: int) -> int:
+    """The finalizer of splitmix64 (Steele, Lea, Flood 2014): 64 bits in, 64 well-mixed bits out."""
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+def uniform(seed: int, position: int) -> float:
+    """A number in [0, 1) with 53 random bits for this seed and output position."""
+    return (_mix(_mix(seed & _MASK) ^ _mix(~position & _MASK)) >> 11) * 2.0**-53
+
+
+def sibling_seed(seed: int, index: int) -> int:
+    """The seed of completion `index` of a request with n > 1; index 0 keeps the seed."""
+    return seed if index == 0 else _mix((seed & _MASK) ^ _mix(index)) >> 1

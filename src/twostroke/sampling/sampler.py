@@ -1,0 +1,51 @@
+"""One row of logits to one token, as the request's parameters say.
+
+Knows: sampling parameters, the tokens so far.
+Must not know: other rows, the scheduler, the model.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array
+from twostroke.sampling.adjust import add_bias, ban, penalize_output, penalize_repetition
+from twostroke.sampling.choose import choose
+from twostroke.sampling.logprobs import token_logprob
+from twostroke.sampling.random_draw import uniform
+from twostroke.types.plan import PlannedSequence
+from twostroke.types.result import SampledToken
+
+
+def sample(logits: F32Array, sequence: PlannedSequence) -> SampledToken:
+    """logits (V,) float32, raw, not changed. Raises ValueError where the row holds no finite logit."""
+    params = sequence.request.params
+    adjusted = _adjusted(logits, sequence)
+    token_id = int(np.argmax(adjusted))
+    if not np.isfinite(adjusted[token_id]):
+        raise ValueError("the model gave no finite logit for this request")
+    if not params.greedy:
+        draw = uniform(sequence.request.seed, sequence.num_output_tokens)
+        token_id = choose(adjusted, params.temperature, params.top_k, params.top_p, params.min_p, draw)
+    logprob = None if params.logprobs is None else token_logprob(logits, token_id, params.logprobs)
+    return SampledToken(token_id, logprob)
+
+
+def _adjusted(logits: F32Array, sequence: PlannedSequence) -> F32Array:
+    """The row after penalties, bias and bans; the row itself where none applies."""
+    params, request = sequence.request.params, sequence.request
+    num_output = sequence.num_output_tokens
+    banned = set(request.end_token_ids) | set(params.stop_token_ids) if num_output < params.min_tokens else set()
+    counted = bool(params.presence_penalty or params.frequency_penalty) and num_output > 0
+    if params.repetition_penalty == 1.0 and not (counted or params.logit_bias or banned):
+        return logits
+    row = logits.copy()
+    known = sequence.known_token_ids
+    if params.repetition_penalty != 1.0:
+        penalize_repetition(row, known, params.repetition_penalty)
+    if counted:
+        output = known[len(request.prompt_token_ids) :]
+        penalize_output(row, output, params.presence_penalty, params.frequency_penalty)
+    add_bias(row, params.logit_bias)
+    ban(row, banned)
+    return row

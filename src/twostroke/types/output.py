@@ -1,0 +1,107 @@
+"""What a caller of the engine gets: pieces while it streams, and the whole at the end.
+
+Knows: text, token ids, times on the engine's clock.
+Must not know: HTTP, pages, how the text was made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from twostroke.types.request import FinishReason
+from twostroke.types.result import TokenLogprob
+from twostroke.types.sampling_params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One user request before it becomes n engine requests. token_ids: never empty, ids checked by the shell."""
+
+    token_ids: tuple[int, ...]
+    params: SamplingParams
+    request_id: str | None = None
+    cache_salt: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds on the engine's clock; None where the request never got so far."""
+
+    arrival_s: float
+    first_scheduled_s: float | None = None
+    first_token_s: float | None = None
+    finished_s: float | None = None
+
+    @property
+    def queue_s(self) -> float | None:
+        """From arrival until the first position was planned."""
+        return None if self.first_scheduled_s is None else self.first_scheduled_s - self.arrival_s
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Time to first token, queueing included."""
+        return None if self.first_token_s is None else self.first_token_s - self.arrival_s
+
+    @property
+    def e2e_s(self) -> float | None:
+        """From arrival to the last token."""
+        return None if self.finished_s is None else self.finished_s - self.arrival_s
+
+    def mean_itl_s(self, num_output_tokens: int) -> float | None:
+        """(E2E - TTFT) / (tokens - 1), which is TPOT; None with fewer than two tokens."""
+        if self.first_token_s is None or self.finished_s is None or num_output_tokens < 2:
+            return None
+        return (self.finished_s - self.first_token_s) / (num_output_tokens - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One piece of one completion of a streamed request. Pieces joined give the completion.
+
+    index: which of the n completions. text may be empty while a stop string or half a character is held back.
+    finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
+    """
+
+    request_id: str
+    index: int
+    text: str
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+    finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
+    error: str | None = None
+    num_cached_tokens: int = 0
+    num_preemptions: int = 0
+    timings: Timings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One finished answer."""
+
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    stop_reason: str | int | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    error: str | None = None
+    timings: Timings | None = None
+    num_preemptions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOutput:
+    """All n answers to one prompt."""
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    completions: tuple[Completion, ...]
+    num_cached_tokens: int = 0
+    prompt: str | None = field(default=None)
+
+    @property
+    def text(self) -> str:
+        """The text of the first completion."""
+        return self.completions[0].text

@@ -1,0 +1,171 @@
+"""Configuration: asked, resolved, frozen. Every resolved value carries its reason.
+
+Knows: what was asked (flags over environment over defaults), the model's spec, the machine.
+Must not know: weights, kernels, sockets.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
+from twostroke.env import Machine
+from twostroke.options import BY_NAME
+from twostroke.spec.formats import KVKind, WeightKind
+from twostroke.spec.model import ModelSpec
+from twostroke.types.errors import ConfigError
+
+MAX_DEFAULT_CONTEXT = 32_768
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One value that somebody asked for, and where."""
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One resolved value and the reason for it."""
+
+    name: str
+    value: Any
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """All settings, frozen. Typed access below; `settings` is what `twostroke config` prints."""
+
+    settings: tuple[Setting, ...]
+
+    def __getitem__(self, name: str) -> Any:
+        return next(setting.value for setting in self.settings if setting.name == name)
+
+
+def collect(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Asked]:
+    """Options given by a caller (text or ready values; None means not given) over the environment's.
+
+    Raises ConfigError for an unknown name, with the nearest known one, or an unreadable value.
+    """
+    asked: dict[str, Asked] = {}
+    for name, text in environment.items():
+        if name in BY_NAME:
+            source = f"the variable TWOSTROKE_{name.upper()}"
+            asked[name] = Asked(BY_NAME[name].read(text, source), source)
+    for name, value in options.items():
+        if value is None:
+            continue
+        if name not in BY_NAME:
+            near = difflib.get_close_matches(name, BY_NAME, 1)
+            hint = f"Did you mean {near[0]!r}?" if near else "Options: " + ", ".join(BY_NAME) + "."
+            raise ConfigError(f"There is no option {name!r}.", fix=hint)
+        option = BY_NAME[name]
+        asked[name] = Asked(option.read(str(value), option.flag), option.flag)
+    return asked
+
+
+class Resolver:
+    """Takes each asked value or a default, and writes down why."""
+
+    def __init__(self, asked: Mapping[str, Asked]) -> None:
+        self._asked = asked
+        self._settings: list[Setting] = []
+
+    def pick(self, name: str, default: Any, reason: str) -> Any:
+        """The asked value of `name`, or the default with its reason."""
+        found = self._asked.get(name)
+        return self.put(name, default if found is None else found.value, reason if found is None else found.source)
+
+    def put(self, name: str, value: Any, reason: str) -> Any:
+        """Record a value that nobody may ask for."""
+        self._settings.append(Setting(name, value, reason))
+        return value
+
+    def asked_value(self, name: str) -> Any:
+        """The asked value, or None."""
+        return self._asked[name].value if name in self._asked else None
+
+    def resolved(self) -> Resolved:
+        """Freeze."""
+        return Resolved(tuple(self._settings))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What is known of a model before its weights are read. source: folder or hub id, for messages."""
+
+    source: str
+    revision: str | None
+    spec: ModelSpec
+
+
+def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best_level: str) -> None:
+    """Everything but memory."""
+    spec = facts.spec
+    resolver.put("model", facts.source, "asked for")
+    resolver.put("revision", facts.revision, "of the folder or hub snapshot")
+    wide = spec.dtype == "float32"
+    weights = resolver.pick(
+        "weights",
+        "f32" if wide else "int8",
+        "the checkpoint is float32" if wide else f"default for a {spec.dtype} checkpoint on a CPU",
+    )
+    resolver.pick("kv_format", "f32" if weights == "f32" else "bf16", f"default with {weights} weights")
+    longest = min(spec.max_positions, MAX_DEFAULT_CONTEXT)
+    context = resolver.pick("context", longest, "the model's own" if longest == spec.max_positions else "default limit")
+    if context > spec.max_positions:
+        raise ConfigError(
+            f"--context {context} is more than the model's {spec.max_positions} positions.",
+            fix=f"Ask for at most {spec.max_positions}.",
+        )
+    step_tokens = resolver.pick("max_step_tokens", 512, "default")
+    sequences = resolver.pick("max_sequences", 64, "default")
+    if sequences > step_tokens:
+        raise ConfigError(
+            f"--max-sequences {sequences} is more than --max-step-tokens {step_tokens}.",
+            why="Each decoding sequence takes one token of a step.",
+            fix="Lower the first or raise the second.",
+        )
+    resolver.pick("threads", machine.cores, "cores this process may use")
+    resolver.pick("cpu_level", best_level, "best level of this CPU")
+    resolver.pick("cache", str(machine.cache_folder), "default cache folder")
+
+
+def resolve_memory(resolver: Resolver, needs: MemoryNeeds, machine: Machine) -> KVPlan:
+    """The KV pool; raises OutOfMemory with the arithmetic."""
+    plan = plan_kv(needs, machine.available_bytes, resolver.asked_value("kv_memory"))
+    resolver.put("weight_bytes", needs.weight_bytes, "packed size of the chosen format")
+    resolver.put("buffer_bytes", needs.buffer_bytes, "activations of one step and its logits")
+    resolver.put("kv_memory", plan.kv_bytes, plan.reason)
+    resolver.put("kv_tokens", plan.tokens, f"{needs.kv_token_bytes:,} bytes a token")
+    return plan
+
+
+def resolve_server(resolver: Resolver, default_name: str) -> None:
+    """Where to listen and under which name; a non-loopback address needs a key."""
+    host = resolver.pick("host", "127.0.0.1", "loopback by default")
+    resolver.pick("port", 8000, "default")
+    resolver.pick("served_name", default_name, "the model's name")
+    key = resolver.pick("api_key", None, "none asked for")
+    if key is None and host not in ("127.0.0.1", "::1", "localhost"):
+        raise ConfigError(
+            f"Listening on {host} without an API key is refused.",
+            why="Everybody who reaches that address could use the server.",
+            fix="Give --api-key, or listen on 127.0.0.1.",
+        )
+
+
+def weight_kind(word: str) -> WeightKind:
+    """"int8" -> WeightKind.INT8."""
+    return WeightKind[word.upper()]
+
+
+def kv_kind(word: str) -> KVKind:
+    """"bf16" -> KVKind.BF16."""
+    return KVKind[word.upper()]

@@ -1,0 +1,79 @@
+"""Does it fit, and how many tokens of KV cache beside it? The arithmetic of memory, before anything is loaded.
+
+Knows: byte counts.
+Must not know: the machine's real memory (an argument), tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.types.errors import OutOfMemory
+
+KEPT_FREE_SHARE = 0.10
+"""Share of the available memory left for the rest of the machine, unless --kv-memory says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeeds:
+    """weight_bytes: packed. buffer_bytes: activations and logits. kv_token_bytes: K and V of one position, all layers.
+
+    context_tokens: the longest sequence. useful_tokens: more KV than this could never be filled.
+    """
+
+    weight_bytes: int
+    buffer_bytes: int
+    kv_token_bytes: int
+    context_tokens: int
+    useful_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class KVPlan:
+    """num_pages of PAGE_TOKENS positions, and the sentence that says why."""
+
+    num_pages: int
+    kv_bytes: int
+    reason: str
+
+    @property
+    def tokens(self) -> int:
+        """Positions the pool holds."""
+        return self.num_pages * PAGE_TOKENS
+
+
+def plan_kv(needs: MemoryNeeds, available_bytes: int, asked_bytes: int | None) -> KVPlan:
+    """Size the KV pool; raises OutOfMemory, with the figures, where weights and one page per sequence cannot fit."""
+    page_bytes = needs.kv_token_bytes * PAGE_TOKENS
+    fixed_bytes = needs.weight_bytes + needs.buffer_bytes
+    free_bytes = int(available_bytes * (1 - KEPT_FREE_SHARE)) - fixed_bytes
+    if asked_bytes is not None:
+        if asked_bytes + fixed_bytes > available_bytes:
+            raise _too_big(needs, available_bytes, asked_bytes)
+        budget_bytes, reason = asked_bytes, "asked for"
+    else:
+        budget_bytes, reason = free_bytes, f"90% of {_gb(available_bytes)} available, less weights and buffers"
+    useful_pages = -(-needs.useful_tokens // PAGE_TOKENS)
+    num_pages = max(0, budget_bytes) // page_bytes
+    if asked_bytes is None and num_pages > useful_pages:
+        num_pages, reason = useful_pages, "all sequences at full length fit"
+    if num_pages < 1 or (asked_bytes is None and num_pages * PAGE_TOKENS < min(needs.context_tokens, 256)):
+        raise _too_big(needs, available_bytes, asked_bytes or 256 * needs.kv_token_bytes)
+    return KVPlan(num_pages, num_pages * page_bytes, reason)
+
+
+def _too_big(needs: MemoryNeeds, available_bytes: int, kv_bytes: int) -> OutOfMemory:
+    total = needs.weight_bytes + needs.buffer_bytes + kv_bytes
+    return OutOfMemory(
+        f"The model does not fit: it needs {_gb(total)}, {_gb(available_bytes)} are available.",
+        why=(
+            f"weights {_gb(needs.weight_bytes)} + buffers {_gb(needs.buffer_bytes)} + KV cache {_gb(kv_bytes)}"
+            f" ({needs.kv_token_bytes:,} bytes a token)."
+        ),
+        fix="Use smaller weights (--weights int4), a smaller --kv-memory, a smaller model, or a machine with more memory.",
+    )
+
+
+def _gb(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e7 else f"{num_bytes / 1e6:.2f} MB"

@@ -1,0 +1,71 @@
+"""The only reader of the environment: variables, cores, memory, folders.
+
+Knows: os, /proc, cgroups.
+Must not know: what anybody does with the values.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "TWOSTROKE_"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What this process may use, read once at start."""
+
+    cores: int
+    available_bytes: int
+    cache_folder: Path
+
+
+def read_machine() -> Machine:
+    """Cores by affinity and cgroup quota, memory by MemAvailable and cgroup limit, the cache folder by XDG."""
+    return Machine(_usable_cores(), _available_bytes(), _cache_folder())
+
+
+def asked_by_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """TWOSTROKE_* variables as option name -> text: TWOSTROKE_KV_MEMORY=2GB becomes {"kv_memory": "2GB"}."""
+    source = os.environ if environ is None else environ
+    return {name[len(PREFIX) :].lower(): value for name, value in source.items() if name.startswith(PREFIX) and value}
+
+
+def hub_offline() -> bool:
+    """True where HF_HUB_OFFLINE asks for no network."""
+    return os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+
+
+def _usable_cores() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota, _, period = _read_text(Path("/sys/fs/cgroup/cpu.max")).partition(" ")
+    if quota.isdigit() and period.strip().isdigit():
+        cores = min(cores, max(1, int(quota) // int(period)))
+    return cores
+
+
+def _available_bytes() -> int:
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for line in _read_text(Path("/proc/meminfo")).splitlines():
+        if line.startswith("MemAvailable:"):
+            available = int(line.split()[1]) * 1024
+    limit = _read_text(Path("/sys/fs/cgroup/memory.max")).strip()
+    used = _read_text(Path("/sys/fs/cgroup/memory.current")).strip()
+    if limit.isdigit() and used.isdigit():
+        available = min(available, max(0, int(limit) - int(used)))
+    return available
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "twostroke"
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

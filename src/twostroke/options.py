@@ -1,0 +1,118 @@
+"""Every option of the engine and the server: its name, its meaning, how its text is read.
+
+The CLI's flags, the TWOSTROKE_* variables and docs/CONFIG.md are made from this one table.
+
+Knows: names and legal values.
+Must not know: how a missing value is resolved (config.py), click.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from twostroke.types.errors import ConfigError
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+def parse_bytes(text: str) -> int:
+    """"2GB", "512MiB", "1000000" -> bytes. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise ValueError("write a size such as 2GB or 512MiB")
+    return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+
+
+def parse_count(text: str) -> int:
+    """"4096", "4k", "32Ki" -> a positive count. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?\s*", text, re.IGNORECASE)
+    value = int(float(match[1]) * _UNITS[(match[2] or "").lower()]) if match else 0
+    if value < 1:
+        raise ValueError("write a positive number such as 4096 or 4k")
+    return value
+
+
+def parse_port(text: str) -> int:
+    """"8000" -> a TCP port; 0 lets the system choose. Raises ValueError."""
+    if not text.strip().isdigit() or int(text) > 65535:
+        raise ValueError("write a port between 0 and 65535")
+    return int(text)
+
+
+def parse_text(text: str) -> str:
+    """Any text, stripped; raises ValueError where nothing is left."""
+    if not text.strip():
+        raise ValueError("it is empty")
+    return text.strip()
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """A reader that accepts only these words."""
+
+    def parse(text: str) -> str:
+        if text.strip().lower() not in choices:
+            raise ValueError("choose one of " + ", ".join(choices))
+        return text.strip().lower()
+
+    return parse
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """name: Python and TWOSTROKE_ name; the flag is --name with dashes. default: what happens without it, in words."""
+
+    name: str
+    metavar: str
+    parse: Callable[[str], Any]
+    help: str
+    default: str
+
+    @property
+    def flag(self) -> str:
+        """The command line's spelling."""
+        return "--" + self.name.replace("_", "-")
+
+    def read(self, text: str, source: str) -> Any:
+        """Parse; raises ConfigError that names where the text came from."""
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise ConfigError(f"{source} has the value {text!r}: {error}.", fix=f"{self.flag}: {self.help}") from None
+
+
+ENGINE_OPTIONS: tuple[Option, ...] = (
+    Option("revision", "REV", parse_text, "Hub revision (branch, tag or commit) to use.", "main"),
+    Option(
+        "weights",
+        "FORMAT",
+        one_of("f32", "bf16", "int8", "int4"),
+        "Weight format: f32, bf16, int8 or int4.",
+        "int8 for a 16-bit checkpoint, f32 for a 32-bit one",
+    ),
+    Option("kv_format", "FORMAT", one_of("f32", "bf16"), "KV cache format: f32 or bf16.", "f32 with f32 weights, else bf16"),
+    Option("kv_memory", "SIZE", parse_bytes, "Memory for the KV cache, such as 2GB.", "90% of the free memory, at most what can be used"),
+    Option("context", "TOKENS", parse_count, "Longest prompt and answer together.", "the model's own, at most 32768"),
+    Option("max_step_tokens", "TOKENS", parse_count, "Token budget of one engine step (prefill chunk size).", "512"),
+    Option("max_sequences", "COUNT", parse_count, "Sequences in one step.", "64"),
+    Option("threads", "COUNT", parse_count, "CPU threads.", "the cores this process may use"),
+    Option(
+        "cpu_level",
+        "LEVEL",
+        one_of("generic", "avx2", "avx512"),
+        "Instruction-set level of the kernels: generic, avx2 or avx512.",
+        "the best that this CPU has",
+    ),
+    Option("cache", "FOLDER", parse_text, "Folder for packed weights; 'off' keeps none.", "$XDG_CACHE_HOME/twostroke"),
+)
+
+SERVER_OPTIONS: tuple[Option, ...] = (
+    Option("host", "ADDRESS", parse_text, "Address to listen on.", "127.0.0.1"),
+    Option("port", "PORT", parse_port, "Port to listen on; 0 picks a free one.", "8000"),
+    Option("api_key", "KEY", parse_text, "Key that clients must send as a bearer token.", "none (loopback only)"),
+    Option("served_name", "NAME", parse_text, "Model name that clients use.", "the folder's or repository's name"),
+)
+
+BY_NAME: dict[str, Option] = {option.name: option for option in ENGINE_OPTIONS + SERVER_OPTIONS}

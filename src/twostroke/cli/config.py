@@ -1,0 +1,41 @@
+"""`twostroke config`: every resolved value with its reason; nothing is loaded.
+
+Knows: assemble's resolve step.
+Must not know: weights, kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.options import ENGINE_OPTIONS, SERVER_OPTIONS
+
+
+@click.command(cls=ExampleCommand, example="twostroke config --weights int4 --context 8k")
+@click.argument("model", default="spark")
+@option_flags(ENGINE_OPTIONS + SERVER_OPTIONS)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def command(model: str, as_json: bool, verbose: bool, **options: Any) -> None:
+    """Print every setting that serving MODEL would use, and why. Reads config.json only."""
+    with clear_errors(verbose):
+        from twostroke.assemble import resolve_all
+
+        settings = resolve_all(model, options).settings
+        if as_json:
+            print_json({s.name: {"value": s.value, "reason": s.reason} for s in settings})
+            return
+        name_width = max(len(s.name) for s in settings)
+        value_width = max(len(shown(s.value)) for s in settings)
+        for s in settings:
+            click.echo(f"{s.name:<{name_width}}  {shown(s.value):<{value_width}}  {s.reason}")
+
+
+def shown(value: Any) -> str:
+    """A value as people read it."""
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) and value >= 100_000 else str(value)

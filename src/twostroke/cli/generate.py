@@ -1,0 +1,113 @@
+"""`twostroke generate`: one prompt in, text out, streamed.
+
+Knows: LLM, SamplingParams.
+Must not know: scheduler, cache.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.progress import progress_bar
+from twostroke.cli.sampling_flags import pop_sampling, sampling_flags, take_sampling
+from twostroke.options import ENGINE_OPTIONS
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.output import GenerationOutput
+
+
+@click.command(cls=ExampleCommand, example='twostroke generate "What is prefill?" --max-tokens 80')
+@click.argument("prompt", required=False)
+@click.option("--model", default="spark", help="Folder, hub id, or the embedded 'spark' [default: spark].")
+@click.option("--raw", is_flag=True, help="Continue the text as it stands, without the chat template.")
+@click.option("--system", default=None, help="System message for the chat template.")
+@click.option("--logprobs", type=int, default=None, help="With --json: log probabilities and this many alternatives.")
+@sampling_flags
+@option_flags(ENGINE_OPTIONS)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document at the end instead of streaming text.")
+@click.option("-v", "--verbose", is_flag=True, help="Show timings, and tracebacks.")
+def command(
+    prompt: str | None,
+    model: str,
+    raw: bool,
+    system: str | None,
+    logprobs: int | None,
+    as_json: bool,
+    verbose: bool,
+    **values: Any,
+) -> None:
+    """Answer PROMPT, or what comes on standard input. Ctrl-C stops it."""
+    with clear_errors(verbose):
+        text = prompt if prompt is not None else _read_stdin()
+        sampling = pop_sampling(values)
+        from dataclasses import replace
+
+        from twostroke.llm import LLM
+
+        with progress_bar("load") as progress:
+            llm = LLM(model, progress=progress, **values)
+        with llm:
+            params = replace(take_sampling(sampling, llm.sampling_defaults), logprobs=logprobs)
+            token_ids = llm.prompt_tokens(text) if raw or not llm.has_template else llm.chat_tokens(text, system)
+            if as_json:
+                print_json(output_json(llm.generate([token_ids], params)[0], llm.model_name))
+                return
+            _stream(llm, token_ids, params, verbose)
+
+
+def _read_stdin() -> str:
+    """All of standard input; refuses a terminal, where nothing would come."""
+    if sys.stdin.isatty():
+        raise InvalidRequest("There is no prompt.", fix='Give one: twostroke generate "What is prefill?", or pipe text in.')
+    text = sys.stdin.read()
+    if not text.strip():
+        raise InvalidRequest("The prompt on standard input is empty.", fix="Pipe some text in.")
+    return text
+
+
+def _stream(llm: Any, token_ids: list[int], params: Any, verbose: bool) -> None:
+    last = None
+    tokens = 0
+    for delta in llm.stream(token_ids, params):
+        click.echo(delta.text, nl=False)
+        sys.stdout.flush()
+        tokens += len(delta.token_ids)
+        last = delta
+    click.echo()
+    if verbose and last is not None and last.timings is not None:
+        click.echo(timing_line(last.timings, len(token_ids), tokens), err=True)
+
+
+def timing_line(timings: Any, num_prompt_tokens: int, num_output_tokens: int) -> str:
+    """TTFT and ITL in words."""
+    itl_s = timings.mean_itl_s(num_output_tokens)
+    speed = "" if itl_s is None else f", ITL {itl_s * 1e3:.2f} ms ({1 / max(itl_s, 1e-9):.0f} tok/s)"
+    return f"{num_prompt_tokens} prompt tokens, TTFT {timings.ttft_s * 1e3:.1f} ms; {num_output_tokens} tokens{speed}"
+
+
+def output_json(output: GenerationOutput, model: str) -> dict[str, Any]:
+    """The whole output as JSON values."""
+    return {
+        "model": model,
+        "num_prompt_tokens": len(output.prompt_token_ids),
+        "num_cached_tokens": output.num_cached_tokens,
+        "completions": [
+            {
+                "index": c.index,
+                "text": c.text,
+                "token_ids": list(c.token_ids),
+                "finish_reason": c.finish_reason.value,
+                "stop_reason": c.stop_reason,
+                "logprobs": None
+                if c.logprobs is None
+                else [{"token_id": p.token_id, "logprob": p.logprob, "top": [list(t) for t in p.top]} for p in c.logprobs],
+                "ttft_s": c.timings.ttft_s if c.timings else None,
+                "mean_itl_s": c.timings.mean_itl_s(len(c.token_ids)) if c.timings else None,
+                "e2e_s": c.timings.e2e_s if c.timings else None,
+            }
+            for c in output.completions
+        ],
+    }

@@ -1,0 +1,64 @@
+"""The `twostroke` command: a table of verbs, each loaded when it is used.
+
+Knows: the verbs' names and homes.
+Must not know: what they do.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from twostroke import __version__
+
+VERBS: dict[str, tuple[str, str]] = {
+    "serve": ("twostroke.cli.serve", "Serve a model over HTTP with the OpenAI API."),
+    "generate": ("twostroke.cli.generate", "Continue or answer one prompt, streaming."),
+    "chat": ("twostroke.cli.chat", "Talk with a model in the terminal."),
+    "bench": ("twostroke.cli.bench", "Measure prefill and decode on this machine."),
+    "pull": ("twostroke.cli.pull", "Download a model from the hub."),
+    "config": ("twostroke.cli.config", "Print every resolved setting with its reason."),
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a verb's module only when that verb runs, so that --help stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one verb; None for an unknown name (click suggests the nearest)."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(VERBS[cmd_name][0]).command
+        return command
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Examples, then the verbs by the table: no verb is imported."""
+        formatter.write("Example: twostroke serve\n         twostroke generate 'What is prefill?'\n\n")
+        self.format_usage(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text("An LLM inference engine that treats prefill and decode as two workloads.")
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+        self.format_options_only(ctx, formatter)
+        with formatter.section("Exit codes"):
+            formatter.write_text(
+                "0 done; 1 unexpected failure; 2 wrong usage or request; 3 model unusable; 4 does not fit in memory; "
+                "5 native kernels missing or refused; 6 engine stopped; 130 interrupted."
+            )
+
+    def format_options_only(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The group's own options, without click's list of commands."""
+        records = [record for p in self.get_params(ctx) if (record := p.get_help_record(ctx)) is not None]
+        with formatter.section("Options"):
+            formatter.write_dl(records)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="twostroke")
+def main() -> None:
+    """An LLM inference engine that treats prefill and decode as two workloads."""

@@ -1,0 +1,31 @@
+"""`twostroke pull`: download a model from the hub.
+
+Knows: weights.hub.
+Must not know: engines.
+"""
+
+from __future__ import annotations
+
+import click
+
+from twostroke.cli.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.progress import progress_bar
+
+
+@click.command(cls=ExampleCommand, example="twostroke pull meta-llama/Llama-3.2-1B-Instruct --revision main")
+@click.argument("model")
+@click.option("--revision", metavar="REV", default=None, help="Branch, tag or commit [default: main].")
+@click.option("--endpoint", metavar="URL", default=None, help="Another hub [default: HF_ENDPOINT or the public hub].")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def command(model: str, revision: str | None, endpoint: str | None, as_json: bool, verbose: bool) -> None:
+    """Download MODEL (safetensors, tokenizer, settings; never code). Resumes where it stopped; pins the commit."""
+    with clear_errors(verbose):
+        from twostroke.weights.hub import resolve_model
+
+        with progress_bar("download") as progress:
+            folder = resolve_model(model, revision=revision, endpoint=endpoint, progress=progress)
+        if as_json:
+            print_json({"path": str(folder.path), "source": folder.source, "revision": folder.revision})
+        else:
+            click.echo(f"{folder.source} at {folder.revision or 'a local folder'}\n{folder.path}")

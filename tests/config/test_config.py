@@ -1,0 +1,91 @@
+"""Options, their precedence, their reasons, and the memory arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twostroke.config import Resolver, collect, resolve_server
+from twostroke.cost.memory import MemoryNeeds, plan_kv
+from twostroke.env import asked_by_environment, read_machine
+from twostroke.options import BY_NAME, parse_bytes, parse_count
+from twostroke.types.errors import ConfigError, OutOfMemory
+
+NEEDS = MemoryNeeds(1_000_000_000, 50_000_000, 32_768, 4096, 64 * 4096)
+
+
+def test_flags_win_over_the_environment_and_say_so():
+    asked = collect({"threads": 3, "weights": None}, {"threads": "2", "weights": "int4", "unrelated": "1"})
+    assert asked["threads"].value == 3 and asked["threads"].source == "--threads"
+    assert asked["weights"].value == "int4" and "TWOSTROKE_WEIGHTS" in asked["weights"].source
+    assert "unrelated" not in asked
+
+
+@pytest.mark.parametrize(
+    ("options", "needle"),
+    [({"wieghts": "int8"}, "weights"), ({"weights": "int5"}, "int8"), ({"kv_memory": "much"}, "2GB"), ({"port": "70000"}, "65535")],
+)
+def test_bad_options_get_one_clear_error(options, needle):
+    with pytest.raises(ConfigError) as caught:
+        collect(options, {})
+    assert needle in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "value"), [("2GB", 2 * 10**9), ("512MiB", 2**29), ("1.5g", 15 * 10**8), ("77", 77)])
+def test_sizes(text, value):
+    assert parse_bytes(text) == value
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_size_or_a_value_error(text):
+    for parse in (parse_bytes, parse_count):
+        try:
+            assert parse(text) >= 0
+        except ValueError:
+            pass
+
+
+def test_environment_names_are_the_options_names():
+    assert asked_by_environment({"TWOSTROKE_KV_MEMORY": "1GB", "HOME": "/x", "TWOSTROKE_PORT": ""}) == {"kv_memory": "1GB"}
+    machine = read_machine()
+    assert machine.cores >= 1 and machine.available_bytes > 2**20
+
+
+def test_a_public_address_needs_a_key():
+    with pytest.raises(ConfigError, match="API key"):
+        resolve_server(Resolver(collect({"host": "0.0.0.0"}, {})), "m")
+    resolver = Resolver(collect({"host": "0.0.0.0", "api_key": "k"}, {}))
+    resolve_server(resolver, "m")
+    assert resolver.resolved()["host"] == "0.0.0.0"
+
+
+def test_every_option_has_help_and_a_default_in_words():
+    assert all(option.help.endswith(".") and option.default for option in BY_NAME.values())
+
+
+def test_kv_pool_fills_what_is_free_up_to_what_is_useful():
+    plan = plan_kv(NEEDS, 24_000_000_000, None)
+    assert plan.tokens == 64 * 4096
+    tight = plan_kv(NEEDS, 2_000_000_000, None)
+    assert tight.kv_bytes <= 2_000_000_000 * 0.9 - 1_050_000_000 < tight.kv_bytes + 16 * 32_768
+
+
+def test_a_model_that_cannot_fit_is_refused_with_the_arithmetic():
+    with pytest.raises(OutOfMemory) as caught:
+        plan_kv(NEEDS, 900_000_000, None)
+    assert "weights 1.00 GB" in str(caught.value) and "0.90 GB are available" in str(caught.value)
+    with pytest.raises(OutOfMemory):
+        plan_kv(NEEDS, 2_000_000_000, 1_900_000_000)
+    with pytest.raises(OutOfMemory):
+        plan_kv(NEEDS, 24_000_000_000, 1000)
+
+
+@given(st.integers(0, 2**36), st.one_of(st.none(), st.integers(0, 2**36)))
+def test_a_plan_never_exceeds_what_is_available(available, asked):
+    try:
+        plan = plan_kv(NEEDS, available, asked)
+    except OutOfMemory:
+        return
+    assert plan.num_pages >= 1
+    assert plan.kv_bytes + NEEDS.weight_bytes + NEEDS.buffer_bytes <= available

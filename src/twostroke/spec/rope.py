@@ -1,0 +1,146 @@
+"""Rotary position embeddings in numbers: RopeSpec, and its reading from either form of a Hugging Face config.
+
+Old form: `rope_theta` at the top, `rope_scaling` = {"type" or "rope_type", ...}. Form of transformers 5:
+`rope_parameters` = {"rope_type", "rope_theta", ...}. Defaults and precedence follow transformers' modeling_rope_utils.
+
+Knows: the fields of each kind of scaling.
+Must not know: tables of cosines (models/rope_tables.py).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+from twostroke.spec.fields import Fields
+from twostroke.types.errors import UnsupportedModel
+
+MAX_POSITIONS = 1 << 27
+MAX_FACTOR = 1e6
+
+
+class RopeKind(enum.StrEnum):
+    """How rotation frequencies are stretched beyond the trained positions."""
+
+    DEFAULT = "default"
+    LINEAR = "linear"
+    DYNAMIC = "dynamic"
+    YARN = "yarn"
+    LONGROPE = "longrope"
+    LLAMA3 = "llama3"
+
+
+@dataclass(frozen=True, slots=True)
+class RopeSpec:
+    """rotary_dim: leading elements of a head that turn, even. original_positions: trained without scaling.
+
+    attention_factor multiplies cos and sin (yarn, longrope). low_freq_factor and high_freq_factor belong to llama3,
+    beta_fast, beta_slow and truncate to yarn, short_factors and long_factors (rotary_dim / 2 of each) to longrope.
+    """
+
+    kind: RopeKind
+    theta: float
+    rotary_dim: int
+    original_positions: int
+    factor: float = 1.0
+    attention_factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
+    short_factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+
+
+def rope_from_config(config: Fields, head_dim: int, max_positions: int) -> RopeSpec:
+    """Read the rope fields of a config; raises CorruptModel or UnsupportedModel naming the field."""
+    top_theta = config.number("rope_theta", 1.0 + 1e-6, 1e15, default=10_000.0)
+    group = config.group("rope_scaling") or config.group("rope_parameters") or Fields({}, config.place)
+    if group.values and all(isinstance(value, dict) for value in group.values.values()):
+        raise UnsupportedModel(
+            f"{group.place} holds one set of values per layer type.",
+            why="Every layer of this family shares one table of rotations.",
+            fix="Use a model whose rope parameters are the same in all layers.",
+        )
+    theta = group.number("rope_theta", 1.0 + 1e-6, 1e15, default=top_theta)
+    kind = _kind(group)
+    share = config.number("partial_rotary_factor", 1e-3, 1.0, default=1.0)
+    rotary_dim = int(head_dim * group.number("partial_rotary_factor", 1e-3, 1.0, default=share))
+    if rotary_dim < 2 or rotary_dim % 2 or (kind is RopeKind.DYNAMIC and rotary_dim < 4):
+        raise config.wrong("partial_rotary_factor", f"It turns {rotary_dim} of {head_dim} elements: no pairs.")
+    if kind is RopeKind.DEFAULT:
+        return RopeSpec(kind, theta, rotary_dim, max_positions)
+    if kind in (RopeKind.LINEAR, RopeKind.DYNAMIC):
+        return RopeSpec(kind, theta, rotary_dim, max_positions, factor=group.number("factor", 1e-3, MAX_FACTOR))
+    original = group.integer("original_max_position_embeddings", 2, MAX_POSITIONS, default=max_positions)
+    # Checkpoints that keep it outside the group mean it: transformers lets the outer one win.
+    original = config.integer("original_max_position_embeddings", 2, MAX_POSITIONS, default=original)
+    if kind is RopeKind.LLAMA3:
+        return _llama3(group, theta, rotary_dim, original)
+    if kind is RopeKind.YARN:
+        return _yarn(group, theta, rotary_dim, original, max_positions)
+    return _longrope(group, theta, rotary_dim, original, max_positions)
+
+
+def _kind(group: Fields) -> RopeKind:
+    word = group.text("rope_type", group.text("type", "default"))
+    if word not in RopeKind.__members__.values():
+        raise UnsupportedModel(
+            f"{group.place}: rope_type {word[:40]!r} is not implemented.",
+            why="Implemented: " + ", ".join(RopeKind) + ".",
+            fix="Use a model with one of these, or ask for this one in the project's issues.",
+        )
+    return RopeKind(word)
+
+
+def _llama3(group: Fields, theta: float, rotary_dim: int, original: int) -> RopeSpec:
+    low = group.number("low_freq_factor", 1e-3, MAX_FACTOR)
+    high = group.number("high_freq_factor", 1e-3, MAX_FACTOR)
+    if high <= low:
+        raise group.wrong("high_freq_factor", f"It must be more than low_freq_factor ({low:g}).")
+    factor = group.number("factor", 1e-3, MAX_FACTOR)
+    return RopeSpec(
+        RopeKind.LLAMA3, theta, rotary_dim, original, factor=factor, low_freq_factor=low, high_freq_factor=high
+    )
+
+
+def _yarn(group: Fields, theta: float, rotary_dim: int, original: int, max_positions: int) -> RopeSpec:
+    factor = group.number("factor", 1e-3, MAX_FACTOR, default=max_positions / original)
+    mscale = group.number("mscale", 0.0, 1e3, default=0.0)
+    mscale_all_dim = group.number("mscale_all_dim", 0.0, 1e3, default=0.0)
+    if mscale and mscale_all_dim:
+        usual = _yarn_mscale(factor, mscale) / _yarn_mscale(factor, mscale_all_dim)
+    else:
+        usual = _yarn_mscale(factor, 1.0)
+    return RopeSpec(
+        RopeKind.YARN,
+        theta,
+        rotary_dim,
+        original,
+        factor=factor,
+        attention_factor=group.number("attention_factor", 0.0, 1e3, default=usual),
+        beta_fast=group.number("beta_fast", 0.0, 1e6, default=32.0) or 32.0,
+        beta_slow=group.number("beta_slow", 0.0, 1e6, default=1.0) or 1.0,
+        truncate=group.boolean("truncate", True),
+    )
+
+
+def _yarn_mscale(factor: float, mscale: float) -> float:
+    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
+
+
+def _longrope(group: Fields, theta: float, rotary_dim: int, original: int, max_positions: int) -> RopeSpec:
+    factor = group.number("factor", 1e-3, MAX_FACTOR, default=max_positions / original)
+    usual = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+    return RopeSpec(
+        RopeKind.LONGROPE,
+        theta,
+        rotary_dim,
+        original,
+        factor=factor,
+        attention_factor=group.number("attention_factor", 0.0, 1e3, default=usual),
+        short_factors=group.numbers("short_factor", rotary_dim // 2, 1e-3, MAX_FACTOR),
+        long_factors=group.numbers("long_factor", rotary_dim // 2, 1e-3, MAX_FACTOR),
+    )

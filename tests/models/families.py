@@ -1,0 +1,95 @@
+"""Tiny random checkpoints of each family, made by transformers: the judge's own models.
+
+Knows: transformers configs.
+Must not know: Twostroke.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 199,
+    "hidden_size": 64,
+    "intermediate_size": 112,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.2,
+}
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+    "rope_theta": 500000.0,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 10000.0}
+LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
+LONGROPE = {
+    "rope_type": "longrope",
+    "factor": 4.0,
+    "short_factor": [1.0 + 0.1 * i for i in range(8)],
+    "long_factor": [2.0 + 0.3 * i for i in range(8)],
+    "original_max_position_embeddings": 256,
+    "rope_theta": 10000.0,
+}
+
+
+def _llama(**changes: Any) -> transformers.PretrainedConfig:
+    return transformers.LlamaConfig(**{**SMALL, **changes})
+
+
+def _mistral(**changes: Any) -> transformers.PretrainedConfig:
+    return transformers.MistralConfig(**{**SMALL, "sliding_window": 20, **changes})
+
+
+def _qwen2(**changes: Any) -> transformers.PretrainedConfig:
+    return transformers.Qwen2Config(**{**SMALL, **changes})
+
+
+def _qwen3(**changes: Any) -> transformers.PretrainedConfig:
+    return transformers.Qwen3Config(**{**SMALL, "head_dim": 24, **changes})
+
+
+FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
+    "llama2-multi-head": lambda: _llama(num_key_value_heads=4),
+    "llama3-grouped": lambda: _llama(rope_parameters=LLAMA3),
+    "llama-tied": lambda: _llama(tie_word_embeddings=True),
+    "llama-biases": lambda: _llama(attention_bias=True, mlp_bias=True),
+    "llama-linear": lambda: _llama(rope_parameters=LINEAR),
+    "llama-dynamic": lambda: _llama(rope_parameters=DYNAMIC),
+    "llama-yarn": lambda: _llama(rope_parameters=YARN),
+    "llama-longrope": lambda: _llama(rope_parameters=LONGROPE),
+    "llama-odd-sizes": lambda: _llama(hidden_size=72, num_attention_heads=3, num_key_value_heads=1, vocab_size=101, head_dim=20),
+    "mistral-window": _mistral,
+    "mistral-no-window": lambda: _mistral(sliding_window=None),
+    "qwen2-biases": _qwen2,
+    "qwen2-tied": lambda: _qwen2(tie_word_embeddings=True),
+    "qwen2-window-upper-layers": lambda: _qwen2(use_sliding_window=True, sliding_window=16, max_window_layers=1),
+    "qwen3-head-norms": _qwen3,
+    "qwen3-tied": lambda: _qwen3(tie_word_embeddings=True),
+}
+
+
+def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.PreTrainedModel:
+    """Write a random float32 checkpoint of `family` into `folder`; returns the transformers model that made it."""
+    torch.manual_seed(sum(family.encode()))
+    model = transformers.AutoModelForCausalLM.from_config(FAMILIES[family](), attn_implementation="eager")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name:
+                parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
+            elif name.endswith("bias"):
+                parameter.copy_(0.3 * torch.randn_like(parameter))
+    model.eval().save_pretrained(folder, **saving)
+    return model

@@ -6,11 +6,9 @@ Must not know: models, machines, time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from twostroke.cost.work import Work
 from twostroke.ops import add, attention, embed, gather_rows, head_norm, kv_write, linear, rms_norm, rope, silu_mul
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, PackedWeight, RopeTable
 
 
 class MeterOps:
@@ -18,17 +16,52 @@ class MeterOps:
 
     def __init__(self) -> None:
         self.work: dict[str, Work] = {}
-        modules = (embed, rms_norm, head_norm, linear, rope, kv_write, attention, silu_mul, add, gather_rows)
-        for module in modules:
-            name = module.__name__.rpartition(".")[2]
-            setattr(self, name, self._counter(name, module.cost))  # type: ignore[attr-defined]
 
     def total(self) -> Work:
         """The sum over all ops."""
         return sum(self.work.values(), Work())
 
-    def _counter(self, name: str, cost: Callable[..., Work]) -> Callable[..., None]:
-        def count(*operands: Any) -> None:
-            self.work[name] = self.work.get(name, Work()) + cost(*operands)
+    def _count(self, name: str, work: Work) -> None:
+        self.work[name] = self.work.get(name, Work()) + work
 
-        return count
+    def embed(self, out: F32Array, table: PackedWeight, token_ids: I32Array) -> None:
+        """Counts ops/embed.py."""
+        self._count("embed", embed.cost(out, table, token_ids))
+
+    def rms_norm(self, out: F32Array, x: F32Array, weight: F32Array, eps: float) -> None:
+        """Counts ops/rms_norm.py."""
+        self._count("rms_norm", rms_norm.cost(out, x, weight, eps))
+
+    def head_norm(self, x: F32Array, weight: F32Array, eps: float) -> None:
+        """Counts ops/head_norm.py."""
+        self._count("head_norm", head_norm.cost(x, weight, eps))
+
+    def linear(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+        """Counts ops/linear.py."""
+        self._count("linear", linear.cost(out, x, weight))
+
+    def rope(self, x: F32Array, table: RopeTable, positions: I32Array) -> None:
+        """Counts ops/rope.py."""
+        self._count("rope", rope.cost(x, table, positions))
+
+    def kv_write(self, layer: KVLayer, k: F32Array, v: F32Array, slots: I32Array) -> None:
+        """Counts ops/kv_write.py."""
+        self._count("kv_write", kv_write.cost(layer, k, v, slots))
+
+    def attention(
+        self, out: F32Array, q: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float, window: int
+    ) -> None:
+        """Counts ops/attention.py."""
+        self._count("attention", attention.cost(out, q, layer, batch, scale, window))
+
+    def silu_mul(self, out: F32Array, gate_up: F32Array) -> None:
+        """Counts ops/silu_mul.py."""
+        self._count("silu_mul", silu_mul.cost(out, gate_up))
+
+    def add(self, x: F32Array, y: F32Array) -> None:
+        """Counts ops/add.py."""
+        self._count("add", add.cost(x, y))
+
+    def gather_rows(self, out: F32Array, x: F32Array, rows: I32Array) -> None:
+        """Counts ops/gather_rows.py."""
+        self._count("gather_rows", gather_rows.cost(out, x, rows))

@@ -1,0 +1,113 @@
+"""Prefill and decode, measured apart on the real engine.
+
+Prefill: one request, tokens of its prompt / (first token - first scheduled). Decode: B requests; tokens that came in while
+all B were decoding / that time. Random token ids, greedy, end tokens ignored; every prompt is new, so no prefix is shared.
+
+Knows: the LLM facade, a clock.
+Must not know: scheduler, cache, kernels.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from twostroke.bench.memory import peak_bytes
+from twostroke.llm import LLM
+from twostroke.types.errors import ConfigError
+from twostroke.types.output import Prompt
+from twostroke.types.sampling_params import SamplingParams
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseFigures:
+    """One case: medians over the rounds. batch: sequences. tokens: prompt length (prefill) or context (decode)."""
+
+    phase: str
+    batch: int
+    tokens: int
+    tokens_per_s: float
+    slowest_tokens_per_s: float
+    fastest_tokens_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PhasesReport:
+    """All cases, and what memory it took. expected_bytes: packed weights and KV pool."""
+
+    model: str
+    settings: dict[str, Any]
+    rounds: int
+    figures: tuple[PhaseFigures, ...]
+    peak_bytes: int
+    expected_bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+class PhaseBench:
+    """Runs cases on one loaded model."""
+
+    def __init__(self, llm: LLM, clock: Callable[[], float], seed: int = 0) -> None:
+        self._llm = llm
+        self._clock = clock
+        self._random = random.Random(seed)
+
+    def run(self, prompt_lengths: Sequence[int], batches: Sequence[int], context: int, new_tokens: int, rounds: int, note: Note) -> PhasesReport:
+        """Measure every case `rounds` times, alternating; one warm-up round is thrown away. Raises ConfigError."""
+        room = self._llm.resolved["context"]
+        if max([*prompt_lengths, context]) + new_tokens > room:
+            raise ConfigError(f"The longest case needs {max([*prompt_lengths, context]) + new_tokens} tokens; the context is {room}.", fix="Ask for shorter ones.")
+        cases: list[tuple[str, int, int]] = [("prefill", 1, length) for length in prompt_lengths]
+        cases += [("decode", batch, context) for batch in batches]
+        speeds: dict[tuple[str, int, int], list[float]] = {case: [] for case in cases}
+        for round_index in range(rounds + 1):
+            for case in cases:
+                note(f"round {round_index} of {rounds}: {case[0]}, batch {case[1]}, {case[2]} tokens")
+                speed = self._prefill(case[2]) if case[0] == "prefill" else self._decode(case[1], case[2], new_tokens)
+                if round_index:
+                    speeds[case].append(speed)
+        figures = tuple(PhaseFigures(*case, statistics.median(found), min(found), max(found)) for case, found in speeds.items())
+        settings = {setting.name: setting.value for setting in self._llm.resolved.settings}
+        expected = settings["weight_bytes"] + settings["kv_memory"]
+        return PhasesReport(self._llm.model_name, settings, rounds, figures, peak_bytes(), expected)
+
+    def _prompt(self, length: int, new_tokens: int) -> Prompt:
+        ids = tuple(self._random.randrange(self._llm.vocab_size) for _ in range(length))
+        params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
+        return Prompt(ids, params)
+
+    def _prefill(self, length: int) -> float:
+        output = self._llm.engine.generate([self._prompt(length, 1)])[0]
+        timings = output.completions[0].timings
+        if timings is None or timings.first_token_s is None or timings.first_scheduled_s is None:
+            raise RuntimeError("a finished request has no timings")
+        return length / (timings.first_token_s - timings.first_scheduled_s)
+
+    def _decode(self, batch: int, context: int, new_tokens: int) -> float:
+        prompts = [self._prompt(context, new_tokens) for _ in range(batch)]
+        arrivals: list[tuple[float, str]] = []
+        for delta in self._llm.engine.stream(prompts):
+            arrivals += [(self._clock(), delta.request_id)] * len(delta.token_ids)
+        return steady_rate(arrivals)
+
+
+def steady_rate(arrivals: Sequence[tuple[float, str]]) -> float:
+    """Tokens a second between the moment when every request had its first token and the first request's last one."""
+    first: dict[str, float] = {}
+    last: dict[str, float] = {}
+    for at_s, request_id in arrivals:
+        first.setdefault(request_id, at_s)
+        last[request_id] = at_s
+    begin, end = max(first.values()), min(last.values())
+    inside = sum(1 for at_s, _ in arrivals if begin < at_s <= end)
+    if inside == 0:
+        raise RuntimeError("no token came while all sequences were decoding; ask for more new tokens")
+    return inside / (end - begin)

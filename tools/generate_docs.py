@@ -1,0 +1,98 @@
+"""Write docs/CONFIG.md, docs/CLI.md and docs/OPS.md from the code; `--check` fails where they differ from it.
+
+Knows: the options table, the verbs, the ops' docstrings.
+Must not know: anything that only a running engine knows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+import click
+from click.testing import CliRunner
+
+from twostroke.cli.command import EXIT_CODES
+from twostroke.cli.main import VERBS, main
+from twostroke.ops.protocol import OP_NAMES
+from twostroke.options import ENGINE_OPTIONS, SERVER_OPTIONS, Option
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+NOTE = "<!-- Written by tools/generate_docs.py from the code; do not edit. -->\n\n"
+
+
+def config_page() -> str:
+    """The options table."""
+    lines = [
+        NOTE + "# Configuration\n",
+        "Flags win over variables, variables over defaults. `twostroke config` prints every resolved value and its reason.\n",
+    ]
+    for title, options in (("Engine", ENGINE_OPTIONS), ("Server", SERVER_OPTIONS)):
+        lines += [f"## {title}\n", "| flag | variable | meaning | default |", "| --- | --- | --- | --- |"]
+        lines += [_option_row(option) for option in options]
+        lines.append("")
+    lines += ["## Exit codes\n", "| code | when |", "| --- | --- |", "| 0 | done |", "| 1 | unexpected failure |"]
+    lines += [f"| {code} | {(kind.__doc__ or '').splitlines()[0]} |" for kind, code in EXIT_CODES]
+    lines.append("| 130 | interrupted |")
+    return "\n".join(lines) + "\n"
+
+
+def _option_row(option: Option) -> str:
+    return f"| `{option.flag} {option.metavar}` | `TWOSTROKE_{option.name.upper()}` | {option.help} | {option.default} |"
+
+
+def cli_page() -> str:
+    """Every --help, as it prints."""
+    runner = CliRunner()
+    parts = [NOTE + "# Command line\n", _help(runner, [])]
+    for name, (module, _) in VERBS.items():
+        parts.append(_help(runner, [name]))
+        command = importlib.import_module(module).command
+        if isinstance(command, click.Group):
+            parts += [_help(runner, [name, sub]) for sub in command.commands]
+    return "\n".join(parts)
+
+
+def _help(runner: CliRunner, words: list[str]) -> str:
+    result = runner.invoke(main, [*words, "--help"], prog_name="twostroke", terminal_width=110)
+    if result.exit_code:
+        raise SystemExit(f"--help of {words} failed: {result.output}")
+    return f"## `{' '.join(['twostroke', *words])}`\n\n```\n{result.output.rstrip()}\n```\n"
+
+
+def ops_page() -> str:
+    """Each op's contract, from its module."""
+    parts = [NOTE + "# The ops\n", "The instruction set of the model programs. Operands and layouts: `ops/operands.py`.\n"]
+    for name in OP_NAMES:
+        module = importlib.import_module(f"twostroke.ops.{name}")
+        contract = inspect.cleandoc(module.__doc__ or "").split("\n\nKnows:")[0]
+        cost = inspect.cleandoc(module.cost.__doc__ or "")
+        parts.append(f"## {name}\n\n```\n{contract}\n```\n\nCost: {cost}\n")
+    return "\n".join(parts)
+
+
+PAGES = {"CONFIG.md": config_page, "CLI.md": cli_page, "OPS.md": ops_page}
+
+
+def run() -> int:
+    """Write the pages, or compare them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--check", action="store_true", help="compare instead of writing; exit 1 where they differ")
+    check = parser.parse_args().check
+    stale = []
+    for name, make in PAGES.items():
+        path, text = DOCS / name, make()
+        if check and (not path.exists() or path.read_text() != text):
+            stale.append(name)
+        elif not check:
+            path.write_text(text)
+    if stale:
+        print(f"docs/{', docs/'.join(stale)} differ from the code. Run: make docs", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,96 @@
+"""Packed weights as a row of byte blobs, in memory or in the cache file: which there are, how long, and back to a tree.
+
+A matrix has the blobs key.data, and key.scales and key.bias where it has them; a norm has one, named by its key.
+
+Knows: sizes of packed matrices.
+Must not know: how blobs are filled, where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array, PackedWeight, U8Array
+from twostroke.spec.model import FormatChoice, ModelSpec
+from twostroke.weights.names import MatrixSource, VectorSource, sources
+from twostroke.weights.tree import ModelWeights, build_tree
+
+ALIGNMENT_BYTES = 64
+"""What kernels may assume of packed data: one cache line, one AVX-512 register."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes with a name."""
+
+    key: str
+    num_bytes: int
+
+
+class BlobTarget(Protocol):
+    """Where blobs are made: in place, or in passing on the way to a file."""
+
+    def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
+        """Memory to fill with bytes [first_byte, first_byte + num_bytes) of a blob; 64-byte aligned, not zeroed."""
+
+    def put(self, key: str, first_byte: int, area: U8Array) -> None:
+        """`area` is filled. A blob's areas come in order, without gaps. Raises OSError where a disk is full."""
+
+
+class MemoryTarget:
+    """Blobs in memory, each its own allocation."""
+
+    def __init__(self, blobs: tuple[Blob, ...]) -> None:
+        self.blobs = {blob.key: aligned_bytes(blob.num_bytes) for blob in blobs}
+
+    def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
+        """See BlobTarget."""
+        return self.blobs[key][first_byte : first_byte + num_bytes]
+
+    def put(self, key: str, first_byte: int, area: U8Array) -> None:
+        """Nothing to do: the area is the blob."""
+
+
+def plan_blobs(spec: ModelSpec, format_for: FormatChoice) -> tuple[Blob, ...]:
+    """All blobs of a model in these formats, in the order of use."""
+    return tuple(_blobs(spec, format_for))
+
+
+def weights_from_blobs(spec: ModelSpec, format_for: FormatChoice, blob: Callable[[str], U8Array]) -> ModelWeights:
+    """Blobs (uint8, of the planned lengths, aligned) -> the tree; nothing is copied."""
+    matrices: dict[str, PackedWeight] = {}
+    vectors: dict[str, F32Array] = {}
+    for source in sources(spec):
+        key = source.key
+        if isinstance(source, VectorSource):
+            vectors[key] = blob(key).view(np.float32)
+            continue
+        weight_format = format_for(source.role)
+        scales = blob(key + ".scales").view(np.uint16) if weight_format.group else None
+        bias = blob(key + ".bias").view(np.float32) if source.bias_parts else None
+        matrices[key] = PackedWeight(weight_format, source.rows, source.columns, blob(key + ".data"), scales, bias)
+    return build_tree(spec, matrices, vectors)
+
+
+def aligned_bytes(num_bytes: int) -> U8Array:
+    """(num_bytes,) uint8, 64-byte aligned, not zeroed."""
+    raw = np.empty(num_bytes + ALIGNMENT_BYTES, np.uint8)
+    first = -raw.ctypes.data % ALIGNMENT_BYTES
+    return raw[first : first + num_bytes]
+
+
+def _blobs(spec: ModelSpec, format_for: FormatChoice) -> Iterator[Blob]:
+    for source in sources(spec):
+        if isinstance(source, MatrixSource):
+            weight_format = format_for(source.role)
+            yield Blob(source.key + ".data", weight_format.data_bytes(source.rows, source.columns))
+            if weight_format.group:
+                yield Blob(source.key + ".scales", weight_format.scale_bytes(source.rows, source.columns))
+            if source.bias_parts:
+                yield Blob(source.key + ".bias", 4 * source.rows)
+        else:
+            yield Blob(source.key, 4 * source.part.shape[0])

@@ -1,0 +1,26 @@
+"""The packer without native code: the codec of quant/, in NumPy. Slow, for tests and where no kernel library loads.
+
+Knows: quant.codec.
+Must not know: files.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array, U8Array, U16Array, bf16_to_f32
+from twostroke.quant.codec import pack_weight
+from twostroke.spec.formats import WeightFormat
+from twostroke.weights.safetensors import SourceArray
+
+
+class NumpyPacker:
+    """Satisfies `load.Packer`."""
+
+    def pack(self, source: SourceArray, weight_format: WeightFormat, data: U8Array, scales: U16Array | None) -> None:
+        """See load.Packer."""
+        values: F32Array = bf16_to_f32(source.view(np.uint16)) if source.dtype == np.uint16 else source.view(np.float32)
+        packed = pack_weight(values, weight_format)
+        data[:] = packed.data
+        if scales is not None and packed.scales is not None:
+            scales[:] = packed.scales.reshape(-1)

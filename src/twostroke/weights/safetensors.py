@@ -1,0 +1,214 @@
+"""Safetensors files: the header is parsed and checked here, in Python, before any offset is used.
+
+    u64 little-endian N | N bytes of JSON, {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ...} | data
+
+Checked: N <= 100 MB and inside the file; no duplicate names; known dtypes; shapes of whole numbers whose product times
+the element size is the length; tensors lie one after another from 0 to the end of the file, no hole, no overlap.
+Python's integers do not wrap, so no product can lie. Rows are read with pread into the caller's memory: nothing is
+mapped, so a file that shrinks meanwhile is an error and not a signal.
+
+Knows: the format.
+Must not know: which tensors a model has.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import reprlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.ops.operands import F32Array, U16Array
+from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.weights.json_file import DOWNLOAD_AGAIN, open_regular, parse_object
+
+MAX_HEADER_BYTES = 100_000_000
+MAX_TENSORS = 65_536
+MAX_DIMENSIONS = 8
+MAX_OFFSET = 1 << 62
+
+DTYPE_BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "I16": 16, "U16": 16, "I32": 32, "U32": 32, "I64": 64, "U64": 64,
+    "F16": 16, "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
+    "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
+    "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4,
+}  # fmt: skip
+"""Every dtype of the format. Only F32, BF16 and F16 can be read as weights."""
+
+READABLE: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "F16": np.dtype("<f2")}
+
+SourceArray = F32Array | U16Array
+"""Weights as read: float32, or uint16 with the bits of bf16."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """offset: of the first byte, from the start of the file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    num_bytes: int
+
+    @property
+    def rows(self) -> int:
+        """Length of the first axis (1 for a scalar)."""
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def row_elements(self) -> int:
+        """Elements of one row: the product of the other axes."""
+        return math.prod(self.shape[1:])
+
+
+class SafetensorsFile:
+    """An open file. `tensors`: name -> TensorInfo. `header`: its raw bytes, for fingerprints."""
+
+    def __init__(self, path: Path, descriptor: int, header: bytes, tensors: dict[str, TensorInfo]) -> None:
+        self.path = path
+        self.header = header
+        self.tensors = tensors
+        self._descriptor = descriptor
+
+    @classmethod
+    def open(cls, path: Path) -> SafetensorsFile:
+        """Open and check; raises CorruptModel."""
+        descriptor = open_regular(path)
+        try:
+            file_bytes = os.fstat(descriptor).st_size
+            header = _read_header(descriptor, file_bytes, path.name)
+            tensors = _parse_header(header, file_bytes - 8 - len(header), path.name)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(path, descriptor, header, tensors)
+
+    def close(self) -> None:
+        """Close the file; reading afterwards is an error."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def read_rows(self, name: str, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
+        """Rows [first, first + count) of the first axis, (count, ...): bf16 bits for BF16, float32 for F32 and F16.
+
+        out: where to put them, C-contiguous, of that dtype and of count * row_elements elements. Raises CorruptModel
+        (file ends early), UnsupportedModel (dtype), IndexError (rows outside).
+        """
+        info = self.tensors[name]
+        stored = readable_dtype(name, info)
+        if not (0 <= first and 0 <= count and first + count <= info.rows):
+            raise IndexError(f"{name}: rows [{first}, {first + count}) of {info.rows}")
+        shape = (count, *info.shape[1:]) if info.shape else ()
+        offset = info.offset + first * info.row_elements * stored.itemsize
+        if out is not None:
+            _check_target(name, out, stored, count * info.row_elements)
+        if info.dtype == "F16":
+            half = np.empty(shape, stored)
+            self._read_into(half, offset, name)
+            if out is None:
+                return half.astype(np.float32)
+            out.reshape(shape)[...] = half
+            return out
+        target = np.empty(shape, stored) if out is None else out
+        self._read_into(target, offset, name)
+        return target
+
+    def read(self, name: str) -> SourceArray:
+        """The whole tensor, in its shape. Errors as `read_rows`."""
+        return self.read_rows(name, 0, self.tensors[name].rows)
+
+    def read_at(self, offset: int, num_bytes: int) -> bytes:
+        """Raw bytes, fewer at the end of the file."""
+        return os.pread(self._descriptor, num_bytes, offset)
+
+    def _read_into(self, target: NDArray[Any], offset: int, name: str) -> None:
+        view = target.reshape(-1).view(np.uint8).data
+        done = 0
+        while done < len(view):
+            got = os.preadv(self._descriptor, [view[done : done + (1 << 30)]], offset + done)
+            if got <= 0:
+                raise CorruptModel(
+                    f"{self.path.name} ends inside tensor {name[:100]}.",
+                    why="The file became shorter after it was opened.",
+                    fix=DOWNLOAD_AGAIN,
+                )
+            done += got
+
+
+def readable_dtype(name: str, info: TensorInfo) -> np.dtype[Any]:
+    """The stored element type; raises UnsupportedModel for integer and 8-bit checkpoints."""
+    if info.dtype not in READABLE:
+        raise UnsupportedModel(
+            f"Tensor {name[:100]} has dtype {info.dtype}.",
+            why="Weights are read as " + ", ".join(READABLE) + ".",
+            fix="Use the model's original checkpoint, not a quantized one.",
+        )
+    return READABLE[info.dtype]
+
+
+def _check_target(name: str, out: SourceArray, stored: np.dtype[Any], elements: int) -> None:
+    wanted = np.dtype(np.uint16 if stored.kind == "u" else np.float32)
+    if out.dtype != wanted or out.size != elements or not out.flags.c_contiguous:
+        raise ValueError(f"{name}: rows need {elements} contiguous elements of {wanted}, not {out.size} of {out.dtype}")
+
+
+def _read_header(descriptor: int, file_bytes: int, place: str) -> bytes:
+    raw_length = os.pread(descriptor, 8, 0)
+    length = int.from_bytes(raw_length, "little")
+    if len(raw_length) < 8 or length < 2 or length > min(MAX_HEADER_BYTES, file_bytes - 8):
+        raise _corrupt(place, f"its header claims {length:,} bytes, the file has {file_bytes:,}")
+    header = os.pread(descriptor, length, 8)
+    if len(header) != length or header[:1] != b"{":
+        raise _corrupt(place, "its header is not a JSON object")
+    return header
+
+
+def _parse_header(header: bytes, data_bytes: int, place: str) -> dict[str, TensorInfo]:
+    members = parse_object(header, f"The header of {place}")
+    metadata = members.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise _corrupt(place, "__metadata__ must map strings to strings")
+    if len(members) > MAX_TENSORS:
+        raise _corrupt(place, f"it names {len(members):,} tensors, at most {MAX_TENSORS:,} are read")
+    data_start = 8 + len(header)
+    tensors = {name: _parse_tensor(name, member, data_start, place) for name, member in members.items()}
+    end = data_start
+    for name, info in sorted(tensors.items(), key=lambda item: (item[1].offset, item[1].num_bytes)):
+        if info.offset != end:
+            raise _corrupt(place, f"tensor {name[:100]} begins at byte {info.offset:,}, expected {end:,}")
+        end += info.num_bytes
+    if end != data_start + data_bytes:
+        raise _corrupt(place, f"its tensors end at byte {end:,}, the file at {data_start + data_bytes:,}")
+    return tensors
+
+
+def _parse_tensor(name: str, member: object, data_start: int, place: str) -> TensorInfo:
+    if not isinstance(member, dict) or member.keys() != {"dtype", "shape", "data_offsets"}:
+        raise _corrupt(place, f"tensor {name[:100]} must have dtype, shape and data_offsets")
+    dtype, shape, offsets = member["dtype"], member["shape"], member["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
+        raise _corrupt(place, f"tensor {name[:100]} has the unknown dtype {reprlib.repr(dtype)}")
+    if not _whole_numbers(shape) or len(shape) > MAX_DIMENSIONS:
+        raise _corrupt(place, f"tensor {name[:100]} has the impossible shape {reprlib.repr(shape)}")
+    if not _whole_numbers(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise _corrupt(place, f"tensor {name[:100]} has the impossible offsets {reprlib.repr(offsets)}")
+    begin, end = offsets
+    if math.prod(shape) * DTYPE_BITS[dtype] != (end - begin) * 8:
+        raise _corrupt(place, f"tensor {name[:100]}: {dtype} {shape} does not take {end - begin:,} bytes")
+    return TensorInfo(dtype, tuple(shape), data_start + begin, end - begin)
+
+
+def _whole_numbers(value: object) -> bool:
+    return isinstance(value, list) and all(type(item) is int and 0 <= item <= MAX_OFFSET for item in value)
+
+
+def _corrupt(place: str, why: str) -> CorruptModel:
+    return CorruptModel(
+        f"{place} is not a sound safetensors file.", why=f"{why[:1].upper()}{why[1:]}.", fix=DOWNLOAD_AGAIN
+    )

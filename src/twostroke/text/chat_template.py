@@ -1,0 +1,160 @@
+"""A model's own chat template: messages to the one text that the model was trained on.
+
+Knows: where a model folder keeps templates, and the names that templates may use.
+Must not know: HTTP, token ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2 import meta
+from jinja2.exceptions import SecurityError
+
+from twostroke.text.messages import normalized
+from twostroke.text.model_files import read_object, read_text
+from twostroke.text.sandbox import RenderTimeout, Sandbox, run_bounded
+from twostroke.text.special_tokens import read_special_tokens
+from twostroke.types.errors import CorruptModel, InvalidRequest
+
+MAX_TEMPLATE_BYTES = 1024 * 1024
+MAX_OUTPUT_CHARACTERS = 4 * 1024 * 1024
+RENDER_LIMIT_S = 5.0
+_RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
+
+
+class ChatTemplate:
+    """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, str],
+        special_texts: Mapping[str, str],
+        *,
+        render_limit_s: float = RENDER_LIMIT_S,
+        max_output_characters: int = MAX_OUTPUT_CHARACTERS,
+    ) -> None:
+        """sources: name -> template, with "default" among them or one only. Raises CorruptModel for broken syntax."""
+        sandbox = Sandbox()
+        try:
+            self._templates = {name: sandbox.from_string(source) for name, source in sources.items()}
+            self._asked_for = {name: meta.find_undeclared_variables(sandbox.parse(s)) for name, s in sources.items()}
+        except (jinja2.TemplateError, RecursionError, MemoryError) as error:
+            raise CorruptModel("The model's chat template is broken.", why=f"{error}.") from error
+        self._sources = dict(sources)
+        self._special_texts = dict(special_texts)
+        self._render_limit_s = render_limit_s
+        self._max_output_characters = max_output_characters
+
+    @classmethod
+    def from_folder(cls, path: str | Path) -> ChatTemplate | None:
+        """The template of a Hugging Face folder, None where it has none. Raises CorruptModel."""
+        folder = Path(path)
+        sources = _read_sources(folder)
+        return cls(sources, read_special_tokens(folder).texts) if sources else None
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The prompt's text, special tokens and all. variables: values for names that the template itself asks for.
+
+        Raises InvalidRequest for messages that are wrong or that the template refuses (with its own words), for
+        variables it does not know, and where it takes more time or text than allowed.
+        """
+        name = "tool_use" if tools and "tool_use" in self._sources else self._default_name()
+        extra = dict(variables or {})
+        self._check_variables(name, extra)
+        made = normalized(messages)
+        if "developer" not in self._sources[name]:
+            made = [{**m, "role": "system"} if m["role"] == "developer" else m for m in made]
+        names = {
+            **self._special_texts,
+            **extra,
+            "messages": made,
+            "tools": list(tools) if tools else None,
+            "documents": list(documents) if documents else None,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        try:
+            return run_bounded(lambda: self._join(self._templates[name], names), self._render_limit_s)
+        except RenderTimeout as error:
+            raise InvalidRequest(
+                "The model's chat template did not finish.",
+                param="messages",
+                why=f"It may take {self._render_limit_s:g} s.",
+                fix="Send fewer or shorter messages.",
+            ) from error
+        except SecurityError as error:
+            raise InvalidRequest(f"The model's chat template was stopped: {error}.", param="messages") from error
+        except jinja2.TemplateError as error:
+            raise InvalidRequest(f"The model's chat template says: {error}", param="messages") from error
+        except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
+            raise InvalidRequest(
+                "The model's chat template cannot render these messages.", param="messages", why=f"{error}."
+            ) from error
+
+    def _default_name(self) -> str:
+        return "default" if "default" in self._sources else next(iter(self._sources))
+
+    def _check_variables(self, name: str, variables: Mapping[str, Any]) -> None:
+        allowed = self._asked_for[name] - _RESERVED - set(self._special_texts)
+        for variable in variables:
+            if variable not in allowed:
+                known = ", ".join(sorted(allowed)) or "none"
+                raise InvalidRequest(
+                    f"The model's chat template has no variable {variable!r}.",
+                    param="chat_template_kwargs",
+                    fix=f"It knows: {known}.",
+                )
+
+    def _join(self, template: jinja2.Template, names: dict[str, Any]) -> str:
+        pieces, length = [], 0
+        for piece in template.generate(names):
+            length += len(piece)
+            if length > self._max_output_characters:
+                raise SecurityError(f"it writes more than {self._max_output_characters:,} characters")
+            pieces.append(piece)
+        return "".join(pieces)
+
+
+def required(template: ChatTemplate | None, model_name: str) -> ChatTemplate:
+    """The template, or InvalidRequest that says what to do without one."""
+    if template is None:
+        raise InvalidRequest(
+            f"The model {model_name} has no chat template.",
+            param="messages",
+            why="It is a base model: it continues text.",
+            fix="Use completions (generate) with a plain prompt.",
+        )
+    return template
+
+
+def _read_sources(folder: Path) -> dict[str, str]:
+    """chat_template.jinja wins over tokenizer_config.json; additional_chat_templates/ adds named ones."""
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        sources = {"default": read_text(file, MAX_TEMPLATE_BYTES)}
+        extra = folder / "additional_chat_templates"
+        if extra.is_dir():
+            sources |= {path.stem: read_text(path, MAX_TEMPLATE_BYTES) for path in sorted(extra.glob("*.jinja"))}
+        return sources
+    value = read_object(folder / "tokenizer_config.json").get("chat_template")
+    if value is None:
+        return {}
+    named = [{"name": "default", "template": value}] if isinstance(value, str) else value
+    try:
+        return {str(entry["name"]): str(entry["template"]) for entry in named}
+    except (TypeError, KeyError) as error:
+        raise CorruptModel(
+            f"{folder / 'tokenizer_config.json'} has an unreadable chat_template.",
+            why="It is neither text nor a list of objects with name and template.",
+        ) from error

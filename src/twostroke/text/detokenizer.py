@@ -1,0 +1,129 @@
+"""Token ids to text, one at a time: pieces joined are the text of all, and no character is ever split.
+
+    detokenizer = detokenizer_for(tokenizer, context_ids)
+    text = "".join(detokenizer.feed(token_id) for token_id in ids) + detokenizer.finish()
+
+Bytes of an unfinished character are held back. What can never become a character turns into U+FFFD as soon as that is
+sure. One wanted difference from decoding everything at once: in byte-fallback vocabularies (Llama 2) an invalid byte
+makes `decode` replace the whole run of byte tokens around it; what was already valid and streamed stays as it was.
+
+Knows: what each token stands for.
+Must not know: requests, stop strings.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from typing import Protocol
+
+MAX_HELD_TOKENS = 4  # a character has at most four bytes, and every token that is part of one has at least one
+CONTEXT_TOKENS = 6  # enough of the prompt's end to place spaces
+_BROKEN = "\N{REPLACEMENT CHARACTER}"
+
+
+class Vocabulary(Protocol):
+    """What a detokenizer needs of a tokenizer."""
+
+    byte_level: bool
+    special_ids: frozenset[int]
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of all ids."""
+
+    def has(self, token_id: int) -> bool:
+        """True for ids of the vocabulary."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Bytes of one token."""
+
+
+class Detokenizer(Protocol):
+    """feed(token_id) -> new text; finish() -> the rest. holding: True while part of a character is held back."""
+
+    @property
+    def holding(self) -> bool:
+        """True while the last token's text is not out yet."""
+
+    def feed(self, token_id: int) -> str:
+        """The text that is sure after this token, and was not before."""
+
+    def finish(self) -> str:
+        """What was held back; bytes that form no character as U+FFFD."""
+
+
+def detokenizer_for(vocabulary: Vocabulary, context_ids: Sequence[int] = ()) -> Detokenizer:
+    """The machine for this kind of vocabulary. context_ids: tokens before the first, for the space between them."""
+    if vocabulary.byte_level:
+        return ByteDetokenizer(vocabulary)
+    return WindowDetokenizer(vocabulary, context_ids)
+
+
+class ByteDetokenizer:
+    """For vocabularies of byte strings: an incremental UTF-8 decoder is all it takes."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    @property
+    def holding(self) -> bool:
+        """True while part of a character is held back."""
+        return bool(self._utf8.getstate()[0])
+
+    def feed(self, token_id: int) -> str:
+        """The characters that this token completes; special tokens have no text."""
+        if token_id in self._vocabulary.special_ids:
+            return ""
+        return self._utf8.decode(self._vocabulary.token_bytes(token_id))
+
+    def finish(self) -> str:
+        """U+FFFD where the text ends within a character."""
+        return self._utf8.decode(b"", final=True)
+
+
+class WindowDetokenizer:
+    """For all others: decodes a short window twice, with and without the new tokens; the difference is new text.
+
+    Invariant: `_ids[:_read]` is delivered and gives `_read_text`; `_ids[_read:]` is held. Special tokens never enter,
+    so that a window has a real token in front and a decoder that treats the first token differently shows it only once.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, context_ids: Sequence[int] = ()) -> None:
+        self._vocabulary = vocabulary
+        tail = list(context_ids[-CONTEXT_TOKENS:])
+        self._ids = [token_id for token_id in tail if self._has_text(token_id)]
+        self._read = len(self._ids)
+        self._read_text = vocabulary.decode(self._ids)
+
+    @property
+    def holding(self) -> bool:
+        """True while part of a character is held back."""
+        return len(self._ids) > self._read
+
+    def feed(self, token_id: int) -> str:
+        """The text that is sure after this token."""
+        if not self._has_text(token_id):
+            return ""
+        self._ids.append(token_id)
+        text = self._vocabulary.decode(self._ids)
+        if text.endswith(_BROKEN) and len(self._ids) - self._read < MAX_HELD_TOKENS:
+            return ""
+        return self._deliver(text)
+
+    def finish(self) -> str:
+        """The held rest."""
+        return self._deliver(self._vocabulary.decode(self._ids)) if self.holding else ""
+
+    def _deliver(self, text: str) -> str:
+        if text.startswith(self._read_text):
+            piece = text[len(self._read_text) :]
+        else:  # an invalid byte changed how the delivered bytes before it decode
+            piece = self._vocabulary.decode(self._ids[self._read :])
+        self._ids = self._ids[self._read :]
+        self._read = len(self._ids)
+        self._read_text = self._vocabulary.decode(self._ids)
+        return piece
+
+    def _has_text(self, token_id: int) -> bool:
+        return token_id not in self._vocabulary.special_ids and self._vocabulary.has(token_id)

@@ -1,0 +1,41 @@
+"""Reads the small text files of a model folder, with limits.
+
+Knows: files of a Hugging Face folder.
+Must not know: what their fields mean.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from twostroke.types.errors import CorruptModel
+
+MAX_JSON_BYTES = 16 * 1024 * 1024
+
+
+def read_text(path: Path, max_bytes: int = MAX_JSON_BYTES) -> str:
+    """The UTF-8 text of a file. Raises CorruptModel where it is too large, unreadable or not UTF-8."""
+    try:
+        size_bytes = path.stat().st_size
+        if size_bytes > max_bytes:
+            raise CorruptModel(
+                f"{path} is {size_bytes:,} bytes.", why=f"At most {max_bytes:,} are read.", fix="Check the download."
+            )
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorruptModel(f"{path} cannot be read.", why=f"{error}.", fix="Download the model again.") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, {} where there is no such file. Raises CorruptModel where it is something else."""
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise CorruptModel(f"{path} is not JSON.", why=f"{error}.", fix="Download the model again.") from error
+    if not isinstance(value, dict):
+        raise CorruptModel(f"{path} holds no JSON object.", fix="Download the model again.")
+    return value

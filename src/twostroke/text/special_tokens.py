@@ -1,0 +1,73 @@
+"""What the files beside tokenizer.json say about special tokens.
+
+Knows: tokenizer_config.json, special_tokens_map.json, generation_config.json, config.json.
+Must not know: the tokenizer library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twostroke.text.model_files import read_object
+from twostroke.types.errors import CorruptModel
+
+NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialTokens:
+    """texts: name -> token text, as templates see them. end_ids: as the model's configuration files list them.
+
+    add_bos, add_eos: None where tokenizer_config.json is silent, and tokenizer.json's own rule holds.
+    """
+
+    texts: dict[str, str]
+    end_ids: frozenset[int]
+    add_bos: bool | None
+    add_eos: bool | None
+
+
+def _text_of(value: Any) -> str | None:
+    """A token is written as text, or as an object with `content`."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else None
+
+
+def _ids_of(value: Any, path: Path) -> list[int]:
+    if value is None:
+        return []
+    ids = value if isinstance(value, list) else [value]
+    if any(type(token_id) is not int or token_id < 0 for token_id in ids):
+        raise CorruptModel(f"{path} has an eos_token_id that is no token id: {value!r}.", fix="Correct the file.")
+    return ids
+
+
+def _flag(config: dict[str, Any], name: str) -> bool | None:
+    value = config.get(name)
+    return value if isinstance(value, bool) else None
+
+
+def read_special_tokens(folder: Path) -> SpecialTokens:
+    """Gather them; missing files count as empty. Raises CorruptModel for files that are not what they should be."""
+    config = read_object(folder / "tokenizer_config.json")
+    fallback = read_object(folder / "special_tokens_map.json")
+    texts: dict[str, str] = {}
+    for name in NAMES:
+        text = _text_of(config.get(name)) or _text_of(fallback.get(name))
+        if text is not None:
+            texts[name] = text
+    end_ids: set[int] = set()
+    for file in ("generation_config.json", "config.json"):
+        end_ids.update(_ids_of(read_object(folder / file).get("eos_token_id"), folder / file))
+    return SpecialTokens(texts, frozenset(end_ids), _flag(config, "add_bos_token"), _flag(config, "add_eos_token"))
+
+
+def ids_of_texts(tokens: SpecialTokens, find: Callable[[str], int | None]) -> tuple[int | None, frozenset[int]]:
+    """(BOS id, end ids): the tokenizer's own eos joins those of the configuration files."""
+    bos = find(tokens.texts["bos_token"]) if "bos_token" in tokens.texts else None
+    eos = find(tokens.texts["eos_token"]) if "eos_token" in tokens.texts else None
+    return bos, tokens.end_ids if eos is None else tokens.end_ids | {eos}

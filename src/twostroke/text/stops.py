@@ -1,0 +1,75 @@
+"""Finds stop strings in text that arrives in pieces, and never lets out a part of one.
+
+The text ends at the stop string that is complete first; of two that end at the same character, the longer one counts.
+That is a property of the text alone: the pieces it came in do not matter.
+
+Knows: strings.
+Must not know: tokens, requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StopMatcher:
+    """feed(piece) -> (text that is sure, the stop string found or None); finish() -> the held rest.
+
+    Knuth-Morris-Pratt: for each stop string, how many of its characters the text ends with. The longest such beginning
+    is held back, so the cost is one step per character and stop string. After a match everything fed is dropped.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(sorted(set(stops), key=lambda stop: (-len(stop), stop)))
+        self._borders = tuple(_borders(stop) for stop in self._stops)
+        self._matched = [0] * len(self._stops)
+        self._held = ""
+        self._done = False
+
+    def feed(self, piece: str) -> tuple[str, str | None]:
+        """Take more text."""
+        if self._done:
+            return "", None
+        if not self._stops:
+            return piece, None
+        text = self._held + piece
+        for place, character in enumerate(piece, start=len(self._held) + 1):
+            found = self._step(character)
+            if found is not None:
+                self._done, self._held = True, ""
+                return text[: place - len(found)], found
+        sure = len(text) - max(self._matched)
+        self._held = text[sure:]
+        return text[:sure], None
+
+    def finish(self) -> str:
+        """The text held back: no stop string came of it."""
+        rest, self._held, self._done = self._held, "", True
+        return rest
+
+    def _step(self, character: str) -> str | None:
+        """Move every stop string on by one character; the longest one that is complete."""
+        found: str | None = None
+        for place, stop in enumerate(self._stops):
+            matched, borders = self._matched[place], self._borders[place]
+            while matched and stop[matched] != character:
+                matched = borders[matched - 1]
+            if stop[matched] == character:
+                matched += 1
+            self._matched[place] = matched
+            if matched == len(stop) and found is None:
+                found = stop
+        return found
+
+
+def _borders(stop: str) -> tuple[int, ...]:
+    """For each beginning of `stop`, the length of its longest proper beginning that is also its end."""
+    borders = [0] * len(stop)
+    length = 0
+    for place in range(1, len(stop)):
+        while length and stop[place] != stop[length]:
+            length = borders[length - 1]
+        if stop[place] == stop[length]:
+            length += 1
+        borders[place] = length
+    return tuple(borders)

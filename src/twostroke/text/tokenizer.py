@@ -1,0 +1,169 @@
+"""A model's tokenizer: text to token ids and back.
+
+Knows: tokenizer.json and the files beside it, the `tokenizers` library (loaded with the first tokenizer).
+Must not know: requests, chat messages, logits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twostroke.text.byte_alphabet import bytes_of
+from twostroke.text.special_tokens import SpecialTokens, ids_of_texts, read_special_tokens
+from twostroke.types.errors import CorruptModel, InvalidRequest, ModelNotFound, UnsupportedModel
+
+if TYPE_CHECKING:
+    import tokenizers
+
+MAX_PROMPT_CHARACTERS = 4 * 1024 * 1024
+MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
+
+
+class Tokenizer:
+    """Immutable after construction and safe to share between threads.
+
+    bos_id: None where there is none. end_token_ids: tokens that end an answer. special_ids: never part of text.
+    byte_level: True where every token is a string of bytes, whatever stands around it.
+    """
+
+    def __init__(self, library: tokenizers.Tokenizer, special: SpecialTokens) -> None:
+        # A limit or a padding left in tokenizer.json by its trainer would silently change prompts.
+        library.no_truncation()
+        library.no_padding()
+        self._library = library
+        self.special_texts = dict(special.texts)
+        self.bos_id, self.end_token_ids = ids_of_texts(special, library.token_to_id)
+        self.special_ids = frozenset(i for i, t in library.get_added_tokens_decoder().items() if t.special)
+        self.vocab_size: int = library.get_vocab_size(with_added_tokens=True)
+        steps = list(_decoder_steps(library))
+        self.byte_level = [step["type"] for step in steps] == ["ByteLevel"]
+        self._byte_fallback = any(step["type"] == "ByteFallback" for step in steps)
+        self._space = next(filter(None, map(_space_mark, steps)), None)
+        _set_post_processor(library, special)
+
+    @classmethod
+    def from_folder(cls, path: str | Path) -> Tokenizer:
+        """Read a Hugging Face folder. Raises ModelNotFound without tokenizer.json, CorruptModel for a broken one."""
+        folder = Path(path)
+        special = read_special_tokens(folder)
+        return cls(_load(folder), special)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Token ids of plain text, with the special tokens (BOS) that the tokenizer puts around a text."""
+        return self._encode(text, add_special_tokens=True)
+
+    def encode_rendered(self, text: str) -> list[int]:
+        """Token ids of text that already holds its special tokens, as a chat template writes it: no second BOS."""
+        return self._encode(text, add_special_tokens=False)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of the ids without special tokens; ids outside the vocabulary are left out."""
+        return self._library.decode(list(token_ids), skip_special_tokens=True)
+
+    def has(self, token_id: int) -> bool:
+        """True where the id is a token of this vocabulary (models often have a few more rows)."""
+        return self._library.id_to_token(token_id) is not None
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that a token adds in the middle of a text; b"" for an id outside the vocabulary."""
+        token = self._library.id_to_token(token_id)
+        if token is None:
+            return b""
+        if token_id in self.special_ids:
+            return token.encode("utf-8")
+        if self.byte_level:
+            return bytes_of(token)
+        if self._byte_fallback and len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+            try:
+                return bytes([int(token[3:5], 16)])
+            except ValueError:
+                pass
+        return (token.replace(self._space, " ") if self._space else token).encode("utf-8")
+
+    def token_text(self, token_id: int) -> str:
+        """`token_bytes` as text; bytes that are no character alone become U+FFFD."""
+        return self.token_bytes(token_id).decode("utf-8", errors="replace")
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token as written in the vocabulary, or None."""
+        found: int | None = self._library.token_to_id(token)
+        return found
+
+    def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        if len(text) > MAX_PROMPT_CHARACTERS:
+            raise InvalidRequest(
+                f"The prompt has {len(text):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are read.", param="prompt"
+            )
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InvalidRequest(
+                "The prompt holds half of a surrogate pair, which is no character.", param="prompt"
+            ) from error
+        return list(self._library.encode(text, add_special_tokens=add_special_tokens).ids)
+
+
+def _load(folder: Path) -> tokenizers.Tokenizer:
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        slow = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
+        if slow:
+            raise UnsupportedModel(
+                f"{folder} has {slow[0]} but no tokenizer.json.",
+                why="Only the fast tokenizer format is read.",
+                fix="Convert it: AutoTokenizer.from_pretrained(folder).save_pretrained(folder) with transformers.",
+            )
+        raise ModelNotFound(f"{folder} has no tokenizer.json.", fix="Give the folder of a Hugging Face model.")
+    if path.stat().st_size > MAX_TOKENIZER_BYTES:
+        raise CorruptModel(f"{path} is larger than {MAX_TOKENIZER_BYTES:,} bytes.", fix="Check the download.")
+    import tokenizers
+
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except BaseException as error:
+        # The library raises bare Exception, and PanicException (a BaseException) where its Rust code panics.
+        if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
+            raise
+        raise CorruptModel(f"{path} is no usable tokenizer.", why=f"{error}.", fix="Download it again.") from error
+
+
+def _decoder_steps(library: tokenizers.Tokenizer) -> Iterator[dict[str, Any]]:
+    """The decoder's parts in order, sequences flattened."""
+    if library.decoder is None:
+        return
+    waiting = [json.loads(library.decoder.__getstate__())]
+    while waiting:
+        step = waiting.pop(0)
+        if step["type"] == "Sequence":
+            waiting[:0] = step["decoders"]
+        else:
+            yield step
+
+
+def _space_mark(step: dict[str, Any]) -> str | None:
+    """The character that this decoder step turns into a space."""
+    if step["type"] == "Metaspace":
+        return str(step["replacement"])
+    if step["type"] == "Replace" and step.get("content") == " ":
+        pattern = step.get("pattern", {})
+        return pattern.get("String") if isinstance(pattern, dict) else None
+    return None
+
+
+def _set_post_processor(library: tokenizers.Tokenizer, special: SpecialTokens) -> None:
+    """tokenizer_config.json's add_bos_token and add_eos_token, where present, overrule tokenizer.json (as HF does)."""
+    if special.add_bos is None and special.add_eos is None:
+        return
+    from tokenizers import processors
+
+    bos = special.texts.get("bos_token") if special.add_bos else None
+    eos = special.texts.get("eos_token") if special.add_eos else None
+    around = [(text, library.token_to_id(text)) for text in (bos, eos) if text is not None]
+    if any(token_id is None for _, token_id in around):
+        raise CorruptModel("tokenizer_config.json adds a special token that tokenizer.json lacks.", fix="Correct it.")
+    template = " ".join([f"{bos}:0" if bos else "", "$A:0", f"{eos}:0" if eos else ""]).strip()
+    # The list form of the template needs no escaping, whatever characters the tokens hold.
+    library.post_processor = processors.TemplateProcessing(single=template.split(" "), special_tokens=around)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +21,9 @@ from twostroke.spec.model import FormatChoice, ModelSpec
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.blobs import BlobTarget, MemoryTarget, plan_blobs, weights_from_blobs
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.json_file import read_object
 from twostroke.weights.names import MatrixSource, Part, Source, VectorSource, checked_sources
+from twostroke.weights.numpy_packer import NumpyPacker
 from twostroke.weights.safetensors import SourceArray, readable_dtype
 from twostroke.weights.tree import ModelWeights
 
@@ -40,6 +43,15 @@ class Packer(Protocol):
         data: (weight_format.data_bytes(rows, columns),), 64-byte aligned. scales: (scale_bytes / 2,), None for floats.
         Missing rows of the last panel and missing columns are zeros.
         """
+
+
+def load_folder(
+    folder: Path, weight_format: WeightFormat, packer: Packer | None = None, progress: Progress | None = None
+) -> tuple[ModelSpec, ModelWeights]:
+    """Spec and weights of a folder, every matrix in one format; without a packer the NumPy one. Raises ModelError."""
+    spec = ModelSpec.from_hf(read_object(folder / "config.json"))
+    with Checkpoint.open(folder) as checkpoint:
+        return spec, load_weights(checkpoint, spec, lambda role: weight_format, packer or NumpyPacker(), progress)
 
 
 def load_weights(

@@ -1,0 +1,211 @@
+"""ModelSpec: the family's flags against transformers' own configs and parameter counts, and hostile configs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twostroke.spec.formats import BF16, F32, KVKind, WeightFormat, WeightKind
+from twostroke.spec.model import FAMILIES, MatrixRole, ModelSpec
+from twostroke.spec.rope import RopeKind
+from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
+
+LLAMA: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 128_256,
+    "hidden_size": 2048,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "intermediate_size": 8192,
+    "max_position_embeddings": 131_072,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500_000.0,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+    "eos_token_id": [128_001, 128_008, 128_009],
+    "bos_token_id": 128_000,
+}
+
+SMALL = {
+    "vocab_size": 99, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 4,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
+}  # fmt: skip
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    return {key: value for key, value in {**LLAMA, **changes}.items() if value != "absent"}
+
+
+@pytest.mark.parametrize(
+    ("config_class", "changes"),
+    [
+        (transformers.LlamaConfig, {}),
+        (transformers.LlamaConfig, {"attention_bias": True, "mlp_bias": True, "head_dim": 20}),
+        (transformers.LlamaConfig, {"tie_word_embeddings": True}),
+        (transformers.MistralConfig, {"sliding_window": 16}),
+        (transformers.MistralConfig, {"sliding_window": None, "head_dim": 16}),
+        (transformers.Qwen2Config, {}),
+        (transformers.Qwen2Config, {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 3}),
+        (transformers.Qwen3Config, {"head_dim": 16}),
+        (transformers.Qwen3Config, {"head_dim": 24, "attention_bias": True, "tie_word_embeddings": True}),
+    ],
+)
+def test_families_agree_with_transformers(config_class, changes):
+    config = config_class(**{**SMALL, **changes})
+    with torch.device("meta"):
+        judge = transformers.AutoModelForCausalLM.from_config(config)
+    for written in (json.loads(judge.config.to_json_string()), judge.config.to_dict()):
+        written["architectures"] = [type(judge).__name__]
+        spec = ModelSpec.from_hf(written)
+        assert spec.parameters() == judge.num_parameters()
+        attention = judge.model.layers[0].self_attn
+        assert spec.qkv_bias == (attention.q_proj.bias is not None)
+        assert spec.output_bias == (attention.o_proj.bias is not None)
+        assert spec.mlp_bias == (judge.model.layers[0].mlp.down_proj.bias is not None)
+        assert spec.qk_norm == hasattr(attention, "q_norm")
+        assert spec.head_dim == attention.head_dim
+        assert spec.tied_embeddings == config.tie_word_embeddings
+        if config_class is transformers.MistralConfig:
+            assert spec.windows == (config.sliding_window or 0,) * 4
+        else:
+            expected = [getattr(layer.self_attn, "sliding_window", None) or 0 for layer in judge.model.layers]
+            assert list(spec.windows) == expected
+
+
+def test_known_sizes():
+    spec = ModelSpec.from_hf(LLAMA)
+    assert spec.parameters() == 1_235_814_400
+    assert spec.kv_bytes_per_token(KVKind.BF16) == 2 * 16 * 8 * 64 * 2
+    assert spec.eos_token_ids == (128_001, 128_008, 128_009) and spec.bos_token_id == 128_000
+    # 128256, 3072, 2048, 16384 and 8192 rows are all multiples of 64: no padding, so bytes are parameters.
+    vectors = spec.vector_elements()
+    assert spec.weight_bytes(lambda role: BF16) == 2 * (spec.parameters() - vectors) + 4 * vectors
+    int4 = WeightFormat(WeightKind.INT4, 32)
+    assert spec.weight_bytes(lambda role: int4) == (spec.parameters() - vectors) * 9 // 16 + 4 * vectors
+    mixed = spec.weight_bytes(lambda role: F32 if role is MatrixRole.EMBEDDING else BF16)
+    assert mixed - spec.weight_bytes(lambda role: BF16) == 2 * 128_256 * 2048
+
+
+def test_articles_figures():
+    thirteen = ModelSpec.from_hf(
+        changed(
+            hidden_size=5120, num_hidden_layers=40, num_attention_heads=40, num_key_value_heads="absent", head_dim=None
+        )
+    )
+    assert thirteen.kv_bytes_per_token(KVKind.BF16) == 819_200
+    seventy = ModelSpec.from_hf(changed(hidden_size=8192, num_hidden_layers=80, num_attention_heads=64, head_dim=128))
+    assert seventy.kv_bytes_per_token(KVKind.BF16) * 2000 == 655_360_000
+
+
+def test_model_type_stands_in_for_missing_architectures():
+    assert ModelSpec.from_hf(changed(architectures="absent", model_type="qwen2")).architecture == "Qwen2ForCausalLM"
+
+
+def test_old_and_new_rope_forms_read_the_same():
+    scaling = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    old = ModelSpec.from_hf(changed(rope_scaling={**scaling, "rope_type": "llama3"}))
+    older = ModelSpec.from_hf(changed(rope_scaling={**scaling, "type": "llama3"}))
+    new = ModelSpec.from_hf(
+        changed(rope_theta="absent", rope_parameters={**scaling, "rope_type": "llama3", "rope_theta": 500_000.0})
+    )
+    assert old.rope == older.rope == new.rope
+    assert old.rope.kind is RopeKind.LLAMA3 and old.rope.theta == 500_000.0
+
+
+def test_ids_outside_the_vocabulary_are_dropped():
+    spec = ModelSpec.from_hf(changed(bos_token_id=-1, eos_token_id=[5, 128_256]))
+    assert spec.bos_token_id is None and spec.eos_token_ids == (5,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "word"),
+    [
+        ({"architectures": ["MixtralForCausalLM"]}, UnsupportedModel, "MixtralForCausalLM"),
+        ({"architectures": "absent"}, UnsupportedModel, "architectures"),
+        ({"architectures": "LlamaForCausalLM"}, CorruptModel, "architectures"),
+        ({"vocab_size": "absent"}, CorruptModel, "vocab_size"),
+        ({"vocab_size": -1}, CorruptModel, "vocab_size"),
+        ({"vocab_size": 2**40}, CorruptModel, "vocab_size"),
+        ({"vocab_size": True}, CorruptModel, "vocab_size"),
+        ({"hidden_size": "2048"}, CorruptModel, "hidden_size"),
+        ({"hidden_size": 2050, "head_dim": None}, CorruptModel, "hidden_size"),
+        ({"head_dim": 63}, CorruptModel, "head_dim"),
+        ({"num_hidden_layers": 10**9}, CorruptModel, "num_hidden_layers"),
+        ({"num_key_value_heads": 5}, CorruptModel, "num_key_value_heads"),
+        ({"num_key_value_heads": 0}, CorruptModel, "num_key_value_heads"),
+        ({"rms_norm_eps": float("nan")}, CorruptModel, "rms_norm_eps"),
+        ({"rms_norm_eps": [1]}, CorruptModel, "rms_norm_eps"),
+        ({"hidden_act": "gelu"}, UnsupportedModel, "hidden_act"),
+        ({"tie_word_embeddings": "yes"}, CorruptModel, "tie_word_embeddings"),
+        ({"quantization_config": {"quant_method": "gptq"}}, UnsupportedModel, "gptq"),
+        ({"torch_dtype": "int8"}, UnsupportedModel, "dtype"),
+        ({"rope_theta": 0}, CorruptModel, "rope_theta"),
+        ({"rope_scaling": {"type": "mrope"}}, UnsupportedModel, "mrope"),
+        ({"rope_scaling": {"type": "linear"}}, CorruptModel, "factor"),
+        ({"rope_scaling": {"type": "linear", "factor": float("inf")}}, CorruptModel, "factor"),
+        ({"rope_scaling": []}, CorruptModel, "rope_scaling"),
+        ({"rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [1]}}, CorruptModel, "short_factor"),
+        (
+            {"rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4}},
+            CorruptModel,
+            "high_freq_factor",
+        ),
+        ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, UnsupportedModel, "layer type"),
+        ({"partial_rotary_factor": 0.01}, CorruptModel, "partial_rotary_factor"),
+        ({"eos_token_id": "</s>"}, CorruptModel, "eos_token_id"),
+        ({"layer_types": ["full_attention"]}, CorruptModel, "layer_types"),
+        ({"layer_types": ["sliding_attention"] * 16, "sliding_window": 8}, UnsupportedModel, "layer_types"),
+    ],
+)
+def test_impossible_configs_name_the_field(changes, error, word):
+    with pytest.raises(error) as caught:
+        ModelSpec.from_hf(changed(**changes))
+    assert word in str(caught.value)
+    assert caught.value.why and caught.value.fix
+
+
+def test_every_family_has_a_table_entry_that_transformers_knows():
+    for name, family in FAMILIES.items():
+        default = transformers.AutoConfig.for_model(family.model_type)
+        assert hasattr(transformers, name)
+        assert default.max_position_embeddings == family.max_positions
+        bare = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}
+        spec = ModelSpec.from_hf({**bare, "architectures": [name], "num_attention_heads": 32, "hidden_size": 4096})
+        assert spec.num_kv_heads == (8 if family.model_type == "mistral" else 32)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)
+ROPE_WORDS = st.sampled_from([*RopeKind, "su", 3, None])
+KEYS = st.sampled_from(
+    [*LLAMA, "rope_scaling", "rope_parameters", "sliding_window", "layer_types", "hidden_act", "dtype"]
+)
+ROPES = st.dictionaries(
+    st.sampled_from(["factor", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "short_factor",
+                     "long_factor", "original_max_position_embeddings", "attention_factor", "mscale", "rope_theta",
+                     "partial_rotary_factor", "truncate"]),
+    JSON | st.floats(0, 100) | st.integers(0, 100),
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(KEYS, JSON, max_size=4), ROPES, ROPE_WORDS)
+def test_hostile_configs_raise_nothing_but_model_errors(changes, rope, word):
+    config = {**LLAMA, "rope_scaling": {**rope, "rope_type": word}, **changes}
+    try:
+        spec = ModelSpec.from_hf(config)
+    except ModelError as error:
+        assert len(str(error)) < 1000
+    else:
+        assert spec.parameters() > 0 and len(spec.windows) == spec.num_layers

@@ -1,0 +1,103 @@
+"""Every kind of rope scaling against transformers' own initialisation functions and its rotary module."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from twostroke.models.rope_tables import CHUNK_POSITIONS, inverse_frequencies, rope_table
+from twostroke.spec.model import ModelSpec
+
+HALF = 32
+KINDS = {
+    "default": {"rope_type": "default", "rope_theta": 10_000.0},
+    "default-theta": {"rope_type": "default", "rope_theta": 1e6},
+    "linear": {"rope_type": "linear", "factor": 2.5},
+    "dynamic": {"rope_type": "dynamic", "factor": 3.0},
+    "llama3": {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 512, "rope_theta": 500_000.0,
+    },
+    "llama3-32x": {
+        "rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 512, "rope_theta": 500_000.0,
+    },
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512},
+    "yarn-no-truncate": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "truncate": False,
+    },
+    "yarn-mscale": {
+        "rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 512, "mscale": 0.7,
+        "mscale_all_dim": 1.0, "beta_fast": 64, "beta_slow": 2,
+    },
+    "yarn-attention-factor": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "attention_factor": 0.75,
+    },
+    "yarn-original-from-config": {"rope_type": "yarn", "factor": 2.0},
+    "longrope": {
+        "rope_type": "longrope", "original_max_position_embeddings": 512, "factor": 4.0,
+        "short_factor": [1.0 + 0.01 * i for i in range(HALF)], "long_factor": [1.5 + 0.2 * i for i in range(HALF)],
+    },
+    "longrope-no-factor": {
+        "rope_type": "longrope", "original_max_position_embeddings": 512,
+        "short_factor": [1.0] * HALF, "long_factor": [4.0] * HALF,
+    },
+}  # fmt: skip
+
+
+def both(kind: str) -> tuple[transformers.LlamaConfig, ModelSpec]:
+    config = transformers.LlamaConfig(
+        hidden_size=4 * HALF, num_attention_heads=2, num_hidden_layers=1, max_position_embeddings=2048,
+        rope_parameters={"rope_theta": 10_000.0, **KINDS[kind]},
+    )  # fmt: skip
+    written = config.to_dict()
+    written["architectures"] = ["LlamaForCausalLM"]
+    return config, ModelSpec.from_hf(written)
+
+
+@pytest.mark.parametrize("positions", [256, 512, 513, 2048, 6000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_frequencies_agree_with_transformers(kind, positions):
+    config, spec = both(kind)
+    word = config.rope_parameters["rope_type"]
+    if word == "default":
+        expected, attention_factor = LlamaRotaryEmbedding.compute_default_rope_parameters(config)
+    else:
+        expected, attention_factor = ROPE_INIT_FUNCTIONS[word](config, torch.device("cpu"), seq_len=positions)
+    np.testing.assert_allclose(inverse_frequencies(spec.rope, positions), expected.numpy(), rtol=2e-6)
+    assert spec.rope.attention_factor == pytest.approx(attention_factor, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_agree_with_the_rotary_module(kind):
+    config, spec = both(kind)
+    positions = 512
+    table = rope_table(spec.rope, positions)
+    cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(positions)[None])
+    assert table.cos.shape == table.sin.shape == (positions, HALF)
+    assert table.cos.dtype == table.sin.dtype == np.float32
+    # transformers multiplies position and frequency in float32: up to 512 * 2^-24 radians of error are its own.
+    np.testing.assert_allclose(table.cos, cos[0, :, :HALF].numpy(), atol=1e-4)
+    np.testing.assert_allclose(table.sin, sin[0, :, :HALF].numpy(), atol=1e-4)
+
+
+def test_chunked_tables_are_the_same_at_every_position():
+    _, spec = both("yarn")
+    long = rope_table(spec.rope, CHUNK_POSITIONS + 300)
+    for position in (0, 1, CHUNK_POSITIONS - 1, CHUNK_POSITIONS, CHUNK_POSITIONS + 299):
+        angles = position * inverse_frequencies(spec.rope, CHUNK_POSITIONS + 300)
+        expected = np.cos(angles) * spec.rope.attention_factor
+        assert np.array_equal(long.cos[position], expected.astype(np.float32))
+
+
+def test_partial_rotation_shortens_the_table():
+    config, _ = both("default")
+    written = {**config.to_dict(), "architectures": ["LlamaForCausalLM"], "partial_rotary_factor": 0.5}
+    written["rope_parameters"].pop("partial_rotary_factor", None)
+    spec = ModelSpec.from_hf(written)
+    assert spec.rope.rotary_dim == HALF
+    assert rope_table(spec.rope, 8).cos.shape == (8, HALF // 2)

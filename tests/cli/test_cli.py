@@ -1,0 +1,119 @@
+"""The commands as a user runs them: real processes, real exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from twostroke.cli.main import VERBS
+
+
+def run(*words: str, text: str | None = None, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from twostroke.cli.main import main; main(prog_name='twostroke')", *words]
+    stdin = {"stdin": subprocess.DEVNULL} if text is None else {"input": text}
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(environ or {})}, timeout=120, **stdin)
+
+
+@pytest.mark.parametrize("words", [[], *([verb] for verb in VERBS if verb != "bench"), ["bench", "phases"]])
+def test_help_begins_with_an_example(words):
+    result = run(*words, "--help")
+    assert result.returncode == 0 and result.stdout.startswith("Example: twostroke")
+
+
+def test_generate_answers_and_streams_text():
+    result = run("generate", "What is prefill?", "--max-tokens", "24")
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.split()) > 5
+
+
+def test_generate_reads_standard_input_and_prints_json():
+    result = run("generate", "--json", "--max-tokens", "5", "--logprobs", "2", "--temperature", "0", text="What is TTFT?")
+    found = json.loads(result.stdout)
+    completion = found["completions"][0]
+    assert len(completion["token_ids"]) == 5 and completion["finish_reason"] == "length"
+    assert completion["ttft_s"] > 0 and completion["mean_itl_s"] > 0
+    assert all(len(entry["top"]) == 2 and entry["logprob"] == entry["top"][0][1] for entry in completion["logprobs"])
+
+
+def test_a_seed_repeats_and_another_differs():
+    words = ["generate", "--raw", "the", "--max-tokens", "12", "--temperature", "1.5", "--json"]
+    texts = [json.loads(run(*words, "--seed", seed).stdout)["completions"][0]["token_ids"] for seed in ("1", "1", "2")]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_chat_keeps_history_and_shows_stats():
+    result = run("chat", "--max-tokens", "20", text="/stats\nWhat is decode?\n/stats\nWhat is TTFT?\n/stats\n/nonsense\n/reset\n/exit\nnever read\n")
+    assert result.returncode == 0, result.stderr
+    assert "No answer yet." in result.stdout and "There is no command /nonsense." in result.stdout
+    assert len(re.findall(r"TTFT [\d.]+ ms; \d+ tokens, ITL [\d.]+ ms", result.stdout)) == 2
+    cached = [int(n) for n in re.findall(r"(\d+) prompt tokens from the cache", result.stdout)]
+    assert cached[0] == 0 and cached[1] > 0
+
+
+def test_config_gives_every_value_a_reason():
+    result = run("config", "--weights", "int4", "--json", environ={"TWOSTROKE_THREADS": "1"})
+    settings = json.loads(result.stdout)
+    assert settings["weights"] == {"value": "int4", "reason": "--weights"}
+    assert settings["threads"]["value"] == 1 and "TWOSTROKE_THREADS" in settings["threads"]["reason"]
+    assert all(setting["reason"] for setting in settings.values())
+    assert "kv_tokens" in run("config").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "needles"),
+    [
+        (["generate", "x", "--model", "/no/such/folder"], 3, ["error:", "fix:"]),
+        (["generate", "x", "--weights", "int3"], 2, ["int3", "int8"]),
+        (["generate", "x", "--temperature", "9"], 2, ["temperature", "between 0 and 2"]),
+        (["generate", ""], 2, ["empty"]),
+        (["generate", "x", "--kv-memory", "900GB"], 4, ["does not fit", "weights", "available"]),
+        (["serve", "--host", "0.0.0.0"], 2, ["API key"]),
+        (["config", "--context", "9000000"], 2, ["positions"]),
+        (["bench", "phases", "--batches", "0"], 2, ["1,4,8"]),
+        (["nonsense"], 2, ["nonsense"]),
+    ],
+)
+def test_bad_input_gets_one_clear_error_and_its_code(words, code, needles):
+    result = run(*words)
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+    assert all(needle in result.stderr for needle in needles), result.stderr
+
+
+def test_verbose_shows_the_traceback():
+    assert "Traceback" in run("generate", "x", "--model", "/no/such/folder", "-v").stderr
+
+
+def test_bench_phases_measures_both_phases():
+    words = ["bench", "phases", "--prompts", "32", "--batches", "1,2", "--at", "16", "--new", "6", "--rounds", "1", "--json"]
+    report = json.loads(run(*words).stdout)
+    assert [(f["phase"], f["batch"]) for f in report["figures"]] == [("prefill", 1), ("decode", 1), ("decode", 2)]
+    assert all(f["tokens_per_s"] > 0 for f in report["figures"])
+    assert report["peak_bytes"] > 10_000_000
+
+
+def test_serve_answers_and_stops_cleanly():
+    command = [sys.executable, "-c", "from twostroke.cli.main import main; main(prog_name='twostroke')", "serve", "--port", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        lines = []
+        while not any("curl" in line for line in lines):
+            line = server.stdout.readline()
+            assert line, server.stderr.read()
+            lines.append(line)
+        text = "".join(lines)
+        assert re.search(r"room for [\d,]+ tokens", text)
+        url = re.search(r"Serving on (http://127\.0\.0\.1:\d+)", text)[1]
+        with urllib.request.urlopen(url + "/v1/models", timeout=10) as answer:
+            assert json.load(answer)["data"][0]["id"] == "spark"
+    finally:
+        server.send_signal(signal.SIGTERM)
+        _, errors = server.communicate(timeout=20)
+    assert server.returncode == 0, errors

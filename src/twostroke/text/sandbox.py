@@ -43,6 +43,10 @@ class RenderTimeout(Exception):
     """The render did not end before its deadline."""
 
 
+class _Stop(BaseException):
+    """Raised inside the render's thread; no Exception, so that nothing on the way catches it."""
+
+
 def _size(value: Any) -> int:
     return len(value) if isinstance(value, (str, bytes, list, tuple)) else 0
 
@@ -276,7 +280,7 @@ def run_bounded(work: Callable[[], T], limit_s: float) -> T:
     thread.start()
     thread.join(limit_s)
     if thread.is_alive() and thread.ident is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(RenderTimeout))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Stop))
         raise RenderTimeout
     if failure:
         raise failure[0]

@@ -21,13 +21,11 @@ NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_t
 class SpecialTokens:
     """texts: name -> token text, as templates see them. end_ids: as the model's configuration files list them.
 
-    add_bos, add_eos: None where tokenizer_config.json is silent, and tokenizer.json's own rule holds.
+    add_bos_token and add_eos_token are not read: as in transformers, tokenizer.json's own rule holds.
     """
 
     texts: dict[str, str]
     end_ids: frozenset[int]
-    add_bos: bool | None
-    add_eos: bool | None
 
 
 def _text_of(value: Any) -> str | None:
@@ -46,11 +44,6 @@ def _ids_of(value: Any, path: Path) -> list[int]:
     return ids
 
 
-def _flag(config: dict[str, Any], name: str) -> bool | None:
-    value = config.get(name)
-    return value if isinstance(value, bool) else None
-
-
 def read_special_tokens(folder: Path) -> SpecialTokens:
     """Gather them; missing files count as empty. Raises CorruptModel for files that are not what they should be."""
     config = read_object(folder / "tokenizer_config.json")
@@ -63,7 +56,7 @@ def read_special_tokens(folder: Path) -> SpecialTokens:
     end_ids: set[int] = set()
     for file in ("generation_config.json", "config.json"):
         end_ids.update(_ids_of(read_object(folder / file).get("eos_token_id"), folder / file))
-    return SpecialTokens(texts, frozenset(end_ids), _flag(config, "add_bos_token"), _flag(config, "add_eos_token"))
+    return SpecialTokens(texts, frozenset(end_ids))
 
 
 def ids_of_texts(tokens: SpecialTokens, find: Callable[[str], int | None]) -> tuple[int | None, frozenset[int]]:

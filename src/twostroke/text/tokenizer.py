@@ -42,7 +42,6 @@ class Tokenizer:
         self.byte_level = [step["type"] for step in steps] == ["ByteLevel"]
         self._byte_fallback = any(step["type"] == "ByteFallback" for step in steps)
         self._space = next(filter(None, map(_space_mark, steps)), None)
-        _set_post_processor(library, special)
 
     @classmethod
     def from_folder(cls, path: str | Path) -> Tokenizer:
@@ -151,19 +150,3 @@ def _space_mark(step: dict[str, Any]) -> str | None:
         pattern = step.get("pattern", {})
         return pattern.get("String") if isinstance(pattern, dict) else None
     return None
-
-
-def _set_post_processor(library: tokenizers.Tokenizer, special: SpecialTokens) -> None:
-    """tokenizer_config.json's add_bos_token and add_eos_token, where present, overrule tokenizer.json (as HF does)."""
-    if special.add_bos is None and special.add_eos is None:
-        return
-    from tokenizers import processors
-
-    bos = special.texts.get("bos_token") if special.add_bos else None
-    eos = special.texts.get("eos_token") if special.add_eos else None
-    around = [(text, library.token_to_id(text)) for text in (bos, eos) if text is not None]
-    if any(token_id is None for _, token_id in around):
-        raise CorruptModel("tokenizer_config.json adds a special token that tokenizer.json lacks.", fix="Correct it.")
-    template = " ".join([f"{bos}:0" if bos else "", "$A:0", f"{eos}:0" if eos else ""]).strip()
-    # The list form of the template needs no escaping, whatever characters the tokens hold.
-    library.post_processor = processors.TemplateProcessing(single=template.split(" "), special_tokens=around)

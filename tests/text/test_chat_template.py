@@ -1,0 +1,235 @@
+"""Templates render as transformers renders them, and hostile ones cannot hurt the process."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from tools.spark.tokenizer import CHAT_TEMPLATE as SPARK
+
+from twostroke.text.chat_template import ChatTemplate, required
+from twostroke.types.errors import CorruptModel, InvalidRequest
+
+from .kinds import byte_level
+
+CHATML = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}
+{{- '<|im_start|>system\\nYou are helpful.<|im_end|>\\n' }}{% endif %}
+{{- '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+
+LLAMA2 = """{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}
+{%- set system_message = messages[0]['content'] %}
+{%- else %}{% set loop_messages = messages %}{% set system_message = false %}{% endif %}
+{%- for message in loop_messages %}
+{%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}
+{{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}
+{%- if loop.index0 == 0 and system_message != false %}
+{%- set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}
+{%- else %}{% set content = message['content'] %}{% endif %}
+{%- if message['role'] == 'user' %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}
+{%- elif message['role'] == 'assistant' %}{{ ' '  + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"""
+
+LLAMA3 = """{{- bos_token }}
+{%- if not date_string is defined %}{%- set date_string = "26 Jul 2024" %}{%- endif %}
+{%- if messages[0]['role'] == 'system' %}
+    {%- set system_message = messages[0]['content']|trim %}
+    {%- set messages = messages[1:] %}
+{%- else %}
+    {%- set system_message = "" %}
+{%- endif %}
+{{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
+{{- "Today Date: " + date_string + "\\n\\n" }}{{- system_message }}{{- "<|eot_id|>" }}
+{%- for message in messages %}
+    {%- if not 'tool_calls' in message %}
+        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'}}
+        {{- message['content'] | trim + '<|eot_id|>' }}
+    {%- else %}
+        {%- set tool_call = message.tool_calls[0].function %}
+        {{- '{"name": "' + tool_call.name + '", "parameters": ' }}{{- tool_call.arguments | tojson }}{{- "}" }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"""
+
+MISTRAL = """{%- set ns = namespace(system='', count=0) %}
+{{- bos_token }}
+{%- for message in messages %}
+    {%- if message['role'] == 'system' %}{% set ns.system = message['content'] %}{% continue %}{% endif %}
+    {%- set ns.count = ns.count + 1 %}
+    {%- if message.role == 'user' %}
+        {%- if loop.last and ns.system %}{{ '[INST] ' ~ ns.system ~ '\\n\\n' ~ message.content ~ '[/INST]' }}
+        {%- else %}{{ '[INST] ' ~ message.content ~ '[/INST]' }}{% endif %}
+    {%- else %}{{ ' ' + message.content|trim + eos_token }}{% endif %}
+{%- endfor %}"""
+
+QWEN = """{%- if tools %}
+    {{- '<|im_start|>system\\n' }}
+    {%- for tool in tools %}{{ "\\n" }}{{ tool | tojson }}{% endfor %}
+    {{- "<|im_end|>\\n" }}
+{%- endif %}
+{%- set ns = namespace(last=messages|length - 1) %}
+{%- for message in messages[::-1] %}
+    {%- set index = (messages|length - 1) - loop.index0 %}
+    {%- if message.role == "user" and not message.content.startswith('<tool_response>') %}
+        {%- set ns.last = index %}{% break %}
+    {%- endif %}
+{%- endfor %}
+{%- for message in messages %}
+    {%- if message.role == "assistant" %}
+        {%- set content = message.content.split('</think>')[-1].lstrip('\\n') %}
+        {% generation %}{{- '<|im_start|>assistant\\n' + content + '<|im_end|>\\n' }}{% endgeneration %}
+    {%- else %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{% endif %}
+{%- endif %}"""
+
+TEMPLATES = {"chatml": CHATML, "llama2": LLAMA2, "llama3": LLAMA3, "mistral": MISTRAL, "qwen": QWEN, "spark": SPARK}
+TEXTS = {"bos_token": "<s>", "eos_token": "</s>"}
+USER = {"role": "user", "content": '  Why <slow> & "what" é 你?\n'}
+CHATS: list[list[dict[str, Any]]] = [
+    [USER],
+    [{"role": "system", "content": "Be brief."}, USER],
+    [USER, {"role": "assistant", "content": "<think>hm</think>\n Because. "}, {"role": "user", "content": "And?"}],
+]
+TOOL = {"type": "function", "function": {"name": "look", "description": "<b>é</b>", "parameters": {"a": [1, None]}}}
+
+
+@pytest.fixture(scope="module")
+def judge() -> transformers.PreTrainedTokenizerFast:
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=byte_level(), bos_token="<s>", eos_token="</s>")
+
+
+def one(source: str, **options: Any) -> ChatTemplate:
+    return ChatTemplate({"default": source}, TEXTS, **options)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize("chat", CHATS)
+@pytest.mark.parametrize("prompted", [True, False])
+@pytest.mark.parametrize("tools", [None, [TOOL]])
+def test_same_text_as_transformers(
+    name: str, chat: list[dict[str, Any]], prompted: bool, tools: Any, judge: transformers.PreTrainedTokenizerFast
+) -> None:
+    theirs = judge.apply_chat_template(
+        chat, chat_template=TEMPLATES[name], tools=tools, add_generation_prompt=prompted, tokenize=False
+    )
+    assert one(TEMPLATES[name]).render(chat, add_generation_prompt=prompted, tools=tools) == theirs
+
+
+def test_variables_that_the_template_asks_for(judge: transformers.PreTrainedTokenizerFast) -> None:
+    ours = one(QWEN).render([USER], variables={"enable_thinking": False})
+    assert ours == judge.apply_chat_template(
+        [USER], chat_template=QWEN, enable_thinking=False, add_generation_prompt=True, tokenize=False
+    )
+    for name in ("messages", "bos_token", "tools", "add_generation_prompt", "chat_template", "tokenize", "range"):
+        with pytest.raises(InvalidRequest, match="no variable"):
+            one(QWEN).render([USER], variables={name: "x"})
+
+
+def test_tool_calls_are_given_as_objects() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": "<é>"}'}}
+    text = one(LLAMA3).render([USER, {"role": "assistant", "content": None, "tool_calls": [call]}])
+    assert '{"name": "f", "parameters": {"a": "<é>"}}' in text
+    assert call["function"]["arguments"] == '{"a": "<é>"}'
+
+
+def test_parts_and_roles() -> None:
+    template = one(SPARK)
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert template.render([{"role": "user", "content": parts}]) == template.render(
+        [{"role": "user", "content": "a\nb"}]
+    )
+    assert "<|system|>" in template.render([{"role": "developer", "content": "x"}, USER])
+    for message in (
+        {"role": "king", "content": "x"},
+        {"role": "user"},
+        {"content": "x"},
+        {"role": "user", "content": 3},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]},
+        "hello",
+    ):
+        with pytest.raises(InvalidRequest, match=r"messages\[1\]"):
+            template.render([USER, message])  # type: ignore[list-item]
+    with pytest.raises(InvalidRequest, match="empty"):
+        template.render([])
+
+
+def test_the_templates_own_complaint_reaches_the_user() -> None:
+    with pytest.raises(InvalidRequest, match="roles must alternate"):
+        one(LLAMA2).render([USER, USER])
+
+
+HOSTILE = {
+    "repeat": "{{ 'A' * 10**9 }}",
+    "power": "{{ (9**999) ** (9**99) }}",
+    "double": "{% set ns = namespace(x='aa') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+    "add": "{% set ns = namespace(x='aa') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+    "range": "{% for i in range(10**9) %}{% endfor %}",
+    "percent": "{{ '%999999999d' % 1 }}",
+    "star": "{{ '%*d' % (999999999, 1) }}",
+    "format": "{{ '{:999999999}'.format(1) }}",
+    "nested format": "{{ '{:{}}'.format(1, 999999999) }}",
+    "format filter": "{{ '%999999999d' | format(1) }}",
+    "pad": "{{ 'a'.ljust(10**9) }}",
+    "center": "{{ 'a' | center(10**9) }}",
+    "indent": "{{ 'a\nb' | indent(10**9) }}",
+    "json": "{{ [1] | tojson(indent=10**9) }}",
+    "join": "{{ (['aaaaaaaaaa' * 1000000] * 1000000) | join }}",
+    "join method": "{{ ''.join(['aaaaaaaaaa' * 1000000] * 1000000) }}",
+    "replace": "{{ ('a' * 1000000) | replace('a', 'b' * 1000000) }}",
+    "replace method": "{{ ('a' * 1000000).replace('a', 'b' * 1000000) }}",
+    "batch": "{{ [1] | batch(10**9, 'x') | list }}",
+    "output": "{% for i in range(9999) %}{{ 'a' * 100000 }}{% endfor %}",
+    "internals": "{{ messages.__class__.__mro__[1].__subclasses__() }}",
+    "mutation": "{{ messages.append(1) }}",
+    "globals": "{{ raise_exception.__globals__ }}{{ raise_exception.__globals__['json'] }}",
+    "lipsum": "{{ lipsum(n=100000) }}",
+    "namespace": "{% set ns = namespace() %}{% set ns['__class__'] = 1 %}{{ ns.y.z }}",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_templates_end_as_a_bad_request(name: str) -> None:
+    with pytest.raises((InvalidRequest, CorruptModel)):
+        one(HOSTILE[name], render_limit_s=3.0).render([USER])
+
+
+def test_endless_loops_are_stopped_and_leave_no_thread() -> None:
+    loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    with pytest.raises(InvalidRequest, match="did not finish"):
+        one(loop, render_limit_s=0.05).render([USER])
+    deadline = time.monotonic() + 10
+    while any(thread.name == "chat-template" for thread in threading.enumerate()):
+        assert time.monotonic() < deadline, "the render thread is still running"
+        time.sleep(0.01)
+
+
+def test_where_templates_are_found(tmp_path: Path) -> None:
+    assert ChatTemplate.from_folder(tmp_path) is None
+    with pytest.raises(InvalidRequest, match="no chat template"):
+        required(None, "base")
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(json.dumps({"bos_token": "<s>", "chat_template": "{{ bos_token }}one"}))
+    assert required(ChatTemplate.from_folder(tmp_path), "m").render([USER]) == "<s>one"
+    named = [{"name": "default", "template": "two"}, {"name": "tool_use", "template": "tools"}]
+    config.write_text(json.dumps({"chat_template": named}))
+    template = required(ChatTemplate.from_folder(tmp_path), "m")
+    assert (template.render([USER]), template.render([USER], tools=[TOOL])) == ("two", "tools")
+    (tmp_path / "chat_template.jinja").write_text("three")
+    assert required(ChatTemplate.from_folder(tmp_path), "m").render([USER]) == "three"
+
+
+@pytest.mark.parametrize("value", [3, [1], [{"name": "default"}], "{% for %}"])
+def test_broken_templates_are_the_models_fault(tmp_path: Path, value: Any) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": value}))
+    with pytest.raises(CorruptModel):
+        ChatTemplate.from_folder(tmp_path)

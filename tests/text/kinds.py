@@ -91,7 +91,15 @@ def end_of_word() -> tokenizers.Tokenizer:
     return tokenizer
 
 
+def byte_level_in_sequence() -> tokenizers.Tokenizer:
+    """Byte-level with a second decoder step."""
+    tokenizer = byte_level()
+    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    return tokenizer
+
+
 MAKERS = {
+    "byte_level_in_sequence": byte_level_in_sequence,
     "byte_level": byte_level,
     "byte_fallback": byte_fallback,
     "metaspace": metaspace,

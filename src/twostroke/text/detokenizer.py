@@ -17,9 +17,7 @@ import codecs
 from collections.abc import Sequence
 from typing import Protocol
 
-MAX_HELD_TOKENS = 4  # a character has at most four bytes, and every token that is part of one has at least one
 CONTEXT_TOKENS = 6  # enough of the prompt's end to place spaces
-_BROKEN = "\N{REPLACEMENT CHARACTER}"
 
 
 class Vocabulary(Protocol):
@@ -85,12 +83,14 @@ class ByteDetokenizer:
 class WindowDetokenizer:
     """For all others: decodes a short window twice, with and without the new tokens; the difference is new text.
 
-    Invariant: `_ids[:_read]` is delivered and gives `_read_text`; `_ids[_read:]` is held. Special tokens never enter,
-    so that a window has a real token in front and a decoder that treats the first token differently shows it only once.
+    Invariant: `_ids[:_read]` is delivered and gives `_read_text`; `_ids[_read:]` is held, at most three tokens of one
+    unfinished character. Special tokens never enter, so that a window has a real token in front and a decoder that
+    treats the first token differently shows it only once.
     """
 
     def __init__(self, vocabulary: Vocabulary, context_ids: Sequence[int] = ()) -> None:
         self._vocabulary = vocabulary
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")  # only its state is of interest
         tail = list(context_ids[-CONTEXT_TOKENS:])
         self._ids = [token_id for token_id in tail if self._has_text(token_id)]
         self._read = len(self._ids)
@@ -106,16 +106,15 @@ class WindowDetokenizer:
         if not self._has_text(token_id):
             return ""
         self._ids.append(token_id)
-        text = self._vocabulary.decode(self._ids)
-        if text.endswith(_BROKEN) and len(self._ids) - self._read < MAX_HELD_TOKENS:
-            return ""
-        return self._deliver(text)
+        self._utf8.decode(self._vocabulary.token_bytes(token_id))
+        return "" if self._utf8.getstate()[0] else self._deliver()
 
     def finish(self) -> str:
         """The held rest."""
-        return self._deliver(self._vocabulary.decode(self._ids)) if self.holding else ""
+        return self._deliver() if self.holding else ""
 
-    def _deliver(self, text: str) -> str:
+    def _deliver(self) -> str:
+        text = self._vocabulary.decode(self._ids)
         if text.startswith(self._read_text):
             piece = text[len(self._read_text) :]
         else:  # an invalid byte changed how the delivered bytes before it decode

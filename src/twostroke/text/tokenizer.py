@@ -40,6 +40,7 @@ class Tokenizer:
         self.vocab_size: int = library.get_vocab_size(with_added_tokens=True)
         steps = list(_decoder_steps(library))
         self.byte_level = [step["type"] for step in steps] == ["ByteLevel"]
+        self._byte_alphabet = any(step["type"] == "ByteLevel" for step in steps)
         self._byte_fallback = any(step["type"] == "ByteFallback" for step in steps)
         self._space = next(filter(None, map(_space_mark, steps)), None)
 
@@ -73,7 +74,7 @@ class Tokenizer:
             return b""
         if token_id in self.special_ids:
             return token.encode("utf-8")
-        if self.byte_level:
+        if self._byte_alphabet:
             return bytes_of(token)
         if self._byte_fallback and len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
             try:

@@ -14,7 +14,8 @@ extern "C" {
 #define TS_PANEL_ROWS 64
 #define TS_PAGE_TOKENS 16
 
-enum ts_status { TS_OK = 0, TS_BAD_SHAPE = -1, TS_BAD_FORMAT = -2, TS_BAD_INDEX = -3, TS_NO_MEMORY = -4, TS_BAD_POINTER = -5 };
+enum ts_status { TS_OK = 0, TS_BAD_SHAPE = -1, TS_BAD_FORMAT = -2, TS_BAD_INDEX = -3, TS_NO_MEMORY = -4, TS_BAD_POINTER = -5,
+                 TS_BAD_VALUE = -6 };
 enum ts_weight_kind { TS_W_F32 = 0, TS_W_BF16 = 1, TS_W_INT8 = 2, TS_W_INT4 = 3 };
 enum ts_kv_kind { TS_KV_F32 = 0, TS_KV_BF16 = 1 };
 
@@ -66,6 +67,8 @@ int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_
 // Packing at load. source: (rows, columns) row-major float32 (source_kind 0) or bf16 bits (1), row range [first_row, first_row+count)
 // of the packed matrix; first_row is a multiple of TS_PANEL_ROWS. Writes the panels of those rows (and zero padding) into
 // data and scales, which are those of the whole matrix. Integer kinds: symmetric, scale search as in quant/codec.py, bit for bit.
+// TS_BAD_VALUE (and unspecified data) where a source value is NaN, infinite or of magnitude 2^60 and more. count is a multiple of
+// TS_PANEL_ROWS unless the range ends at `rows`.
 int32_t ts_pack(ts_context*, const void* source, int32_t source_kind, int64_t source_stride, int64_t first_row, int64_t count,
                 int32_t kind, int32_t group, int64_t rows, int64_t columns, void* data, uint16_t* scales);
 

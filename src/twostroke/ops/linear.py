@@ -24,14 +24,16 @@ def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray
     """x (T, columns) -> q (T, padded_columns) int8 and scales (T, padded_columns / group) float32.
 
     Per row and group: amax = max |x|; scale = amax / 127; q = round half to even of x * (127 / amax), all in float32;
-    a group of zeros has scale 0 and q 0.
+    a group of zeros has scale 0 and q 0. q is 0 as well where amax is below 2^-120 (127 / amax would overflow) or is not
+    finite, and then the scale carries the NaN or infinity into the result of the row.
     """
     full = np.zeros((x.shape[0], padded_columns), np.float32)
     full[:, : x.shape[1]] = x
     groups = full.reshape(x.shape[0], -1, group)
     amax = np.max(np.abs(groups), axis=-1)
-    inverse = np.divide(np.float32(127), amax, out=np.zeros_like(amax), where=amax > 0)
-    q = np.rint(groups * inverse[..., None])
+    usable = (amax >= np.float32(2.0**-120)) & (amax < np.inf)
+    inverse = np.divide(np.float32(127), amax, out=np.zeros_like(amax), where=usable)
+    q = np.rint(np.where(usable[..., None], groups, np.float32(0)) * inverse[..., None])
     return q.astype(np.int8).reshape(x.shape[0], padded_columns), amax / np.float32(127)
 
 

@@ -1,0 +1,77 @@
+// ts_embed: rows of a packed table as float32.
+// Knows: packed layouts. Must not know: what the rows mean.
+#include "twostroke/context.h"
+#include "twostroke/linear.h"
+
+namespace twostroke {
+namespace {
+
+struct EmbedJob {
+  ts_weight w;
+  const int32_t* token_ids;
+  float* out;
+  int64_t out_stride, padded;
+};
+
+void f32_row(const uint8_t* panel, int64_t lane, int64_t columns, float* out) {
+  for (int64_t k = 0; k < columns; ++k) memcpy(out + k, panel + (k * kPanel + lane) * 4, 4);
+}
+
+void bf16_row(const uint8_t* panel, int64_t lane, int64_t columns, float* out) {
+  for (int64_t k = 0; k < columns; ++k) {
+    uint16_t bits;
+    memcpy(&bits, panel + ((k / 2 * kPanel + lane) * 2 + k % 2) * 2, 2);
+    out[k] = bf16_to_f32(bits);
+  }
+}
+
+void int8_row(const uint8_t* panel, const uint16_t* scales, int64_t lane, int64_t columns, int64_t group, float* out) {
+  for (int64_t k = 0; k < columns; ++k) {
+    const int32_t q = panel[(k / 4 * kPanel + lane) * 4 + k % 4] - 128;
+    out[k] = static_cast<float>(q) * bf16_to_f32(scales[k / group * kPanel + lane]);
+  }
+}
+
+void int4_row(const uint8_t* panel, const uint16_t* scales, int64_t lane, int64_t columns, int64_t group, float* out) {
+  for (int64_t k = 0; k < columns; ++k) {
+    const uint8_t packed = panel[(k / 8 * kPanel + lane) * 4 + k % 4];
+    const int32_t q = (k % 8 < 4 ? packed & 15 : packed >> 4) - 8;
+    out[k] = static_cast<float>(q) * bf16_to_f32(scales[k / group * kPanel + lane]);
+  }
+}
+
+void embed_task(void* arg, int64_t index, int32_t) {
+  const EmbedJob& job = *static_cast<const EmbedJob*>(arg);
+  const int64_t panel_index = job.token_ids[index] / kPanel;
+  const int64_t lane = job.token_ids[index] % kPanel;
+  const uint8_t* panel = static_cast<const uint8_t*>(job.w.data) + panel_index * panel_bytes(job.w.kind, job.padded);
+  float* out = job.out + index * job.out_stride;
+  if (job.w.kind == TS_W_F32) return f32_row(panel, lane, job.w.columns, out);
+  if (job.w.kind == TS_W_BF16) return bf16_row(panel, lane, job.w.columns, out);
+  const uint16_t* scales = job.w.scales + panel_index * (job.padded / job.w.group) * kPanel;
+  if (job.w.kind == TS_W_INT8) return int8_row(panel, scales, lane, job.w.columns, job.w.group, out);
+  int4_row(panel, scales, lane, job.w.columns, job.w.group, out);
+}
+
+}  // namespace
+}  // namespace twostroke
+
+extern "C" int32_t ts_embed(ts_context* context, const ts_weight* w, const int32_t* token_ids, int64_t tokens, float* out,
+                            int64_t out_stride) {
+  using namespace twostroke;
+  const int32_t status = check_weight(w);
+  if (status != TS_OK) return status;
+  if (tokens < 0 || out_stride < w->columns) return TS_BAD_SHAPE;
+  if (tokens == 0) return TS_OK;
+  if (context == nullptr || token_ids == nullptr || out == nullptr) return TS_BAD_POINTER;
+  for (int64_t i = 0; i < tokens; ++i) {
+    if (token_ids[i] < 0 || token_ids[i] >= w->rows) return TS_BAD_INDEX;
+  }
+  EmbedJob job = {*w, token_ids, out, out_stride, padded_columns(w->kind, w->columns, w->group)};
+  if (tokens >= 4) {
+    ts_parallel(context, tokens, embed_task, &job);
+  } else {
+    for (int64_t i = 0; i < tokens; ++i) embed_task(&job, i, 0);
+  }
+  return TS_OK;
+}

@@ -1,0 +1,117 @@
+// The register tile of ts_linear in plain C++: the definition that the vector levels are tested against.
+// Knows: packed panels. Must not know: instruction sets.
+#if defined(TS_LEVEL_GENERIC)
+#include "twostroke/linear.h"
+
+namespace twostroke {
+namespace {
+
+void fold(const int32_t* integers, float x_scale, const uint8_t* scales, float* sums) {
+  for (int64_t c = 0; c < kPanel; ++c) {
+    uint16_t bits;
+    memcpy(&bits, scales + 2 * c, 2);
+    sums[c] += static_cast<float>(integers[c]) * (x_scale * bf16_to_f32(bits));
+  }
+}
+
+// integers[c] += sum over j of weights[c][j] * q[j], 4 k of 64 columns.
+void dot_quads(const uint8_t* weights, const int8_t* q, int32_t* integers) {
+  const int32_t q0 = q[0], q1 = q[1], q2 = q[2], q3 = q[3];
+  for (int64_t c = 0; c < kPanel; ++c) {
+    const uint8_t* w = weights + 4 * c;
+    integers[c] += w[0] * q0 + w[1] * q1 + w[2] * q2 + w[3] * q3;
+  }
+}
+
+struct Int8Weights {
+  static constexpr int64_t kStep = 4;  // k per 256 packed bytes
+  static void dot(const uint8_t* data, const int8_t* q, int32_t* integers) { dot_quads(data, q, integers); }
+};
+
+struct Int4Weights {
+  static constexpr int64_t kStep = 8;
+  static void dot(const uint8_t* data, const int8_t* q, int32_t* integers) {
+    uint8_t low[4 * kPanel], high[4 * kPanel];
+    for (int64_t i = 0; i < 4 * kPanel; ++i) {
+      low[i] = data[i] & 15;
+      high[i] = data[i] >> 4;
+    }
+    dot_quads(low, q, integers);
+    dot_quads(high, q + 4, integers);
+  }
+};
+
+template <class Weights, int kRows>
+void integer_tile(const Panel& panel, const TileRows& x, float* sums) {
+  memset(sums, 0, sizeof(float) * kRows * kPanel);
+  const uint8_t* data = panel.data;
+  for (int64_t g = 0; g < x.groups; ++g) {
+    int32_t integers[kRows][kPanel];
+    for (int r = 0; r < kRows; ++r) {
+      for (int64_t c = 0; c < kPanel; ++c) integers[r][c] = x.corrections[r * x.groups + g];
+    }
+    for (int64_t k = g * panel.group; k < (g + 1) * panel.group; k += Weights::kStep, data += 4 * kPanel) {
+      for (int r = 0; r < kRows; ++r) Weights::dot(data, x.q + r * x.q_stride + k, integers[r]);
+    }
+    for (int r = 0; r < kRows; ++r) {
+      fold(integers[r], x.scales[r * x.groups + g], panel.scales + g * kPanel * 2, sums + r * kPanel);
+    }
+  }
+}
+
+struct F32Weights {
+  static float at(const uint8_t* data, int64_t columns_k, int64_t c) {
+    float value;
+    memcpy(&value, data + (columns_k * kPanel + c) * 4, 4);
+    return value;
+  }
+};
+
+struct Bf16Weights {
+  static float at(const uint8_t* data, int64_t k, int64_t c) {
+    uint16_t bits;
+    memcpy(&bits, data + ((k / 2 * kPanel + c) * 2 + k % 2) * 2, 2);
+    return bf16_to_f32(bits);
+  }
+};
+
+template <class Weights, int kRows>
+void float_tile(const Panel& panel, const TileRows& x, float* sums) {
+  memset(sums, 0, sizeof(float) * kRows * kPanel);
+  for (int64_t k = 0; k < panel.columns; ++k) {
+    float weights[kPanel];
+    for (int64_t c = 0; c < kPanel; ++c) weights[c] = Weights::at(panel.data, k, c);
+    for (int r = 0; r < kRows; ++r) {
+      const float value = x.x[r * x.x_stride + k];
+      for (int64_t c = 0; c < kPanel; ++c) sums[r * kPanel + c] += value * weights[c];
+    }
+  }
+}
+
+template <class Weights>
+TileKernel integer_kernel(int64_t rows) {
+  constexpr TileKernel kernels[kTileRows] = {integer_tile<Weights, 1>, integer_tile<Weights, 2>, integer_tile<Weights, 3>,
+                                             integer_tile<Weights, 4>};
+  return kernels[rows - 1];
+}
+
+template <class Weights>
+TileKernel float_kernel(int64_t rows) {
+  constexpr TileKernel kernels[kTileRows] = {float_tile<Weights, 1>, float_tile<Weights, 2>, float_tile<Weights, 3>,
+                                             float_tile<Weights, 4>};
+  return kernels[rows - 1];
+}
+
+}  // namespace
+
+TileKernel tile_kernel(int32_t kind, int64_t rows) {
+  switch (kind) {
+    case TS_W_F32: return float_kernel<F32Weights>(rows);
+    case TS_W_BF16: return float_kernel<Bf16Weights>(rows);
+    case TS_W_INT8: return integer_kernel<Int8Weights>(rows);
+    default: return integer_kernel<Int4Weights>(rows);
+  }
+}
+
+}  // namespace twostroke
+#endif

@@ -1,0 +1,244 @@
+// ts_pack: source rows to packed weights, bit for bit as quant/codec.py, 64 rows at a time with a row to a lane.
+// Knows: packed layouts, the rounding rules of codec.py. Must not know: files, kernels.
+#include "twostroke/context.h"
+#include "twostroke/linear.h"
+
+namespace twostroke {
+namespace {
+
+constexpr float kZeroBelow = 0x1p-100f;
+constexpr uint32_t kLimitBits = 0x5d800000u;  // 2^60; infinities and NaN are above it
+constexpr int kDivisors = 12;                 // 7, 7.25 ... 9.75
+
+struct PackJob {
+  const void* source;
+  int32_t source_kind;
+  int64_t source_stride, first_row, count, columns, padded;
+  int32_t kind;
+  int64_t group;
+  uint8_t* data;
+  uint16_t* scales;
+  float* blocks;        // a (group, 64) block for each thread
+  int64_t block_floats;
+  int32_t* refused;     // one for each thread
+};
+
+float source_value(const PackJob& job, int64_t row, int64_t k) {
+  const int64_t i = row * job.source_stride + k;
+  if (job.source_kind == 0) return static_cast<const float*>(job.source)[i];
+  return bf16_to_f32(static_cast<const uint16_t*>(job.source)[i]);
+}
+
+// Columns [first, first + width) of 64 source rows into block (width, 64), zeros outside; false for an unusable value.
+bool load_block(const PackJob& job, int64_t row, int64_t first, int64_t width, float* block) {
+  const int64_t rows = job.count - row < kPanel ? job.count - row : kPanel;
+  const int64_t columns = job.columns - first < width ? job.columns - first : width;
+  if (rows < kPanel || columns < width) memset(block, 0, static_cast<size_t>(width * kPanel) * 4);
+  uint32_t largest = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k = 0; k < columns; ++k) {
+      const float value = source_value(job, row + r, first + k);
+      const uint32_t magnitude = float_bits(value) & 0x7fffffffu;
+      largest = magnitude > largest ? magnitude : largest;
+      block[k * kPanel + r] = value;
+    }
+  }
+  return largest < kLimitBits;
+}
+
+uint16_t f32_to_bf16(float value) {
+  const uint32_t bits = float_bits(value);
+  return static_cast<uint16_t>((bits + (0x7fffu + ((bits >> 16) & 1))) >> 16);
+}
+
+// Round half to even for |value| < 2^22.
+float round_even(float value) { return (value + 12582912.0f) - 12582912.0f; }
+
+float clip(float value, float low, float high) {
+  const float above = value < low ? low : value;
+  return above > high ? high : above;
+}
+
+float inverse_of(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
+
+float magnitude_of(float value) { return value < 0.0f ? -value : value; }
+
+void int8_scales(const float* block, int64_t width, uint16_t* scales) {
+  float amax[kPanel] = {};
+  for (int64_t k = 0; k < width; ++k) {
+    for (int64_t r = 0; r < kPanel; ++r) {
+      const float magnitude = magnitude_of(block[k * kPanel + r]);
+      amax[r] = magnitude > amax[r] ? magnitude : amax[r];
+    }
+  }
+  for (int64_t r = 0; r < kPanel; ++r) {
+    const float scale = amax[r] >= kZeroBelow ? amax[r] / 127.0f : 0.0f;
+    scales[r] = static_cast<uint16_t>((float_bits(scale) + 0xffffu) >> 16);
+  }
+}
+
+// Each lane's value of largest magnitude, the smallest on a tie; 0 where that is too small.
+void extremes(const float* block, int64_t width, float* extreme) {
+  float low[kPanel], high[kPanel];
+  memcpy(low, block, sizeof(low));
+  memcpy(high, block, sizeof(high));
+  for (int64_t k = 1; k < width; ++k) {
+    for (int64_t r = 0; r < kPanel; ++r) {
+      const float value = block[k * kPanel + r];
+      low[r] = value < low[r] ? value : low[r];
+      high[r] = value > high[r] ? value : high[r];
+    }
+  }
+  for (int64_t r = 0; r < kPanel; ++r) {
+    const float value = -low[r] >= high[r] ? low[r] : high[r];
+    extreme[r] = magnitude_of(value) >= kZeroBelow ? value : 0.0f;
+  }
+}
+
+void squared_errors(const float* block, int64_t width, const float* scale, float* error) {
+  float inverse[kPanel];
+  for (int64_t r = 0; r < kPanel; ++r) {
+    inverse[r] = inverse_of(scale[r]);
+    error[r] = 0.0f;
+  }
+  for (int64_t k = 0; k < width; ++k) {
+    for (int64_t r = 0; r < kPanel; ++r) {
+      const float value = block[k * kPanel + r];
+      const float difference = value - clip(round_even(value * inverse[r]), -8.0f, 7.0f) * scale[r];
+      error[r] += difference * difference;
+    }
+  }
+}
+
+void int4_scales(const float* block, int64_t width, uint16_t* scales) {
+  float extreme[kPanel], scale[kPanel], error[kPanel], best[kPanel];
+  extremes(block, width, extreme);
+  for (int64_t r = 0; r < kPanel; ++r) {
+    scales[r] = 0;
+    best[r] = __builtin_inff();
+  }
+  for (int i = 0; i < kDivisors; ++i) {
+    const float divisor = 7.0f + 0.25f * static_cast<float>(i);
+    for (int64_t r = 0; r < kPanel; ++r) scale[r] = bf16_to_f32(f32_to_bf16(-extreme[r] / divisor));
+    squared_errors(block, width, scale, error);
+    for (int64_t r = 0; r < kPanel; ++r) {
+      if (!(error[r] < best[r])) continue;
+      best[r] = error[r];
+      scales[r] = extreme[r] == 0.0f ? 0 : f32_to_bf16(scale[r]);
+    }
+  }
+}
+
+// q + offset of a block (width, 64) in place of its values, as floats' integers in bytes (width, 64).
+void round_block(const float* block, int64_t width, const uint16_t* scales, float low, float high, int32_t offset,
+                 uint8_t* bytes) {
+  float inverse[kPanel];
+  for (int64_t r = 0; r < kPanel; ++r) inverse[r] = inverse_of(bf16_to_f32(scales[r]));
+  for (int64_t i = 0; i < width; ++i) {
+    for (int64_t r = 0; r < kPanel; ++r) {
+      const float q = clip(round_even(block[i * kPanel + r] * inverse[r]), low, high);
+      bytes[i * kPanel + r] = static_cast<uint8_t>(static_cast<int32_t>(q) + offset);
+    }
+  }
+}
+
+void pack_int8(const float* block, int64_t width, uint16_t* scales, uint8_t* data) {
+  int8_scales(block, width, scales);
+  uint8_t bytes[4 * kPanel];
+  for (int64_t k = 0; k < width; k += 4, data += 4 * kPanel) {
+    round_block(block + k * kPanel, 4, scales, -127.0f, 127.0f, 128, bytes);
+    for (int64_t i = 0; i < 4 * kPanel; ++i) data[i] = bytes[i % 4 * kPanel + i / 4];
+  }
+}
+
+void pack_int4(const float* block, int64_t width, uint16_t* scales, uint8_t* data) {
+  int4_scales(block, width, scales);
+  uint8_t bytes[8 * kPanel];
+  for (int64_t k = 0; k < width; k += 8, data += 4 * kPanel) {
+    round_block(block + k * kPanel, 8, scales, -8.0f, 7.0f, 8, bytes);
+    for (int64_t i = 0; i < 4 * kPanel; ++i) {
+      const int64_t at = i % 4 * kPanel + i / 4;
+      data[i] = static_cast<uint8_t>(bytes[at] | bytes[at + 4 * kPanel] << 4);
+    }
+  }
+}
+
+void pack_bf16(const float* block, int64_t width, uint8_t* data) {
+  for (int64_t k = 0; k < width; ++k) {
+    for (int64_t r = 0; r < kPanel; ++r) {
+      const uint16_t bits = f32_to_bf16(block[k * kPanel + r]);
+      memcpy(data + ((k / 2 * kPanel + r) * 2 + k % 2) * 2, &bits, 2);
+    }
+  }
+}
+
+void pack_task(void* arg, int64_t index, int32_t thread) {
+  const PackJob& job = *static_cast<const PackJob*>(arg);
+  float* block = job.blocks + thread * job.block_floats;
+  const int64_t panel = job.first_row / kPanel + index;
+  const int64_t width = job.group;
+  uint8_t* data = job.data + panel * panel_bytes(job.kind, job.padded);
+  for (int64_t first = 0; first < job.padded; first += width) {
+    const int64_t columns = job.padded - first < width ? job.padded - first : width;
+    if (!load_block(job, index * kPanel, first, columns, block)) job.refused[thread] = 1;
+    uint8_t* to = data + panel_bytes(job.kind, first);
+    if (job.kind == TS_W_F32) {
+      memcpy(to, block, static_cast<size_t>(columns * kPanel) * 4);
+      continue;
+    }
+    if (job.kind == TS_W_BF16) {
+      pack_bf16(block, columns, to);
+      continue;
+    }
+    uint16_t* scales = job.scales + (panel * (job.padded / width) + first / width) * kPanel;
+    job.kind == TS_W_INT8 ? pack_int8(block, width, scales, to) : pack_int4(block, width, scales, to);
+  }
+}
+
+int32_t run(ts_context* context, PackJob& job) {
+  const int64_t threads = ts_threads(context);
+  job.block_floats = job.group * kPanel;
+  const size_t flags_bytes = static_cast<size_t>(round_up(threads * 4, 64));
+  const size_t block_bytes = static_cast<size_t>(threads * job.block_floats * 4);
+  uint8_t* scratch = static_cast<uint8_t*>(ts_scratch(context, flags_bytes + block_bytes));
+  if (scratch == nullptr) return TS_NO_MEMORY;
+  job.refused = reinterpret_cast<int32_t*>(scratch);
+  job.blocks = reinterpret_cast<float*>(scratch + flags_bytes);
+  memset(job.refused, 0, flags_bytes);
+  ts_parallel(context, (job.count + kPanel - 1) / kPanel, pack_task, &job);
+  for (int64_t t = 0; t < threads; ++t) {
+    if (job.refused[t]) return TS_BAD_VALUE;
+  }
+  return TS_OK;
+}
+
+}  // namespace
+}  // namespace twostroke
+
+extern "C" int32_t ts_pack(ts_context* context, const void* source, int32_t source_kind, int64_t source_stride,
+                           int64_t first_row, int64_t count, int32_t kind, int32_t group, int64_t rows, int64_t columns,
+                           void* data, uint16_t* scales) {
+  using namespace twostroke;
+  const ts_weight w = {kind, group, rows, columns, data, scales, nullptr};
+  const int32_t status = check_weight(&w);
+  if (status != TS_OK) return status;
+  if (source_kind != 0 && source_kind != 1) return TS_BAD_FORMAT;
+  const int64_t last = first_row + count;
+  if (first_row < 0 || first_row % kPanel != 0 || count < 0 || last > rows || source_stride < columns) return TS_BAD_SHAPE;
+  if (last < rows && count % kPanel != 0) return TS_BAD_SHAPE;  // its last panel would be half another call's
+  if (count == 0) return TS_OK;
+  if (context == nullptr || source == nullptr) return TS_BAD_POINTER;
+  PackJob job = {};
+  job.source = source;
+  job.source_kind = source_kind;
+  job.source_stride = source_stride;
+  job.first_row = first_row;
+  job.count = count;
+  job.columns = columns;
+  job.padded = padded_columns(kind, columns, group);
+  job.kind = kind;
+  job.group = group > 0 ? group : 64;  // floats are packed 64 columns at a time
+  job.data = static_cast<uint8_t*>(data);
+  job.scales = scales;
+  return run(context, job);
+}

@@ -1,0 +1,202 @@
+// The register tile of ts_linear for AVX2 and FMA: up to 4 rows; a panel is crossed in strips that fit 8 accumulators.
+// Knows: packed panels, 256-bit registers. Must not know: threads, other levels.
+#if defined(TS_LEVEL_AVX2)
+#include <immintrin.h>
+
+#include "twostroke/linear.h"
+
+namespace twostroke {
+namespace {
+
+constexpr int kLanes = 8;                  // columns of one register
+constexpr int64_t kQuadBytes = 4 * kPanel;  // packed bytes of one step of a kernel
+constexpr int64_t kAheadBytes = 4096;      // the hardware prefetchers stop at a page; this looks past its end
+constexpr int64_t kBlockColumns = 64;      // k of a float block: its weights stay in the first-level cache between strips
+
+// Registers across a strip: one row crosses the panel in one strip, so that it streams.
+constexpr int strip_vectors(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
+
+TS_INLINE __m256i load(const uint8_t* data) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data)); }
+
+TS_INLINE __m256i broadcast_quad(const int8_t* q) {
+  int32_t quad;
+  memcpy(&quad, q, 4);
+  return _mm256_set1_epi32(quad);
+}
+
+TS_INLINE void prefetch(const uint8_t* data) { _mm_prefetch(reinterpret_cast<const char*>(data + kAheadBytes), _MM_HINT_T0); }
+
+TS_INLINE __m256 load_bf16(const uint8_t* data) {
+  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
+// Sums of four neighbours from sums of two, added to the 32-bit totals.
+TS_INLINE __m256i accumulate(__m256i total, __m256i pairs) {
+  return _mm256_add_epi32(total, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+// Weights are made signed again, so no correction. |w| * |x| <= 128 * 127: two of them do not saturate 16 bits.
+struct Int8Step {
+  static constexpr int64_t kColumns = 4;
+  static constexpr bool kOffset = false;
+  __m256i magnitude, weight;
+  TS_INLINE explicit Int8Step(const uint8_t* data) {
+    weight = _mm256_xor_si256(load(data), _mm256_set1_epi8(static_cast<char>(0x80)));
+    magnitude = _mm256_abs_epi8(weight);
+  }
+  TS_INLINE __m256i dot(__m256i total, const int8_t* q) const {
+    return accumulate(total, _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(broadcast_quad(q), weight)));
+  }
+};
+
+// Nibbles stay unsigned: four products of at most 15 * 127 fit 16 bits.
+struct Int4Step {
+  static constexpr int64_t kColumns = 8;
+  static constexpr bool kOffset = true;
+  __m256i low, high;
+  TS_INLINE explicit Int4Step(const uint8_t* data) {
+    const __m256i packed = load(data), nibble = _mm256_set1_epi8(15);
+    low = _mm256_and_si256(packed, nibble);
+    high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), nibble);
+  }
+  TS_INLINE __m256i dot(__m256i total, const int8_t* q) const {
+    const __m256i first = _mm256_maddubs_epi16(low, broadcast_quad(q));
+    return accumulate(total, _mm256_add_epi16(first, _mm256_maddubs_epi16(high, broadcast_quad(q + 4))));
+  }
+};
+
+// One strip of one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums).
+template <class Step, int kRows, int kVectors>
+TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Panel& panel, const TileRows& x, int64_t g,
+                        float* sums) {
+  __m256i integers[kRows][kVectors];
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const int32_t start = Step::kOffset ? x.corrections[r * x.groups + g] : 0;
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm256_set1_epi32(start);
+  }
+  const int8_t* q = x.q + g * panel.group;
+  for (int64_t k = 0; k < panel.group; k += Step::kColumns, q += Step::kColumns, data += kQuadBytes) {
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      if (j % 2 == 0) prefetch(data + 32 * j);
+      const Step step(data + 32 * j);
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) integers[r][j] = step.dot(integers[r][j], q + r * x.q_stride);
+    }
+  }
+  TS_UNROLL
+  for (int j = 0; j < kVectors; ++j) {
+    const __m256 w_scale = load_bf16(scales + 2 * kLanes * j);
+    TS_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      float* at = sums + r * kPanel + kLanes * j;
+      const __m256 scale = _mm256_mul_ps(_mm256_set1_ps(x.scales[r * x.groups + g]), w_scale);
+      _mm256_store_ps(at, _mm256_fmadd_ps(_mm256_cvtepi32_ps(integers[r][j]), scale, _mm256_load_ps(at)));
+    }
+  }
+}
+
+template <class Step, int kRows>
+void integer_tile(const Panel& panel, const TileRows& x, float* sums) {
+  constexpr int kVectors = strip_vectors(kRows);
+  memset(sums, 0, sizeof(float) * kRows * kPanel);
+  const int64_t group_bytes = panel.group / Step::kColumns * kQuadBytes;
+  for (int64_t g = 0; g < x.groups; ++g) {
+    for (int64_t c = 0; c < kPanel; c += kVectors * kLanes) {
+      group_strip<Step, kRows, kVectors>(panel.data + g * group_bytes + 4 * c, panel.scales + (g * kPanel + c) * 2, panel, x, g,
+                                         sums + c);
+    }
+  }
+}
+
+struct F32Step {
+  static constexpr int64_t kColumns = 1;
+  TS_INLINE static __m256 weights(const uint8_t* data, int64_t) { return _mm256_castsi256_ps(load(data)); }
+};
+
+// A pair of bf16 is a 32-bit word: the even k in its low half, the odd k in its high half.
+struct Bf16Step {
+  static constexpr int64_t kColumns = 2;
+  TS_INLINE static __m256 weights(const uint8_t* data, int64_t odd) {
+    const __m256i high_half = _mm256_set1_epi32(static_cast<int32_t>(0xffff0000u));
+    return _mm256_castsi256_ps(odd ? _mm256_and_si256(load(data), high_half) : _mm256_slli_epi32(load(data), 16));
+  }
+};
+
+template <int kRows, int kVectors>
+using Totals = __m256[kRows][kVectors];
+
+template <class Step, int kRows, int kVectors>
+TS_INLINE void multiply_add(Totals<kRows, kVectors>& totals, const uint8_t* data, int64_t odd, const float* x, int64_t stride) {
+  __m256 values[kRows];
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) values[r] = _mm256_set1_ps(x[r * stride]);
+  TS_UNROLL
+  for (int j = 0; j < kVectors; ++j) {
+    const __m256 weights = Step::weights(data + 32 * j, odd);
+    TS_UNROLL
+    for (int r = 0; r < kRows; ++r) totals[r][j] = _mm256_fmadd_ps(values[r], weights, totals[r][j]);
+  }
+}
+
+// Columns [first, last) of one strip, onto sums: leaving and taking up a float32 sum in memory changes nothing.
+template <class Step, int kRows, int kVectors>
+TS_INLINE void float_strip(const uint8_t* data, const TileRows& x, int64_t first, int64_t last, float* sums) {
+  Totals<kRows, kVectors> totals;
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) totals[r][j] = _mm256_load_ps(sums + r * kPanel + kLanes * j);
+  }
+  int64_t k = first;
+  for (; k + Step::kColumns <= last; k += Step::kColumns, data += kQuadBytes) {
+    TS_UNROLL
+    for (int j = 0; j < kVectors; j += 2) prefetch(data + 32 * j);
+    TS_UNROLL
+    for (int64_t i = 0; i < Step::kColumns; ++i) {
+      multiply_add<Step, kRows, kVectors>(totals, data, i, x.x + k + i, x.x_stride);
+    }
+  }
+  // the odd last column of bf16: its pair is padding, and x ends here
+  if (k < last) multiply_add<Step, kRows, kVectors>(totals, data, 0, x.x + k, x.x_stride);
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) _mm256_store_ps(sums + r * kPanel + kLanes * j, totals[r][j]);
+  }
+}
+
+template <class Step, int kRows>
+void float_tile(const Panel& panel, const TileRows& x, float* sums) {
+  constexpr int kVectors = strip_vectors(kRows);
+  memset(sums, 0, sizeof(float) * kRows * kPanel);
+  for (int64_t k = 0; k < panel.columns; k += kBlockColumns) {
+    const int64_t last = panel.columns - k < kBlockColumns ? panel.columns : k + kBlockColumns;
+    for (int64_t c = 0; c < kPanel; c += kVectors * kLanes) {
+      float_strip<Step, kRows, kVectors>(panel.data + k / Step::kColumns * kQuadBytes + 4 * c, x, k, last, sums + c);
+    }
+  }
+}
+
+template <class Step>
+constexpr TileKernel kInteger[kTileRows] = {integer_tile<Step, 1>, integer_tile<Step, 2>, integer_tile<Step, 3>,
+                                            integer_tile<Step, 4>};
+template <class Step>
+constexpr TileKernel kFloat[kTileRows] = {float_tile<Step, 1>, float_tile<Step, 2>, float_tile<Step, 3>, float_tile<Step, 4>};
+
+}  // namespace
+
+TileKernel tile_kernel(int32_t kind, int64_t rows) {
+  switch (kind) {
+    case TS_W_F32: return kFloat<F32Step>[rows - 1];
+    case TS_W_BF16: return kFloat<Bf16Step>[rows - 1];
+    case TS_W_INT8: return kInteger<Int8Step>[rows - 1];
+    default: return kInteger<Int4Step>[rows - 1];
+  }
+}
+
+}  // namespace twostroke
+#endif

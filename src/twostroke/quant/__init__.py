@@ -1,0 +1,5 @@
+"""Rounding: how numbers become packed weights, and which formats this engine offers.
+
+Knows: codecs and their measured errors.
+Must not know: files, models, who multiplies.
+"""

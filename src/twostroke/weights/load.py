@@ -30,6 +30,10 @@ from twostroke.weights.tree import ModelWeights
 BLOCK_BYTES = 16 << 20
 """Source rows read at a time: enough panels for all threads of a packer, little beside a model."""
 
+LIMIT = 2.0**60
+LIMIT_BF16_BITS = 0x5D80
+"""The bits of 2^60 in bf16: exponents grow with the bits."""
+
 Progress = Callable[[int, int, str], None]
 """progress(done_bytes, total_bytes, tensor_name), in bytes of the checkpoint."""
 
@@ -108,7 +112,7 @@ def _source_bytes(checkpoint: Checkpoint, source: Source) -> int:
 
 def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, parts: tuple[Part, ...]) -> None:
     values = np.concatenate([_as_f32(checkpoint.read(part.name)) for part in parts])
-    _check_finite(values, parts[0].name)
+    _check_usable(values, parts[0].name)
     area = target.area(key, 0, values.nbytes)
     area[:] = values.view(np.uint8)
     target.put(key, 0, area)
@@ -132,7 +136,7 @@ def _pack_matrix(
     for first in range(0, source.rows, block_rows):
         rows = block[: min(block_rows, source.rows - first)]
         read_bytes = _read_rows(checkpoint, source.parts, first, rows)
-        _check_finite(rows, source.parts[0].name)
+        _check_usable(rows, source.parts[0].name)
         panels, first_panel = math.ceil(len(rows) / PANEL_ROWS), first // PANEL_ROWS
         data = target.area(source.key + ".data", first_panel * panel_bytes, panels * panel_bytes)
         if panel_scale_bytes:
@@ -169,14 +173,15 @@ def _as_f32(values: SourceArray) -> F32Array:
     return bf16_to_f32(values.view(np.uint16)) if values.dtype == np.uint16 else values.astype(np.float32, copy=False)
 
 
-def _check_finite(values: SourceArray, name: str) -> None:
+def _check_usable(values: SourceArray, name: str) -> None:
+    """Codecs square weights in float32, so the bound is theirs: below 2^60, which leaves NaN and infinity out too."""
     if values.dtype == np.uint16:
-        finite = int((values.view(np.uint16) & np.uint16(0x7FFF)).max(initial=0)) < 0x7F80
+        usable = int((values.view(np.uint16) & np.uint16(0x7FFF)).max(initial=0)) < LIMIT_BF16_BITS
     else:
-        finite = bool(np.isfinite(values).all())
-    if not finite:
+        usable = bool(values.max(initial=0) < LIMIT and values.min(initial=0) > -LIMIT)
+    if not usable:
         raise CorruptModel(
-            f"Tensor {name} (or one fused with it) holds values that are not finite.",
-            why="One infinity or NaN in the weights makes every answer NaN.",
+            f"Tensor {name} (or one fused with it) holds values that are NaN, infinite or beyond 2^60.",
+            why="One of them in the weights makes every answer NaN.",
             fix="Download the model again; if that does not help, the checkpoint itself is broken.",
         )

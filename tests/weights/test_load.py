@@ -1,0 +1,261 @@
+"""From a checkpoint to packed weights: fusing, formats, dtypes, shards, and misfits."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.weights.checkpoints import BIASED, CONFIG, QWEN2, QWEN3, f32, random_tensors, write
+from twostroke.ops.operands import PackedWeight, unpack
+from twostroke.quant.codec import pack_weight
+from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
+from twostroke.spec.model import MatrixRole, ModelSpec
+from twostroke.types.errors import CorruptModel, ModelError, ModelNotFound, UnsupportedModel
+from twostroke.weights import load
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.load import load_folder, load_weights
+from twostroke.weights.numpy_packer import NumpyPacker
+
+INT8 = WeightFormat(WeightKind.INT8, 32)
+INT4 = WeightFormat(WeightKind.INT4, 32)
+ALL_CONFIGS = pytest.mark.parametrize(
+    "config", [CONFIG, BIASED, QWEN2, QWEN3], ids=["llama", "biased", "qwen2", "qwen3"]
+)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """One panel a block, so that tiny matrices take the path of large ones."""
+    monkeypatch.setattr(load, "BLOCK_BYTES", 1)
+
+
+def expected_matrices(config, tensors) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
+    """Fused matrices and biases, put together once more with torch."""
+    found = {"embedding": (f32(tensors["model.embed_tokens.weight"]), None)}
+    for i in range(config["num_hidden_layers"]):
+        for key, names in {
+            "qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+            "o": ["self_attn.o_proj"],
+            "gate_up": ["mlp.gate_proj", "mlp.up_proj"],
+            "down": ["mlp.down_proj"],
+        }.items():
+            layer = f"model.layers.{i}."
+            matrix = f32(torch.cat([tensors[f"{layer}{name}.weight"] for name in names]))
+            biases = [tensors[f"{layer}{name}.bias"] for name in names if f"{layer}{name}.bias" in tensors]
+            found[f"{i}.{key}"] = (matrix, f32(torch.cat(biases)) if biases else None)
+    return found
+
+
+def check_against(config, tensors, weights, weight_format) -> None:
+    expected = expected_matrices(config, tensors)
+    found = {"embedding": weights.embedding}
+    for i, layer in enumerate(weights.layers):
+        found |= {f"{i}.{key}": getattr(layer, key) for key in ("qkv", "o", "gate_up", "down")}
+        prefix = f"model.layers.{i}."
+        assert np.array_equal(layer.attn_norm, f32(tensors[prefix + "input_layernorm.weight"]))
+        assert np.array_equal(layer.mlp_norm, f32(tensors[prefix + "post_attention_layernorm.weight"]))
+        for name, norm in (("q_norm", layer.q_norm), ("k_norm", layer.k_norm)):
+            tensor = tensors.get(f"{prefix}self_attn.{name}.weight")
+            assert norm is None if tensor is None else np.array_equal(norm, f32(tensor))
+    assert found.keys() == expected.keys()
+    for key, packed in found.items():
+        matrix, bias = expected[key]
+        assert_same(packed, pack_weight(matrix, weight_format, bias), key)
+    if config["tie_word_embeddings"]:
+        assert weights.head is weights.embedding
+    else:
+        assert_same(weights.head, pack_weight(f32(tensors["lm_head.weight"]), weight_format), "head")
+    assert np.array_equal(weights.final_norm, f32(tensors["model.norm.weight"]))
+
+
+def assert_same(found: PackedWeight, expected: PackedWeight, key: str) -> None:
+    assert (found.format, found.rows, found.columns) == (expected.format, expected.rows, expected.columns), key
+    assert np.array_equal(found.data, expected.data), key
+    assert found.data.ctypes.data % 64 == 0, key
+    for one, other in ((found.scales, expected.scales), (found.bias, expected.bias)):
+        assert (one is None) == (other is None), key
+        assert one is None or np.array_equal(one.reshape(-1), other.reshape(-1)), key
+
+
+@pytest.mark.parametrize("weight_format", [F32, BF16, INT8, INT4], ids=["f32", "bf16", "int8", "int4"])
+@ALL_CONFIGS
+def test_every_family_in_every_format(config, weight_format, tmp_path):
+    tensors = random_tensors(config)
+    spec, weights = load_folder(write(tmp_path, config, tensors), weight_format)
+    assert spec == ModelSpec.from_hf(config)
+    check_against(config, tensors, weights, weight_format)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_every_stored_dtype(dtype, tmp_path):
+    tensors = random_tensors(BIASED, dtype)
+    _, weights = load_folder(write(tmp_path, BIASED, tensors, shards=3), F32)
+    check_against(BIASED, tensors, weights, F32)
+
+
+def test_parts_of_one_matrix_in_different_dtypes(tmp_path):
+    tensors = random_tensors(CONFIG)
+    for name, dtype in (("q_proj", torch.bfloat16), ("k_proj", torch.float16)):
+        tensors[f"model.layers.0.self_attn.{name}.weight"] = tensors[f"model.layers.0.self_attn.{name}.weight"].to(
+            dtype
+        )
+    _, weights = load_folder(write(tmp_path, CONFIG, tensors), F32)
+    check_against(CONFIG, tensors, weights, F32)
+
+
+def test_formats_by_role_and_block_sizes(tmp_path, monkeypatch):
+    tensors = random_tensors(CONFIG, torch.bfloat16)
+    spec = ModelSpec.from_hf(CONFIG)
+    write(tmp_path, CONFIG, tensors)
+
+    def choose(role: MatrixRole) -> WeightFormat:
+        return BF16 if role in (MatrixRole.EMBEDDING, MatrixRole.HEAD) else INT8
+
+    results = []
+    for block_bytes in (1, 20_000, 1 << 24):
+        monkeypatch.setattr(load, "BLOCK_BYTES", block_bytes)
+        with Checkpoint.open(tmp_path) as checkpoint:
+            results.append(load_weights(checkpoint, spec, choose, NumpyPacker()))
+    assert results[0].head.format == BF16 and results[0].layers[1].down.format == INT8
+    for other in results[1:]:
+        for one, two in zip(results[0].layers, other.layers, strict=True):
+            assert np.array_equal(one.gate_up.data, two.gate_up.data)
+            assert np.array_equal(one.qkv.scales, two.qkv.scales)
+
+
+def test_progress_goes_up_to_the_bytes_of_the_checkpoint(tmp_path):
+    tensors = random_tensors(CONFIG)
+    seen = []
+    load_folder(write(tmp_path, CONFIG, tensors), F32, progress=lambda *step: seen.append(step))
+    done = [step[0] for step in seen]
+    assert done == sorted(done) and done[-1] == seen[-1][1] == sum(t.nbytes for t in tensors.values())
+    assert {step[1] for step in seen} == {done[-1]} and all(step[2] in tensors for step in seen)
+
+
+def test_peak_memory_is_packed_weights_and_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "BLOCK_BYTES", 1 << 16)
+    config = {**CONFIG, "hidden_size": 256, "intermediate_size": 1024, "vocab_size": 4000, "head_dim": 64}
+    folder = write(tmp_path, config, random_tensors(config))
+    spec = ModelSpec.from_hf(config)
+    packed_bytes = spec.weight_bytes(lambda role: INT8)
+    tracemalloc.start()
+    load_folder(folder, INT8)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert packed_bytes > 2_000_000
+    # The codec's own temporaries for one block are counted too; the float32 model would be four times the packed one.
+    assert peak_bytes < packed_bytes + 40 * (1 << 16)
+
+
+def break_and_load(tmp_path: Path, config, tensors, error: type[ModelError], words: str) -> None:
+    with pytest.raises(error, match=words) as caught:
+        load_folder(write(tmp_path, config, tensors), F32)
+    assert caught.value.why and caught.value.fix
+
+
+def test_missing_unexpected_and_misshapen_tensors(tmp_path):
+    whole = random_tensors(CONFIG)
+    name = "model.layers.1.mlp.up_proj.weight"
+    break_and_load(tmp_path, CONFIG, {k: v for k, v in whole.items() if k != name}, CorruptModel, name)
+    headless = {k: v for k, v in whole.items() if k != "lm_head.weight"}
+    break_and_load(tmp_path, CONFIG, headless, CorruptModel, "tie_word_embeddings")
+    break_and_load(tmp_path, CONFIG, {**whole, "model.extra": torch.zeros(1)}, CorruptModel, "model.extra")
+    for shape in ((72, 41), (40, 72), (72 * 40,), (72, 40, 1)):
+        wrong = {**whole, name: torch.zeros(shape)}
+        break_and_load(tmp_path, CONFIG, wrong, CorruptModel, rf"{name} has the shape \[.*expected \[72, 40\]")
+
+
+def test_biases_that_the_config_does_not_announce(tmp_path):
+    break_and_load(tmp_path, CONFIG, random_tensors(BIASED), CorruptModel, "attention_bias")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 2.0**60, -(2.0**60)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_weights_that_no_codec_takes(dtype, value, tmp_path):
+    tensors = random_tensors(CONFIG, dtype)
+    tensors["model.layers.1.self_attn.k_proj.weight"][7, 3] = value
+    break_and_load(tmp_path, CONFIG, tensors, CorruptModel, "NaN, infinite or beyond")
+
+
+def test_integer_checkpoints_are_refused(tmp_path):
+    tensors = random_tensors(CONFIG)
+    tensors["model.layers.0.mlp.down_proj.weight"] = torch.zeros(40, 72, dtype=torch.int8)
+    break_and_load(tmp_path, CONFIG, tensors, UnsupportedModel, "dtype I8")
+
+
+def test_harmless_extras_are_ignored(tmp_path):
+    tensors = random_tensors(QWEN2)
+    extra = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(6), "lm_head.weight": torch.zeros(131, 40)}
+    _, weights = load_folder(write(tmp_path, QWEN2, {**tensors, **extra}), F32)
+    assert weights.head is weights.embedding
+    assert np.array_equal(unpack(weights.head), f32(tensors["model.embed_tokens.weight"]))
+
+
+def test_shards(tmp_path):
+    folder = write(tmp_path, CONFIG, random_tensors(CONFIG), shards=4)
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    with Checkpoint.open(folder) as checkpoint:
+        assert checkpoint.names == index["weight_map"].keys()
+        assert np.array_equal(
+            checkpoint.read_rows("lm_head.weight", 3, 4), random_tensors(CONFIG)["lm_head.weight"][3:7].numpy()
+        )
+    (folder / "model-00002-of-00004.safetensors").unlink()
+    with pytest.raises(CorruptModel, match="model-00002-of-00004.safetensors"):
+        Checkpoint.open(folder)
+
+
+@pytest.mark.parametrize(
+    "shard",
+    ["../x.safetensors", "/etc/x.safetensors", "a/b.safetensors", "a\\b.safetensors", "x.bin", ".safetensors", "", 3],
+)
+def test_shards_outside_the_folder_are_refused(shard, tmp_path):
+    (tmp_path.parent / "x.safetensors").touch()
+    folder = write(tmp_path, CONFIG, random_tensors(CONFIG), shards=2)
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    index["weight_map"]["lm_head.weight"] = shard
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(CorruptModel, match="without folders"):
+        Checkpoint.open(folder)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"weight_map": {}}', '{"weight_map": []}', '{"weight_map": 1, "weight_map": 2}']
+)
+def test_broken_indexes_are_refused(content, tmp_path):
+    (tmp_path / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(CorruptModel, match=r"index\.json"):
+        Checkpoint.open(tmp_path)
+
+
+def test_a_tensor_that_its_shard_does_not_hold(tmp_path):
+    folder = write(tmp_path, CONFIG, random_tensors(CONFIG), shards=2)
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    index["weight_map"]["model.ghost"] = "model-00001-of-00002.safetensors"
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(CorruptModel, match=r"does not hold tensor model\.ghost"):
+        Checkpoint.open(folder)
+
+
+def test_folders_without_safetensors(tmp_path):
+    with pytest.raises(ModelNotFound, match="no folder"):
+        Checkpoint.open(tmp_path / "none")
+    with pytest.raises(ModelNotFound, match="no weights"):
+        Checkpoint.open(tmp_path)
+    (tmp_path / "pytorch_model.bin").touch()
+    with pytest.raises(UnsupportedModel, match=r"pytorch_model\.bin"):
+        Checkpoint.open(tmp_path)
+    with pytest.raises(CorruptModel, match=r"config\.json is missing"):
+        load_folder(tmp_path, F32)
+
+
+def test_the_largest_weights_that_codecs_take(tmp_path):
+    below = float(np.nextafter(np.float32(2.0**60), np.float32(0)))
+    for dtype, value in ((torch.float32, below), (torch.bfloat16, 2.0**59 * 1.9921875)):
+        tensors = random_tensors(CONFIG, dtype)
+        tensors["lm_head.weight"][0, 0] = value
+        load_folder(write(tmp_path, CONFIG, tensors), INT4)

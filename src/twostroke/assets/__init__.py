@@ -1,0 +1,19 @@
+"""The files that ship inside the package: the embedded model `spark` and its draft.
+
+Knows: where they lie.
+Must not know: what is in them, or how a model folder is read.
+"""
+
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+
+
+def spark_path() -> Path:
+    """The Hugging Face folder of the embedded model (bfloat16, about 10 MB)."""
+    return _HERE / "spark"
+
+
+def spark_draft_path() -> Path:
+    """The folder of spark's draft for speculative decoding (bfloat16, about 2 MB); it shares spark's tokenizer."""
+    return _HERE / "spark_draft"

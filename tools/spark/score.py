@@ -1,0 +1,80 @@
+"""Says whether a generated text is the right answer: the definition of spark's held-out score.
+
+Knows: strings.
+Must not know: who generated the text (PyTorch here, Twostroke's own engine elsewhere).
+
+A text is right when its normal form equals that of the reference answer; or when its similarity to the reference is at
+least 0.9 and no other answer of the corpus is nearer. Similarity is difflib's ratio over the words of the normal forms.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from tools.spark.normal import normalise
+
+NEAR = 0.9
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question to ask and the id of the entry whose answer is right."""
+
+    question: str
+    entry_id: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one case. `nearest_id` is the entry whose answer the text is nearest to."""
+
+    question: str
+    entry_id: str
+    right: bool
+    similarity: float
+    nearest_id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Score:
+    """The verdicts of a run, in the order of its cases."""
+
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def right(self) -> int:
+        """How many cases got the right answer."""
+        return sum(verdict.right for verdict in self.verdicts)
+
+    @property
+    def share(self) -> float:
+        """Right answers / cases."""
+        return self.right / len(self.verdicts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: counts, share, and each miss in full."""
+        misses = [asdict(verdict) for verdict in self.verdicts if not verdict.right]
+        return {"right": self.right, "cases": len(self.verdicts), "share": round(self.share, 4), "misses": misses}
+
+
+def similarity(one: str, other: str) -> float:
+    """How alike two texts are, 0 to 1: difflib's ratio over the words of their normal forms."""
+    return SequenceMatcher(None, normalise(one).split(), normalise(other).split(), autojunk=False).ratio()
+
+
+def judge(case: Case, text: str, answers: dict[str, str]) -> Verdict:
+    """The verdict on `text`; `answers` maps every entry id to its answer. Raises KeyError for an unknown id."""
+    reference = answers[case.entry_id]
+    near = similarity(text, reference)
+    if normalise(text) == normalise(reference):
+        return Verdict(case.question, case.entry_id, True, near, case.entry_id, text)
+    nearest = max(answers, key=lambda entry_id: similarity(text, answers[entry_id]))
+    right = near >= NEAR and near >= similarity(text, answers[nearest])
+    return Verdict(case.question, case.entry_id, right, near, case.entry_id if right else nearest, text)
+
+
+def score(cases: Sequence[Case], texts: Sequence[str], answers: dict[str, str]) -> Score:
+    """Judge one text for each case. Raises ValueError where the numbers differ."""
+    return Score(tuple(judge(case, text, answers) for case, text in zip(cases, texts, strict=True)))

@@ -131,7 +131,14 @@ class SafetensorsFile:
         view = target.reshape(-1).view(np.uint8).data
         done = 0
         while done < len(view):
-            got = os.preadv(self._descriptor, [view[done : done + (1 << 30)]], offset + done)
+            try:
+                got = os.preadv(self._descriptor, [view[done : done + (1 << 30)]], offset + done)
+            except OSError as error:
+                raise CorruptModel(
+                    f"{self.path.name} cannot be read.",
+                    why=f"{error.strerror}.",
+                    fix="Check the disk, download it again.",
+                ) from None
             if got <= 0:
                 raise CorruptModel(
                     f"{self.path.name} ends inside tensor {name[:100]}.",

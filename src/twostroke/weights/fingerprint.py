@@ -1,0 +1,40 @@
+"""What a checkpoint is, in 32 hex digits, without reading all of it.
+
+blake2b over: the bytes of config.json; for each shard in order of name: its name, size, modification time in
+nanoseconds, header bytes, and SAMPLES blocks of SAMPLE_BYTES spread evenly over its data. A checkpoint edited in place
+changes its modification time; one exchanged under an old time changes its header or, almost surely, a sampled block.
+
+Knows: files, hashing.
+Must not know: what the bytes mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.json_file import read_bytes
+
+SAMPLES = 16
+SAMPLE_BYTES = 4096
+
+
+def fingerprint(checkpoint: Checkpoint) -> str:
+    """32 hex digits of the open checkpoint and the config.json beside it. Raises CorruptModel where that is missing."""
+    digest = hashlib.blake2b(digest_size=16)
+    _add(digest, read_bytes(checkpoint.folder / "config.json"))
+    for name, shard in checkpoint.shards.items():
+        status = os.stat(shard.path)
+        _add(digest, f"{name} {status.st_size} {status.st_mtime_ns}".encode())
+        _add(digest, shard.header)
+        for i in range(SAMPLES):
+            _add(digest, shard.read_at(status.st_size * i // SAMPLES, SAMPLE_BYTES))
+        _add(digest, shard.read_at(max(0, status.st_size - SAMPLE_BYTES), SAMPLE_BYTES))
+    return digest.hexdigest()
+
+
+def _add(digest: hashlib.blake2b, part: bytes) -> None:
+    """Lengths first, so that no two lists of parts read the same."""
+    digest.update(len(part).to_bytes(8, "little"))
+    digest.update(part)

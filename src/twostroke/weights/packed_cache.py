@@ -1,0 +1,106 @@
+"""The cache of packed weights: the first start packs into a file, every later one maps it.
+
+    folder/<fingerprint>-<formats and layout>.pack
+
+Two processes that start at once both pack, each into a file of its own, and the last rename wins: both files are whole,
+and a mapping keeps the bytes of the file it was made of. Files that are stale or broken are replaced. Where the folder
+cannot hold the file (no room, not writable), weights are packed into memory and the reason goes to `warn`.
+
+Knows: when a file can stand for a checkpoint.
+Must not know: which folder a user wants, what a packer computes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from twostroke.spec.model import FormatChoice, MatrixRole, ModelSpec
+from twostroke.weights.blobs import plan_blobs, weights_from_blobs
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.fingerprint import fingerprint
+from twostroke.weights.load import Packer, Progress, load_weights, pack_into
+from twostroke.weights.names import checked_sources
+from twostroke.weights.packed_file import FilePlan, Key, StaleFile, map_file, new_file, plan_file, remove_abandoned
+from twostroke.weights.tree import ModelWeights
+
+LAYOUT = "1"
+"""Raised whenever the packed layouts, the codec's rounding or the order of fused rows change."""
+
+KEPT_FREE_BYTES = 256 << 20
+"""Left free on the disk of the cache, for everybody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """One model in one set of formats: where its file is (or will be), and how it must look."""
+
+    path: Path
+    plan: FilePlan
+
+
+def cache_entry(folder: Path, checkpoint: Checkpoint, spec: ModelSpec, format_for: FormatChoice) -> CacheEntry:
+    """The entry of an open checkpoint in a cache folder; reads headers and samples, not weights."""
+    key = cache_key(checkpoint, spec, format_for)
+    digest = hashlib.blake2b(repr(sorted(key.items())).encode(), digest_size=8).hexdigest()
+    path = folder / f"{key['fingerprint']}-{digest}.pack"
+    return CacheEntry(path, plan_file(key, plan_blobs(spec, format_for)))
+
+
+def cache_key(checkpoint: Checkpoint, spec: ModelSpec, format_for: FormatChoice) -> Key:
+    """Everything that the packed bytes depend on."""
+    formats = {role: format_for(role) for role in MatrixRole if spec.matrix_count(role)}
+    words = [f"{role}={chosen.kind.name}/{chosen.group}" for role, chosen in formats.items()]
+    return {"fingerprint": fingerprint(checkpoint), "formats": " ".join(words), "layout": LAYOUT}
+
+
+def cached_weights(
+    folder: Path,
+    checkpoint: Checkpoint,
+    spec: ModelSpec,
+    format_for: FormatChoice,
+    packer: Packer,
+    progress: Progress | None = None,
+    warn: Callable[[str], None] = lambda sentence: None,
+) -> ModelWeights:
+    """Weights from the cache folder; packed into it first where they are not there yet.
+
+    `progress` is called only while packing. Raises CorruptModel or UnsupportedModel; trouble with the cache itself is
+    never an error, only a sentence for `warn`.
+    """
+    wanted = checked_sources(checkpoint, spec)
+    entry = cache_entry(folder, checkpoint, spec, format_for)
+    if entry.path.exists():
+        try:
+            return _mapped(entry, spec, format_for)
+        except StaleFile as reason:
+            warn(f"The packed weights in {entry.path} are made anew: {reason}.")
+    try:
+        remove_abandoned(folder)
+        _require_room(entry)
+        with new_file(entry.path, entry.plan) as target:
+            pack_into(target, checkpoint, wanted, format_for, packer, progress)
+            target.finish()
+        return _mapped(entry, spec, format_for)
+    except (OSError, StaleFile) as reason:
+        words = getattr(reason, "strerror", None) or str(reason)
+        warn(f"Packed weights cannot be kept in {folder}: {words}. They are packed into memory, at every start.")
+    return load_weights(checkpoint, spec, format_for, packer, progress)
+
+
+def _mapped(entry: CacheEntry, spec: ModelSpec, format_for: FormatChoice) -> ModelWeights:
+    return weights_from_blobs(spec, format_for, map_file(entry.path, entry.plan).__getitem__)
+
+
+def _require_room(entry: CacheEntry) -> None:
+    folder = entry.path.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    free_bytes = shutil.disk_usage(folder).free
+    if entry.plan.file_bytes + KEPT_FREE_BYTES > free_bytes:
+        raise OSError(
+            f"they need {entry.plan.file_bytes / 1e9:.2f} GB and {KEPT_FREE_BYTES / 1e9:.2f} GB to spare,"
+            f" {free_bytes / 1e9:.2f} GB are free"
+        )

@@ -1,0 +1,327 @@
+"""The cache of packed weights: bit-exact, never trusted, safe under crashes, full disks and concurrent starts."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.weights.checkpoints import CONFIG, QWEN2, QWEN3, random_tensors, write
+from twostroke.ops.operands import PackedWeight
+from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
+from twostroke.spec.model import MatrixRole, ModelSpec
+from twostroke.types.errors import CorruptModel
+from twostroke.weights import packed_cache, packed_file
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.fingerprint import fingerprint
+from twostroke.weights.load import load_weights
+from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.packed_cache import cache_entry, cached_weights
+from twostroke.weights.packed_file import StaleFile, map_file, verify
+from twostroke.weights.tree import ModelWeights
+
+ROOT = Path(__file__).resolve().parents[2]
+INT8 = WeightFormat(WeightKind.INT8, 32)
+INT4 = WeightFormat(WeightKind.INT4, 32)
+
+
+class Start:
+    """One start of an engine on a folder, and what it did."""
+
+    def __init__(self, model: Path, cache: Path, config=CONFIG, weight_format=INT8) -> None:
+        self.spec = ModelSpec.from_hf(config)
+        self.choose = lambda role: BF16 if role is MatrixRole.EMBEDDING else weight_format
+        self.packed_bytes = 0
+        self.warnings: list[str] = []
+        with Checkpoint.open(model) as checkpoint:
+            self.entry = cache_entry(cache, checkpoint, self.spec, self.choose)
+            self.weights = cached_weights(
+                cache, checkpoint, self.spec, self.choose, NumpyPacker(), self.progress, self.warnings.append
+            )
+
+    def progress(self, done_bytes: int, total_bytes: int, name: str) -> None:
+        self.packed_bytes = done_bytes
+
+
+def leaves(weights: ModelWeights) -> dict[str, np.ndarray]:
+    found: dict[str, np.ndarray] = {"final_norm": weights.final_norm}
+
+    def add(key: str, value: object) -> None:
+        if isinstance(value, PackedWeight):
+            found[key + ".data"] = value.data
+            found.update({f"{key}.{n}": a for n in ("scales", "bias") if (a := getattr(value, n)) is not None})
+        elif value is not None:
+            found[key] = value
+
+    add("embedding", weights.embedding)
+    add("head", weights.head)
+    for i, layer in enumerate(weights.layers):
+        for name in layer.__dataclass_fields__:
+            add(f"{i}.{name}", getattr(layer, name))
+    return found
+
+
+def assert_equal(one: ModelWeights, two: ModelWeights) -> None:
+    first, second = leaves(one), leaves(two)
+    assert first.keys() == second.keys()
+    for key, array in first.items():
+        assert array.dtype == second[key].dtype and np.array_equal(array, second[key]), key
+
+
+@pytest.fixture
+def model(tmp_path) -> Path:
+    return write(tmp_path / "model", CONFIG, random_tensors(CONFIG))
+
+
+@pytest.fixture
+def cache(tmp_path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture(autouse=True)
+def a_small_disk_will_do(monkeypatch):
+    monkeypatch.setattr(packed_cache, "KEPT_FREE_BYTES", 0)
+
+
+@pytest.mark.parametrize("weight_format", [F32, BF16, INT8, INT4], ids=["f32", "bf16", "int8", "int4"])
+@pytest.mark.parametrize("config", [CONFIG, QWEN2, QWEN3], ids=["llama", "qwen2", "qwen3"])
+def test_memory_first_and_second_start_are_bit_exact(config, weight_format, tmp_path, cache):
+    model = write(tmp_path / "model", config, random_tensors(config, torch.bfloat16), shards=2)
+    first, second = (Start(model, cache, config, weight_format) for _ in range(2))
+    assert first.packed_bytes > 0 and second.packed_bytes == 0
+    assert not first.warnings and not second.warnings
+    with Checkpoint.open(model) as checkpoint:
+        in_memory = load_weights(checkpoint, first.spec, first.choose, NumpyPacker())
+    assert_equal(first.weights, in_memory)
+    assert_equal(second.weights, in_memory)
+    for array in leaves(second.weights).values():
+        assert not array.flags.writeable and array.ctypes.data % 64 == 0
+    assert (second.weights.head is second.weights.embedding) == config["tie_word_embeddings"]
+    verify(first.entry.path, first.entry.plan)
+    assert [path.suffix for path in cache.iterdir()] == [".pack"]
+
+
+def test_formats_and_edits_have_files_of_their_own(model, cache):
+    paths = {Start(model, cache).entry.path, Start(model, cache, weight_format=INT4).entry.path}
+    os.utime(model / "model.safetensors", ns=(1, 1))
+    paths.add(Start(model, cache).entry.path)
+    (model / "config.json").write_text((model / "config.json").read_text() + " ")
+    paths.add(Start(model, cache).entry.path)
+    assert len(paths) == 4
+
+
+def test_fingerprint_sees_one_changed_block_under_an_old_time(tmp_path):
+    tensors = random_tensors(CONFIG)
+    prints = set()
+    for value in (0.0, 1.0):
+        tensors["model.embed_tokens.weight"][0, 0] = value
+        folder = write(tmp_path, CONFIG, tensors)
+        os.utime(folder / "model.safetensors", ns=(1, 1))
+        with Checkpoint.open(folder) as checkpoint:
+            prints.add(fingerprint(checkpoint))
+    assert len(prints) == 2
+
+
+def test_a_new_layout_does_not_read_old_files(model, cache, monkeypatch):
+    old = Start(model, cache).entry
+    monkeypatch.setattr(packed_cache, "LAYOUT", "next")
+    new = Start(model, cache)
+    assert new.entry.path != old.path and new.packed_bytes > 0
+    shutil.copy(old.path, new.entry.path)
+    again = Start(model, cache)
+    assert again.packed_bytes > 0 and "made anew" in again.warnings[0]
+
+
+def damage_and_start(model: Path, cache: Path, content: bytes) -> Start:
+    good = Start(model, cache)
+    good.entry.path.write_bytes(content)
+    start = Start(model, cache)
+    assert_equal(start.weights, good_weights(model))
+    return start
+
+
+def good_weights(model: Path) -> ModelWeights:
+    return Start(model, model.parent / "other-cache").weights
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_damage_in_the_header_is_never_trusted(model, cache, data):
+    start = Start(model, cache)
+    content = bytearray(start.entry.path.read_bytes())
+    header_end = packed_file.PREAMBLE_BYTES + start.entry.plan.header_bytes
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, header_end - 1))
+        content[place] ^= data.draw(st.integers(1, 255))
+    again = damage_and_start(model, cache, bytes(content))
+    changed = bytes(content) != again.entry.path.read_bytes()
+    assert (again.packed_bytes > 0) == changed and bool(again.warnings) == changed
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_truncated_and_padded_files_are_rebuilt(model, cache, data):
+    whole = Start(model, cache).entry.path.read_bytes()
+    length = data.draw(st.integers(0, len(whole) + 5000).filter(lambda length: length != len(whole)))
+    again = damage_and_start(model, cache, whole[:length] + bytes(max(0, length - len(whole))))
+    assert again.packed_bytes > 0 and "made anew" in again.warnings[0]
+
+
+def test_damage_in_the_first_and_last_bytes_of_each_blob_is_seen_at_start(model, cache):
+    entry = Start(model, cache).entry
+    whole = entry.path.read_bytes()
+    for extent in entry.plan.extents:
+        for place in (extent.offset, extent.offset + extent.num_bytes - 1):
+            entry.path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            with pytest.raises(StaleFile, match=extent.key):
+                map_file(entry.path, entry.plan)
+
+
+def test_verify_sees_damage_anywhere(tmp_path, cache):
+    config = {**CONFIG, "hidden_size": 512, "vocab_size": 512}
+    model = write(tmp_path / "model", config, random_tensors(config))
+    entry = Start(model, cache, config).entry
+    extent = max(entry.plan.extents, key=lambda extent: extent.num_bytes)
+    with entry.path.open("r+b") as file:
+        file.seek(extent.offset + 3 * packed_file.SAMPLE_BYTES)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 16]))
+    map_file(entry.path, entry.plan)
+    with pytest.raises(StaleFile, match="checksum"):
+        verify(entry.path, entry.plan)
+
+
+def test_a_self_consistent_foreign_header_is_refused(model, cache):
+    entry = Start(model, cache).entry
+    whole = entry.path.read_bytes()
+    header = whole[64 : 64 + entry.plan.header_bytes]
+    huge = f"{2**60:016x}".encode()
+    for forged in (
+        header.replace(f"{entry.plan.extents[1].offset:016x}".encode(), huge),
+        header.replace(b'"INT8', b'"INT4'),
+        b"[" + b" " * (len(header) - 2) + b"]",
+        (b'{"blobs":[["embedding.data","0",5,"",""]],"key":""' + b" " * len(header))[: len(header) - 1] + b"}",
+    ):
+        preamble = packed_file._preamble(forged, entry.plan.file_bytes)
+        entry.path.write_bytes(preamble + forged + whole[64 + len(forged) :])
+        if forged != header:
+            with pytest.raises(StaleFile, match="another model"):
+                map_file(entry.path, entry.plan)
+
+
+def test_a_full_disk_falls_back_to_memory(model, cache, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(0, 0, 1000))
+    start = Start(model, cache)
+    assert "0.00 GB are free" in start.warnings[0] and "into memory" in start.warnings[0]
+    monkeypatch.undo()
+    assert not list(cache.iterdir())
+    assert_equal(start.weights, good_weights(model))
+
+
+def test_a_disk_that_fills_up_while_packing(model, cache, monkeypatch):
+    written = []
+
+    def pwrite(descriptor: int, data: bytes, offset: int) -> int:
+        written.append(len(data))
+        if sum(written) > 20_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data, offset)
+
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    start = Start(model, cache)
+    monkeypatch.undo()
+    assert "No space left on device" in start.warnings[0]
+    assert not list(cache.iterdir())
+    assert_equal(start.weights, good_weights(model))
+
+
+def test_a_folder_that_cannot_be_made(model, tmp_path):
+    (tmp_path / "file").touch()
+    start = Start(model, tmp_path / "file" / "cache")
+    assert "cannot be kept" in start.warnings[0]
+    assert_equal(start.weights, good_weights(model))
+
+
+def test_something_else_under_the_name(model, cache):
+    path = Start(model, cache).entry.path
+    path.unlink()
+    path.mkdir()
+    start = Start(model, cache)
+    assert len(start.warnings) == 2
+    assert_equal(start.weights, good_weights(model))
+
+
+def test_a_broken_checkpoint_leaves_nothing_behind(tmp_path, cache):
+    tensors = random_tensors(CONFIG)
+    tensors["lm_head.weight"][0] = float("nan")
+    model = write(tmp_path / "model", CONFIG, tensors)
+    with pytest.raises(CorruptModel):
+        Start(model, cache)
+    assert not list(cache.iterdir())
+
+
+def test_partial_files_of_dead_writers_are_swept_and_those_of_living_ones_stay(model, cache):
+    cache.mkdir()
+    (cache / "dead.pack.x.partial").write_bytes(b"x")
+    entry = Start(model, cache.parent / "elsewhere").entry
+    with packed_file.new_file(cache / "alive.pack", entry.plan):
+        Start(model, cache)
+        names = {path.name.split(".")[0] for path in cache.iterdir() if path.suffix == ".partial"}
+        assert names == {"alive"}
+    assert not list(cache.glob("*.partial"))
+
+
+def test_unfinished_blobs_never_become_a_file(model, cache):
+    entry = Start(model, cache).entry
+    other = cache / "other.pack"
+    with pytest.raises(ValueError, match="were written"), packed_file.new_file(other, entry.plan) as target:
+        target.finish()
+    with pytest.raises(ValueError, match="out of order"), packed_file.new_file(other, entry.plan) as target:
+        target.put(entry.plan.extents[0].key, 64, np.zeros(64, np.uint8))
+    assert not other.exists() and not list(cache.glob("*.partial"))
+
+
+CHILD = """
+import sys, hashlib
+from pathlib import Path
+from tests.weights.test_packed_cache import Start, leaves, packed_cache
+packed_cache.KEPT_FREE_BYTES = 0
+start = Start(Path(sys.argv[1]), Path(sys.argv[2]))
+digest = hashlib.sha256()
+for key, array in sorted(leaves(start.weights).items()):
+    digest.update(key.encode() + array.tobytes())
+print(digest.hexdigest(), len(start.warnings))
+"""
+
+
+def test_two_processes_that_start_at_once(model, cache):
+    command = [sys.executable, "-c", CHILD, str(model), str(cache)]
+    children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)]
+    outputs = [child.communicate(timeout=50)[0] for child in children]
+    assert [child.returncode for child in children] == [0, 0]
+    assert len(set(outputs)) == 1 and outputs[0].endswith(" 0\n")
+    assert [path.suffix for path in cache.iterdir()] == [".pack"]
+
+
+def test_a_replaced_file_leaves_older_mappings_alone(model, cache):
+    first = Start(model, cache)
+    before = {key: array.copy() for key, array in leaves(first.weights).items()}
+    with packed_file.new_file(first.entry.path, first.entry.plan) as target:
+        for extent in first.entry.plan.extents:
+            target.put(extent.key, 0, np.full(extent.num_bytes, 7, np.uint8))
+        target.finish()
+    for key, array in leaves(first.weights).items():
+        assert np.array_equal(array, before[key])

@@ -1,0 +1,137 @@
+"""The routes. `create_app(parts)` gives an ASGI app; it starts and stops nothing.
+
+Knows: which path does what.
+Must not know: how the engine was built, where the socket is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from twostroke.server.body import read_body
+from twostroke.server.boundary import Boundary
+from twostroke.server.errors import INVALID, HttpProblem, Problem, problem_of, unknown_model
+from twostroke.server.metrics import CONTENT_TYPE
+from twostroke.server.parts import ServerParts
+from twostroke.server.prompts import Call, chat_call, completion_call
+from twostroke.server.responses import ChatShape, CompletionShape, Shape
+from twostroke.server.security import Gate
+from twostroke.server.stream import Answer
+from twostroke.types.errors import TwostrokeError
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def create_app(parts: ServerParts) -> ASGIApp:
+    """The app, behind the gate (Host, Origin, key) and the boundary (request id, last net).
+
+    Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
+    """
+    parts.metrics.attach(parts.engine.gauges)
+    routes = [
+        Route("/v1/chat/completions", _generate(parts, chat_call, ChatShape), methods=["POST"]),
+        Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),
+        Route("/v1/models", _models(parts), methods=["GET"]),
+        Route("/v1/models/{name:path}", _model(parts), methods=["GET"]),
+        Route("/health", _health(parts), methods=["GET"]),
+        Route("/metrics", _metrics(parts), methods=["GET"]),
+        Route("/version", _version(parts), methods=["GET"]),
+    ]
+    app = Starlette(
+        routes=routes,
+        exception_handlers={
+            TwostrokeError: _on_error,
+            HttpProblem: _on_error,
+            HTTPException: _on_http_exception,
+            ClientDisconnect: _on_error,
+            Exception: _on_error,
+        },
+    )
+    app.router.redirect_slashes = False
+    return Boundary(Gate(app, parts.api_key, parts.loopback_only), parts.metrics, parts.new_id)
+
+
+def _generate(
+    parts: ServerParts, read: Callable[[bytes, ServerParts], Call], shape: Callable[[Call, ServerParts], Shape]
+) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        body = await read_body(request, parts.limits)
+        call = await asyncio.to_thread(read, body, parts)
+        return Answer(call, shape(call, parts), parts)
+
+    return endpoint
+
+
+def _model_object(parts: ServerParts) -> dict[str, object]:
+    return {
+        "id": parts.served_name,
+        "object": "model",
+        "created": parts.created_s,
+        "owned_by": "twostroke",
+        "max_model_len": parts.context_tokens,
+    }
+
+
+def _models(parts: ServerParts) -> Endpoint:
+    async def endpoint(_request: Request) -> Response:
+        return _json({"object": "list", "data": [_model_object(parts)]})
+
+    return endpoint
+
+
+def _model(parts: ServerParts) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        asked = request.path_params["name"]
+        if asked != parts.served_name:
+            raise HttpProblem(unknown_model(asked, parts.served_name))
+        return _json(_model_object(parts))
+
+    return endpoint
+
+
+def _health(parts: ServerParts) -> Endpoint:
+    async def endpoint(_request: Request) -> Response:
+        return _json({"status": "ok"}) if parts.engine.alive else _json({"status": "stopped"}, 503)
+
+    return endpoint
+
+
+def _metrics(parts: ServerParts) -> Endpoint:
+    async def endpoint(_request: Request) -> Response:
+        return Response(parts.metrics.text(), headers={"content-type": CONTENT_TYPE})
+
+    return endpoint
+
+
+def _version(parts: ServerParts) -> Endpoint:
+    async def endpoint(_request: Request) -> Response:
+        return _json({"version": parts.version})
+
+    return endpoint
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+async def _on_error(_request: Request, error: Exception) -> Response:
+    return problem_of(error).response()
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    """404 for an unknown path, 405 with Allow for a wrong method."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    messages = {404: "There is nothing at this path.", 405: f"{request.method} is not allowed at this path."}
+    codes = {404: "not_found", 405: "method_not_allowed"}
+    message = messages.get(status, "The request was refused.")
+    return Problem(status, message, INVALID, code=codes.get(status), headers=headers).response()

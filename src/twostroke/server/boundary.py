@@ -1,0 +1,56 @@
+"""The outermost layer: a request id on every response, a last net under every request.
+
+Knows: ASGI messages.
+Must not know: routes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from twostroke.server.errors import INTERNAL
+from twostroke.server.metrics import ServerMetrics
+
+log = logging.getLogger("twostroke.server")
+_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+class Boundary:
+    """ASGI middleware. A client's x-request-id is echoed where it is harmless in a log, else a new one is made."""
+
+    def __init__(self, app: ASGIApp, metrics: ServerMetrics, new_id: Callable[[], str]) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._new_id = new_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Never raises an Exception; one that gets here is logged and, where nothing was sent yet, becomes a 500."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = self._request_id(scope)
+        started = False
+
+        async def marked_send(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                self._metrics.responses.labels(str(message["status"])).inc()
+                message["headers"] = [*message.get("headers", []), (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, marked_send)
+        except Exception:
+            log.exception("request %s failed", request_id)
+            if not started:
+                await INTERNAL.response()(scope, receive, marked_send)
+
+    def _request_id(self, scope: Scope) -> str:
+        sent = next((value for name, value in scope["headers"] if name.lower() == b"x-request-id"), b"")
+        text: str = sent.decode("latin-1")
+        return text if _SAFE_ID.fullmatch(text) else self._new_id()

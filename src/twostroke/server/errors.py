@@ -1,0 +1,106 @@
+"""Errors as clients see them: one table from exception class to status, one JSON shape.
+
+Knows: the exception tree, OpenAI's error object.
+Must not know: routes, streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from starlette.responses import Response
+
+from twostroke.types.errors import (
+    ContextLengthExceeded,
+    EngineStopped,
+    InvalidRequest,
+    TwostrokeError,
+)
+from twostroke.types.output import Delta
+from twostroke.types.request import FinishReason
+
+INVALID = "invalid_request_error"
+SERVER = "server_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A status and the four parts of OpenAI's error object."""
+
+    status: int
+    message: str
+    kind: str = INVALID
+    param: str | None = None
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self) -> bytes:
+        """JSON; all four keys are always there."""
+        return msgspec.json.encode(
+            {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
+        )
+
+    def response(self) -> Response:
+        """As an HTTP response."""
+        return Response(self.body(), self.status, dict(self.headers), media_type="application/json")
+
+
+class HttpProblem(Exception):
+    """Ends a request with this problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(problem.code)
+
+
+class EngineFault(TwostrokeError):
+    """The engine ended one request by itself; the text stays in the log."""
+
+
+class SlowReader(Exception):
+    """The client left a write unread for too long; its request is dropped."""
+
+
+INTERNAL = Problem(500, "The server failed to answer this request; its log says why.", SERVER, code="internal_error")
+STOPPED = Problem(503, "The engine is not running.", SERVER, code="engine_stopped", headers={"retry-after": "5"})
+OVERLOADED = Problem(
+    503, "Too many requests are waiting; try again later.", SERVER, code="overloaded", headers={"retry-after": "2"}
+)
+TOO_DEEP = Problem(400, "The JSON of the request is nested too deeply.", code="invalid_json")
+BODY_TIMEOUT = Problem(408, "The request's body did not arrive in time.", code="request_timeout")
+
+
+def body_too_large(limit_bytes: int) -> Problem:
+    """413 with the cap."""
+    return Problem(413, f"The request's body is larger than {limit_bytes:,} bytes.", code="request_too_large")
+
+
+def unknown_model(asked: str, served: str) -> Problem:
+    """404 as OpenAI's clients expect it."""
+    return Problem(
+        404, f"The model {asked[:200]!r} is not served here; use {served!r}.", param="model", code="model_not_found"
+    )
+
+
+def problem_of(error: Exception) -> Problem:
+    """The table. What is not foreseen becomes a coded 500 without the exception's text."""
+    if isinstance(error, HttpProblem):
+        return error.problem
+    if isinstance(error, ContextLengthExceeded):
+        return Problem(400, str(error), param=error.param, code="context_length_exceeded")
+    if isinstance(error, InvalidRequest):
+        return Problem(400, str(error), param=error.param, code=error.code)
+    if isinstance(error, EngineStopped):
+        return STOPPED
+    return INTERNAL
+
+
+def fault_of(delta: Delta) -> TwostrokeError | None:
+    """The error that a piece carries, where the engine ended the request by itself."""
+    if delta.finish_reason == FinishReason.ERROR:
+        return EngineFault(delta.error or "no reason given")
+    if delta.finish_reason == FinishReason.ABORT:
+        return EngineStopped("The request was aborted.")
+    return None

@@ -1,0 +1,112 @@
+"""One call on the engine: the pieces of all its prompts merged into one queue, and everything given back at the end.
+
+Knows: the engine's stream, the call, metrics.
+Must not know: JSON, sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from types import TracebackType
+
+from twostroke.server.errors import OVERLOADED, EngineFault, HttpProblem, fault_of
+from twostroke.server.parts import ServerParts
+from twostroke.server.prompts import Call
+from twostroke.types.errors import EngineStopped
+from twostroke.types.output import Delta, Prompt
+
+QUEUE_PIECES = 256  # a reader this far behind stops the pump, not the engine
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    place: int
+    delta: Delta
+
+
+class _End:
+    """One prompt's stream is over."""
+
+
+class Generation:
+    """`async with Generation(call, parts) as g: while (piece := await g.next(timeout_s)): ...`
+
+    Leaving the block closes the engine's streams, which aborts whatever still runs.
+    """
+
+    def __init__(self, call: Call, parts: ServerParts) -> None:
+        self.call = call
+        self._parts = parts
+        self._cached = [0] * len(call.prompts)
+        self._queue: asyncio.Queue[_Piece | _End | Exception] = asyncio.Queue(QUEUE_PIECES)
+        self._pumps: list[asyncio.Task[None]] = []
+        self._live = len(call.prompts)
+        self._tokens = [0] * call.num_choices
+        self._open = set(range(call.num_choices))
+
+    @property
+    def cached_tokens(self) -> int:
+        """Prompt tokens found in the prefix cache, summed over prompts; final when all is finished."""
+        return sum(self._cached)
+
+    @property
+    def completion_tokens(self) -> int:
+        """Tokens generated so far, those inside a stop string included."""
+        return sum(self._tokens)
+
+    async def __aenter__(self) -> Generation:
+        """Start. Raises EngineStopped, HttpProblem (503) when too many requests wait."""
+        if not self._parts.engine.alive:
+            raise EngineStopped("The engine is not running.")
+        if self._parts.engine.gauges().waiting >= self._parts.limits.max_waiting:
+            raise HttpProblem(OVERLOADED)
+        self._parts.metrics.prompt_tokens.inc(self.call.num_prompt_tokens)
+        self._pumps = [asyncio.create_task(self._pump(i, prompt)) for i, prompt in enumerate(self.call.prompts)]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the engine's streams and wait until that is done."""
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+    async def next(self, timeout_s: float | None = None) -> tuple[int, Delta] | None:
+        """The next piece as (choice index, delta), None after the last. Raises what the engine raised, TimeoutError."""
+        while self._live:
+            async with asyncio.timeout(timeout_s):
+                item = await self._queue.get()
+            if isinstance(item, Exception):
+                raise item
+            if isinstance(item, _Piece):
+                return self._take(item.place, item.delta)
+            self._live -= 1
+        if self._open:
+            raise EngineFault(f"The engine's stream ended with {len(self._open)} completions unfinished.")
+        return None
+
+    def _take(self, place: int, delta: Delta) -> tuple[int, Delta]:
+        fault = fault_of(delta)
+        if fault is not None:
+            raise fault
+        choice = place * self.call.n + delta.index
+        if delta.index == 0:
+            # The other completions share the first one's prompt pages; those are no hits of earlier requests.
+            self._cached[place] = delta.num_cached_tokens
+        self._tokens[choice] = delta.num_output_tokens
+        if delta.finish_reason is not None:
+            self._open.discard(choice)
+        return choice, delta
+
+    async def _pump(self, place: int, prompt: Prompt) -> None:
+        deltas = self._parts.engine.stream(prompt)
+        try:
+            async for delta in deltas:
+                await self._queue.put(_Piece(place, delta))
+            await self._queue.put(_End())
+        except Exception as error:
+            await self._queue.put(error)
+        finally:
+            await deltas.aclose()

@@ -1,0 +1,76 @@
+"""Log probabilities in OpenAI's two formats.
+
+Knows: tokens' bytes, TokenLogprob.
+Must not know: requests, streams.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from twostroke.server.parts import ServedTokenizer
+from twostroke.types.result import TokenLogprob
+
+LOWEST = -9999.0  # JSON has no -inf; OpenAI sends this number
+
+
+def chat_logprobs(items: Sequence[TokenLogprob], top: int, tokenizer: ServedTokenizer) -> dict[str, Any]:
+    """The `logprobs` object of a chat choice: one entry a token, each with `top` alternatives."""
+    content = []
+    for item in items:
+        alternatives = [_chat_token(i, value, tokenizer) for i, value in item.top[:top]]
+        content.append({**_chat_token(item.token_id, item.logprob, tokenizer), "top_logprobs": alternatives})
+    return {"content": content, "refusal": None}
+
+
+def _chat_token(token_id: int, logprob: float, tokenizer: ServedTokenizer) -> dict[str, Any]:
+    raw = tokenizer.token_bytes(token_id)
+    return {"token": raw.decode("utf-8", errors="replace"), "logprob": _finite(logprob), "bytes": list(raw)}
+
+
+class CompletionLogprobs:
+    """Builds the `logprobs` object of one completion, piece by piece; text_offset counts characters of its text."""
+
+    def __init__(self, top: int, tokenizer: ServedTokenizer) -> None:
+        self._top = top
+        self._tokenizer = tokenizer
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._offset_characters = 0
+
+    def piece(self, items: Sequence[TokenLogprob]) -> dict[str, Any]:
+        """tokens, token_logprobs, top_logprobs and text_offset of these tokens."""
+        made: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+        for item in items:
+            made["tokens"].append(self._key(item.token_id))
+            made["token_logprobs"].append(_finite(item.logprob))
+            made["top_logprobs"].append(self._top_of(item))
+            made["text_offset"].append(self._offset_characters)
+            if item.token_id not in self._tokenizer.special_ids:
+                self._offset_characters += len(self._utf8.decode(self._tokenizer.token_bytes(item.token_id)))
+        return made
+
+    def _top_of(self, item: TokenLogprob) -> dict[str, float]:
+        """Text to logprob, best first, the chosen token always among them.
+
+        Where two tokens have the same text the better one stays, so that the largest value is never hidden: clients
+        (lm-eval) compare it with the chosen token's for equality.
+        """
+        found: dict[str, float] = {}
+        for token_id, logprob in (*item.top[: self._top], (item.token_id, item.logprob)):
+            found.setdefault(self._key(token_id), _finite(logprob))
+        return found
+
+    def _key(self, token_id: int) -> str:
+        """The token's text; bytes that are no text alone as OpenAI writes them, so that they stay distinct."""
+        raw = self._tokenizer.token_bytes(token_id)
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
+
+
+def _finite(logprob: float) -> float:
+    return logprob if math.isfinite(logprob) else LOWEST

@@ -1,0 +1,164 @@
+"""Prometheus metrics: one registry an app, fed by the engine as its observer.
+
+Knows: plans (for step sizes), the times the engine tells, its gauges.
+Must not know: HTTP, prompts' text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from twostroke.engine.observer import Observer
+from twostroke.types.event import FinishedEvent
+from twostroke.types.output import Timings
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_TOKENS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+
+
+class EngineGauges(Protocol):
+    """Counts of one moment, as AsyncEngine.gauges() gives them."""
+
+    @property
+    def running(self) -> int:
+        """Sequences in the batch."""
+
+    @property
+    def waiting(self) -> int:
+        """Sequences in the queue."""
+
+    @property
+    def pages_free(self) -> int:
+        """Pages that hold nothing."""
+
+    @property
+    def pages_used(self) -> int:
+        """Pages of live sequences."""
+
+    @property
+    def pages_cached(self) -> int:
+        """Pages kept for prefixes, taken back when needed."""
+
+    @property
+    def waste_tokens(self) -> int:
+        """Empty positions in used pages."""
+
+    @property
+    def preemptions_total(self) -> int:
+        """Sequences put back, ever."""
+
+    @property
+    def prefix_query_tokens(self) -> int:
+        """Prompt tokens looked up in the prefix tree, ever."""
+
+    @property
+    def prefix_hit_tokens(self) -> int:
+        """Prompt tokens found there, ever."""
+
+
+_GAUGES: tuple[tuple[str, str, str], ...] = (
+    ("twostroke_requests_running", "Sequences in the batch.", "running"),
+    ("twostroke_requests_waiting", "Sequences in the queue.", "waiting"),
+    ("twostroke_kv_pages_free", "KV pages that hold nothing.", "pages_free"),
+    ("twostroke_kv_pages_used", "KV pages of live sequences.", "pages_used"),
+    ("twostroke_kv_pages_cached", "KV pages kept for prefixes.", "pages_cached"),
+    ("twostroke_kv_waste_tokens", "Empty positions in used pages.", "waste_tokens"),
+)
+_COUNTERS: tuple[tuple[str, str, str], ...] = (
+    ("twostroke_preemptions", "Sequences put back into the queue.", "preemptions_total"),
+    ("twostroke_prefix_query_tokens", "Prompt tokens looked up in the prefix cache.", "prefix_query_tokens"),
+    ("twostroke_prefix_hit_tokens", "Prompt tokens found in the prefix cache.", "prefix_hit_tokens"),
+)
+
+
+class _EngineCollector(Collector):
+    """Reads the engine at each scrape, so that gauges can never be stale."""
+
+    def __init__(self, read: Callable[[], EngineGauges]) -> None:
+        self._read = read
+
+    def describe(self) -> list[Metric]:
+        """Nothing: the engine is not asked before the first scrape."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All gauges and the counters that the engine keeps itself."""
+        now = self._read()
+        for name, text, field in _GAUGES:
+            yield GaugeMetricFamily(name, text, value=getattr(now, field))
+        for name, text, field in _COUNTERS:
+            yield CounterMetricFamily(name, text, value=getattr(now, field))
+        pages = now.pages_free + now.pages_used + now.pages_cached
+        share = now.pages_used / pages if pages else 0.0
+        yield GaugeMetricFamily("twostroke_kv_used_ratio", "Share of KV pages held by live sequences.", value=share)
+
+
+class ServerMetrics(Observer):
+    """Also the engine's observer. Safe to call from several threads; never raises."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        made = self.registry
+        self.prompt_tokens = Counter("twostroke_prompt_tokens", "Prompt tokens taken in.", registry=made)
+        self.generation_tokens = Counter("twostroke_generation_tokens", "Tokens generated.", registry=made)
+        self.finished = Counter("twostroke_requests_finished", "Completions that ended.", ["reason"], registry=made)
+        self.responses = Counter("twostroke_http_responses", "HTTP responses sent.", ["status"], registry=made)
+        self.ttft = _seconds("twostroke_time_to_first_token_seconds", "From arrival to the first token.", made)
+        self.itl = _seconds("twostroke_inter_token_latency_seconds", "Between two tokens of one completion.", made)
+        self.e2e = _seconds("twostroke_request_seconds", "From arrival to the last token.", made)
+        self.queue = _seconds("twostroke_request_queue_seconds", "From arrival to the first step.", made)
+        self.step = _seconds("twostroke_step_seconds", "One engine step.", made)
+        self.prefill_tokens = _tokens("twostroke_step_prefill_tokens", "Prompt positions computed in a step.", made)
+        self.decode_tokens = _tokens("twostroke_step_decode_tokens", "Decoding positions computed in a step.", made)
+
+    def attach(self, read: Callable[[], EngineGauges]) -> None:
+        """Add the engine's gauges; once a registry."""
+        self.registry.register(_EngineCollector(read))
+
+    def on_step(self, plan: Plan, result: StepResult, duration_s: float) -> None:
+        """One engine step: its length, and how its rows divide into prompt and decoding positions."""
+        prompt = sum(_prompt_positions(s.start, s.num_tokens, len(s.request.prompt_token_ids)) for s in plan.sequences)
+        self.step.observe(duration_s)
+        self.prefill_tokens.observe(prompt)
+        self.decode_tokens.observe(plan.num_tokens - prompt)
+
+    def on_first_token(self, ttft_s: float) -> None:
+        """A completion's first token."""
+        self.ttft.observe(ttft_s)
+
+    def on_next_token(self, itl_s: float) -> None:
+        """Each later one."""
+        self.itl.observe(itl_s)
+
+    def on_finish(self, finished: FinishedEvent, timings: Timings) -> None:
+        """A completion's end, by whatever reason."""
+        self.finished.labels(finished.reason.value).inc()
+        self.generation_tokens.inc(finished.num_output_tokens)
+        if timings.queue_s is not None:
+            self.queue.observe(timings.queue_s)
+        if timings.e2e_s is not None:
+            self.e2e.observe(timings.e2e_s)
+
+    def text(self) -> bytes:
+        """The exposition format, version 0.0.4."""
+        return generate_latest(self.registry)
+
+
+def _prompt_positions(start: int, count: int, prompt_tokens: int) -> int:
+    return max(0, min(start + count, prompt_tokens) - start)
+
+
+def _seconds(name: str, text: str, registry: CollectorRegistry) -> Histogram:
+    return Histogram(name, text, buckets=_LATENCY_S, registry=registry)
+
+
+def _tokens(name: str, text: str, registry: CollectorRegistry) -> Histogram:
+    return Histogram(name, text, buckets=_TOKENS, registry=registry)

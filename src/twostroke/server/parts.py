@@ -1,0 +1,119 @@
+"""Everything the app is made of, handed in; nothing here is found by looking around.
+
+Knows: what the server needs of an engine, a tokenizer and a chat template.
+Must not know: which ones it gets.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from twostroke.server.metrics import EngineGauges, ServerMetrics
+from twostroke.types.output import Delta, Prompt
+
+
+class ServedEngine(Protocol):
+    """The part of AsyncEngine that the server uses."""
+
+    @property
+    def alive(self) -> bool:
+        """True while the step loop runs."""
+
+    async def start(self) -> None:
+        """Start the step loop."""
+
+    async def stop(self) -> None:
+        """Stop it; requests that still run end with EngineStopped."""
+
+    def stream(self, prompt: Prompt) -> AsyncGenerator[Delta, None]:
+        """Pieces of all n completions; raises before the first one where the prompt is wrong; closing it aborts."""
+
+    def gauges(self) -> EngineGauges:
+        """Counts of this moment."""
+
+
+class ServedTokenizer(Protocol):
+    """The part of Tokenizer that the server uses."""
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Tokens that have no text."""
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Token ids of plain text."""
+
+    def encode_rendered(self, text: str) -> list[int]:
+        """Token ids of a rendered chat."""
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of token ids."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Bytes of one token."""
+
+
+class ServedTemplate(Protocol):
+    """The part of ChatTemplate that the server uses."""
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The prompt's text; raises InvalidRequest."""
+
+
+def new_hex_id() -> str:
+    """32 hexadecimal digits that nobody can guess."""
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps that hold before any work is done for a request. max_waiting: queued requests above which 503 is sent.
+
+    heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may leave a write
+    unread before its request is dropped. body_idle_s: longest gap between two pieces of a request's body.
+    """
+
+    body_bytes: int = 8 * 1024 * 1024
+    json_depth: int = 64
+    choices: int = 512
+    max_waiting: int = 1024
+    heartbeat_s: float = 15.0
+    stalled_s: float = 30.0
+    body_idle_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerParts:
+    """What `create_app` needs.
+
+    vocab_size: token ids below it are legal. context_tokens: longest prompt and answer together. defaults: sampling
+    values of the model's generation_config, by SamplingParams name. created_s: Unix time shown for the model.
+    loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address).
+    wall_clock: Unix seconds, for `created`.
+    """
+
+    engine: ServedEngine
+    tokenizer: ServedTokenizer
+    template: ServedTemplate | None
+    served_name: str
+    vocab_size: int
+    context_tokens: int
+    api_key: str | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    version: str = "0"
+    fingerprint: str = "twostroke"
+    created_s: int = 0
+    loopback_only: bool = True
+    limits: Limits = field(default_factory=Limits)
+    metrics: ServerMetrics = field(default_factory=ServerMetrics)
+    new_id: Callable[[], str] = new_hex_id
+    wall_clock: Callable[[], float] = time.time

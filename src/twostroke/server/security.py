@@ -1,0 +1,100 @@
+"""Who may come in: every request passes here first, and what is not public needs the key.
+
+Decides on scope["path"] and raw headers only, never on a URL rebuilt from the Host header.
+
+Knows: the key, the names of this machine.
+Must not know: routes' meaning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from twostroke.server.errors import Problem
+
+PUBLIC_PATHS = frozenset({"/health"})
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,255}))(?::\d{1,5})?")
+
+BAD_KEY = Problem(
+    401,
+    "The API key is missing or wrong; send it as 'Authorization: Bearer KEY'.",
+    code="invalid_api_key",
+    headers={"www-authenticate": "Bearer"},
+)
+BAD_HOST = Problem(400, "The Host header is missing or malformed.", code="invalid_host")
+FOREIGN_HOST = Problem(403, "The Host header names another machine; use 127.0.0.1 or localhost.", code="invalid_host")
+FOREIGN_ORIGIN = Problem(403, "Requests from pages of other sites are refused.", code="invalid_origin")
+
+
+class Gate:
+    """ASGI middleware. api_key: None lets everybody in, which `run` allows on loopback addresses only."""
+
+    def __init__(self, app: ASGIApp, api_key: str | None, loopback_only: bool) -> None:
+        self._app = app
+        self._key_digest = None if api_key is None else _digest(api_key.encode())
+        self._loopback_only = loopback_only
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it with 400, 401 or 403. Anything but HTTP is dropped."""
+        if scope["type"] != "http":
+            return
+        headers = {name.lower(): value for name, value in reversed(scope["headers"])}
+        problem = self._host_problem(headers) or self._key_problem(scope, headers)
+        if problem is None:
+            await self._app(scope, receive, send)
+        else:
+            await problem.response()(scope, receive, send)
+
+    def _host_problem(self, headers: Mapping[bytes, bytes]) -> Problem | None:
+        """DNS rebinding: a foreign page's name may point here, but its Host and Origin headers tell."""
+        host = host_name(headers.get(b"host", b""))
+        if host is None:
+            return BAD_HOST
+        if not self._loopback_only:
+            return None
+        if not is_loopback(host):
+            return FOREIGN_HOST
+        origin = headers.get(b"origin")
+        return None if origin is None or is_loopback(_origin_name(origin)) else FOREIGN_ORIGIN
+
+    def _key_problem(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Problem | None:
+        if self._key_digest is None or scope["path"] in PUBLIC_PATHS:
+            return None
+        kind, _, token = headers.get(b"authorization", b"").partition(b" ")
+        bearer = token.strip() if kind.lower() == b"bearer" else b""
+        # Digests have one length, and both comparisons always run: the time tells nothing about the key.
+        fits_bearer = hmac.compare_digest(_digest(bearer), self._key_digest)
+        fits_header = hmac.compare_digest(_digest(headers.get(b"x-api-key", b"")), self._key_digest)
+        return None if fits_bearer or fits_header else BAD_KEY
+
+
+def host_name(header: bytes) -> str | None:
+    """The name in a Host header, lower case and without the port; None where it is malformed."""
+    match = _HOST.fullmatch(header.decode("latin-1"))
+    return None if match is None else (match[1] or match[2]).lower()
+
+
+def is_loopback(name: str) -> bool:
+    """True for names and addresses that always mean this machine, and for nothing a DNS server could answer."""
+    try:
+        return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _origin_name(header: bytes) -> str:
+    try:
+        return urlsplit(header.decode("latin-1")).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

@@ -9,6 +9,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)  // only what stands here leaves the library
 
 #define TS_ABI_VERSION 1
 #define TS_PANEL_ROWS 64
@@ -72,6 +73,7 @@ int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_
 int32_t ts_pack(ts_context*, const void* source, int32_t source_kind, int64_t source_stride, int64_t first_row, int64_t count,
                 int32_t kind, int32_t group, int64_t rows, int64_t columns, void* data, uint16_t* scales);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,155 @@
+// Our own small thread pool. Workers spin for a short while after a job, then sleep, so that an idle server costs nothing.
+// Knows: pthreads, atomics. Must not know: what the tasks compute.
+#include "twostroke/context.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <atomic>
+
+namespace {
+
+constexpr int32_t kMaxThreads = 256;
+constexpr int32_t kSpins = 20000;  // some tens of microseconds: the ops of one step follow each other faster than that
+
+inline void pause_a_little() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+struct Worker {
+  ts_context* context;
+  int32_t index;
+  pthread_t thread;
+};
+
+}  // namespace
+
+struct ts_context {
+  int32_t threads;
+  Worker workers[kMaxThreads];
+  pthread_mutex_t mutex;
+  pthread_cond_t wake;
+  // A job is published by raising `generation`; workers report by lowering `busy`.
+  std::atomic<uint64_t> generation;
+  std::atomic<int32_t> busy;
+  std::atomic<int32_t> sleeping;
+  std::atomic<int64_t> next;
+  std::atomic<bool> stop;
+  int64_t tasks;
+  ts_task task;
+  void* arg;
+  void* scratch;
+  size_t scratch_bytes;
+};
+
+namespace {
+
+void run_tasks(ts_context* context, int32_t thread) {
+  for (;;) {
+    const int64_t index = context->next.fetch_add(1, std::memory_order_relaxed);
+    if (index >= context->tasks) return;
+    context->task(context->arg, index, thread);
+  }
+}
+
+void wait_for_job(ts_context* context, uint64_t seen) {
+  for (int32_t spin = 0; spin < kSpins; ++spin) {
+    if (context->generation.load(std::memory_order_acquire) != seen) return;
+    pause_a_little();
+  }
+  pthread_mutex_lock(&context->mutex);
+  context->sleeping.fetch_add(1);
+  while (context->generation.load() == seen) pthread_cond_wait(&context->wake, &context->mutex);
+  context->sleeping.fetch_sub(1);
+  pthread_mutex_unlock(&context->mutex);
+}
+
+void* worker_main(void* opaque) {
+  Worker* worker = static_cast<Worker*>(opaque);
+  ts_context* context = worker->context;
+  uint64_t seen = 0;
+  for (;;) {
+    wait_for_job(context, seen);
+    ++seen;
+    if (context->stop.load(std::memory_order_acquire)) return nullptr;
+    run_tasks(context, worker->index);
+    context->busy.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+void publish(ts_context* context) {
+  context->generation.fetch_add(1);
+  if (context->sleeping.load() == 0) return;
+  pthread_mutex_lock(&context->mutex);
+  pthread_cond_broadcast(&context->wake);
+  pthread_mutex_unlock(&context->mutex);
+}
+
+}  // namespace
+
+ts_context* ts_context_create(int32_t num_threads) {
+  if (num_threads < 1 || num_threads > kMaxThreads) return nullptr;
+  ts_context* context = static_cast<ts_context*>(calloc(1, sizeof(ts_context)));
+  if (context == nullptr) return nullptr;
+  context->threads = 1;
+  pthread_mutex_init(&context->mutex, nullptr);
+  pthread_cond_init(&context->wake, nullptr);
+  for (int32_t i = 1; i < num_threads; ++i) {
+    Worker* worker = &context->workers[i];
+    worker->context = context;
+    worker->index = i;
+    if (pthread_create(&worker->thread, nullptr, worker_main, worker) != 0) {
+      ts_context_destroy(context);
+      return nullptr;
+    }
+    context->threads = i + 1;
+  }
+  return context;
+}
+
+void ts_context_destroy(ts_context* context) {
+  if (context == nullptr) return;
+  context->stop.store(true, std::memory_order_release);
+  publish(context);
+  for (int32_t i = 1; i < context->threads; ++i) pthread_join(context->workers[i].thread, nullptr);
+  pthread_cond_destroy(&context->wake);
+  pthread_mutex_destroy(&context->mutex);
+  free(context->scratch);
+  free(context);
+}
+
+int64_t ts_context_scratch_bytes(const ts_context* context) {
+  return context == nullptr ? 0 : static_cast<int64_t>(context->scratch_bytes);
+}
+
+void ts_parallel(ts_context* context, int64_t tasks, ts_task task, void* arg) {
+  if (context->threads == 1 || tasks <= 1) {
+    for (int64_t i = 0; i < tasks; ++i) task(arg, i, 0);
+    return;
+  }
+  context->tasks = tasks;
+  context->task = task;
+  context->arg = arg;
+  context->next.store(0, std::memory_order_relaxed);
+  context->busy.store(context->threads - 1, std::memory_order_relaxed);
+  publish(context);
+  run_tasks(context, 0);
+  while (context->busy.load(std::memory_order_acquire) != 0) pause_a_little();
+}
+
+int32_t ts_threads(const ts_context* context) { return context->threads; }
+
+void* ts_scratch(ts_context* context, size_t bytes) {
+  if (bytes > context->scratch_bytes) {
+    void* larger = nullptr;
+    if (posix_memalign(&larger, 64, bytes) != 0) return nullptr;
+    free(context->scratch);
+    context->scratch = larger;
+    context->scratch_bytes = bytes;
+  }
+  return context->scratch;
+}

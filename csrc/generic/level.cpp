@@ -1,0 +1,45 @@
+// What this library was compiled for, and what this CPU can run.
+// Knows: CPUID. Must not know: kernels.
+#include "twostroke/abi.h"
+
+int32_t ts_abi_version(void) { return TS_ABI_VERSION; }
+
+const char* ts_level_name(void) {
+#if defined(TS_LEVEL_AVX512)
+  return "avx512";
+#elif defined(TS_LEVEL_AVX2)
+  return "avx2";
+#else
+  return "generic";
+#endif
+}
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+namespace {
+
+// The operating system must save the wide registers: XCR0 bits 1-2 (AVX) and 5-7 (AVX-512).
+uint64_t enabled_state() {
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (static_cast<uint64_t>(high) << 32) | low;
+}
+
+bool has(uint32_t bits, int bit) { return (bits >> bit) & 1; }
+
+}  // namespace
+
+int32_t ts_best_level(void) {
+  uint32_t a, b, c, d, a7, b7, c7, d7;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !has(c, 27)) return 0;
+  const bool f16c_fma = has(c, 12) && has(c, 28) && has(c, 29);
+  if (!__get_cpuid_count(7, 0, &a7, &b7, &c7, &d7)) return 0;
+  const uint64_t state = enabled_state();
+  if (!f16c_fma || !has(b7, 5) || !has(b7, 3) || !has(b7, 8) || (state & 0x6) != 0x6) return 0;
+  const bool avx512 = has(b7, 16) && has(b7, 17) && has(b7, 28) && has(b7, 30) && has(b7, 31) && has(c7, 11);
+  return avx512 && (state & 0xE0) == 0xE0 ? 2 : 1;
+}
+#else
+int32_t ts_best_level(void) { return 0; }
+#endif

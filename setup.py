@@ -1,0 +1,55 @@
+"""Builds the native kernels into the package before setuptools collects it; everything else stands in pyproject.toml."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from setuptools import Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+BUILD_FILE = Path(__file__).resolve().parent / "src/twostroke/backends/cpu/build.py"
+
+
+def build_kernels() -> None:
+    """Run build.py's build for this machine. Raises RuntimeError with the reason."""
+    specification = importlib.util.spec_from_file_location("twostroke_native_build", BUILD_FILE)
+    if specification is None or specification.loader is None:
+        raise RuntimeError(f"{BUILD_FILE} cannot be loaded")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    module.build_all(module.LIBRARY_FOLDER, module.machine())
+
+
+class BuildWithKernels(build_py):
+    """Compile first, so that the libraries are there as package data."""
+
+    def run(self) -> None:
+        """Build the kernels, then copy the package."""
+        build_kernels()
+        super().run()
+
+
+class PlatformWheel(bdist_wheel):
+    """One wheel for a platform and every Python: the libraries are loaded with ctypes, not linked to Python."""
+
+    def finalize_options(self) -> None:
+        """The wheel is not pure."""
+        super().finalize_options()
+        self.root_is_pure = False
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """py3-none-<platform>."""
+        return "py3", "none", super().get_tag()[2]
+
+
+class WithLibraries(Distribution):
+    """Tells setuptools that there is native code without any extension module."""
+
+    def has_ext_modules(self) -> bool:
+        """Always: the libraries."""
+        return True
+
+
+setup(cmdclass={"build_py": BuildWithKernels, "bdist_wheel": PlatformWheel}, distclass=WithLibraries)

@@ -1,0 +1,115 @@
+"""Finding, loading and declaring the native libraries.
+
+Knows: ctypes, the C ABI of csrc/include/twostroke/abi.h.
+Must not know: ops' meanings.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, Structure, c_float, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+
+from twostroke.types.errors import BackendError
+
+ABI_VERSION = 1
+LEVELS = ("generic", "avx2", "avx512")
+"""In rising order; the number of a level in the ABI is its place here."""
+
+STATUSES = {
+    -1: "a shape or stride does not fit",
+    -2: "a format is not known",
+    -3: "an index lies outside its range",
+    -4: "there is no memory for scratch space",
+    -5: "a pointer is missing",
+    -6: "a value is not finite",
+}
+
+
+class WeightStruct(Structure):
+    """ts_weight."""
+
+    _fields_ = [
+        ("kind", c_int32),
+        ("group", c_int32),
+        ("rows", c_int64),
+        ("columns", c_int64),
+        ("data", c_void_p),
+        ("scales", c_void_p),
+        ("bias", c_void_p),
+    ]
+
+
+class KVLayerStruct(Structure):
+    """ts_kv_layer."""
+
+    _fields_ = [
+        ("kind", c_int32),
+        ("kv_heads", c_int32),
+        ("head_dim", c_int32),
+        ("num_pages", c_int64),
+        ("data", c_void_p),
+    ]
+
+
+_P, _I, _L, _F = c_void_p, c_int32, c_int64, c_float
+_W, _K = POINTER(WeightStruct), POINTER(KVLayerStruct)
+_SIGNATURES: dict[str, tuple[object, list[object]]] = {
+    "ts_abi_version": (_I, []),
+    "ts_level_name": (ctypes.c_char_p, []),
+    "ts_best_level": (_I, []),
+    "ts_context_create": (_P, [_I]),
+    "ts_context_destroy": (None, [_P]),
+    "ts_context_scratch_bytes": (_L, [_P]),
+    "ts_embed": (_I, [_P, _W, _P, _L, _P, _L]),
+    "ts_linear": (_I, [_P, _W, _P, _L, _L, _P, _L]),
+    "ts_rms_norm": (_I, [_P, _P, _L, _P, _F, _L, _L, _P, _L]),
+    "ts_head_norm": (_I, [_P, _P, _L, _P, _F, _L, _L, _L]),
+    "ts_rope": (_I, [_P, _P, _L, _L, _L, _L, _P, _P, _L, _L, _P]),
+    "ts_kv_write": (_I, [_P, _K, _P, _P, _L, _P, _L]),
+    "ts_attention": (_I, [_P, _K, _P, _L, _L, _P, _P, _L, _P, _L, _F, _I, _P, _L]),
+    "ts_silu_mul": (_I, [_P, _P, _L, _L, _L, _P, _L]),
+    "ts_add": (_I, [_P, _P, _P, _L]),
+    "ts_gather_rows": (_I, [_P, _P, _L, _L, _P, _L, _L, _P, _L]),
+    "ts_pack": (_I, [_P, _P, _I, _L, _L, _L, _I, _I, _L, _L, _P, _P]),
+}
+
+
+def library_path(level: str) -> Path:
+    """Where the library of a level lies, built or not."""
+    return Path(__file__).resolve().parent / "lib" / f"libtwostroke_{level}.so"
+
+
+@cache
+def load_library(level: str) -> ctypes.CDLL:
+    """The library of one level, its functions declared. Raises BackendError. CDLL gives up the GIL during calls."""
+    path = library_path(level)
+    if not path.is_file():
+        raise BackendError(
+            f"The native kernels for {level} are missing.",
+            why=f"{path.name} is not in the package.",
+            fix="Install again (pip install .), or build them: python src/twostroke/backends/cpu/build.py",
+        )
+    library = ctypes.CDLL(str(path))
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    found = library.ts_abi_version()
+    if found != ABI_VERSION:
+        raise BackendError(
+            f"{path.name} speaks ABI {found}, this package {ABI_VERSION}.", fix="Install again: pip install --force-reinstall ."
+        )
+    return library
+
+
+def best_level() -> str:
+    """The highest level that this CPU runs and that was built. Raises BackendError where there is none."""
+    highest = int(load_library("generic").ts_best_level())
+    return next(level for level in reversed(LEVELS[: highest + 1]) if library_path(level).is_file())
+
+
+def available_levels() -> list[str]:
+    """Every built level that this CPU runs, lowest first."""
+    return [level for level in LEVELS[: LEVELS.index(best_level()) + 1] if library_path(level).is_file()]

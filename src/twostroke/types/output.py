@@ -61,6 +61,7 @@ class Delta:
 
     index: which of the n completions. text may be empty while a stop string or half a character is held back.
     finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
+    num_output_tokens: generated so far, with those that are held back or that a stop string took away (usage).
     """
 
     request_id: str
@@ -74,11 +75,12 @@ class Delta:
     num_cached_tokens: int = 0
     num_preemptions: int = 0
     timings: Timings | None = None
+    num_output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One finished answer."""
+    """One finished answer. num_output_tokens: generated, with those that a stop string took away (usage)."""
 
     index: int
     text: str
@@ -89,6 +91,7 @@ class Completion:
     error: str | None = None
     timings: Timings | None = None
     num_preemptions: int = 0
+    num_output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,246 @@
+"""The engine for asyncio: one thread steps, event loops wait.
+
+    callers' loops --commands (submit, abort)--> [lock + condition] --> step thread
+    callers' loops <--one wakeup per loop and step-- call_soon_threadsafe <-- step thread
+
+Native kernels release the GIL, so loops go on while a step runs. A reader that is slow holds up nobody: its pieces wait
+in its own mailbox, which its own max_tokens bounds.
+
+Knows: the stepper, asyncio, threads.
+Must not know: HTTP, what a step does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from twostroke.engine.collect import Collector
+from twostroke.engine.stepper import Stepper
+from twostroke.types.errors import EngineStopped, InvalidRequest, TwostrokeError
+from twostroke.types.output import Delta, GenerationOutput, Prompt
+
+_RETRY_S = 0.05  # between attempts where there is work but no plan
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One caller's mailbox. Only its own loop touches `mail`, `error` and `ready`."""
+
+    prompt: Prompt
+    loop: asyncio.AbstractEventLoop
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    mail: deque[Delta] = field(default_factory=deque)
+    error: TwostrokeError | None = None
+    closed: bool = False  # guarded by the engine's lock: its reader has gone, an abort is on the way
+
+    @property
+    def request_id(self) -> str:
+        return self.prompt.request_id or ""
+
+
+_News = tuple[_Stream, list[Delta], TwostrokeError | None]
+
+
+def _deliver(news: list[_News]) -> None:
+    """Runs on the readers' loop."""
+    for stream, deltas, error in news:
+        stream.mail.extend(deltas)
+        stream.error = error or stream.error
+        stream.ready.set()
+
+
+class AsyncEngine:
+    """Any number of tasks, on any number of loops, may use one engine.
+
+    The stepper belongs to the step thread from `start` on; what ends the engine goes to its `report_fault`.
+    """
+
+    def __init__(self, stepper: Stepper) -> None:
+        self._stepper = stepper
+        self._session = stepper.session
+        self._changed = threading.Condition()
+        # Everything below is guarded by `_changed`.
+        self._commands: deque[_Stream | str] = deque()  # submit this stream, or abort this request id
+        self._streams: dict[str, _Stream] = {}
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._gauges = stepper.gauges()
+
+    @property
+    def alive(self) -> bool:
+        """True while the step thread runs and takes requests."""
+        thread = self._thread
+        return thread is not None and thread.is_alive() and not self._stopping
+
+    def gauges(self) -> Any:
+        """The scheduler's counts after the last step or command."""
+        return self._gauges
+
+    def check(self, prompt: Prompt) -> None:
+        """Raise what `stream` would raise for this prompt before its first piece."""
+        self._session.check(prompt)
+
+    async def start(self) -> None:
+        """Start the step thread. Raises EngineStopped for an engine that was started before."""
+        with self._changed:
+            if self._thread is not None:
+                raise EngineStopped("The engine was started before.", fix="Make a new one.")
+            self._thread = threading.Thread(target=self._run, name="engine-steps", daemon=True)
+            self._thread.start()
+
+    async def stop(self) -> None:
+        """End the step thread after its present step. Streams that are open raise EngineStopped."""
+        with self._changed:
+            self._stopping = True
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None:
+            await asyncio.to_thread(thread.join)
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[Delta]:
+        """Pieces of all n completions, as they come.
+
+        Raises InvalidRequest before the first piece, EngineStopped when the engine ends. Closing the iterator or
+        cancelling the task aborts the request; its pages are free before the next step is planned.
+        """
+        self._session.check(prompt)
+        stream = self._open(prompt)
+        num_open = prompt.params.n
+        try:
+            while num_open:
+                await stream.ready.wait()
+                stream.ready.clear()
+                while stream.mail:
+                    delta = stream.mail.popleft()
+                    num_open -= delta.finish_reason is not None
+                    yield delta
+                if stream.error is not None and num_open:
+                    raise stream.error
+        finally:
+            self._close(stream, unfinished=num_open > 0)
+
+    async def generate(self, prompt: Prompt) -> GenerationOutput:
+        """All completions at once. A completion that failed has FinishReason.ERROR and its error."""
+        collector = Collector(prompt)
+        async for delta in self.stream(prompt):
+            collector.add(delta)
+        return collector.output()
+
+    def abort(self, request_id: str) -> None:
+        """End a request: its stream gets its last pieces with FinishReason.ABORT. Unknown ids change nothing."""
+        with self._changed:
+            self._commands.append(request_id)
+            self._changed.notify_all()
+
+    def _open(self, prompt: Prompt) -> _Stream:
+        with self._changed:
+            if not self.alive:
+                raise EngineStopped("The engine is not running.", fix="Start it, or start it again.")
+            stream = _Stream(self._named(prompt), asyncio.get_running_loop())
+            self._streams[stream.request_id] = stream
+            self._commands.append(stream)
+            self._changed.notify_all()
+        return stream
+
+    def _named(self, prompt: Prompt) -> Prompt:
+        if prompt.request_id in self._streams:
+            raise InvalidRequest(f"A request with the id {prompt.request_id!r} is running.", param="request_id")
+        named = self._session.named(prompt)
+        while named.request_id in self._streams:
+            named = self._session.named(prompt)
+        return named
+
+    def _close(self, stream: _Stream, *, unfinished: bool) -> None:
+        with self._changed:
+            if unfinished:
+                # The id stays taken until the step thread has aborted it, or late pieces would reach a namesake.
+                stream.closed = True
+                self._commands.append(stream.request_id)
+                self._changed.notify_all()
+            else:
+                self._streams.pop(stream.request_id, None)
+
+    # From here on: the step thread.
+
+    def _run(self) -> None:
+        try:
+            while self._wait_for_work():
+                self._take_commands()
+                deltas = self._stepper.step() if self._stepper.has_work else []
+                self._gauges = self._stepper.gauges()
+                self._send(deltas or [])
+                if deltas is None:
+                    with self._changed:
+                        self._changed.wait(_RETRY_S)
+        except BaseException as error:
+            self._stepper.report_fault(error)
+        finally:
+            self._end()
+
+    def _wait_for_work(self) -> bool:
+        """Sleep until there is something to do; False when the engine stops."""
+        with self._changed:
+            while not (self._stopping or self._commands or self._stepper.has_work):
+                self._changed.wait()
+            return not self._stopping
+
+    def _take_commands(self) -> None:
+        """In the order in which they came."""
+        with self._changed:
+            commands, self._commands = self._commands, deque()
+        for command in commands:
+            if isinstance(command, str):
+                self._send(self._stepper.abort(command))
+                self._forget_closed(command)
+                continue
+            try:
+                self._stepper.submit(command.prompt)
+            except TwostrokeError as error:
+                self._post([(command, [], error)])
+
+    def _forget_closed(self, request_id: str) -> None:
+        with self._changed:
+            stream = self._streams.get(request_id)
+            if stream is not None and stream.closed:
+                del self._streams[request_id]
+
+    def _send(self, deltas: list[Delta]) -> None:
+        """Hand pieces to their streams; what nobody waits for any more is dropped."""
+        if not deltas:
+            return
+        mail: dict[str, list[Delta]] = {}
+        for delta in deltas:
+            mail.setdefault(delta.request_id, []).append(delta)
+        with self._changed:
+            found = [(self._streams.get(request_id), pieces) for request_id, pieces in mail.items()]
+        self._post([(stream, pieces, None) for stream, pieces in found if stream is not None])
+
+    def _post(self, news: list[_News]) -> None:
+        """One wakeup for each loop, however many streams it has."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[_News]] = {}
+        for item in news:
+            by_loop.setdefault(item[0].loop, []).append(item)
+        for loop, items in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_deliver, items)
+            except RuntimeError:  # that loop is closed: nobody will read these streams
+                for stream, _, _ in items:
+                    self._close(stream, unfinished=True)
+
+    def _end(self) -> None:
+        """Nothing runs after this: abort all, and tell every stream."""
+        with self._changed:
+            self._stopping = True
+            streams = list(self._streams.values())
+        self._post([(s, [], EngineStopped("The engine stopped while the request was running.")) for s in streams])
+        try:
+            for stream in streams:
+                self._stepper.abort(stream.request_id)
+            self._gauges = self._stepper.gauges()
+        except Exception as error:  # the scheduler itself may be what broke
+            self._stepper.report_fault(error)

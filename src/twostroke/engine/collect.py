@@ -1,0 +1,56 @@
+"""Pieces of a stream put together again.
+
+Knows: deltas, outputs.
+Must not know: where the pieces came from.
+"""
+
+from __future__ import annotations
+
+from twostroke.types.output import Completion, Delta, GenerationOutput, Prompt
+from twostroke.types.request import FinishReason
+
+
+class Collector:
+    """Takes the deltas of one request; `done` once each of its completions has its finish."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        self._prompt = prompt
+        self._pieces: list[list[Delta]] = [[] for _ in range(prompt.params.n)]
+        self._num_finished = 0
+
+    @property
+    def done(self) -> bool:
+        """True once the output can be made."""
+        return self._num_finished == len(self._pieces)
+
+    def add(self, delta: Delta) -> None:
+        """Take one piece."""
+        self._pieces[delta.index].append(delta)
+        self._num_finished += delta.finish_reason is not None
+
+    def output(self) -> GenerationOutput:
+        """All completions. Raises ValueError before `done`."""
+        if not self.done:
+            raise ValueError("the stream has not ended")
+        return GenerationOutput(
+            request_id=self._pieces[0][-1].request_id,
+            prompt_token_ids=self._prompt.token_ids,
+            completions=tuple(self._completion(pieces) for pieces in self._pieces),
+            num_cached_tokens=self._pieces[0][-1].num_cached_tokens,
+        )
+
+    def _completion(self, pieces: list[Delta]) -> Completion:
+        last = pieces[-1]
+        logprobs = tuple(logprob for piece in pieces for logprob in piece.logprobs)
+        return Completion(
+            index=last.index,
+            text="".join(piece.text for piece in pieces),
+            token_ids=tuple(token_id for piece in pieces for token_id in piece.token_ids),
+            finish_reason=last.finish_reason or FinishReason.ERROR,
+            stop_reason=last.stop_reason,
+            logprobs=None if self._prompt.params.logprobs is None else logprobs,
+            error=last.error,
+            timings=last.timings,
+            num_preemptions=last.num_preemptions,
+            num_output_tokens=last.num_output_tokens,
+        )

@@ -1,0 +1,98 @@
+"""One completion's way from tokens to what its reader may see: detokenizer, stop strings, and what they hold back.
+
+    tokens -> detokenizer -> stop matcher -> Piece(text, the tokens that this text is made of)
+
+Knows: tokens, text, stop strings.
+Must not know: the scheduler, other completions, clocks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twostroke.text.detokenizer import Vocabulary, detokenizer_for
+from twostroke.text.stops import StopMatcher
+from twostroke.types.result import TokenLogprob
+from twostroke.types.sampling_params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that is sure, and the tokens whose text is now out completely."""
+
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(slots=True)
+class _Held:
+    """A token that is not delivered. Its text is [start, end) of the whole; end: None while a character is open."""
+
+    token_id: int
+    logprob: TokenLogprob | None
+    start: int
+    end: int | None
+
+
+class CompletionText:
+    """feed(token) -> Piece; finish() -> the rest. After `stop` is set, nothing more comes out.
+
+    A token is delivered with the piece that carries the last of its text. Tokens that lie wholly within a stop string
+    or behind it are never delivered. num_tokens: all that were fed, delivered or not.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, params: SamplingParams, context_ids: Sequence[int] = ()) -> None:
+        self._detokenizer = detokenizer_for(vocabulary, context_ids)
+        self._matcher = StopMatcher(params.stop)
+        self._min_tokens = params.min_tokens
+        self._held: deque[_Held] = deque()
+        self._num_read = 0  # characters that came out of the detokenizer
+        self._num_sure = 0  # characters that came out of the matcher
+        self.num_tokens = 0
+        self.stop: str | None = None
+
+    def feed(self, token_id: int, logprob: TokenLogprob | None) -> Piece:
+        """Take the next token. Before min_tokens, stop strings are not looked for."""
+        if self.stop is not None:
+            return Piece()
+        self.num_tokens += 1
+        self._held.append(_Held(token_id, logprob, self._num_read, None))
+        text = self._detokenizer.feed(token_id)
+        self._num_read += len(text)
+        if self.num_tokens >= self._min_tokens:
+            text, self.stop = self._matcher.feed(text)
+        self._num_sure += len(text)
+        return self._released(text)
+
+    def feed_end(self, token_id: int, logprob: TokenLogprob | None) -> None:
+        """Take the token that ended the output: it has no text, and is delivered by `finish`."""
+        self.num_tokens += 1
+        self._held.append(_Held(token_id, logprob, self._num_read, None))
+
+    def finish(self) -> Piece:
+        """Everything held back, now that no more tokens come."""
+        if self.stop is not None:
+            return Piece()
+        read = self._detokenizer.finish()
+        self._num_read += len(read)
+        text, self.stop = self._matcher.feed(read)
+        if self.stop is None:
+            text += self._matcher.finish()
+        self._num_sure += len(text)
+        return self._released(text)
+
+    def _released(self, text: str) -> Piece:
+        out: list[_Held] = []
+        if not self._detokenizer.holding:
+            for held in self._held:
+                held.end = self._num_read if held.end is None else held.end
+        if self.stop is not None:
+            out = [held for held in self._held if held.start < self._num_sure]
+            self._held.clear()
+        while self._held and self._held[0].end is not None and self._held[0].end <= self._num_sure:
+            out.append(self._held.popleft())
+        logprobs = tuple(held.logprob for held in out if held.logprob is not None)
+        return Piece(text, tuple(held.token_id for held in out), logprobs)

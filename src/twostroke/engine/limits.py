@@ -1,0 +1,82 @@
+"""What a request must fit into before it may enter.
+
+Knows: prompts, and four numbers about model and machine.
+Must not know: text, pages, who asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
+from twostroke.types.output import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """context_tokens: prompt and output of one sequence. vocab_size: rows of the model's embedding.
+
+    pool_tokens: what the KV pool holds when nothing else runs. end_token_ids: what ends an answer of this model.
+    """
+
+    context_tokens: int
+    vocab_size: int
+    pool_tokens: int
+    end_token_ids: frozenset[int]
+
+    def check(self, prompt: Prompt) -> int:
+        """The number of output tokens that the request may have.
+
+        Raises ContextLengthExceeded or InvalidRequest with the figures; nothing is ever cut silently.
+        """
+        self._check_ids(prompt)
+        length = len(prompt.token_ids)
+        if length >= self.context_tokens:
+            raise ContextLengthExceeded(
+                f"The prompt has {length:,} tokens, and the context has room for {self.context_tokens:,} in all.",
+                param="prompt",
+                code="context_length_exceeded",
+                fix=f"Shorten the prompt to at most {self.context_tokens - 1:,} tokens.",
+            )
+        asked = prompt.params.max_tokens
+        if asked is not None and length + asked > self.context_tokens:
+            raise ContextLengthExceeded(
+                f"The prompt's {length:,} tokens and max_tokens {asked:,} are {length + asked:,}, and the context "
+                f"has room for {self.context_tokens:,}.",
+                param="max_tokens",
+                code="context_length_exceeded",
+                fix=f"Ask for at most {self.context_tokens - length:,} tokens, or shorten the prompt.",
+            )
+        return self._fit_pool(length, asked, prompt.params.min_tokens)
+
+    def _fit_pool(self, length: int, asked: int | None, min_tokens: int) -> int:
+        room = min(self.context_tokens, self.pool_tokens) - length
+        needed = max(1, min_tokens) if asked is None else asked
+        if needed > room:
+            if self.context_tokens <= self.pool_tokens:
+                raise InvalidRequest(
+                    f"min_tokens {min_tokens:,} is more than the {room:,} tokens of room after the prompt.",
+                    param="min_tokens",
+                )
+            raise InvalidRequest(
+                f"The request needs {length + needed:,} tokens of KV memory, and the whole pool has "
+                f"{self.pool_tokens:,}.",
+                param="max_tokens" if asked is not None else "prompt",
+                fix="Shorten the request, or start the engine with more --kv-memory.",
+            )
+        return room if asked is None else asked
+
+    def _check_ids(self, prompt: Prompt) -> None:
+        if not prompt.token_ids:
+            raise InvalidRequest("The prompt is empty.", param="prompt", fix="Send at least one token.")
+        params = prompt.params
+        for name, ids in (
+            ("prompt", prompt.token_ids),
+            ("logit_bias", params.logit_bias),
+            ("stop_token_ids", params.stop_token_ids),
+        ):
+            if ids and not (0 <= min(ids) and max(ids) < self.vocab_size):
+                wrong = next(token_id for token_id in ids if not 0 <= token_id < self.vocab_size)
+                raise InvalidRequest(
+                    f"{name} holds the token id {wrong}.", why=f"Ids go from 0 to {self.vocab_size - 1:,}.", param=name
+                )

@@ -1,0 +1,233 @@
+"""Between callers and the heart: a prompt becomes n requests, events become text. No thread, no clock, no socket.
+
+    request_id = session.submit(prompt, now)       deltas = session.consume(events, now)
+
+Per completion: any number of Deltas, then exactly one with a finish_reason.
+
+Knows: the scheduler's three ways to change a request, text machines, limits.
+Must not know: who steps the engine, HTTP.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from twostroke.engine.completion_text import CompletionText, Piece
+from twostroke.engine.limits import EngineLimits
+from twostroke.engine.observer import Nobody, Observer
+from twostroke.text.detokenizer import CONTEXT_TOKENS, Vocabulary
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.event import Event, FinishedEvent, TokenEvent
+from twostroke.types.output import Delta, Prompt, Timings
+from twostroke.types.request import FinishReason, Request
+
+TEXT_FAULT = "The text of this answer could not be made."
+
+
+class RequestBook(Protocol):
+    """The part of the scheduler that a session uses."""
+
+    def add(self, request: Request) -> None:
+        """Queue a request."""
+
+    def abort(self, request_id: str, now: float) -> list[Event]:
+        """End it; its pages are free at once."""
+
+    def finish(
+        self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
+    ) -> list[Event]:
+        """End it with a reason that the scheduler cannot see."""
+
+
+@dataclass(slots=True)
+class _Live:
+    """One completion that is not finished."""
+
+    request: Request
+    index: int
+    text: CompletionText
+    first_token_s: float | None = None
+    pieces: list[Piece] = field(default_factory=list)
+    ending: tuple[FinishReason, str] | None = None  # decided here, to be told to the scheduler
+
+
+class Session:
+    """All live requests of one engine. Not for several threads: the one that steps the scheduler owns it.
+
+    draw_seed: a fresh 63-bit seed. sibling_seed(seed, i): the seed of completion i.
+    """
+
+    def __init__(
+        self,
+        book: RequestBook,
+        vocabulary: Vocabulary,
+        limits: EngineLimits,
+        *,
+        draw_seed: Callable[[], int],
+        sibling_seed: Callable[[int, int], int],
+        observer: Observer | None = None,
+    ) -> None:
+        self.limits = limits
+        self._book = book
+        self._vocabulary = vocabulary
+        self._draw_seed = draw_seed
+        self._sibling_seed = sibling_seed
+        self.observer = observer or Nobody()
+        self._live: dict[str, _Live] = {}
+        self._groups: dict[str, list[str]] = {}
+        self._numbers = itertools.count(1)
+
+    @property
+    def num_live(self) -> int:
+        """Completions that are not finished."""
+        return len(self._live)
+
+    def new_request_id(self) -> str:
+        """An id that no live request has."""
+        return next(name for name in map("req-{}".format, self._numbers) if name not in self._groups)
+
+    def named(self, prompt: Prompt) -> Prompt:
+        """The prompt with a request id, its own or a new one."""
+        return prompt if prompt.request_id else replace(prompt, request_id=self.new_request_id())
+
+    def check(self, prompt: Prompt) -> int:
+        """The output tokens that `prompt` may have. Raises InvalidRequest. Changes nothing; any thread may call it."""
+        return self.limits.check(prompt)
+
+    def submit(self, prompt: Prompt, now: float) -> str:
+        """Queue all completions of a prompt; returns its request id. Raises InvalidRequest and then queues none."""
+        max_tokens = self.check(prompt)
+        name = prompt.request_id or self.new_request_id()
+        if name in self._groups:
+            raise InvalidRequest(f"A request with the id {name!r} is running.", param="request_id")
+        params = prompt.params
+        seed = self._draw_seed() if params.seed is None else params.seed
+        ends = frozenset() if params.ignore_eos else self.limits.end_token_ids
+        added: list[str] = []
+        self._groups[name] = added
+        try:
+            for index in range(params.n):
+                request = Request(
+                    request_id=f"{name}/{index}",
+                    group_id=name,
+                    prompt_token_ids=prompt.token_ids,
+                    params=params,
+                    seed=self._sibling_seed(seed, index),
+                    max_tokens=max_tokens,
+                    end_token_ids=ends | frozenset(params.stop_token_ids),
+                    arrival_s=now,
+                    cache_salt=prompt.cache_salt,
+                    priority=prompt.priority,
+                )
+                self._book.add(request)
+                text = CompletionText(self._vocabulary, params, prompt.token_ids[-CONTEXT_TOKENS:])
+                self._live[request.request_id] = _Live(request, index, text)
+                added.append(request.request_id)
+        except BaseException:
+            self.abort(name, now)
+            self._groups.pop(name, None)
+            raise
+        return name
+
+    def abort(self, request_id: str, now: float) -> list[Delta]:
+        """End what is left of a request; an id that is not live changes nothing."""
+        events: list[Event] = []
+        for member in list(self._groups.get(request_id, ())):
+            if member in self._live:
+                events += self._book.abort(member, now)
+        return self.consume(events, now)
+
+    def consume(self, events: Sequence[Event], now: float) -> list[Delta]:
+        """Turn the scheduler's events into pieces for readers, and end what a stop string has ended.
+
+        Must be called with the events of each commit before the next schedule.
+        """
+        ended = {event.request_id: event for event in events if isinstance(event, FinishedEvent)}
+        touched: dict[str, _Live] = {}
+        for event in events:
+            live = self._live.get(event.request_id)
+            if live is None:
+                continue
+            touched[event.request_id] = live
+            if isinstance(event, TokenEvent):
+                self._take_token(live, event, ended.get(event.request_id))
+        for request_id, live in touched.items():
+            if live.ending is not None and request_id not in ended:
+                told = self._book.finish(request_id, live.ending[0], now, live.text.num_tokens)
+                ended |= {event.request_id: event for event in told if isinstance(event, FinishedEvent)}
+        deltas = [self._delta(live, ended.get(request_id)) for request_id, live in touched.items()]
+        return [delta for delta in deltas if delta is not None]
+
+    def _take_token(self, live: _Live, event: TokenEvent, end: FinishedEvent | None) -> None:
+        if live.ending is not None:
+            return
+        if live.first_token_s is None:
+            live.first_token_s = event.at_s
+        if end is not None and end.stopped_by == event.token_id:
+            live.text.feed_end(event.token_id, event.logprob)
+            return
+        try:
+            live.pieces.append(live.text.feed(event.token_id, event.logprob))
+        except Exception:  # one request's text must not end the others
+            live.ending = (FinishReason.ERROR, TEXT_FAULT)
+            return
+        if live.text.stop is not None:
+            live.ending = (FinishReason.STOP, "")
+
+    def _delta(self, live: _Live, end: FinishedEvent | None) -> Delta | None:
+        """One piece for all that happened to this completion; None where there is nothing to show."""
+        pieces, live.pieces = live.pieces, []
+        if end is None:
+            if not any(piece.text or piece.token_ids for piece in pieces):
+                return None
+            return self._joined(live, pieces, None, None)
+        pieces.append(self._last_piece(live))
+        self._forget(live.request)
+        timings = Timings(live.request.arrival_s, end.first_scheduled_s, live.first_token_s, end.at_s)
+        self.observer.on_finish(end, timings)
+        return self._joined(live, pieces, end, timings)
+
+    def _last_piece(self, live: _Live) -> Piece:
+        if live.ending is not None and live.ending[0] is FinishReason.ERROR:
+            return Piece()
+        try:
+            return live.text.finish()
+        except Exception:  # as in _take_token
+            live.ending = (FinishReason.ERROR, TEXT_FAULT)
+            return Piece()
+
+    def _joined(self, live: _Live, pieces: list[Piece], end: FinishedEvent | None, timings: Timings | None) -> Delta:
+        delta = Delta(
+            request_id=live.request.group_id,
+            index=live.index,
+            text="".join(piece.text for piece in pieces),
+            token_ids=tuple(itertools.chain.from_iterable(piece.token_ids for piece in pieces)),
+            logprobs=tuple(itertools.chain.from_iterable(piece.logprobs for piece in pieces)),
+            num_output_tokens=live.text.num_tokens,
+        )
+        if end is None:
+            return delta
+        reason, error, stop = end.reason, end.error, None
+        if live.ending is not None:
+            reason, error = live.ending[0], live.ending[1] or None
+        if live.text.stop is not None:
+            reason, stop = FinishReason.STOP, live.text.stop
+        by_id = end.stopped_by if end.stopped_by in live.request.params.stop_token_ids else None
+        return replace(
+            delta,
+            finish_reason=reason,
+            stop_reason=stop if stop is not None else by_id,
+            error=error,
+            num_cached_tokens=end.num_cached_tokens,
+            num_preemptions=end.num_preemptions,
+            timings=timings,
+        )
+
+    def _forget(self, request: Request) -> None:
+        del self._live[request.request_id]
+        members = self._groups.get(request.group_id, [])
+        if not any(member in self._live for member in members):
+            self._groups.pop(request.group_id, None)

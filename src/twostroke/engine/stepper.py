@@ -1,0 +1,132 @@
+"""One turn of the engine with its faults caught: schedule, execute, commit, and pieces for readers.
+
+Knows: the three verbs, the session, an injected clock.
+Must not know: threads, event loops, why an executor fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from twostroke.engine.session import Session
+from twostroke.types.errors import EngineStopped
+from twostroke.types.event import Event
+from twostroke.types.output import Delta, Prompt
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+
+STEP_FAULT = "The engine failed while it computed this request."
+MAX_FAULTS_IN_A_ROW = 3
+
+ReportFault = Callable[[BaseException], None]
+
+
+class Planner(Protocol):
+    """The scheduler's side of a step."""
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request is waiting or running."""
+
+    def schedule(self, now: float) -> Plan | None:
+        """What to compute next; None where there is nothing."""
+
+    def commit(self, plan: Plan, result: StepResult, now: float) -> Sequence[Event]:
+        """Take in what a plan gave."""
+
+    def gauges(self) -> Any:
+        """Counts of this moment."""
+
+
+class PlanRunner(Protocol):
+    """What runs plans (engine.executor.Executor)."""
+
+    def execute(self, plan: Plan) -> StepResult:
+        """Compute a plan."""
+
+
+def no_report(_error: BaseException) -> None:
+    """For callers that do not log faults."""
+
+
+class Stepper:
+    """Owns scheduler and executor; used from one thread at a time.
+
+    The session's observer hears of each step; `report_fault` gets every fault in full.
+    """
+
+    def __init__(
+        self,
+        scheduler: Planner,
+        executor: PlanRunner,
+        session: Session,
+        clock: Callable[[], float],
+        report_fault: ReportFault = no_report,
+    ) -> None:
+        self._scheduler = scheduler
+        self._executor = executor
+        self.session = session
+        self.report_fault = report_fault
+        self._clock = clock
+        self._faults_in_a_row = 0
+        self._late: list[Delta] = []  # pieces of a step that was interrupted
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request is waiting or running."""
+        return self._scheduler.has_work
+
+    def gauges(self) -> Any:
+        """The scheduler's counts."""
+        return self._scheduler.gauges()
+
+    def submit(self, prompt: Prompt) -> str:
+        """Queue a prompt now; its request id. Raises InvalidRequest."""
+        return self.session.submit(prompt, self._clock())
+
+    def abort(self, request_id: str) -> list[Delta]:
+        """End a request now."""
+        return self.session.abort(request_id, self._clock())
+
+    def step(self) -> list[Delta] | None:
+        """One step; None where no plan can be made.
+
+        A fault of the executor ends the requests of that plan, with a general message. Raises EngineStopped after
+        three faulty steps in a row: then the machine is broken, not a request.
+        """
+        if self._late:
+            late, self._late = self._late, []
+            return late
+        started_s = self._clock()
+        plan = self._scheduler.schedule(started_s)
+        if plan is None:
+            return None
+        result = self._execute(plan)
+        now = self._clock()
+        deltas = self.session.consume(self._scheduler.commit(plan, result, now), now)
+        self.session.observer.on_step(plan, result, self._clock() - started_s)
+        if self._faults_in_a_row >= MAX_FAULTS_IN_A_ROW:
+            raise EngineStopped(
+                "The engine has stopped.", why=f"{MAX_FAULTS_IN_A_ROW} steps in a row failed.", fix="Restart it."
+            )
+        return deltas
+
+    def _execute(self, plan: Plan) -> StepResult:
+        try:
+            result = self._executor.execute(plan)
+        except Exception as error:
+            self._faults_in_a_row += 1
+            self.report_fault(error)
+            return _all_failed(plan)
+        except BaseException:
+            # Ctrl-C and the like: the plan must not stay open, or its pages would never be free.
+            now = self._clock()
+            self._late += self.session.consume(self._scheduler.commit(plan, _all_failed(plan), now), now)
+            raise
+        self._faults_in_a_row = 0
+        return result
+
+
+def _all_failed(plan: Plan) -> StepResult:
+    return StepResult({}, {sequence.request.request_id: STEP_FAULT for sequence in plan.sequences})

@@ -1,0 +1,159 @@
+"""A model in one object.
+
+    with LLM("spark") as llm:
+        print(llm.generate("Why is decode memory-bound?")[0].text)
+
+Knows: assemble's finished engine, tokenizer and chat template.
+Must not know: how they were made, HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from twostroke import assemble
+from twostroke.engine.sync_engine import SyncEngine
+from twostroke.text.chat_template import ChatTemplate, required
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.errors import BackendError, InvalidRequest
+from twostroke.types.output import Delta, GenerationOutput, Prompt
+from twostroke.types.request import FinishReason
+from twostroke.types.sampling_params import SamplingParams
+
+TextOrTokens = str | Sequence[int]
+
+
+class LLM:
+    """For one thread. For many callers at once use AsyncEngine, or serve the model.
+
+    model: "spark" (embedded), a folder, or a hub id. options: names of `twostroke serve --help`, as weights="int4".
+    progress(done, total, what) is called while weights load. Raises ModelError, OutOfMemory, ConfigError.
+    """
+
+    def __init__(
+        self, model: str = "spark", *, progress: Callable[[int, int, str], None] | None = None, **options: Any
+    ) -> None:
+        self._built = assemble.build_sync(model, options, progress)
+        self.engine: SyncEngine = self._built.engine
+        self.tokenizer: Tokenizer = self._built.tokenizer
+        self._template: ChatTemplate | None = self._built.template
+
+    @property
+    def model_name(self) -> str:
+        """The name that messages and reports use."""
+        return str(self._built.model_name)
+
+    @property
+    def resolved(self) -> Any:
+        """Every setting with its reason."""
+        return self._built.resolved
+
+    @property
+    def vocab_size(self) -> int:
+        """Token ids below it are legal."""
+        return int(self._built.spec.vocab_size)
+
+    @property
+    def sampling_defaults(self) -> Mapping[str, Any]:
+        """What the model's generation_config says, by SamplingParams name."""
+        found: Mapping[str, Any] = self._built.sampling_defaults
+        return found
+
+    @property
+    def has_template(self) -> bool:
+        """True where the model can chat."""
+        return self._template is not None
+
+    def default_params(self) -> SamplingParams:
+        """The model's own sampling; greedy where it names no temperature."""
+        return SamplingParams(**{"temperature": 0.0, **self.sampling_defaults})
+
+    def prompt_tokens(self, text: str) -> list[int]:
+        """Token ids of a plain prompt, BOS included where the tokenizer adds one."""
+        return self.tokenizer.encode_prompt(text)
+
+    def messages_tokens(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Token ids of a conversation, ready for the assistant's answer. Raises InvalidRequest."""
+        return self.tokenizer.encode_rendered(self._rendered(messages))
+
+    def chat_tokens(self, text: str, system: str | None = None) -> list[int]:
+        """Token ids of one user message, after a system message where given."""
+        before = [] if system is None else [{"role": "system", "content": system}]
+        return self.messages_tokens([*before, {"role": "user", "content": text}])
+
+    def generate(
+        self,
+        prompts: TextOrTokens | Sequence[TextOrTokens],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[GenerationOutput]:
+        """Answer one prompt or many (texts or token ids), in their order. params: one for all, or one each.
+
+        Raises InvalidRequest for wrong prompts, BackendError where the engine failed on one.
+        """
+        asked = _prompt_list(prompts)
+        if isinstance(params, SamplingParams) or params is None:
+            each: Sequence[SamplingParams] = [params or self.default_params()] * len(asked)
+        else:
+            each = params
+        if len(each) != len(asked):
+            raise InvalidRequest(f"{len(asked)} prompts and {len(each)} SamplingParams.", fix="Give one, or one each.")
+        made = [self._prompt(prompt, own) for prompt, own in zip(asked, each, strict=True)]
+        outputs = [_unbroken(output) for output in self.engine.generate(made)]
+        texts = [prompt if isinstance(prompt, str) else None for prompt in asked]
+        return [replace(output, prompt=text) for output, text in zip(outputs, texts, strict=True)]
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], params: SamplingParams | None = None) -> GenerationOutput:
+        """The assistant's next message. messages: objects with role and content. Raises as `generate` does."""
+        text = self._rendered(messages)
+        output = self.generate([self.tokenizer.encode_rendered(text)], params)[0]
+        return replace(output, prompt=text)
+
+    def stream(self, prompt: TextOrTokens, params: SamplingParams | None = None) -> Iterator[Delta]:
+        """The answer piece by piece. Closing the iterator ends the request."""
+        return self.engine.stream([self._prompt(prompt, params or self.default_params())])
+
+    def close(self) -> None:
+        """Give back memory and threads; the object is of no use afterwards."""
+        self._built.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _rendered(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        return required(self._template, self.model_name).render(messages)
+
+    def _prompt(self, prompt: TextOrTokens, params: SamplingParams) -> Prompt:
+        ids = self.prompt_tokens(prompt) if isinstance(prompt, str) else prompt
+        return Prompt(tuple(ids), params)
+
+
+def _prompt_list(prompts: TextOrTokens | Sequence[TextOrTokens]) -> list[TextOrTokens]:
+    """One text or one list of ids counts as one prompt."""
+    if isinstance(prompts, str):
+        return [prompts]
+    if prompts and all(isinstance(item, int) for item in prompts):
+        return [tuple(item for item in prompts if isinstance(item, int))]
+    made: list[TextOrTokens] = []
+    for item in prompts:
+        whole = not isinstance(item, int) and all(
+            isinstance(part, (str if isinstance(item, str) else int)) for part in item
+        )
+        if isinstance(item, int) or not whole:
+            raise InvalidRequest("A prompt is neither text nor a list of token ids.", param="prompts")
+        made.append(item)
+    return made
+
+
+def _unbroken(output: GenerationOutput) -> GenerationOutput:
+    for completion in output.completions:
+        if completion.finish_reason is FinishReason.ERROR:
+            raise BackendError("The engine failed on a prompt.", why=completion.error or "")
+    return output

@@ -7,6 +7,7 @@ Must not know: JSON, sockets.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -109,4 +110,5 @@ class Generation:
         except Exception as error:
             await self._queue.put(error)
         finally:
-            await deltas.aclose()
+            if isinstance(deltas, AsyncGenerator):
+                await deltas.aclose()  # not left to the garbage collector: this is what frees the pages

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -29,7 +29,10 @@ class ServedEngine(Protocol):
     async def stop(self) -> None:
         """Stop it; requests that still run end with EngineStopped."""
 
-    def stream(self, prompt: Prompt) -> AsyncGenerator[Delta, None]:
+    def check(self, prompt: Prompt) -> None:
+        """Raise what `stream` would raise before its first piece; any thread may call it."""
+
+    def stream(self, prompt: Prompt) -> AsyncIterator[Delta]:
         """Pieces of all n completions; raises before the first one where the prompt is wrong; closing it aborts."""
 
     def gauges(self) -> EngineGauges:
@@ -95,7 +98,7 @@ class Limits:
 class ServerParts:
     """What `create_app` needs.
 
-    vocab_size: token ids below it are legal. context_tokens: longest prompt and answer together. defaults: sampling
+    context_tokens: longest prompt and answer together. defaults: sampling
     values of the model's generation_config, by SamplingParams name. created_s: Unix time shown for the model.
     loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address).
     wall_clock: Unix seconds, for `created`.
@@ -105,7 +108,6 @@ class ServerParts:
     tokenizer: ServedTokenizer
     template: ServedTemplate | None
     served_name: str
-    vocab_size: int
     context_tokens: int
     api_key: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)

@@ -9,7 +9,7 @@ Must not know: sockets, responses.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from twostroke.server.errors import HttpProblem, unknown_model
@@ -21,7 +21,7 @@ from twostroke.server.schema import (
     read_chat,
     read_completion,
 )
-from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
+from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
@@ -91,10 +91,11 @@ def completion_call(body: bytes, parts: ServerParts) -> Call:
     given = _split_prompts(request.prompt)
     lists = [parts.tokenizer.encode_prompt(p) if isinstance(p, str) else p for p in given]
     params = [_params(request, request.logprobs, _room(request, ids, parts), parts) for ids in lists]
-    echoes = None
-    if request.echo:
-        echoes = tuple(p if isinstance(p, str) else parts.tokenizer.decode(_checked(p, "prompt", parts)) for p in given)
-    return _call(request, "cmpl-", lists, "prompt", request.logprobs, params, parts, echoes)
+    call = _call(request, "cmpl-", lists, "prompt", request.logprobs, params, parts)
+    if not request.echo:
+        return call
+    # Only now are the ids known to be legal.
+    return replace(call, echoes=tuple(p if isinstance(p, str) else parts.tokenizer.decode(p) for p in given))
 
 
 def _room(request: CompletionRequest, token_ids: Sequence[int], parts: ServerParts) -> int:
@@ -113,7 +114,6 @@ def _call(
     logprobs: int | None,
     params: Sequence[SamplingParams],
     parts: ServerParts,
-    echoes: tuple[str, ...] | None = None,
 ) -> Call:
     n = request.n or 1
     if len(lists) * n > parts.limits.choices:
@@ -124,11 +124,10 @@ def _call(
         )
     response_id = prefix + parts.new_id()
     prompts = tuple(
-        Prompt(_checked(ids, param, parts), own, f"{response_id}-{place}", request.cache_salt or "")
+        Prompt(tuple(ids), own, f"{response_id}-{place}", request.cache_salt or "")
         for place, (ids, own) in enumerate(zip(lists, params, strict=True))
     )
-    for prompt in prompts:
-        _check_context(prompt, param, parts.context_tokens)
+    _check_all(prompts, param, parts)
     options = request.stream_options
     return Call(
         response_id=response_id,
@@ -138,7 +137,6 @@ def _call(
         logprobs=logprobs,
         stream=bool(request.stream),
         include_usage=bool(options and options.include_usage),
-        echoes=echoes,
     )
 
 
@@ -177,52 +175,22 @@ def _params(
     if request.top_k is not None:
         asked["top_k"] = max(request.top_k, 0) if request.top_k == -1 else request.top_k
     stop = request.stop
-    stop_ids = tuple(request.stop_token_ids or ())
-    for name, ids in (("logit_bias", asked.get("logit_bias", {})), ("stop_token_ids", stop_ids)):
-        for token_id in ids:
-            _check_id(token_id, name, parts.vocab_size)
     asked.update(
         n=request.n or 1,
         logprobs=logprobs,
         max_tokens=max_tokens,
         stop=(stop,) if isinstance(stop, str) else tuple(stop or ()),
-        stop_token_ids=stop_ids,
+        stop_token_ids=tuple(request.stop_token_ids or ()),
     )
     return SamplingParams(**asked)
 
 
-def _checked(token_ids: Sequence[int], param: str, parts: ServerParts) -> tuple[int, ...]:
-    if not token_ids:
-        raise InvalidRequest(f"{param} is empty: it holds no tokens.", param=param)
-    low, high = min(token_ids), max(token_ids)
-    _check_id(low, param, parts.vocab_size)
-    _check_id(high, param, parts.vocab_size)
-    return tuple(token_ids)
-
-
-def _check_id(token_id: int, param: str, vocab_size: int) -> None:
-    if not 0 <= token_id < vocab_size:
-        raise InvalidRequest(
-            f"{param} names the token id {token_id}.",
-            param=param,
-            why=f"The vocabulary has the ids 0 to {vocab_size - 1}.",
-        )
-
-
-def _check_context(prompt: Prompt, param: str, context_tokens: int) -> None:
-    count = len(prompt.token_ids)
-    if count >= context_tokens:
-        raise ContextLengthExceeded(
-            f"The prompt has {count:,} tokens.",
-            param=param,
-            why=f"The context holds {context_tokens:,} tokens, prompt and answer together.",
-            fix=f"Shorten the prompt to at most {context_tokens - 1:,} tokens.",
-        )
-    asked = prompt.params.max_tokens
-    if asked is not None and count + asked > context_tokens:
-        raise ContextLengthExceeded(
-            f"The prompt has {count:,} tokens and max_tokens asks for {asked:,} more.",
-            param="max_tokens",
-            why=f"The context holds {context_tokens:,} tokens, prompt and answer together.",
-            fix=f"Ask for at most {context_tokens - count:,} tokens, or shorten the prompt.",
-        )
+def _check_all(prompts: Sequence[Prompt], param: str, parts: ServerParts) -> None:
+    """All prompts, before the first one is queued. The field is named as the client wrote it."""
+    try:
+        for prompt in prompts:
+            parts.engine.check(prompt)
+    except InvalidRequest as error:
+        if error.param == "prompt":
+            error.param = param
+        raise

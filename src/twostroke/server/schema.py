@@ -85,7 +85,6 @@ class ChatRequest(GenerationRequest, kw_only=True):
     modalities: Any = None
     prediction: Any = None
     web_search_options: Any = None
-    echo: Any = None
     chat_template: Any = None
     add_generation_prompt: Any = None
     continue_final_message: Any = None
@@ -112,7 +111,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "functions": ([],),
     "function_call": ("none", "auto"),
     "modalities": (["text"],),
-    "echo": (False,),
     "add_generation_prompt": (True,),
     "continue_final_message": (False,),
     **{

@@ -1,0 +1,165 @@
+"""An engine, a tokenizer and a template that answer by rule, so that tests know every byte to expect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from twostroke.engine.limits import EngineLimits
+from twostroke.server.parts import ServerParts
+from twostroke.types.errors import EngineStopped, InvalidRequest
+from twostroke.types.output import Delta, Prompt
+from twostroke.types.request import FinishReason
+from twostroke.types.result import TokenLogprob
+
+END_ID = 256
+VOCAB = 257
+CONTEXT = 1024
+MODEL = "org/fake-model"
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    running: int = 0
+    waiting: int = 0
+    pages_free: int = 100
+    pages_used: int = 0
+    pages_cached: int = 0
+    waste_tokens: int = 0
+    preemptions_total: int = 0
+    prefix_query_tokens: int = 0
+    prefix_hit_tokens: int = 0
+
+
+class ByteTokenizer:
+    """One token a byte; 256 ends."""
+
+    special_ids = frozenset({END_ID})
+
+    def encode_prompt(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def encode_rendered(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return bytes(i for i in token_ids if i < 256).decode(errors="replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return b"<end>" if token_id == END_ID else bytes([token_id])
+
+
+class PlainTemplate:
+    """role: content, one a line."""
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        if not messages:
+            raise InvalidRequest("messages is empty.", param="messages")
+        return "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
+
+
+class FakeEngine:
+    """Completion i of any prompt is `answer` in upper case for odd i, one byte a token, then the end.
+
+    gate: waited for before each token. error_after: pieces after which `error` is raised. peak: most live at once.
+    """
+
+    def __init__(self, answer: str = "hello world") -> None:
+        self.answer = answer
+        self.limits = EngineLimits(CONTEXT, VOCAB, pool_tokens=4096, end_token_ids=frozenset({END_ID}))
+        self.alive = True
+        self.live = 0
+        self.peak = 0
+        self.closed_early = 0
+        self.prompts: list[Prompt] = []
+        self.waiting = 0
+        self.token_s = 0.0
+        self.gate: asyncio.Event | None = None
+        self.error: Exception | None = None
+        self.error_after = 0
+        self.last: Delta | None = None
+
+    async def start(self) -> None:
+        self.alive = True
+
+    async def stop(self) -> None:
+        self.alive = False
+
+    def gauges(self) -> Gauges:
+        return Gauges(running=self.live, waiting=self.waiting, pages_free=100 - self.live, pages_used=self.live)
+
+    def check(self, prompt: Prompt) -> None:
+        self.limits.check(prompt)
+
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[Delta, None]:
+        if not self.alive:
+            raise EngineStopped("The engine is stopped.")
+        self.prompts.append(prompt)
+        self.live += prompt.params.n
+        self.peak = max(self.peak, self.live)
+        done = False
+        try:
+            for count, delta in enumerate(self._deltas(prompt)):
+                if self.error is not None and count >= self.error_after:
+                    raise self.error
+                if self.gate is not None:
+                    await self.gate.wait()
+                await asyncio.sleep(self.token_s)
+                yield delta
+            done = True
+        finally:
+            self.live -= prompt.params.n
+            self.closed_early += not done
+
+    def _deltas(self, prompt: Prompt) -> list[Delta]:
+        """Interleaved over the completions, as the real engine's steps are."""
+        params = prompt.params
+        made = []
+        for index in range(params.n):
+            text = (self.answer.upper() if index % 2 else self.answer).encode()
+            ids = [*text, END_ID][: params.max_tokens]
+            made.append([self._delta(prompt, index, ids, place) for place in range(len(ids))])
+        return [row[place] for place in range(max(map(len, made))) for row in made if place < len(row)]
+
+    def _delta(self, prompt: Prompt, index: int, ids: Sequence[int], place: int) -> Delta:
+        token = ids[place]
+        logprobs: tuple[TokenLogprob, ...] = ()
+        if prompt.params.logprobs is not None:
+            best = ((token, -0.5), (120, -1.5), (0xE9, -2.5), (0xEA, -3.5), (121, float("-inf")))
+            logprobs = (TokenLogprob(token, -0.5, best[: prompt.params.logprobs]),)
+        delta = Delta(
+            prompt.request_id or "",
+            index,
+            "" if token == END_ID else chr(token),
+            (token,),
+            logprobs,
+            num_output_tokens=place + 1,
+        )
+        if place + 1 < len(ids):
+            return delta
+        if self.last is not None:
+            return replace(self.last, index=index)
+        reason = FinishReason.STOP if token == END_ID else FinishReason.LENGTH
+        return replace(delta, finish_reason=reason, num_cached_tokens=3 if index == 0 else 99)
+
+
+def fake_parts(engine: FakeEngine | None = None, **changes: Any) -> ServerParts:
+    """A whole server's parts around the fakes."""
+    parts = ServerParts(
+        engine=engine or FakeEngine(),
+        tokenizer=ByteTokenizer(),
+        template=PlainTemplate(),
+        served_name=MODEL,
+        context_tokens=CONTEXT,
+        version="1.2.3",
+        created_s=1_700_000_000,
+    )
+    return replace(parts, **changes)

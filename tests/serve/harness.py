@@ -1,0 +1,128 @@
+"""A real server on a real socket, in a thread of its own, and a bare client for it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from twostroke.server.parts import ServerParts
+from twostroke.server.serve import bind, make_server
+
+WAIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        error: dict[str, Any] = self.json["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        assert error["message"] and error["type"]
+        return error
+
+    @property
+    def events(self) -> list[Any]:
+        """Data events, [DONE] as text; comments left out."""
+        blocks = [b for b in self.body.decode().split("\n\n") if b and not b.startswith(":")]
+        assert all(b.startswith("data: ") and "\n" not in b for b in blocks), blocks
+        return ["[DONE]" if b == "data: [DONE]" else json.loads(b[6:]) for b in blocks]
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    url: str
+    parts: ServerParts
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url).port or 0
+
+    def call(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        try:
+            data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            connection.request(method, path, data, headers or {})
+            got = connection.getresponse()
+            return Reply(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return self.call("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    def post(self, path: str, body: Any, **headers: str) -> Reply:
+        return self.call("POST", path, body, {k.replace("_", "-"): v for k, v in headers.items()})
+
+    def chat(self, **fields: Any) -> Reply:
+        asked = {"model": self.parts.served_name, "messages": [{"role": "user", "content": "hi"}], **fields}
+        return self.post("/v1/chat/completions", asked)
+
+    def complete(self, **fields: Any) -> Reply:
+        return self.post("/v1/completions", {"model": self.parts.served_name, "prompt": "hi", **fields})
+
+
+@contextmanager
+def serving(parts: ServerParts) -> Iterator[Live]:
+    """Serve until the block ends; fails when the server does not end by itself then."""
+    listener = bind("127.0.0.1", 0)
+    ready = threading.Event()
+    shared: dict[str, Any] = {}
+
+    def announce(url: str) -> None:
+        shared["url"] = url
+        ready.set()
+
+    async def main() -> None:
+        await parts.engine.start()
+        try:
+            shared["server"] = make_server(parts, listener, announce)
+            shared["loop"] = asyncio.get_running_loop()
+            await shared["server"].serve(sockets=[listener])
+        finally:
+            await parts.engine.stop()
+
+    def body() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            shared["failed"] = error
+            ready.set()
+
+    thread = threading.Thread(target=body, name="server under test", daemon=True)
+    thread.start()
+    assert ready.wait(WAIT_S), "the server did not start"
+    if "failed" in shared:
+        raise shared["failed"]
+    try:
+        yield Live(shared["url"], parts, shared["loop"])
+    finally:
+        shared["server"].should_exit = True
+        thread.join(WAIT_S)
+        listener.close()
+        assert not thread.is_alive(), "the server did not stop"
+        assert "failed" not in shared, shared["failed"]
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    """Poll; fails after WAIT_S."""
+    deadline = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        time.sleep(0.005)

@@ -1,0 +1,206 @@
+"""A model's folder, from a path or a hub id. Downloads safetensors, tokenizer and settings; never code, never pickles.
+
+huggingface_hub keeps the cache and the login; it is imported only when a hub id is asked for. Weights are fetched by
+hub_resume, which can go on inside a file; everything else, and the snapshot's links, by huggingface_hub.
+
+Knows: huggingface_hub, which files of a repository are wanted, how its errors read to a person.
+Must not know: what is in the files.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+
+from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
+from twostroke.weights.hub_progress import Meter, Progress
+from twostroke.weights.hub_resume import Hub, is_transport_error, prefetch
+
+WEIGHTS = ("*.safetensors",)
+SETTINGS = (
+    "*.safetensors.index.json",
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "additional_chat_templates/*.jinja",
+)
+UNWANTED = ("consolidated*.safetensors", "*/*.safetensors", "*/*.json")
+"""Second copies of the weights under other names, and whatever lies in subfolders."""
+
+DEFAULT_ENDPOINT = "https://huggingface.co"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """path: holds config.json. source: what was asked for. revision: the commit of a hub snapshot, None of a folder."""
+
+    path: Path
+    source: str
+    revision: str | None
+
+
+def resolve_model(
+    name_or_path: str,
+    revision: str | None = None,
+    offline: bool = False,
+    cache_dir: Path | None = None,
+    endpoint: str | None = None,
+    token: str | None = None,
+    progress: Progress | None = None,
+) -> ModelFolder:
+    """The folder of a model: a local one with config.json, or the snapshot of a hub id, downloaded where needed.
+
+    offline: use what is already there. cache_dir, endpoint, token: None leaves the choice to huggingface_hub (HF_HOME,
+    HF_ENDPOINT, HF_TOKEN); a login of this machine is never sent to another `endpoint`. Raises ModelNotFound,
+    ConfigError (a revision of a local folder), ModelError (full disk, broken server).
+    """
+    local = Path(name_or_path).expanduser()
+    if (local / "config.json").is_file():
+        if revision is not None:
+            raise ConfigError(
+                f"--revision {revision} was given for the local folder {local}.",
+                why="Only models of a hub have revisions.",
+                fix="Leave --revision out, or give a hub id.",
+            )
+        return ModelFolder(local.resolve(), name_or_path, None)
+    if local.exists() or not _looks_like_hub_id(name_or_path):
+        raise _no_local_model(name_or_path, local)
+    if endpoint is not None and token is None and endpoint.rstrip("/") != DEFAULT_ENDPOINT:
+        access: str | bool | None = False
+    else:
+        access = token
+    path = _download(name_or_path, revision, offline, cache_dir, endpoint, access, progress)
+    if not (path / "config.json").is_file():
+        raise ModelNotFound(
+            f"{name_or_path} has no config.json.",
+            why="It is not a model in the Hugging Face format (it may hold GGUF files or an adapter).",
+            fix="Look for the original model that it was made from.",
+        )
+    return ModelFolder(path, name_or_path, path.name)
+
+
+def _looks_like_hub_id(name: str) -> bool:
+    parts = name.split("/")
+    return len(parts) == 2 and all(parts) and not name.startswith((".", "~")) and "\\" not in name
+
+
+def _no_local_model(name: str, local: Path) -> ModelNotFound:
+    if local.is_file():
+        return ModelNotFound(
+            f"{name} is a file.", why="A model is a folder with config.json.", fix=f"Try {local.parent}."
+        )
+    if local.is_dir():
+        inner = sorted(child.parent for child in local.glob("*/config.json"))
+        hint = f"Did you mean {inner[0]}?" if inner else "Give the folder that holds config.json, or a hub id."
+        return ModelNotFound(f"{name} holds no config.json.", why="So it is not a model's folder.", fix=hint)
+    near: list[str] = []
+    if local.parent.is_dir():
+        near = difflib.get_close_matches(local.name, [p.name for p in local.parent.iterdir() if p.is_dir()], 1)
+    return ModelNotFound(
+        f"There is no folder {name}.",
+        why="It is no hub id either: those read publisher/model.",
+        fix=f"Did you mean {local.parent / near[0]}?" if near else "Check the path, or give a hub id.",
+    )
+
+
+def _download(
+    repo_id: str,
+    revision: str | None,
+    offline: bool,
+    cache_dir: Path | None,
+    endpoint: str | None,
+    token: str | bool | None,
+    progress: Progress | None,
+) -> Path:
+    from huggingface_hub import constants, snapshot_download
+
+    folder = cache_dir or Path(constants.HF_HUB_CACHE)
+    meter = Meter(progress, repo_id)
+    try:
+        if not offline:
+            prefetch(Hub(endpoint, token, folder), repo_id, revision, WEIGHTS, UNWANTED, meter)
+        path = snapshot_download(
+            repo_id,
+            revision=revision,
+            cache_dir=folder,
+            endpoint=endpoint,
+            token=token,
+            local_files_only=offline,
+            allow_patterns=[*WEIGHTS, *SETTINGS],
+            ignore_patterns=list(UNWANTED),
+            max_workers=4,
+            tqdm_class=meter.bar_class(),
+        )
+    except Exception as error:
+        raise _translate(error, repo_id, revision, offline, folder) from error
+    return Path(path)
+
+
+def _translate(error: Exception, repo_id: str, revision: str | None, offline: bool, cache: Path) -> ModelError:
+    """Our error for one of huggingface_hub's; anything unknown is raised as it is. Order matters: they inherit."""
+    from huggingface_hub import errors as hub
+
+    if isinstance(error, ModelError):
+        return error
+    if isinstance(error, hub.HFValidationError):
+        why = "Those read publisher/model, in letters, digits, dots, dashes and underscores."
+        return ModelNotFound(f"{repo_id[:100]} is no hub id.", why=why, fix="Check the spelling.")
+    if isinstance(error, hub.GatedRepoError):
+        return ModelNotFound(
+            f"{repo_id} is gated: its publisher wants to know who downloads it.",
+            why="The hub refused access.",
+            fix="Accept its terms on its page on the hub, then set HF_TOKEN or run `hf auth login`.",
+        )
+    if isinstance(error, hub.RevisionNotFoundError):
+        return ModelNotFound(
+            f"{repo_id} has no revision {revision or 'main'}.",
+            why="It is no branch, tag or commit of that repository.",
+            fix="Leave --revision out for the newest, or take one from the model's page on the hub.",
+        )
+    if isinstance(error, hub.RepositoryNotFoundError) or _status(error) in (401, 403):
+        return ModelNotFound(
+            f"There is no model {repo_id} on the hub, or it is private.",
+            why="The hub does not say which.",
+            fix=_nearest(repo_id, cache) or "Check the spelling; for a private one set HF_TOKEN.",
+        )
+    if isinstance(error, hub.IncompleteSnapshotError):
+        return _not_there(f"{repo_id} is here only in part.", offline, "its download was interrupted", "")
+    if isinstance(error, hub.LocalEntryNotFoundError | hub.OfflineModeIsEnabled):
+        return _not_there(f"{repo_id} is not on this machine.", offline, "", _nearest(repo_id, cache))
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ModelError(
+            f"The disk is full: {repo_id} could not be downloaded.",
+            why="What has come so far is kept.",
+            fix="Make room, or set HF_HOME to a folder on another disk, and start again.",
+        )
+    if _status(error) is not None or is_transport_error(error):
+        return ModelError(
+            f"The download of {repo_id} was interrupted.",
+            why=f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else 'no answer'}.",
+            fix="Start again: it goes on where it stopped.",
+        )
+    raise error
+
+
+def _not_there(what: str, offline: bool, reason: str, near: str) -> ModelNotFound:
+    network = "the network was not to be used" if offline else "the hub could not be reached"
+    why = f"{reason}, and {network}." if reason else f"{network}."
+    fix = "Start again without offline mode." if offline else "Check the network, then start again."
+    return ModelNotFound(what, why=why[0].upper() + why[1:], fix=near or fix)
+
+
+def _status(error: Exception) -> int | None:
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _nearest(repo_id: str, cache: Path) -> str:
+    """A question naming the most similar model already downloaded, or nothing."""
+    known = [path.name.removeprefix("models--").replace("--", "/", 1) for path in cache.glob("models--*--*")]
+    near = difflib.get_close_matches(repo_id, [name for name in known if name != repo_id], 1, cutoff=0.7)
+    return f"Did you mean {near[0]}, which is on this machine?" if near else ""

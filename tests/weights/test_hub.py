@@ -1,0 +1,278 @@
+"""Models from a path and from a hub: against a server on 127.0.0.1 through the real huggingface_hub."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from tests.weights.checkpoints import CONFIG, random_tensors, write
+from tests.weights.fake_hub import FakeHub, Repo, serve
+from twostroke.spec.formats import F32
+from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
+from twostroke.weights import hub_resume
+from twostroke.weights.hub import resolve_model
+from twostroke.weights.load import load_folder
+
+OLD, NEW = "a" * 40, "b" * 40
+MODEL = "acme/tiny"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, bytes]:
+    folder = write(tmp_path_factory.mktemp("repo"), CONFIG, random_tensors(CONFIG), shards=2)
+    found = {path.name: path.read_bytes() for path in folder.iterdir()}
+    return found | {
+        "tokenizer.json": b"{}",
+        "generation_config.json": b"{ }",
+        "chat_template.jinja": b"x",
+        "additional_chat_templates/tools.jinja": b"y",
+        "README.md": b"no",
+        "pytorch_model.bin": b"no",
+        "modeling_evil.py": b"no",
+        "consolidated.safetensors": b"no",
+        "original/model.safetensors": b"no",
+        "onnx/config.json": b"no",
+        "training_args.pt": b"no",
+    }
+
+
+@pytest.fixture
+def hub(files, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(hub_resume, "RETRY_DELAY_S", 0.0)
+    old = {**files, "config.json": json.dumps({**CONFIG, "rms_norm_eps": 1e-6}).encode()}
+    repos = {
+        MODEL: Repo({NEW: files, OLD: old}, {"main": NEW, "v1": OLD}),
+        "acme/gated": Repo({NEW: files}, {"main": NEW}, gated=True),
+        "acme/gguf": Repo({NEW: {"model.gguf": b"GGUF", "README.md": b""}}, {"main": NEW}),
+    }
+    with serve(repos) as running:
+        yield running
+
+
+@pytest.fixture
+def pull(hub: FakeHub, tmp_path):
+    def resolve(name: str = MODEL, **options):
+        return resolve_model(name, cache_dir=tmp_path / "cache", endpoint=hub.url, **options)
+
+    return resolve
+
+
+def test_downloads_what_is_wanted_and_nothing_else(pull, files, hub):
+    seen: list[tuple[int, int, str]] = []
+    folder = pull(progress=lambda *step: seen.append(step))
+    got = {str(p.relative_to(folder.path)) for p in folder.path.rglob("*") if p.is_file()}
+    refused = {"README.md", "pytorch_model.bin", "modeling_evil.py", "consolidated.safetensors",
+               "original/model.safetensors", "onnx/config.json", "training_args.pt"}  # fmt: skip
+    assert got == set(files) - refused
+    assert not any(name in path for name in refused for _, path in hub.requests)
+    assert (folder.source, folder.revision) == (MODEL, NEW) and folder.path.name == NEW
+    assert load_folder(folder.path, F32)[0].vocab_size == CONFIG["vocab_size"]
+    total = sum(len(files[name]) for name in got)
+    assert seen[-1] == (total, total, MODEL)
+    assert [step[0] for step in seen] == sorted(step[0] for step in seen)
+
+
+def test_second_time_asks_for_no_file_and_offline_asks_for_nothing(pull, hub):
+    first = pull()
+    hub.requests.clear()
+    assert pull() == first
+    assert not [path for _, path in hub.requests if "/resolve/" in path]
+    hub.requests.clear()
+    assert pull(offline=True) == first
+    assert pull(offline=True, revision=NEW) == first
+    assert not hub.requests
+
+
+def test_a_pinned_revision_by_tag_and_by_commit(pull):
+    by_tag, by_commit, newest = pull(revision="v1"), pull(revision=OLD), pull()
+    assert by_tag == by_commit and by_tag.revision == OLD
+    assert newest.revision == NEW
+    assert json.loads((by_tag.path / "config.json").read_bytes())["rms_norm_eps"] == 1e-6
+
+
+def test_a_moved_branch_brings_the_new_commit(pull, hub, files):
+    assert pull().revision == NEW
+    moved = "c" * 40
+    hub.repos[MODEL].commits[moved] = files
+    hub.repos[MODEL].refs["main"] = moved
+    assert pull().revision == moved
+
+
+SHARD = "model-00001-of-00002.safetensors"
+
+
+def first_bytes(hub: FakeHub, name: str) -> list[int]:
+    """Where the ranges asked of a file began."""
+    return [int(entry.split("bytes=")[1].split("-")[0]) for entry in hub.ranges if entry.startswith(name)]
+
+
+def test_an_interrupted_download_goes_on_where_it_stopped(pull, hub, files):
+    hub.cut_after_bytes[SHARD] = 1000
+    hub.cuts_left = 7
+    hub.refuse_after_cuts = True
+    with pytest.raises(ModelError, match="interrupted") as caught:
+        pull()
+    assert "goes on where it stopped" in caught.value.fix
+    with pytest.raises(ModelNotFound, match="in part|not on this machine"):
+        pull(offline=True)
+    assert first_bytes(hub, SHARD)[:6] == [1000, 2000, 3000, 4000, 5000, 6000]
+    hub.cut_after_bytes.clear()
+    hub.ranges.clear()
+    seen: list[tuple[int, int, str]] = []
+    folder = pull(progress=lambda *step: seen.append(step))
+    assert (folder.path / SHARD).read_bytes() == files[SHARD]
+    assert first_bytes(hub, SHARD) == [7000]
+    assert seen[-1][0] == seen[-1][1]
+    assert not list(folder.path.parents[1].rglob("*partial"))
+
+
+def test_a_server_that_ignores_ranges_sends_everything_again(pull, hub, files):
+    hub.cut_after_bytes[SHARD] = 5000
+    hub.cuts_left = 1
+    hub.ignores_ranges = True
+    seen: list[tuple[int, int, str]] = []
+    folder = pull(progress=lambda *step: seen.append(step))
+    assert (folder.path / SHARD).read_bytes() == files[SHARD]
+    assert seen[-1][0] == seen[-1][1]
+
+
+def test_a_damaged_partial_file_is_thrown_away(pull, hub, files, tmp_path):
+    blobs = tmp_path / "cache" / "models--acme--tiny" / "blobs"
+    blobs.mkdir(parents=True)
+    partial = blobs / (hashlib.sha256(files[SHARD]).hexdigest() + hub_resume.PARTIAL_SUFFIX)
+    for content, words in ((b"x" * 1000, "SHA-256"), (files[SHARD] + b"x", "too long")):
+        partial.write_bytes(content)
+        with pytest.raises(ModelError, match=f"damaged.*{words}"):
+            pull()
+        assert not partial.exists()
+    assert (pull().path / SHARD).read_bytes() == files[SHARD]
+
+
+def test_a_server_that_lies_about_the_length(pull, hub):
+    hub.announced_bytes[SHARD] = 500
+    with pytest.raises(ModelError, match="More bytes came"):
+        pull()
+
+
+def test_a_file_that_another_process_fetches_is_left_to_huggingface_hub(pull, files, tmp_path):
+    blobs = tmp_path / "cache" / "models--acme--tiny" / "blobs"
+    blobs.mkdir(parents=True)
+    partial = blobs / (hashlib.sha256(files[SHARD]).hexdigest() + hub_resume.PARTIAL_SUFFIX)
+    with partial.open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert (pull().path / SHARD).read_bytes() == files[SHARD]
+        assert partial.stat().st_size == 0
+
+
+def test_no_room_is_said_before_the_download(pull, hub, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(0, 0, 1000))
+    with pytest.raises(ModelError, match="no room.*GB are to be downloaded"):
+        pull()
+    assert not [path for command, path in hub.requests if command == "GET" and path.endswith(".safetensors")]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("acme/none", {}, "no model acme/none on the hub, or it is private"),
+        (MODEL, {"revision": "v9"}, "no revision v9"),
+        (MODEL, {"revision": "d" * 40}, "no revision dddd"),
+        ("acme/gated", {}, "gated.*HF_TOKEN"),
+        ("acme/gguf", {}, "no config.json.*GGUF"),
+        (MODEL, {"offline": True}, "not on this machine.*offline"),
+        ("acme/ti ny", {}, "no hub id"),
+        ("acme/../x", {}, "no folder"),
+        ("acme/..", {}, "no hub id|no folder|holds no config"),
+    ],
+)
+def test_what_is_not_there(pull, name, options, words):
+    with pytest.raises(ModelNotFound, match=words) as caught:
+        pull(name, **options)
+    assert caught.value.why and caught.value.fix
+
+
+def test_a_misspelt_name_is_compared_with_what_is_on_this_machine(pull):
+    pull()
+    with pytest.raises(ModelNotFound, match="Did you mean acme/tiny"):
+        pull("acme/tinny")
+
+
+def test_an_unreachable_hub(tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with pytest.raises(ModelNotFound, match="could not be reached"):
+        resolve_model(MODEL, cache_dir=tmp_path, endpoint="http://127.0.0.1:9")
+
+
+def test_a_broken_hub_and_what_is_cached(pull, hub):
+    good = pull()
+    hub.broken = True
+    assert pull() == good
+    hub.repos["acme/other"] = hub.repos[MODEL]
+    with pytest.raises(ModelNotFound, match="could not be reached"):
+        pull("acme/other")
+
+
+def test_a_login_is_not_sent_to_another_endpoint(pull, hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    pull()
+    assert hub.authorizations == {None}
+    pull("acme/tiny", revision="v1", token="hf_given")
+    assert "Bearer hf_given" in hub.authorizations and "Bearer hf_secret" not in hub.authorizations
+
+
+def test_a_full_disk(monkeypatch, pull):
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", full)
+    with pytest.raises(ModelError, match="disk is full"):
+        pull()
+
+
+def test_errors_that_nobody_knows_are_not_hidden(monkeypatch, pull):
+    def broken(*args, **kwargs):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", broken)
+    with pytest.raises(ZeroDivisionError):
+        pull()
+
+
+def test_local_folders(tmp_path, monkeypatch):
+    model = write(tmp_path / "models" / "tiny", CONFIG, random_tensors(CONFIG))
+    folder = resolve_model(str(model))
+    assert (folder.path, folder.source, folder.revision) == (model, str(model), None)
+    monkeypatch.chdir(tmp_path)
+    assert resolve_model("models/tiny").path == model
+    with pytest.raises(ConfigError, match="--revision main"):
+        resolve_model(str(model), revision="main")
+    with pytest.raises(ModelNotFound, match=r"Did you mean .*models/tiny"):
+        resolve_model(str(tmp_path / "models" / "tinny"))
+    with pytest.raises(ModelNotFound, match=r"Did you mean .*models/tiny"):
+        resolve_model(str(tmp_path / "models"))
+    with pytest.raises(ModelNotFound, match="is a file"):
+        resolve_model(str(model / "config.json"))
+    for name in ("", "tiny", "/none", "./none", "~/none-such", "a/b/c"):
+        with pytest.raises(ModelNotFound):
+            resolve_model(name)
+
+
+def test_huggingface_hub_is_not_imported_for_local_folders(tmp_path):
+    model = write(tmp_path, CONFIG, random_tensors(CONFIG))
+    code = (
+        "import sys; from twostroke.weights.hub import resolve_model; resolve_model(sys.argv[1]);"
+        "assert not {'huggingface_hub', 'tqdm', 'torch', 'safetensors'} & set(sys.modules)"
+    )
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run([sys.executable, "-c", code, str(model)], check=True, cwd=root)

@@ -51,7 +51,7 @@ def inverse_frequencies(rope: RopeSpec, max_positions: int) -> F64Array:
         return _yarn(rope, plain)
     if rope.kind is RopeKind.LONGROPE:
         beyond = max_positions > rope.original_positions
-        return plain / np.asarray(rope.long_factors if beyond else rope.short_factors)
+        return plain / np.array(rope.long_factors if beyond else rope.short_factors, np.float64)
     return plain
 
 

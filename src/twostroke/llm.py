@@ -143,10 +143,8 @@ def _prompt_list(prompts: TextOrTokens | Sequence[TextOrTokens]) -> list[TextOrT
         return [tuple(item for item in prompts if isinstance(item, int))]
     made: list[TextOrTokens] = []
     for item in prompts:
-        whole = not isinstance(item, int) and all(
-            isinstance(part, (str if isinstance(item, str) else int)) for part in item
-        )
-        if isinstance(item, int) or not whole:
+        is_ids = isinstance(item, Sequence) and all(isinstance(part, int) for part in item)
+        if isinstance(item, int) or not (isinstance(item, str) or is_ids):
             raise InvalidRequest("A prompt is neither text nor a list of token ids.", param="prompts")
         made.append(item)
     return made

@@ -12,13 +12,18 @@ letters = st.text(alphabet="abé", max_size=24)
 stop_lists = st.lists(st.text(alphabet="abé", min_size=1, max_size=5), max_size=4)
 
 
-def first_complete(text: str, stops: list[str]) -> tuple[str, str | None]:
-    """The definition: the stop string that is complete first, the longer one of two."""
-    found = [(text.find(stop) + len(stop), -len(stop), stop) for stop in stops if stop in text]
-    if not found:
-        return text, None
-    end, _, stop = min(found)
-    return text[: end - len(stop)], stop
+def first_complete(text: str, stops: list[str], begin: int = 0) -> tuple[str, str | None]:
+    """The definition: the stop string that is complete first behind `begin`, the longer one of two."""
+    for end in range(begin + 1, len(text) + 1):
+        found = [stop for stop in stops if text[:end].endswith(stop)]
+        if found:
+            longest = max(found, key=len)
+            return text[: end - len(longest)], longest
+    return text, None
+
+
+def test_the_definition_agrees_with_find() -> None:
+    assert first_complete("xabcx", ["abc", "zz"]) == ("xabcx"[: "xabcx".find("abc")], "abc")
 
 
 @given(pieces=st.lists(letters, max_size=8), stops=stop_lists)
@@ -64,3 +69,17 @@ def test_without_stops_everything_passes() -> None:
 @pytest.mark.parametrize(("stops", "expected"), [(["abc", "b"], ("a", "b")), (["bc", "abc", "c"], ("", "abc"))])
 def test_which_of_several_wins(stops: list[str], expected: tuple[str, str]) -> None:
     assert StopMatcher(stops).feed("abc") == expected
+
+
+@given(before=letters, after=st.lists(letters, max_size=6), stops=stop_lists)
+def test_stops_in_the_unstopped_part_do_not_count(before: str, after: list[str], stops: list[str]) -> None:
+    matcher = StopMatcher(stops)
+    out, matched = matcher.feed_unstopped(before), None
+    for piece in after:
+        text, matched = matcher.feed(piece)
+        out += text
+        if matched is not None:
+            break
+    out += "" if matched else matcher.finish()
+    whole = before + "".join(after)
+    assert (out, matched) == first_complete(whole, stops, len(before))

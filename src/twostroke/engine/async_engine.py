@@ -21,7 +21,7 @@ from typing import Any
 
 from twostroke.engine.collect import Collector
 from twostroke.engine.stepper import Stepper
-from twostroke.types.errors import EngineStopped, InvalidRequest, TwostrokeError
+from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest, TwostrokeError
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 
 _RETRY_S = 0.05  # between attempts where there is work but no plan
@@ -36,7 +36,6 @@ class _Stream:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     mail: deque[Delta] = field(default_factory=deque)
     error: TwostrokeError | None = None
-    closed: bool = False  # guarded by the engine's lock: its reader has gone, an abort is on the way
 
     @property
     def request_id(self) -> str:
@@ -64,9 +63,10 @@ class AsyncEngine:
         self._stepper = stepper
         self._session = stepper.session
         self._changed = threading.Condition()
+        self._mailed: dict[str, _Stream] = {}  # whose pieces go where; touched by the step thread alone
         # Everything below is guarded by `_changed`.
         self._commands: deque[_Stream | str] = deque()  # submit this stream, or abort this request id
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, _Stream] = {}  # by request id; a closed stream's id is free at once
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._gauges = stepper.gauges()
@@ -122,7 +122,7 @@ class AsyncEngine:
                 if stream.error is not None and num_open:
                     raise stream.error
         finally:
-            self._close(stream, unfinished=num_open > 0)
+            self._close(stream)
 
     async def generate(self, prompt: Prompt) -> GenerationOutput:
         """All completions at once. A completion that failed has FinishReason.ERROR and its error."""
@@ -155,15 +155,13 @@ class AsyncEngine:
             named = self._session.named(prompt)
         return named
 
-    def _close(self, stream: _Stream, *, unfinished: bool) -> None:
+    def _close(self, stream: _Stream) -> None:
+        """Commands are taken in order, so the old request is gone before one that takes its id comes in."""
         with self._changed:
-            if unfinished:
-                # The id stays taken until the step thread has aborted it, or late pieces would reach a namesake.
-                stream.closed = True
+            if self._streams.get(stream.request_id) is stream:
+                del self._streams[stream.request_id]
                 self._commands.append(stream.request_id)
                 self._changed.notify_all()
-            else:
-                self._streams.pop(stream.request_id, None)
 
     # From here on: the step thread.
 
@@ -194,31 +192,30 @@ class AsyncEngine:
         with self._changed:
             commands, self._commands = self._commands, deque()
         for command in commands:
-            if isinstance(command, str):
+            if isinstance(command, _Stream):
+                self._submit(command)
+            else:
                 self._send(self._stepper.abort(command))
-                self._forget_closed(command)
-                continue
-            try:
-                self._stepper.submit(command.prompt)
-            except TwostrokeError as error:
-                self._post([(command, [], error)])
+                self._mailed.pop(command, None)
 
-    def _forget_closed(self, request_id: str) -> None:
-        with self._changed:
-            stream = self._streams.get(request_id)
-            if stream is not None and stream.closed:
-                del self._streams[request_id]
+    def _submit(self, stream: _Stream) -> None:
+        self._mailed[stream.request_id] = stream
+        try:
+            self._stepper.submit(stream.prompt)
+        except TwostrokeError as error:
+            self._post([(stream, [], error)])
+        except Exception as error:
+            self._stepper.report_fault(error)
+            self._post([(stream, [], BackendError("The request could not be queued."))])
 
     def _send(self, deltas: list[Delta]) -> None:
-        """Hand pieces to their streams; what nobody waits for any more is dropped."""
+        """Hand pieces to their streams."""
         if not deltas:
             return
         mail: dict[str, list[Delta]] = {}
         for delta in deltas:
             mail.setdefault(delta.request_id, []).append(delta)
-        with self._changed:
-            found = [(self._streams.get(request_id), pieces) for request_id, pieces in mail.items()]
-        self._post([(stream, pieces, None) for stream, pieces in found if stream is not None])
+        self._post([(self._mailed[request_id], pieces, None) for request_id, pieces in mail.items()])
 
     def _post(self, news: list[_News]) -> None:
         """One wakeup for each loop, however many streams it has."""
@@ -230,7 +227,7 @@ class AsyncEngine:
                 loop.call_soon_threadsafe(_deliver, items)
             except RuntimeError:  # that loop is closed: nobody will read these streams
                 for stream, _, _ in items:
-                    self._close(stream, unfinished=True)
+                    self._close(stream)
 
     def _end(self) -> None:
         """Nothing runs after this: abort all, and tell every stream."""
@@ -239,8 +236,8 @@ class AsyncEngine:
             streams = list(self._streams.values())
         self._post([(s, [], EngineStopped("The engine stopped while the request was running.")) for s in streams])
         try:
-            for stream in streams:
-                self._stepper.abort(stream.request_id)
+            for request_id in self._mailed:
+                self._stepper.abort(request_id)
             self._gauges = self._stepper.gauges()
         except Exception as error:  # the scheduler itself may be what broke
             self._stepper.report_fault(error)

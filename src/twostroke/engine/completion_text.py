@@ -55,22 +55,19 @@ class CompletionText:
         self.stop: str | None = None
 
     def feed(self, token_id: int, logprob: TokenLogprob | None) -> Piece:
-        """Take the next token. Before min_tokens, stop strings are not looked for."""
+        """Take the next token. A stop string that is complete before min_tokens does not count."""
         if self.stop is not None:
             return Piece()
         self.num_tokens += 1
         self._held.append(_Held(token_id, logprob, self._num_read, None))
         text = self._detokenizer.feed(token_id)
         self._num_read += len(text)
-        if self.num_tokens >= self._min_tokens:
+        if self.num_tokens < self._min_tokens:
+            text = self._matcher.feed_unstopped(text)
+        else:
             text, self.stop = self._matcher.feed(text)
         self._num_sure += len(text)
         return self._released(text)
-
-    def feed_end(self, token_id: int, logprob: TokenLogprob | None) -> None:
-        """Take the token that ended the output: it has no text, and is delivered by `finish`."""
-        self.num_tokens += 1
-        self._held.append(_Held(token_id, logprob, self._num_read, None))
 
     def finish(self) -> Piece:
         """Everything held back, now that no more tokens come."""

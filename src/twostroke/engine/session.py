@@ -153,7 +153,7 @@ class Session:
                 continue
             touched[event.request_id] = live
             if isinstance(event, TokenEvent):
-                self._take_token(live, event, ended.get(event.request_id))
+                self._take_token(live, event)
         for request_id, live in touched.items():
             if live.ending is not None and request_id not in ended:
                 told = self._book.finish(request_id, live.ending[0], now, live.text.num_tokens)
@@ -161,14 +161,11 @@ class Session:
         deltas = [self._delta(live, ended.get(request_id)) for request_id, live in touched.items()]
         return [delta for delta in deltas if delta is not None]
 
-    def _take_token(self, live: _Live, event: TokenEvent, end: FinishedEvent | None) -> None:
+    def _take_token(self, live: _Live, event: TokenEvent) -> None:
         if live.ending is not None:
             return
         if live.first_token_s is None:
             live.first_token_s = event.at_s
-        if end is not None and end.stopped_by == event.token_id:
-            live.text.feed_end(event.token_id, event.logprob)
-            return
         try:
             live.pieces.append(live.text.feed(event.token_id, event.logprob))
         except Exception:  # one request's text must not end the others
@@ -186,7 +183,10 @@ class Session:
             return self._joined(live, pieces, None, None)
         pieces.append(self._last_piece(live))
         self._forget(live.request)
-        timings = Timings(live.request.arrival_s, end.first_scheduled_s, live.first_token_s, end.at_s)
+        first_s = live.first_token_s
+        if first_s is None and end.stopped_by is not None:
+            first_s = end.at_s  # the end token came first, and has no event of its own
+        timings = Timings(live.request.arrival_s, end.first_scheduled_s, first_s, end.at_s)
         self.observer.on_finish(end, timings)
         return self._joined(live, pieces, end, timings)
 
@@ -206,7 +206,8 @@ class Session:
             text="".join(piece.text for piece in pieces),
             token_ids=tuple(itertools.chain.from_iterable(piece.token_ids for piece in pieces)),
             logprobs=tuple(itertools.chain.from_iterable(piece.logprobs for piece in pieces)),
-            num_output_tokens=live.text.num_tokens,
+            # The end token is generated, and paid for, but has no event and is not delivered.
+            num_output_tokens=live.text.num_tokens + (end is not None and end.stopped_by is not None),
         )
         if end is None:
             return delta

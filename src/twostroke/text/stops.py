@@ -30,22 +30,30 @@ class StopMatcher:
         """Take more text."""
         if self._done:
             return "", None
-        if not self._stops:
-            return piece, None
         text = self._held + piece
         for place, character in enumerate(piece, start=len(self._held) + 1):
             found = self._step(character)
             if found is not None:
                 self._done, self._held = True, ""
                 return text[: place - len(found)], found
-        sure = len(text) - max(self._matched)
-        self._held = text[sure:]
-        return text[:sure], None
+        return self._sure(text), None
+
+    def feed_unstopped(self, piece: str) -> str:
+        """Take more text in which a stop string may become complete without ending anything."""
+        for character in piece:
+            self._step(character)
+        return self._sure(self._held + piece)
 
     def finish(self) -> str:
         """The text held back: no stop string came of it."""
         rest, self._held, self._done = self._held, "", True
         return rest
+
+    def _sure(self, text: str) -> str:
+        """Keep back what may be the beginning of a stop string; give the rest."""
+        sure = len(text) - max(self._matched, default=0)
+        self._held = text[sure:]
+        return text[:sure]
 
     def _step(self, character: str) -> str | None:
         """Move every stop string on by one character; the longest one that is complete."""
@@ -56,9 +64,10 @@ class StopMatcher:
                 matched = borders[matched - 1]
             if stop[matched] == character:
                 matched += 1
+            if matched == len(stop):
+                found = found or stop
+                matched = borders[-1]
             self._matched[place] = matched
-            if matched == len(stop) and found is None:
-                found = stop
         return found
 
 

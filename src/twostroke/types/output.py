@@ -61,7 +61,7 @@ class Delta:
 
     index: which of the n completions. text may be empty while a stop string or half a character is held back.
     finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
-    num_output_tokens: generated so far, with those that are held back or that a stop string took away (usage).
+    num_output_tokens: generated so far, with those that are held back or never delivered (end token, stop string).
     """
 
     request_id: str
@@ -80,7 +80,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One finished answer. num_output_tokens: generated, with those that a stop string took away (usage)."""
+    """One finished answer. num_output_tokens: generated, with the end token and what a stop string took away."""
 
     index: int
     text: str

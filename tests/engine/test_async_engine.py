@@ -1,0 +1,307 @@
+"""Many tasks, one step thread: nobody waits for a slow reader, nobody's pages outlive their reader."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from twostroke.engine.async_engine import AsyncEngine
+from twostroke.engine.stepper import STEP_FAULT
+from twostroke.engine.sync_engine import SyncEngine
+from twostroke.types.errors import ContextLengthExceeded, EngineStopped, InvalidRequest
+from twostroke.types.output import Delta
+from twostroke.types.plan import Plan
+from twostroke.types.request import FinishReason
+
+from .fakes import Bench, bench
+
+
+@asynccontextmanager
+async def running(made: Bench) -> AsyncIterator[AsyncEngine]:
+    engine = AsyncEngine(made.stepper)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def is_quiet(made: Bench, engine: AsyncEngine) -> bool:
+    gauges = engine.gauges()
+    return made.is_empty() and not (gauges.running or gauges.waiting or gauges.pages_used)
+
+
+def test_twenty_at_once_give_what_each_gets_alone() -> None:
+    made = bench()
+    prompts = [
+        made.prompt(f"q{i}", f"answer {i} é🙂", max_tokens=20 + i, n=1 + i % 3, stop=("🙂a",) if i % 4 == 0 else ())
+        for i in range(20)
+    ]
+    alone = [output for prompt in prompts for output in SyncEngine(made.stepper).generate([prompt])]
+
+    async def main() -> None:
+        async with running(made) as engine:
+            together = await asyncio.gather(*(engine.generate(prompt) for prompt in prompts))
+            for one, other in zip(together, alone, strict=True):
+                assert [c.text for c in one.completions] == [c.text for c in other.completions]
+                assert [c.token_ids for c in one.completions] == [c.token_ids for c in other.completions]
+            await until(lambda: is_quiet(made, engine))
+
+    asyncio.run(main())
+    assert made.faults == []
+
+
+def test_streamed_text_is_the_text_with_one_finish_for_each() -> None:
+    made = bench()
+    prompt = made.prompt("q", "naïve 你好", n=3, max_tokens=12)
+    whole = SyncEngine(made.stepper).generate([prompt])[0]
+
+    async def main() -> None:
+        async with running(made) as engine:
+            pieces = [delta async for delta in engine.stream(prompt)]
+            for index in range(3):
+                own = [piece for piece in pieces if piece.index == index]
+                assert "".join(piece.text for piece in own) == whole.completions[index].text
+                assert [piece.finish_reason for piece in own if piece.finish_reason] == [FinishReason.LENGTH]
+                assert own[-1].finish_reason is FinishReason.LENGTH
+
+    asyncio.run(main())
+
+
+def test_wrong_prompts_raise_before_the_first_piece() -> None:
+    made = bench()
+
+    async def main() -> None:
+        async with running(made) as engine:
+            with pytest.raises(ContextLengthExceeded):
+                await anext(aiter(engine.stream(made.prompt("q", "a", max_tokens=10_000))))
+            with pytest.raises(ContextLengthExceeded):
+                engine.check(made.prompt("q", "a", max_tokens=10_000))
+            named = replace(made.prompt("q", "a"), request_id="same")
+            async with aclosing(engine.stream(named)) as first:
+                await anext(first)
+                with pytest.raises(InvalidRequest, match="same"):
+                    await anext(aiter(engine.stream(named)))
+            await until(lambda: is_quiet(made, engine))
+            again = replace(named, params=replace(named.params, max_tokens=2))
+            assert (await engine.generate(again)).request_id == "same"
+
+    asyncio.run(main())
+
+
+def test_closing_a_stream_frees_its_pages_before_the_next_plan() -> None:
+    made = bench()
+    planned: list[set[str]] = []
+    gate = threading.Event()
+
+    def look(plan: Plan) -> None:
+        planned.append({s.request.group_id for s in plan.sequences})
+        if len(planned) >= 5:
+            gate.wait(20)
+
+    made.executor.before = look
+
+    async def main() -> None:
+        async with running(made) as engine:
+            async with aclosing(engine.stream(replace(made.prompt("q", "a"), request_id="gone"))) as stream:
+                await anext(stream)
+                await until(lambda: len(planned) >= 5)
+            # Closed while step 5 runs: step 6 must not hold it.
+            gate.set()
+            await until(lambda: is_quiet(made, engine))
+            assert len(planned) == 5
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_task_frees_its_pages() -> None:
+    made = bench()
+    made.executor.before = lambda plan: threading.Event().wait(0.001)
+
+    async def main() -> None:
+        async with running(made) as engine:
+            tasks = [asyncio.create_task(engine.generate(made.prompt(f"q{i}", "abc", n=2))) for i in range(5)]
+            await until(lambda: engine.gauges().running > 0)
+            for task in tasks[1:]:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [isinstance(result, asyncio.CancelledError) for result in results] == [False, *[True] * 4]
+            await until(lambda: is_quiet(made, engine))
+
+    asyncio.run(main())
+    reasons = [finished.reason for finished, _ in made.observer.finished]
+    assert reasons.count(FinishReason.LENGTH) == 2
+    assert set(reasons) == {FinishReason.LENGTH, FinishReason.ABORT}
+
+
+def test_abort_by_id_ends_the_stream() -> None:
+    made = bench()
+
+    async def main() -> None:
+        async with running(made) as engine:
+            seen: list[Delta] = []
+            async for delta in engine.stream(replace(made.prompt("q", "abc", n=2), request_id="x")):
+                seen.append(delta)
+                if len(seen) == 1:
+                    engine.abort("x")
+            assert [d.finish_reason for d in seen if d.finish_reason] == [FinishReason.ABORT] * 2
+            engine.abort("x")
+            engine.abort("never seen")
+            await until(lambda: is_quiet(made, engine))
+            assert engine.alive
+
+    asyncio.run(main())
+
+
+def test_a_slow_reader_holds_up_nobody() -> None:
+    made = bench()
+
+    async def main() -> None:
+        async with running(made) as engine:
+            slow = aiter(engine.stream(made.prompt("slow", "abc", max_tokens=100)))
+            first = await anext(slow)
+            await asyncio.gather(*(engine.generate(made.prompt(f"q{i}", "xyz", max_tokens=30)) for i in range(5)))
+            await until(lambda: is_quiet(made, engine))  # the slow one's work is done, read or not
+            rest = [delta async for delta in slow]
+            assert sum(len(delta.token_ids) for delta in [first, *rest]) == 100
+
+    asyncio.run(main())
+
+
+def test_a_fault_ends_its_plan_and_the_engine_goes_on() -> None:
+    made = bench()
+
+    def fail_once(plan: Plan) -> None:
+        if made.executor.num_steps == 3:
+            raise RuntimeError("secret")
+
+    made.executor.before = fail_once
+
+    async def main() -> None:
+        async with running(made) as engine:
+            prompt = made.prompt("q", "abc", max_tokens=6)
+            broken = (await engine.generate(prompt)).completions[0]
+            assert (broken.finish_reason, broken.error) == (FinishReason.ERROR, STEP_FAULT)
+            assert (await engine.generate(prompt)).completions[0].finish_reason is FinishReason.LENGTH
+            assert engine.alive
+            await until(lambda: is_quiet(made, engine))
+
+    asyncio.run(main())
+    assert [str(fault) for fault in made.faults] == ["secret"]
+
+
+def test_three_faults_in_a_row_end_the_engine() -> None:
+    made = bench()
+
+    def fail(plan: Plan) -> None:
+        raise RuntimeError("broken")
+
+    made.executor.before = fail
+
+    async def main() -> None:
+        async with running(made) as engine:
+            prompts = [made.prompt(f"q{i}", "abc" * 9, max_tokens=6) for i in range(2)]
+            for _ in range(2):
+                assert (await engine.generate(prompts[0])).completions[0].finish_reason is FinishReason.ERROR
+            outcome = (await asyncio.gather(engine.generate(prompts[1]), return_exceptions=True))[0]
+            assert isinstance(outcome, EngineStopped)
+            await until(lambda: not engine.alive)
+            with pytest.raises(EngineStopped):
+                await engine.generate(prompts[0])
+            assert made.is_empty()
+
+    asyncio.run(main())
+    assert [type(fault) for fault in made.faults] == [RuntimeError] * 3 + [EngineStopped]
+
+
+def test_stop_ends_open_streams_and_the_thread() -> None:
+    made = bench()
+
+    async def main() -> None:
+        engine = AsyncEngine(made.stepper)
+        assert not engine.alive
+        with pytest.raises(EngineStopped):
+            await engine.generate(made.prompt("q", "abc"))
+        await engine.start()
+        with pytest.raises(EngineStopped):
+            await engine.start()
+        stream = aiter(engine.stream(made.prompt("q", "abc")))
+        await anext(stream)
+        await engine.stop()
+        with pytest.raises(EngineStopped):
+            async for _ in stream:
+                pass
+        assert not engine.alive
+        await engine.stop()
+
+    asyncio.run(main())
+    assert made.is_empty()
+    assert not any(thread.name == "engine-steps" for thread in threading.enumerate())
+
+
+def test_an_idle_engine_takes_no_steps_and_wakes_up() -> None:
+    made = bench()
+
+    async def main() -> None:
+        async with running(made) as engine:
+            for _ in range(3):
+                await engine.generate(made.prompt("q", "abc", max_tokens=2))
+                await until(lambda: is_quiet(made, engine))
+                steps = made.executor.num_steps
+                await asyncio.sleep(0.02)
+                assert made.executor.num_steps == steps
+
+    asyncio.run(main())
+
+
+def test_readers_on_two_loops() -> None:
+    made = bench()
+    engine = AsyncEngine(made.stepper)
+    texts: list[str] = []
+
+    async def use() -> None:
+        output = await engine.generate(made.prompt("q", "abc", stop=("c",)))
+        texts.append(output.text)
+
+    async def main() -> None:
+        await engine.start()
+        await asyncio.gather(use(), asyncio.to_thread(lambda: asyncio.run(use())))
+        await engine.stop()
+
+    asyncio.run(main())
+    assert texts == ["ab", "ab"]
+
+
+def test_a_loop_that_died_leaves_nothing_behind() -> None:
+    made = bench()
+    engine = AsyncEngine(made.stepper)
+    loop = asyncio.new_event_loop()
+    made.executor.before = lambda plan: threading.Event().wait(0.001)
+
+    async def begin() -> object:
+        await engine.start()
+        stream = aiter(engine.stream(made.prompt("q", "abc")))
+        await anext(stream)
+        return stream
+
+    kept = loop.run_until_complete(begin())  # kept, so that only the loop's end can be noticed
+    loop.close()
+
+    async def main() -> None:
+        await until(lambda: is_quiet(made, engine))
+        assert (await engine.generate(made.prompt("r", "xy", max_tokens=2))).completions[0].num_output_tokens == 2
+        await engine.stop()
+
+    asyncio.run(main())
+    assert kept is not None

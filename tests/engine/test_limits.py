@@ -1,0 +1,59 @@
+"""Requests that cannot be served are refused with figures, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from twostroke.engine.limits import EngineLimits
+from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
+from twostroke.types.output import Prompt
+from twostroke.types.sampling_params import SamplingParams
+
+LIMITS = EngineLimits(context_tokens=100, vocab_size=50, pool_tokens=200, end_token_ids=frozenset({1}))
+SMALL_POOL = EngineLimits(context_tokens=100, vocab_size=50, pool_tokens=64, end_token_ids=frozenset())
+
+
+def prompt(length: int, **params: object) -> Prompt:
+    return Prompt((3,) * length, SamplingParams(**params))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("length", "asked", "given"), [(1, None, 99), (99, None, 1), (40, 60, 60), (40, 5, 5)])
+def test_what_fits(length: int, asked: int | None, given: int) -> None:
+    assert LIMITS.check(prompt(length, max_tokens=asked)) == given
+
+
+@pytest.mark.parametrize(
+    ("length", "asked", "figures"),
+    [(100, None, "100 tokens.*100 in all"), (140, 1, "140 tokens"), (41, 60, "41.*60.*101.*100")],
+)
+def test_too_long_for_the_context(length: int, asked: int | None, figures: str) -> None:
+    with pytest.raises(ContextLengthExceeded, match=figures) as caught:
+        LIMITS.check(prompt(length, max_tokens=asked))
+    assert caught.value.code == "context_length_exceeded"
+
+
+def test_the_pool_bounds_what_is_left_open() -> None:
+    assert SMALL_POOL.check(prompt(60)) == 4
+    with pytest.raises(InvalidRequest, match="KV memory.*64") as caught:
+        SMALL_POOL.check(prompt(64))
+    assert not isinstance(caught.value, ContextLengthExceeded)
+    with pytest.raises(InvalidRequest, match="70 tokens of KV memory"):
+        SMALL_POOL.check(prompt(60, max_tokens=10))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        (Prompt((), SamplingParams()), "prompt"),
+        (Prompt((50,), SamplingParams()), "prompt"),
+        (Prompt((-1,), SamplingParams()), "prompt"),
+        (Prompt((1,), SamplingParams(logit_bias={50: 1.0})), "logit_bias"),
+        (Prompt((1,), SamplingParams(stop_token_ids=(50,))), "stop_token_ids"),
+        (Prompt((1,), SamplingParams(stop_token_ids=(-2,))), "stop_token_ids"),
+        (Prompt((1,), SamplingParams(min_tokens=100)), "min_tokens"),
+    ],
+)
+def test_wrong_fields_are_named(wrong: Prompt, param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        LIMITS.check(wrong)
+    assert caught.value.param == param

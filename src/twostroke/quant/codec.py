@@ -1,7 +1,7 @@
 """float32 matrices to packed weights: the definition that native `ts_pack` repeats bit for bit.
 
-All arithmetic is float32, without fused operations, in the order written here. Per row and group of `group` columns, with
-amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0):
+All arithmetic is float32, without fused operations, in the order written here. Per row and group of `group` columns,
+with amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0):
 
     int8   scale = amax / 127 rounded up to bf16, so that nothing is clipped but by one rounding;
            q = round half to even of w * (1 / scale), in [-127, 127].
@@ -35,7 +35,7 @@ ALIGNMENT_BYTES = 64
 """Packed data starts at a multiple of this: one cache line, one AVX-512 register."""
 
 INT4_DIVISORS: tuple[float, ...] = tuple(7 + i / 4 for i in range(12))
-"""Where the scale search puts a group's extreme value, on the scale of q; above 8 it is clipped for the others' sake."""
+"""Where the scale search puts a group's extreme value, in units of q; beyond 8 it is clipped for the others' sake."""
 
 _ZERO_BELOW = np.float32(2.0**-100)
 _LIMIT = np.float32(2.0**60)  # squared errors of a group stay finite below it
@@ -73,7 +73,7 @@ def quantize_int4(values: F32Array, group: int) -> tuple[NDArray[np.int8], U16Ar
     """(rows, columns) float32 -> q (rows, padded columns) int8 in [-8, 7] and scales (rows, groups) bf16 bits."""
     groups = _grouped(values, group)
     low, high = np.min(groups, axis=-1), np.max(groups, axis=-1)
-    extreme = np.where(-low >= high, low, high)
+    extreme: F32Array = np.where(-low >= high, low, high)
     extreme = np.where(np.abs(extreme) >= _ZERO_BELOW, extreme, np.float32(0))
     best_bits = np.zeros(extreme.shape, np.uint16)
     best_error = np.full(extreme.shape, np.inf, np.float32)

@@ -1,0 +1,61 @@
+"""What the tests of the native weight ops share: every level of this machine, operands from a seed.
+
+Knows: the binding, codecs.
+Must not know: a test's expectations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.backends.cpu.library import available_levels
+from twostroke.backends.cpu.ops import CpuOps
+from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.quant.codec import pack_weight
+from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
+
+LEVELS = available_levels()
+INTEGER_FORMATS = [WeightFormat(kind, group) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (32, 64, 128)]
+FORMATS = [F32, BF16, *INTEGER_FORMATS]
+OUT_FEATURES = (1, 63, 64, 65, 200)
+IN_FEATURES = (1, 31, 64, 127, 128, 300)
+
+
+def format_id(weight_format: WeightFormat) -> str:
+    """A short name for a test id."""
+    return weight_format.kind.name.lower() + (str(weight_format.group) if weight_format.group else "")
+
+
+def random_weight(rows: int, columns: int, weight_format: WeightFormat, with_bias: bool) -> PackedWeight:
+    """A Gaussian (rows, columns) matrix, always the same for the same shape."""
+    rng = np.random.default_rng([rows, columns])
+    values = rng.standard_normal((rows, columns), dtype=np.float32)
+    bias = rng.standard_normal(rows, dtype=np.float32) if with_bias else None
+    return pack_weight(values, weight_format, bias)
+
+
+def random_rows(rows: int, columns: int) -> F32Array:
+    """(rows, columns) Gaussian float32, a view inside NaN: a kernel that reads past a row shows it."""
+    room = np.full((rows, columns + 3), np.nan, np.float32)
+    room[:, :columns] = np.random.default_rng([rows, columns, 1]).standard_normal((rows, columns), dtype=np.float32)
+    return room[:, :columns]
+
+
+def guarded(rows: int, columns: int) -> tuple[F32Array, F32Array]:
+    """An output (rows, columns) and the room around it, which must stay 7."""
+    room = np.full((rows + 1, columns + 5), 7, np.float32)
+    return room[:rows, :columns], room
+
+
+def check_guard(out: F32Array, room: F32Array) -> None:
+    """Fails where something was written beside `out`."""
+    rows, columns = out.shape
+    assert np.all(room[rows:] == 7) and np.all(room[:rows, columns:] == 7)
+
+
+def linear(ops: CpuOps, x: F32Array, weight: PackedWeight) -> F32Array:
+    """The op's result in guarded room."""
+    out, room = guarded(x.shape[0], weight.rows)
+    ops.linear(out, x, weight)
+    check_guard(out, room)
+    return out

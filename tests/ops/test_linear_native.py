@@ -1,0 +1,176 @@
+"""ts_linear at every level that this machine runs, against ops/linear.py over a grid of shapes and formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.ops.native import (
+    FORMATS,
+    IN_FEATURES,
+    INTEGER_FORMATS,
+    LEVELS,
+    OUT_FEATURES,
+    format_id,
+    linear,
+    random_rows,
+    random_weight,
+)
+from twostroke.backends.cpu.ops import CpuOps
+from twostroke.ops import linear as contract
+from twostroke.ops.operands import F32Array, PackedWeight, pack_integers
+from twostroke.spec.formats import F32, WeightFormat, WeightKind
+from twostroke.types.errors import BackendError
+
+ROWS = (1, 2, 3, 4, 5, 6, 7, 13, 64, 100)
+all_formats = pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
+integer_formats = pytest.mark.parametrize("weight_format", INTEGER_FORMATS, ids=format_id)
+
+
+@pytest.fixture(params=LEVELS, scope="module")
+def level(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def one_thread(level: str) -> Iterator[CpuOps]:
+    ops = CpuOps(level, 1)
+    yield ops
+    ops.close()
+
+
+@pytest.fixture(scope="module")
+def two_threads(level: str) -> Iterator[CpuOps]:
+    ops = CpuOps(level, 2)
+    yield ops
+    ops.close()
+
+
+def reference(x: F32Array, weight: PackedWeight) -> F32Array:
+    out = np.empty((x.shape[0], weight.rows), np.float32)
+    contract.reference(out, np.ascontiguousarray(x), weight)
+    return out
+
+
+@all_formats
+@pytest.mark.parametrize("columns", IN_FEATURES)
+@pytest.mark.parametrize("rows", OUT_FEATURES)
+def test_reference_and_batch_invariance(
+    rows: int, columns: int, weight_format: WeightFormat, one_thread: CpuOps, two_threads: CpuOps
+) -> None:
+    weight = random_weight(rows, columns, weight_format, with_bias=columns % 2 == 1)
+    x = random_rows(max(ROWS), columns)
+    whole = linear(one_thread, x, weight)
+    expected = reference(x, weight)
+    # float32 sums of `columns` products; integer kinds differ in the rounding of a sum of few groups
+    scale = float(np.abs(expected).max())
+    np.testing.assert_allclose(whole, expected, rtol=0, atol=2e-7 * scale * np.sqrt(columns) + 1e-6)
+    for count in ROWS:
+        np.testing.assert_array_equal(linear(two_threads, x[:count], weight), whole[:count])
+    for row in (1, 17, 63, 99):
+        np.testing.assert_array_equal(linear(one_thread, x[row : row + 1], weight), whole[row : row + 1])
+
+
+@all_formats
+def test_many_rows_pass_in_chunks(weight_format: WeightFormat, one_thread: CpuOps, two_threads: CpuOps) -> None:
+    columns = 8192  # 4 MiB of int8 rows make a chunk: 1,040 rows are three
+    weight = random_weight(65, columns, weight_format, with_bias=True)
+    x = random_rows(1040, columns)
+    whole = linear(two_threads, x, weight)
+    for row in (0, 509, 510, 511, 512, 1019, 1020, 1039):
+        np.testing.assert_array_equal(linear(one_thread, x[row : row + 1], weight), whole[row : row + 1])
+
+
+@all_formats
+def test_the_vector_levels_agree_bit_for_bit(weight_format: WeightFormat) -> None:
+    vector_levels = [level for level in LEVELS if level != "generic"]
+    weight = random_weight(200, 300, weight_format, with_bias=True)
+    x = random_rows(13, 300)
+    results = [linear(CpuOps(level, 1), x, weight) for level in vector_levels]
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+def constant_weight(weight_format: WeightFormat, q: int, columns: int) -> PackedWeight:
+    """(64, columns) with every q the same and scales 1."""
+    values = np.full((64, columns), q, np.int8)
+    scales = np.full((64, columns // weight_format.group), 0x3F80, np.uint16)
+    data, packed = pack_integers(values, scales, weight_format)
+    return PackedWeight(weight_format, 64, columns, data, packed)
+
+
+@integer_formats
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("end", [0, 1])
+def test_extreme_integers_are_exact(weight_format: WeightFormat, sign: int, end: int, one_thread: CpuOps) -> None:
+    q = {WeightKind.INT8: (-127, 127), WeightKind.INT4: (-8, 7)}[weight_format.kind][end]
+    columns = 2 * weight_format.group
+    x = np.full((7, columns), 127 * sign, np.float32)  # scale 1, q 127
+    expected = np.full((7, 64), float(columns * 127 * sign * q), np.float32)
+    np.testing.assert_array_equal(linear(one_thread, x, constant_weight(weight_format, q, columns)), expected)
+
+
+@integer_formats
+def test_every_weight_value_is_multiplied_exactly(weight_format: WeightFormat, one_thread: CpuOps) -> None:
+    low, high = (-127, 127) if weight_format.kind is WeightKind.INT8 else (-8, 7)
+    columns = weight_format.group
+    rng = np.random.default_rng(4)
+    q = rng.integers(low, high + 1, (300, columns)).astype(np.int8)
+    q[: high - low + 1, 0] = np.arange(low, high + 1)
+    data, scales = pack_integers(q, np.full((300, 1), 0x3F80, np.uint16), weight_format)
+    x = rng.integers(-127, 128, (6, columns)).astype(np.float32)
+    x[:, 0] = 127
+    expected = (x.astype(np.int64) @ q.astype(np.int64).T).astype(np.float32)
+    found = linear(one_thread, x, PackedWeight(weight_format, 300, columns, data, scales))
+    np.testing.assert_array_equal(found, expected)
+
+
+@integer_formats
+@pytest.mark.parametrize("magnitude", [0.0, 1e-40, 1e-37, 7e-37, 1e-30, 1e30, 1e34])
+def test_activations_of_any_magnitude_are_quantized_alike(
+    weight_format: WeightFormat, magnitude: float, one_thread: CpuOps
+) -> None:
+    weight = constant_weight(weight_format, 1, 128)
+    x = random_rows(3, 128).clip(-1, 1) * np.float32(magnitude)
+    expected = reference(x, weight)
+    np.testing.assert_allclose(linear(one_thread, x, weight), expected, rtol=1e-5, atol=magnitude * 1e-4)
+
+
+@all_formats
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_stays_in_its_row(weight_format: WeightFormat, bad: float, one_thread: CpuOps) -> None:
+    weight = random_weight(65, 128, weight_format, with_bias=False)
+    x = np.array(random_rows(5, 128))
+    clean = linear(one_thread, x, weight)
+    x[2, 77] = bad
+    found = linear(one_thread, x, weight)
+    assert not np.isfinite(found[2]).any()
+    np.testing.assert_array_equal(np.delete(found, 2, axis=0), np.delete(clean, 2, axis=0))
+
+
+def test_no_rows_are_nothing_to_do(one_thread: CpuOps) -> None:
+    weight = random_weight(65, 31, INTEGER_FORMATS[0], with_bias=False)
+    assert linear(one_thread, random_rows(1, 31)[:0], weight).shape == (0, 65)
+
+
+@pytest.mark.parametrize(
+    "weight_format", [WeightFormat(WeightKind.INT8, 48), WeightFormat(WeightKind.INT4, 16384)], ids=format_id
+)
+def test_groups_that_no_kernel_has_are_refused(weight_format: WeightFormat, one_thread: CpuOps) -> None:
+    columns = weight_format.group
+    weight = constant_weight(weight_format, 1, columns)
+    with pytest.raises(BackendError, match="format"):
+        linear(one_thread, np.ones((1, columns), np.float32), weight)
+
+
+def test_overlong_outputs_of_f32_follow_the_order_of_k(one_thread: CpuOps) -> None:
+    """One accumulator an output, k rising: sums that depend on the order come out as that order gives them."""
+    values = np.tile(np.array([1.0, 2.0**24, -(2.0**24), 1.0], np.float32), (65, 40))
+    weight = PackedWeight(F32, 65, 160, random_weight(65, 160, F32, with_bias=False).data.copy())
+    weight.data.view(np.float32).reshape(-1, 160, 64)[...] = np.tile(values[0][:, None], (2, 1, 64))
+    expected = np.float32(0)
+    for value in values[0]:
+        expected += value
+    np.testing.assert_array_equal(linear(one_thread, np.ones((3, 160), np.float32), weight), np.full((3, 65), expected))

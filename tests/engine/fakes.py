@@ -72,10 +72,18 @@ class Counting:
     """An observer that remembers."""
 
     steps: int = 0
+    ttft_s: list[float] = field(default_factory=list)
+    itl_s: list[float] = field(default_factory=list)
     finished: list[tuple[FinishedEvent, Timings]] = field(default_factory=list)
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float) -> None:
         self.steps += 1
+
+    def on_first_token(self, ttft_s: float) -> None:
+        self.ttft_s.append(ttft_s)
+
+    def on_next_token(self, itl_s: float) -> None:
+        self.itl_s.append(itl_s)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings) -> None:
         self.finished.append((finished, timings))

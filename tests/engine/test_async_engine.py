@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -35,6 +36,11 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+def slow_down(made: Bench) -> None:
+    """Steps of two milliseconds and more: requests are still running when the test turns to them."""
+    made.executor.before = lambda plan: time.sleep(0.002)
 
 
 def is_quiet(made: Bench, engine: AsyncEngine) -> bool:
@@ -127,7 +133,7 @@ def test_closing_a_stream_frees_its_pages_before_the_next_plan() -> None:
 
 def test_a_cancelled_task_frees_its_pages() -> None:
     made = bench()
-    made.executor.before = lambda plan: threading.Event().wait(0.001)
+    slow_down(made)
 
     async def main() -> None:
         async with running(made) as engine:
@@ -147,6 +153,7 @@ def test_a_cancelled_task_frees_its_pages() -> None:
 
 def test_abort_by_id_ends_the_stream() -> None:
     made = bench()
+    slow_down(made)
 
     async def main() -> None:
         async with running(made) as engine:
@@ -227,6 +234,7 @@ def test_three_faults_in_a_row_end_the_engine() -> None:
 
 def test_stop_ends_open_streams_and_the_thread() -> None:
     made = bench()
+    slow_down(made)
 
     async def main() -> None:
         engine = AsyncEngine(made.stepper)
@@ -287,7 +295,7 @@ def test_a_loop_that_died_leaves_nothing_behind() -> None:
     made = bench()
     engine = AsyncEngine(made.stepper)
     loop = asyncio.new_event_loop()
-    made.executor.before = lambda plan: threading.Event().wait(0.001)
+    slow_down(made)
 
     async def begin() -> object:
         await engine.start()

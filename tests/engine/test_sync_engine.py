@@ -47,6 +47,9 @@ def test_timings_and_counts() -> None:
     assert timings.arrival_s < timings.first_scheduled_s < timings.first_token_s < timings.finished_s
     [(finished, seen)] = made.observer.finished
     assert (seen, finished.num_output_tokens) == (timings, 5)
+    assert made.observer.ttft_s == [timings.ttft_s]
+    assert len(made.observer.itl_s) == 4
+    assert sum(made.observer.itl_s) / 4 == pytest.approx(timings.mean_itl_s(5))
     assert made.observer.steps == made.executor.num_steps
 
 

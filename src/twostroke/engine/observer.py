@@ -20,6 +20,12 @@ class Observer(Protocol):
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
         """After each step. duration_s: scheduling, model, sampling and commit."""
 
+    def on_first_token(self, ttft_s: float, /) -> None:
+        """A completion's first token; ttft_s counts from its arrival, queueing included."""
+
+    def on_next_token(self, itl_s: float, /) -> None:
+        """Each later token, the end token as well; itl_s: the gap since the one before."""
+
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
         """Once for each completion (n for each request)."""
 
@@ -28,6 +34,12 @@ class Nobody:
     """Hears nothing."""
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
+        """Nothing."""
+
+    def on_first_token(self, ttft_s: float, /) -> None:
+        """Nothing."""
+
+    def on_next_token(self, itl_s: float, /) -> None:
         """Nothing."""
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:

@@ -50,6 +50,7 @@ class _Live:
     index: int
     text: CompletionText
     first_token_s: float | None = None
+    last_token_s: float | None = None
     pieces: list[Piece] = field(default_factory=list)
     ending: tuple[FinishReason, str] | None = None  # decided here, to be told to the scheduler
 
@@ -164,8 +165,7 @@ class Session:
     def _take_token(self, live: _Live, event: TokenEvent) -> None:
         if live.ending is not None:
             return
-        if live.first_token_s is None:
-            live.first_token_s = event.at_s
+        self._observe(live, event.at_s)
         try:
             live.pieces.append(live.text.feed(event.token_id, event.logprob))
         except Exception:  # one request's text must not end the others
@@ -173,6 +173,14 @@ class Session:
             return
         if live.text.stop is not None:
             live.ending = (FinishReason.STOP, "")
+
+    def _observe(self, live: _Live, at_s: float) -> None:
+        if live.last_token_s is None:
+            live.first_token_s = at_s
+            self.observer.on_first_token(at_s - live.request.arrival_s)
+        else:
+            self.observer.on_next_token(at_s - live.last_token_s)
+        live.last_token_s = at_s
 
     def _delta(self, live: _Live, end: FinishedEvent | None) -> Delta | None:
         """One piece for all that happened to this completion; None where there is nothing to show."""
@@ -183,10 +191,9 @@ class Session:
             return self._joined(live, pieces, None, None)
         pieces.append(self._last_piece(live))
         self._forget(live.request)
-        first_s = live.first_token_s
-        if first_s is None and end.stopped_by is not None:
-            first_s = end.at_s  # the end token came first, and has no event of its own
-        timings = Timings(live.request.arrival_s, end.first_scheduled_s, first_s, end.at_s)
+        if end.stopped_by is not None:
+            self._observe(live, end.at_s)  # the end token has no event of its own
+        timings = Timings(live.request.arrival_s, end.first_scheduled_s, live.first_token_s, end.at_s)
         self.observer.on_finish(end, timings)
         return self._joined(live, pieces, end, timings)
 

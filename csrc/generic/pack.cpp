@@ -129,7 +129,7 @@ void int4_scales(const float* block, int64_t width, uint16_t* scales) {
   }
 }
 
-// q + offset of a block (width, 64) in place of its values, as floats' integers in bytes (width, 64).
+// bytes (width, 64) = q + offset of a block (width, 64).
 void round_block(const float* block, int64_t width, const uint16_t* scales, float low, float high, int32_t offset,
                  uint8_t* bytes) {
   float inverse[kPanel];

@@ -8,16 +8,18 @@
 namespace twostroke {
 namespace {
 
-constexpr int kVectors = 4;                // registers across a panel
+constexpr int kVectors = 4;                 // registers across a panel
 constexpr int64_t kQuadBytes = 4 * kPanel;  // packed bytes of one step of an integer kernel
-constexpr int64_t kAheadBytes = 4096;      // the hardware prefetchers stop at a page; this looks past its end
+constexpr int64_t kAheadBytes = 4096;       // the hardware prefetchers stop at a page; this looks past its end
 
 // Few rows stream the weights from memory; many find them in the second-level cache.
 template <int kRows>
 TS_INLINE void prefetch(const uint8_t* data) {
   if (kRows > 2) return;
   TS_UNROLL
-  for (int j = 0; j < kVectors; ++j) _mm_prefetch(reinterpret_cast<const char*>(data + kAheadBytes + 64 * j), _MM_HINT_T0);
+  for (int j = 0; j < kVectors; ++j) {
+    _mm_prefetch(reinterpret_cast<const char*>(data + kAheadBytes + 64 * j), _MM_HINT_T0);
+  }
 }
 
 TS_INLINE __m512i load(const uint8_t* data) { return _mm512_loadu_si512(data); }
@@ -35,7 +37,8 @@ TS_INLINE __m512 load_bf16(const uint8_t* data) {
 
 // sums = fma(float(integers), x_scale * w_scale, sums), a group at a time.
 template <int kRows>
-TS_INLINE void fold(const __m512i (&integers)[kRows][kVectors], const TileRows& x, int64_t g, const uint8_t* scales, float* sums) {
+TS_INLINE void fold(const __m512i (&integers)[kRows][kVectors], const TileRows& x, int64_t g, const uint8_t* scales,
+                    float* sums) {
   TS_UNROLL
   for (int j = 0; j < kVectors; ++j) {
     const __m512 w_scale = load_bf16(scales + 32 * j);
@@ -118,7 +121,8 @@ void int4_tile(const Panel& panel, const TileRows& x, float* sums) {
 }
 
 template <int kRows>
-TS_INLINE void multiply_add(__m512 (&sums)[kRows][kVectors], const __m512 (&weights)[kVectors], const float* x, int64_t stride) {
+TS_INLINE void multiply_add(__m512 (&sums)[kRows][kVectors], const __m512 (&weights)[kVectors], const float* x,
+                            int64_t stride) {
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
     const __m512 value = _mm512_set1_ps(x[r * stride]);

@@ -23,7 +23,7 @@ from twostroke.options import ENGINE_OPTIONS, SERVER_OPTIONS
 def command(model: str, as_json: bool, verbose: bool, **options: Any) -> None:
     """Serve MODEL (a folder, a hub id, or the embedded 'spark') with the OpenAI API on 127.0.0.1:8000."""
     with clear_errors(verbose):
-        from twostroke.assemble import build_server
+        from twostroke.server.build import build_server
         from twostroke.server.serve import run
 
         with progress_bar("load") as progress:

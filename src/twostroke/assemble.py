@@ -1,0 +1,222 @@
+"""The one composition root: reads what was asked, builds every object, hands out finished engines.
+
+Knows: everything below it.
+Must not know: click, HTTP routes.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from twostroke.assets import spark_path
+from twostroke.backends.cpu import CpuOps, NativePacker, best_level
+from twostroke.config import ModelFacts, Resolved, Resolver, collect, kv_kind, resolve_engine, resolve_memory
+from twostroke.cost.memory import MemoryNeeds
+from twostroke.cache.manager import CacheManager
+from twostroke.engine.limits import EngineLimits
+from twostroke.engine.observer import Observer
+from twostroke.engine.session import Session
+from twostroke.engine.stepper import Stepper
+from twostroke.engine.sync_engine import SyncEngine
+from twostroke.env import Machine, asked_by_environment, hub_offline, read_machine
+from twostroke.models.batch import Buffers
+from twostroke.models.llama import LlamaModel
+from twostroke.models.rope_tables import rope_table
+from twostroke.quant.formats import weight_format
+from twostroke.runner.runner import ModelRunner
+from twostroke.sampling.random_draw import sibling_seed
+from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.scheduler import Scheduler
+from twostroke.spec.formats import PAGE_TOKENS, WeightFormat
+from twostroke.spec.model import MatrixRole, ModelSpec
+from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
+from twostroke.weights.hub import ModelFolder, resolve_model
+from twostroke.weights.json_file import read_object
+from twostroke.weights.load import load_weights
+from twostroke.weights.packed_cache import cached_weights
+from twostroke.weights.tree import ModelWeights
+
+Progress = Callable[[int, int, str], None]
+Report = Callable[[str], None]
+EMBEDDED = "spark"
+NO_CACHE = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A model whose settings are known and whose weights are not read yet."""
+
+    folder: ModelFolder
+    spec: ModelSpec
+    resolver: Resolver
+    machine: Machine
+    num_pages: int
+
+    @property
+    def name(self) -> str:
+        """The name for messages: the embedded model's, or the last part of folder or hub id."""
+        return self.folder.source if "/" not in self.folder.source else Path(self.folder.source).name
+
+
+@dataclass(eq=False)
+class Heart:
+    """A loaded engine without its shell."""
+
+    stepper: Stepper
+    session: Session
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    spec: ModelSpec
+    resolved: Resolved
+    model_name: str
+    generation: GenerationDefaults
+    closing: ExitStack
+
+    @property
+    def sampling_defaults(self) -> Mapping[str, Any]:
+        """What generation_config.json says, by the names of SamplingParams."""
+        return self.generation.sampling
+
+    def close(self) -> None:
+        """Give threads back."""
+        self.closing.close()
+
+    def __enter__(self) -> Heart:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(eq=False)
+class BuiltSync(Heart):
+    """With the plain loop's shell."""
+
+    engine: SyncEngine
+
+
+def find_model(model: str, options: Mapping[str, Any]) -> Found:
+    """Resolve everything up to memory; downloads where `model` is a hub id. Raises TwostrokeError."""
+    machine = read_machine()
+    resolver = Resolver(collect(options, asked_by_environment()))
+    folder = locate(model, resolver.asked_value("revision"))
+    spec = ModelSpec.from_hf(read_object(folder.path / "config.json"))
+    resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec), machine, best_level())
+    settings = resolver.resolved()
+    context, sequences = settings["context"], settings["max_sequences"]
+    needs = MemoryNeeds(
+        weight_bytes=spec.weight_bytes(_same_format(settings["weights"])),
+        buffer_bytes=Buffers.bytes_for(spec, settings["max_step_tokens"], sequences),
+        kv_token_bytes=spec.kv_bytes_per_token(kv_kind(settings["kv_format"])),
+        context_tokens=context,
+        useful_tokens=context * sequences,
+    )
+    return Found(folder, spec, resolver, machine, resolve_memory(resolver, needs, machine).num_pages)
+
+
+def locate(model: str, revision: str | None = None, progress: Progress | None = None) -> ModelFolder:
+    """The embedded model, a folder, or a hub id (downloaded)."""
+    if model == EMBEDDED:
+        return ModelFolder(spark_path(), EMBEDDED, None)
+    return resolve_model(model, revision=revision, offline=hub_offline(), progress=progress)
+
+
+def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
+    """Every setting with its reason; no weights are read."""
+    from twostroke.config import resolve_server
+
+    found = find_model(model, options)
+    resolve_server(found.resolver, found.name)
+    return found.resolver.resolved()
+
+
+def build_heart(
+    found: Found, progress: Progress | None, report: Report, observer: Observer | None = None
+) -> Heart:
+    """Load the weights and put the engine together. Raises TwostrokeError."""
+    resolved = found.resolver.resolved()
+    spec, folder = found.spec, found.folder.path
+    tokenizer = Tokenizer.from_folder(folder)
+    generation = read_generation_defaults(folder)
+    weights = load(found, resolved, progress, report)
+    closing = ExitStack()
+    ops = CpuOps(resolved["cpu_level"], resolved["threads"])
+    closing.callback(ops.close)
+    model = LlamaModel(spec, weights, rope_table(spec.rope, resolved["context"]), ops)
+    sizes = (resolved["max_step_tokens"], resolved["max_sequences"])
+    runner = ModelRunner(model, kv_kind(resolved["kv_format"]), found.num_pages, *sizes, time.perf_counter)
+    scheduler = Scheduler(CacheManager(found.num_pages, PAGE_TOKENS), SchedulerLimits(*sizes))
+    ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
+    limits = EngineLimits(resolved["context"], spec.vocab_size, found.num_pages * PAGE_TOKENS, ends)
+    session = Session(
+        scheduler,
+        tokenizer,
+        limits,
+        draw_seed=lambda: secrets.randbits(63),
+        sibling_seed=sibling_seed,
+        observer=observer,
+    )
+
+    def report_fault(error: BaseException) -> None:
+        report(f"engine fault: {type(error).__name__}: {error}")
+
+    stepper = Stepper(scheduler, runner, session, time.perf_counter, report_fault)
+    template = ChatTemplate.from_folder(folder)
+    return Heart(stepper, session, tokenizer, template, spec, resolved, found.name, generation, closing)
+
+
+def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> BuiltSync:
+    """A loaded engine for one thread."""
+    heart = build_heart(find_model(model, options), progress, print_report)
+    return BuiltSync(**_fields(heart), engine=SyncEngine(heart.stepper))
+
+
+def load(found: Found, resolved: Resolved, progress: Progress | None, report: Report) -> ModelWeights:
+    """Packed weights: mapped from the cache, packed into it, or (cache off, or f32 of the embedded) into memory."""
+    format_for = _same_format(resolved["weights"])
+    packer = NativePacker(resolved["cpu_level"], resolved["threads"])
+    try:
+        with Checkpoint.open(found.folder.path) as checkpoint:
+            if resolved["cache"] == NO_CACHE:
+                return load_weights(checkpoint, found.spec, format_for, packer, progress)
+            cache_folder = Path(resolved["cache"]).expanduser() / "packed"
+            return cached_weights(cache_folder, checkpoint, found.spec, format_for, packer, progress, report)
+    finally:
+        packer.close()
+
+
+def print_report(sentence: str) -> None:
+    """Warnings of library use go to standard error."""
+    print(sentence, file=sys.stderr)
+
+
+def room_sentence(resolved: Resolved) -> str:
+    """"room for 41,000 tokens: 20 sequences of 2,048"."""
+    tokens, context = resolved["kv_tokens"], resolved["context"]
+    length = min(context, 2048)
+    return (
+        f"KV cache {resolved['kv_memory'] / 1e6:,.0f} MB ({resolved['kv_format']}): "
+        f"room for {tokens:,} tokens: {tokens // length:,} sequences of {length:,}"
+    )
+
+
+def _same_format(name: str) -> Callable[[MatrixRole], WeightFormat]:
+    chosen = weight_format(name)
+    return lambda role: chosen
+
+
+def _fields(heart: Heart) -> dict[str, Any]:
+    return {name: getattr(heart, name) for name in Heart.__dataclass_fields__}

@@ -1,0 +1,5 @@
+"""KV pages: who holds them, who shares them, which may be taken back.
+
+Knows: page ids, reference counts, token ids.
+Must not know: tensors, bytes, requests' text, time.
+"""

@@ -1,0 +1,164 @@
+"""Pages of each running sequence, and what of them is shared.
+
+    [0, shared pages)              owned together with the prefix tree; full; never written again
+    [shared pages, last page)      owned by this sequence alone
+
+Knows: the pool, the prefix tree, token ids.
+Must not know: queues, budgets, who is preempted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from twostroke.cache.pages import PagePool
+from twostroke.cache.prefix_tree import Node, PrefixTree
+
+
+@dataclass(slots=True)
+class PageTable:
+    """page_ids of one sequence in order of position; the first len(nodes) of them are in the tree. filled: computed tokens."""
+
+    salt: str
+    page_ids: list[int] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    filled_tokens: int = 0
+
+
+class CacheManager:
+    """All page tables of one engine."""
+
+    def __init__(self, num_pages: int, page_tokens: int) -> None:
+        self.page_tokens = page_tokens
+        self._pool = PagePool(num_pages)
+        self._tree = PrefixTree(self._pool, page_tokens)
+        self._tables: dict[str, PageTable] = {}
+
+    @property
+    def num_pages(self) -> int:
+        """Pages of the pool."""
+        return self._pool.num_pages
+
+    @property
+    def pages_free(self) -> int:
+        """Pages that hold nothing."""
+        return self._pool.num_free
+
+    @property
+    def pages_cached(self) -> int:
+        """Pages that only the prefix tree holds: free when needed."""
+        return self._tree.num_unshared
+
+    @property
+    def pages_used(self) -> int:
+        """Pages that sequences hold."""
+        return self.num_pages - self.pages_free - self.pages_cached
+
+    @property
+    def waste_tokens(self) -> int:
+        """Positions of sequences' pages that hold nothing yet."""
+        return sum(len(t.page_ids) * self.page_tokens - t.filled_tokens for t in self._tables.values())
+
+    def pages_for(self, num_tokens: int) -> int:
+        """Pages that hold so many positions."""
+        return -(-num_tokens // self.page_tokens)
+
+    def pages_of(self, sequence_id: str) -> list[int]:
+        """The page table, in order of position; live until the next call."""
+        return self._tables[sequence_id].page_ids
+
+    def match(self, salt: str, tokens: Sequence[int]) -> list[Node]:
+        """The cached full pages of these tokens; the last token is never among them, because its logits are needed."""
+        return self._tree.match(salt, tokens, (len(tokens) - 1) // self.page_tokens)
+
+    def pages_available(self, matched: Sequence[Node]) -> int:
+        """Pages that could be allocated while the matched ones are held."""
+        return self.pages_free + self.pages_cached - sum(1 for n in matched if self._pool.count(n.page_id) == 1)
+
+    def open(self, sequence_id: str, salt: str, matched: Sequence[Node]) -> int:
+        """Start a page table with the matched pages; returns the tokens they hold. Raises ValueError for a known id."""
+        if sequence_id in self._tables:
+            raise ValueError(f"sequence {sequence_id!r} has pages already")
+        table = PageTable(salt, [self._tree.share(node) for node in matched], list(matched))
+        table.filled_tokens = len(matched) * self.page_tokens
+        self._tables[sequence_id] = table
+        return table.filled_tokens
+
+    def grow(self, sequence_id: str, num_tokens: int) -> bool:
+        """Own pages for positions [0, num_tokens); False, with nothing changed, where there are not enough."""
+        table = self._tables[sequence_id]
+        added: list[int] = []
+        while len(table.page_ids) + len(added) < self.pages_for(num_tokens):
+            page_id = self._take_page()
+            if page_id is None:
+                for other in reversed(added):
+                    self._pool.release(other)
+                return False
+            added.append(page_id)
+        table.page_ids += added
+        return True
+
+    def commit(self, sequence_id: str, computed_tokens: int, known_tokens: Sequence[int]) -> None:
+        """Positions [0, computed_tokens) are filled: put newly full pages into the prefix tree.
+
+        Where the tree has a page for the same tokens, this sequence's copy, equal bit for bit by the exactness law, is
+        given back and that page is used from now on.
+        """
+        table = self._tables[sequence_id]
+        table.filled_tokens = computed_tokens
+        while (len(table.nodes) + 1) * self.page_tokens <= computed_tokens:
+            index = len(table.nodes)
+            tokens = tuple(known_tokens[index * self.page_tokens : (index + 1) * self.page_tokens])
+            parent = table.nodes[-1] if table.nodes else self._tree.root(table.salt)
+            own = table.page_ids[index]
+            node = self._tree.insert(parent, tokens, own)
+            if node.page_id != own:
+                table.page_ids[index] = self._tree.share(node)
+                self._pool.release(own)
+            table.nodes.append(node)
+
+    def close(self, sequence_id: str) -> None:
+        """Give all pages back; those in the tree stay cached. An unknown id changes nothing."""
+        table = self._tables.pop(sequence_id, None)
+        if table is None:
+            return
+        for page_id in table.page_ids[len(table.nodes) :]:
+            self._pool.release(page_id)
+        # Deepest first, so that leaves are the least recently used of one sequence.
+        for node in reversed(table.nodes):
+            self._tree.give_back(node)
+
+    def drop_cached(self) -> None:
+        """Forget every prefix that no sequence uses."""
+        while self._tree.evict_one():
+            pass
+
+    def check(self) -> None:
+        """Raise ValueError where an invariant is broken (for tests; walks everything)."""
+        expected = [0] * self.num_pages
+        writers: dict[int, str] = {}
+        for sequence_id, table in self._tables.items():
+            for index, page_id in enumerate(table.page_ids):
+                expected[page_id] += 1
+                if index >= len(table.nodes) and writers.setdefault(page_id, sequence_id) != sequence_id:
+                    raise ValueError(f"page {page_id} has two writers")
+        unshared = 0
+        for node in self._tree.nodes():
+            unshared += expected[node.page_id] == 0
+            expected[node.page_id] += 1
+            if node.page_id in writers:
+                raise ValueError(f"page {node.page_id} is in the tree and still written by {writers[node.page_id]!r}")
+        for page_id, count in enumerate(expected):
+            if self._pool.count(page_id) != count:
+                raise ValueError(f"page {page_id} counts {self._pool.count(page_id)} owners and has {count}")
+        if unshared != self._tree.num_unshared:
+            raise ValueError(f"the tree counts {self._tree.num_unshared} unshared pages and has {unshared}")
+        if self.pages_free != expected.count(0):
+            raise ValueError("the free list does not hold the pages without owners")
+
+    def _take_page(self) -> int | None:
+        page_id = self._pool.allocate()
+        while page_id is None and self._tree.evict_one():
+            page_id = self._pool.allocate()
+        return page_id

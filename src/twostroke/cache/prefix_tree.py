@@ -1,0 +1,135 @@
+"""Full pages by the tokens they hold: a radix tree with one page of tokens on each edge.
+
+Edges are compared by their exact token ids, so no two prefixes can be taken for each other. Each salt has a root of its own.
+The tree is one owner of each of its pages; a page that has no other owner can be evicted, leaves first, the longest unused
+first, by a counter of uses (no clock).
+
+Knows: the pool, token ids.
+Must not know: requests.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from twostroke.cache.pages import PagePool
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One full page below its parent. page_id is -1 for roots."""
+
+    tokens: tuple[int, ...]
+    page_id: int
+    parent: Node | None
+    children: dict[tuple[int, ...], Node] = field(default_factory=dict)
+    last_use: int = 0
+    in_tree: bool = True
+
+
+class PrefixTree:
+    """Owns references into `pool`. Invariant: a node's ancestors have at least as many owners as the node."""
+
+    def __init__(self, pool: PagePool, page_tokens: int) -> None:
+        self._pool = pool
+        self._page_tokens = page_tokens
+        self._roots: dict[str, Node] = {}
+        self._uses = 0
+        # (last_use, serial, node): entries go stale when a node is used again or evicted; they are dropped when popped.
+        self._evictable: list[tuple[int, int, Node]] = []
+        self._serial = 0
+        self.num_nodes = 0
+        self._num_unshared = 0
+
+    @property
+    def num_unshared(self) -> int:
+        """Pages that only the tree owns: all of them can be evicted, one leaf after another."""
+        return self._num_unshared
+
+    def root(self, salt: str) -> Node:
+        """The root of a salt."""
+        if salt not in self._roots:
+            self._roots[salt] = Node((), -1, None)
+        return self._roots[salt]
+
+    def match(self, salt: str, tokens: Sequence[int], max_pages: int) -> list[Node]:
+        """Nodes of the longest cached prefix of `tokens`, at most max_pages, in order. Nothing is retained."""
+        node = self._roots.get(salt)
+        found: list[Node] = []
+        while node is not None and len(found) < max_pages:
+            start = len(found) * self._page_tokens
+            node = node.children.get(tuple(tokens[start : start + self._page_tokens]))
+            if node is not None:
+                found.append(node)
+        return found
+
+    def share(self, node: Node) -> int:
+        """One more owner of the node's page; returns the page id."""
+        if self._pool.count(node.page_id) == 1:
+            self._num_unshared -= 1
+        self._pool.retain(node.page_id)
+        return node.page_id
+
+    def insert(self, parent: Node, tokens: tuple[int, ...], page_id: int) -> Node:
+        """The child of `parent` for these tokens: the one that is there, or a new one that takes over shared ownership.
+
+        Where one is there with another page, the caller should give its own page back and share that one.
+        """
+        child = parent.children.get(tokens)
+        if child is None:
+            child = Node(tokens, page_id, parent)
+            parent.children[tokens] = child
+            self._pool.retain(page_id)
+            self.num_nodes += 1
+        return child
+
+    def give_back(self, node: Node) -> None:
+        """One owner less of the node's page, which stays in the tree, now the most recently used."""
+        self._pool.release(node.page_id)
+        self._uses += 1
+        node.last_use = self._uses
+        if self._pool.count(node.page_id) == 1:
+            self._num_unshared += 1
+            self._offer(node)
+
+    def evict_one(self) -> bool:
+        """Free the least recently used page that only the tree owns; False where there is none."""
+        while self._evictable:
+            last_use, _, node = heapq.heappop(self._evictable)
+            stale = not node.in_tree or node.last_use != last_use or node.children
+            if stale or self._pool.count(node.page_id) != 1:
+                continue
+            self._remove(node)
+            return True
+        return False
+
+    def nodes(self) -> Iterator[Node]:
+        """Every node but the roots, parents first."""
+        waiting = list(self._roots.values())
+        while waiting:
+            node = waiting.pop()
+            waiting.extend(node.children.values())
+            if node.parent is not None:
+                yield node
+
+    def _offer(self, node: Node) -> None:
+        if not node.children:
+            self._serial += 1
+            heapq.heappush(self._evictable, (node.last_use, self._serial, node))
+
+    def _remove(self, node: Node) -> None:
+        parent = node.parent
+        node.in_tree = False
+        self._pool.release(node.page_id)
+        self.num_nodes -= 1
+        self._num_unshared -= 1
+        if parent is None:
+            return
+        del parent.children[node.tokens]
+        if parent.parent is not None:
+            if self._pool.count(parent.page_id) == 1:
+                self._offer(parent)
+        elif not parent.children:
+            self._roots = {salt: root for salt, root in self._roots.items() if root is not parent}

@@ -1,0 +1,19 @@
+"""What runs plans.
+
+Knows: plans and results.
+Must not know: whether a model, a prediction or a fault answers.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+
+
+class Executor(Protocol):
+    """Satisfied by runner.ModelRunner, by simulators and by the tests' fakes."""
+
+    def execute(self, plan: Plan) -> StepResult:
+        """Compute a plan: one token for each planned sequence that samples, or the reason why it failed."""

@@ -1,0 +1,5 @@
+"""Who computes what in the next step: queues, budgets, admission, preemption.
+
+Knows: requests, the cache manager, `now` as an argument.
+Must not know: models, kernels, tokenizers, executors, clocks.
+"""

@@ -1,0 +1,52 @@
+"""Which waiting sequence may enter: enough pages for all of its known tokens, and no sibling computing the same prompt.
+
+Knows: the cache manager's counts, running sequences.
+Must not know: budgets of a step, models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from twostroke.cache.manager import CacheManager
+from twostroke.cache.prefix_tree import Node
+from twostroke.scheduler.sequence import Sequence
+
+
+class PageAdmission:
+    """Counts the pages that running sequences still need for what they know, and a watermark, as taken."""
+
+    def __init__(self, cache: CacheManager, watermark_pages: int) -> None:
+        self._cache = cache
+        self._watermark_pages = watermark_pages
+
+    def fits_ever(self, sequence: Sequence) -> bool:
+        """Would it fit an empty pool, with one more token?"""
+        return self._cache.pages_for(len(sequence.known) + 1) <= self._cache.num_pages
+
+    def fits_now(self, sequence: Sequence, matched: list[Node], running: Iterable[Sequence]) -> bool:
+        """Are there pages for all its known tokens and one more, beside what was promised?"""
+        promised = 0
+        for other in running:
+            have = len(self._cache.pages_of(other.request.request_id))
+            promised += max(0, self._cache.pages_for(len(other.known) + 1) - have)
+            promised += self._watermark_pages if other.computed else 0
+        promised = min(promised, self._cache.num_pages)
+        needed = self._cache.pages_for(len(sequence.known) + 1) - len(matched)
+        return needed + promised <= self._cache.pages_available(matched)
+
+
+class SiblingRule:
+    """A sibling waits while another of its group computes full pages of the prompt that both share."""
+
+    def __init__(self, page_tokens: int) -> None:
+        self._page_tokens = page_tokens
+
+    def holds_back(self, sequence: Sequence, running: Iterable[Sequence]) -> bool:
+        """True where the sequence should wait."""
+        group = sequence.request.group_id
+        return any(other.request.group_id == group and other.computed < self._shared(other) for other in running)
+
+    def _shared(self, sequence: Sequence) -> int:
+        """Tokens of the prompt's full pages that a sibling can take over."""
+        return (len(sequence.request.prompt_token_ids) - 1) // self._page_tokens * self._page_tokens

@@ -1,0 +1,63 @@
+"""Limits of a step as small objects: limit(sequence, wanted, step) -> how many positions may be computed.
+
+A new feature that shortens what a step computes is one more object in the scheduler's tuple, not a branch.
+
+Knows: sequences, what the step holds so far.
+Must not know: pages, queues.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from twostroke.scheduler.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLimits:
+    """max_step_tokens: rows of a step. max_sequences: sequences of a step, and running ones.
+
+    watermark_pages: pages that an admission leaves free, so that running sequences can grow.
+    """
+
+    max_step_tokens: int = 512
+    max_sequences: int = 64
+    watermark_pages: int = 2
+
+
+@dataclass(slots=True)
+class StepLoad:
+    """What a step holds so far."""
+
+    num_tokens: int = 0
+    num_sequences: int = 0
+
+
+class Limiter(Protocol):
+    """One reason to compute less."""
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """At most wanted_tokens; 0 leaves the sequence out of this step."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBudget:
+    """A step has at most max_step_tokens rows."""
+
+    max_step_tokens: int
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """What is left of the budget."""
+        return max(0, min(wanted_tokens, self.max_step_tokens - step.num_tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceBudget:
+    """A step has at most max_sequences sequences."""
+
+    max_sequences: int
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """Everything or nothing."""
+        return wanted_tokens if step.num_sequences < self.max_sequences else 0

@@ -1,0 +1,232 @@
+"""The scheduler: plan = schedule(now), events = commit(plan, result, now).
+
+Knows: queues, the cache manager, limiters, admission rules.
+Must not know: executors, models, text, clocks (`now` is an argument).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.cache.manager import CacheManager
+from twostroke.scheduler.admission import PageAdmission, SiblingRule
+from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget, StepLoad, TokenBudget
+from twostroke.scheduler.queues import Queues
+from twostroke.scheduler.sequence import Sequence
+from twostroke.types.event import Event, FinishedEvent, TokenEvent
+from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.request import FinishReason, Request
+from twostroke.types.result import SampledToken, StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """Counts of one moment; the totals only rise."""
+
+    running: int
+    waiting: int
+    pages_free: int
+    pages_used: int
+    pages_cached: int
+    waste_tokens: int
+    preemptions_total: int
+    prefix_query_tokens: int
+    prefix_hit_tokens: int
+
+
+class Scheduler:
+    """Deterministic: the same calls give the same plans."""
+
+    def __init__(self, cache: CacheManager, limits: SchedulerLimits, extra_limiters: tuple[Limiter, ...] = ()) -> None:
+        self._cache = cache
+        self._queues = Queues()
+        self._limits = limits
+        budgets: tuple[Limiter, ...] = (SequenceBudget(limits.max_sequences), TokenBudget(limits.max_step_tokens))
+        self._limiters = budgets + extra_limiters
+        self._pages = PageAdmission(cache, limits.watermark_pages)
+        self._siblings = SiblingRule(cache.page_tokens)
+        self._num_added = 0
+        self._num_steps = 0
+        self._preemptions = 0
+        self._query_tokens = 0
+        self._hit_tokens = 0
+        self._hopeless: list[Sequence] = []
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request is waiting or running."""
+        return len(self._queues) > 0
+
+    def add(self, request: Request) -> None:
+        """Queue a request. Raises ValueError for an id that is live."""
+        if request.request_id in self._queues:
+            raise ValueError(f"request {request.request_id!r} is live already")
+        self._num_added += 1
+        self._queues.enqueue(Sequence(request, self._num_added, list(request.prompt_token_ids)))
+
+    def abort(self, request_id: str, now: float) -> list[Event]:
+        """End a request; its pages are free at once. An unknown id changes nothing."""
+        return self.finish(request_id, FinishReason.ABORT, now)
+
+    def finish(
+        self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
+    ) -> list[Event]:
+        """End a request for a reason that the scheduler cannot see, such as a stop string."""
+        sequence = self._queues.find(request_id)
+        return [] if sequence is None else [self._end(sequence, reason, now, num_output_tokens=num_output_tokens)]
+
+    def schedule(self, now: float) -> Plan | None:
+        """What the next step computes; None where nothing can be computed."""
+        step, planned, preempted = StepLoad(), {}, []  # type: StepLoad, dict[str, PlannedSequence], list[str]
+        for sequence in self._queues.decode_first():
+            if sequence.admission is not None:  # not preempted a moment ago
+                self._plan_one(sequence, step, planned, preempted, now)
+        if not preempted:
+            self._admit(step, planned, preempted, now)
+        if not planned:
+            return None
+        self._num_steps += 1
+        return Plan(self._num_steps, tuple(planned.values()), tuple(preempted))
+
+    def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
+        """Take in what a plan gave. Requests that ended in between are left out."""
+        events: list[Event] = []
+        for hopeless in self._hopeless:
+            if hopeless.request.request_id in self._queues:
+                events.append(self._end(hopeless, FinishReason.ERROR, now, error=self._too_long(hopeless)))
+        self._hopeless.clear()
+        for planned in plan.sequences:
+            sequence = self._queues.find(planned.request.request_id)
+            if sequence is not None and sequence.admission is not None:
+                events += self._commit_one(sequence, planned, result, now)
+        return events
+
+    def gauges(self) -> Gauges:
+        """Counts of this moment."""
+        cache, queues = self._cache, self._queues
+        return Gauges(
+            running=len(queues.running),
+            waiting=len(queues.waiting),
+            pages_free=cache.pages_free,
+            pages_used=cache.pages_used,
+            pages_cached=cache.pages_cached,
+            waste_tokens=cache.waste_tokens,
+            preemptions_total=self._preemptions,
+            prefix_query_tokens=self._query_tokens,
+            prefix_hit_tokens=self._hit_tokens,
+        )
+
+    def _plan_one(
+        self, sequence: Sequence, step: StepLoad, planned: dict[str, PlannedSequence], preempted: list[str], now: float
+    ) -> None:
+        """Put a running sequence into the step, as far as limits allow, taking pages from others where it must."""
+        num_tokens = sequence.remaining
+        for limiter in self._limiters:
+            num_tokens = limiter.limit(sequence, num_tokens, step)
+        if num_tokens == 0:
+            return
+        request_id, end = sequence.request.request_id, sequence.computed + num_tokens
+        while not self._cache.grow(request_id, end):
+            victim = self._queues.last_resort(set(planned))
+            if victim is None or victim is sequence:
+                self._preempt(sequence, preempted)
+                return
+            self._preempt(victim, preempted)
+        if sequence.first_scheduled_s is None:
+            sequence.first_scheduled_s = now
+        step.num_tokens += num_tokens
+        step.num_sequences += 1
+        page_ids = tuple(self._cache.pages_of(request_id)[: self._cache.pages_for(end)])
+        samples = end == len(sequence.known)
+        planned[request_id] = PlannedSequence(
+            sequence.request, sequence.computed, num_tokens, sequence.known, page_ids, samples
+        )
+
+    def _preempt(self, sequence: Sequence, preempted: list[str]) -> None:
+        """Take its pages; its tokens stay known and are computed again, with the same bits."""
+        self._cache.close(sequence.request.request_id)
+        sequence.computed = 0
+        sequence.num_preemptions += 1
+        self._preemptions += 1
+        self._queues.put_back(sequence)
+        preempted.append(sequence.request.request_id)
+
+    def _admit(self, step: StepLoad, planned: dict[str, PlannedSequence], preempted: list[str], now: float) -> None:
+        """In order of rank; the first that does not fit ends it, so that none is overtaken for ever."""
+        for sequence in list(self._queues.waiting):
+            full = step.num_tokens >= self._limits.max_step_tokens
+            if full or len(self._queues.running) >= self._limits.max_sequences:
+                return
+            if not self._pages.fits_ever(sequence):
+                self._hopeless.append(sequence)
+                if not planned:
+                    continue
+                return
+            if self._siblings.holds_back(sequence, self._queues.running):
+                continue
+            matched = self._cache.match(sequence.request.cache_salt, sequence.known)
+            if not self._pages.fits_now(sequence, matched, self._queues.running):
+                return
+            self._queues.admit(sequence)
+            sequence.computed = self._cache.open(sequence.request.request_id, sequence.request.cache_salt, matched)
+            if sequence.num_cached_tokens is None:
+                sequence.num_cached_tokens = sequence.computed
+                self._query_tokens += len(sequence.known)
+                self._hit_tokens += sequence.computed
+            self._plan_one(sequence, step, planned, preempted, now)
+
+    def _commit_one(self, sequence: Sequence, planned: PlannedSequence, result: StepResult, now: float) -> list[Event]:
+        request_id = sequence.request.request_id
+        if request_id in result.failed:
+            return [self._end(sequence, FinishReason.ERROR, now, error=result.failed[request_id])]
+        sequence.computed = planned.start + planned.num_tokens
+        self._cache.commit(request_id, sequence.computed, sequence.known)
+        if not planned.samples:
+            return []
+        sampled = result.sampled.get(request_id)
+        if sampled is None:
+            return [self._end(sequence, FinishReason.ERROR, now, error="the step gave no token")]
+        return self._take_token(sequence, sampled, now)
+
+    def _take_token(self, sequence: Sequence, sampled: SampledToken, now: float) -> list[Event]:
+        request, token_id = sequence.request, sampled.token_id
+        ends = token_id in request.end_token_ids or token_id in request.params.stop_token_ids
+        if ends and sequence.num_output >= request.params.min_tokens:
+            return [self._end(sequence, FinishReason.STOP, now, stopped_by=token_id)]
+        sequence.known.append(token_id)
+        events: list[Event] = [TokenEvent(request.request_id, token_id, sampled.logprob, now)]
+        if sequence.num_output >= request.max_tokens:
+            events.append(self._end(sequence, FinishReason.LENGTH, now))
+        elif not self._pages.fits_ever(sequence):
+            events.append(self._end(sequence, FinishReason.ERROR, now, error=self._too_long(sequence)))
+        return events
+
+    def _too_long(self, sequence: Sequence) -> str:
+        tokens = self._cache.num_pages * self._cache.page_tokens
+        return f"the request has {len(sequence.known)} tokens and the KV pool has room for {tokens}"
+
+    def _end(
+        self,
+        sequence: Sequence,
+        reason: FinishReason,
+        now: float,
+        *,
+        stopped_by: int | None = None,
+        error: str | None = None,
+        num_output_tokens: int | None = None,
+    ) -> FinishedEvent:
+        """The one terminal event; pages are free when it is returned."""
+        self._queues.remove(sequence)
+        self._cache.close(sequence.request.request_id)
+        return FinishedEvent(
+            request_id=sequence.request.request_id,
+            reason=reason,
+            at_s=now,
+            num_prompt_tokens=len(sequence.request.prompt_token_ids),
+            num_output_tokens=sequence.num_output if num_output_tokens is None else num_output_tokens,
+            num_cached_tokens=sequence.num_cached_tokens or 0,
+            num_preemptions=sequence.num_preemptions,
+            first_scheduled_s=sequence.first_scheduled_s,
+            stopped_by=stopped_by,
+            error=error,
+        )

@@ -1,0 +1,72 @@
+"""The server's parts, built for real: engine, metrics, settings.
+
+Knows: assemble, the server's own parts.
+Must not know: click, routes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from twostroke import __version__, assemble
+from twostroke.config import Resolved, resolve_server
+from twostroke.engine.async_engine import AsyncEngine
+from twostroke.server.metrics import ServerMetrics
+from twostroke.server.parts import ServerParts
+
+
+@dataclass(eq=False)
+class BuiltServer:
+    """parts: for `run`. facts: what a start-up message says."""
+
+    parts: ServerParts
+    resolved: Resolved
+    facts: dict[str, Any]
+    heart: assemble.Heart
+
+    def __enter__(self) -> BuiltServer:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.heart.close()
+
+
+def build_server(
+    model: str, options: Mapping[str, Any], progress: Callable[[int, int, str], None] | None = None
+) -> BuiltServer:
+    """Load a model and make everything that `run` needs. Raises TwostrokeError."""
+    found = assemble.find_model(model, options)
+    resolve_server(found.resolver, found.name)
+    metrics = ServerMetrics()
+    heart = assemble.build_heart(found, progress, assemble.print_report, metrics)
+    resolved = heart.resolved
+    engine = AsyncEngine(heart.stepper, heart.session, heart.stepper.report_fault)
+    parts = ServerParts(
+        engine=engine,
+        tokenizer=heart.tokenizer,
+        template=heart.template,
+        served_name=resolved["served_name"],
+        context_tokens=resolved["context"],
+        api_key=resolved["api_key"],
+        defaults=heart.sampling_defaults,
+        version=__version__,
+        fingerprint=_fingerprint(resolved),
+        created_s=int(time.time()),
+        metrics=metrics,
+    )
+    shown = ("served_name", "weights", "weight_bytes", "threads", "cpu_level", "kv_tokens", "kv_memory", "context")
+    facts = {name: resolved[name] for name in shown} | {"room": assemble.room_sentence(resolved)}
+    return BuiltServer(parts, resolved, facts, heart)
+
+
+def _fingerprint(resolved: Resolved) -> str:
+    """Same fingerprint, same bits: build, model, formats and kernels."""
+    words = [__version__, *(str(resolved[name]) for name in ("model", "revision", "weights", "kv_format", "cpu_level"))]
+    return "ts-" + hashlib.blake2b("\0".join(words).encode(), digest_size=6).hexdigest()

@@ -1,0 +1,310 @@
+"""Every wrong request is a 400 that names the field, and the server goes on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.serve.fakes import CONTEXT, VOCAB, fake_parts
+from tests.serve.harness import Live
+from twostroke.server.errors import HttpProblem
+from twostroke.server.prompts import chat_call, completion_call
+from twostroke.types.errors import InvalidRequest
+
+USER = [{"role": "user", "content": "hi"}]
+
+BOTH: list[tuple[dict[str, Any], str]] = [
+    ({"n": 0}, "n"),
+    ({"n": -1}, "n"),
+    ({"n": 129}, "n"),
+    ({"n": 10**30}, "n"),
+    ({"n": "1"}, "n"),
+    ({"n": True}, "n"),
+    ({"n": 1.5}, "n"),
+    ({"temperature": -0.1}, "temperature"),
+    ({"temperature": 2.1}, "temperature"),
+    ({"temperature": "hot"}, "temperature"),
+    ({"top_p": 1.1}, "top_p"),
+    ({"top_k": -2}, "top_k"),
+    ({"min_p": -1}, "min_p"),
+    ({"repetition_penalty": 0}, "repetition_penalty"),
+    ({"presence_penalty": 3}, "presence_penalty"),
+    ({"frequency_penalty": -3}, "frequency_penalty"),
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"max_tokens": -5}, "max_tokens"),
+    ({"max_tokens": CONTEXT}, "max_tokens"),
+    ({"max_tokens": 10**20}, "max_tokens"),
+    ({"min_tokens": 5, "max_tokens": 4}, "min_tokens"),
+    ({"seed": 2**70}, "seed"),
+    ({"seed": "x"}, "seed"),
+    ({"stop": 5}, "stop"),
+    ({"stop": ["a"] * 17}, "stop"),
+    ({"stop": [""]}, "stop"),
+    ({"stop": ["x" * 257]}, "stop"),
+    ({"stop": [1]}, "stop[]"),
+    ({"stop_token_ids": [VOCAB]}, "stop_token_ids"),
+    ({"stop_token_ids": [-1]}, "stop_token_ids"),
+    ({"stop_token_ids": list(range(1025))}, "stop_token_ids"),
+    ({"logit_bias": {"a": 1}}, "logit_bias"),
+    ({"logit_bias": {"5": 101}}, "logit_bias"),
+    ({"logit_bias": {"-5": 1}}, "logit_bias"),
+    ({"logit_bias": {str(VOCAB): 1}}, "logit_bias"),
+    ({"logit_bias": {str(i): 1 for i in range(1025)}}, "logit_bias"),
+    ({"stream": "yes"}, "stream"),
+    ({"stream_options": {"include_usage": True}}, "stream_options"),
+    ({"stream": True, "stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+    ({"cache_salt": "x" * 257}, "cache_salt"),
+    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format"),
+    ({"guided_json": {}}, "guided_json"),
+    ({"structured_outputs": {"regex": "(a+)+b"}}, "structured_outputs"),
+    ({"prompt_embeds": "AAAA"}, "prompt_embeds"),
+    ({"skip_special_tokens": False}, "skip_special_tokens"),
+    ({"model": None}, "model"),
+    ({"model": 5}, "model"),
+]
+CHAT: list[tuple[dict[str, Any], str]] = [
+    ({"messages": []}, "messages"),
+    ({"messages": None}, "messages"),
+    ({"messages": "hi"}, "messages"),
+    ({"messages": ["hi"]}, "messages[]"),
+    ({"messages": [{"role": "user", "content": "x" * CONTEXT}]}, "messages"),
+    ({"top_logprobs": 3}, "top_logprobs"),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+    ({"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
+    ({"logprobs": 3}, "logprobs"),
+    ({"max_completion_tokens": 0}, "max_completion_tokens"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+    ({"tool_choice": "required"}, "tool_choice"),
+    ({"functions": [{}]}, "functions"),
+    ({"modalities": ["text", "audio"]}, "modalities"),
+    ({"audio": {}}, "audio"),
+    ({"prediction": {}}, "prediction"),
+    ({"web_search_options": {}}, "web_search_options"),
+    ({"chat_template": "{{ 1 }}"}, "chat_template"),
+    ({"chat_template_kwargs": []}, "chat_template_kwargs"),
+]
+COMPLETION: list[tuple[dict[str, Any], str]] = [
+    ({"prompt": ""}, "prompt"),
+    ({"prompt": []}, "prompt"),
+    ({"prompt": [[]]}, "prompt"),
+    ({"prompt": ["a", ""]}, "prompt"),
+    ({"prompt": [[1], []]}, "prompt"),
+    ({"prompt": None}, "prompt"),
+    ({"prompt": 5}, "prompt"),
+    ({"prompt": {}}, "prompt"),
+    ({"prompt": [VOCAB]}, "prompt"),
+    ({"prompt": [-1]}, "prompt"),
+    ({"prompt": [10**30]}, "prompt"),
+    ({"prompt": [[1, VOCAB]], "echo": True}, "prompt"),
+    ({"prompt": [1, "a"]}, "prompt"),
+    ({"prompt": ["a", [1]]}, "prompt"),
+    ({"prompt": [[1, "a"]]}, "prompt[][]"),
+    ({"prompt": [1.5]}, "prompt[]"),
+    ({"prompt": [True]}, "prompt[]"),
+    ({"prompt": ["a"] * 65}, "prompt"),
+    ({"prompt": ["a"] * 64, "n": 9}, "n"),
+    ({"prompt": "x" * CONTEXT}, "prompt"),
+    ({"logprobs": 6}, "logprobs"),
+    ({"logprobs": -1}, "logprobs"),
+    ({"logprobs": True}, "logprobs"),
+    ({"logprobs": 1, "echo": True}, "echo"),
+    ({"max_tokens": 0, "echo": True}, "max_tokens"),
+    ({"best_of": 2}, "best_of"),
+    ({"suffix": "end"}, "suffix"),
+]
+
+
+def _check(reply: Any, param: str | None, live: Live) -> dict[str, Any]:
+    assert reply.status == 400, reply
+    error: dict[str, Any] = reply.error
+    assert error["type"] == "invalid_request_error"
+    assert error["param"] == param, error
+    assert live.get("/health").status == 200
+    return error
+
+
+def _name(value: Any) -> str:
+    return json.dumps(value)[:40]
+
+
+@pytest.mark.parametrize(("fields", "param"), BOTH + CHAT, ids=_name)
+def test_chat(live: Live, fields: dict[str, Any], param: str) -> None:
+    _check(live.chat(**fields), param, live)
+
+
+@pytest.mark.parametrize(("fields", "param"), BOTH + COMPLETION, ids=_name)
+def test_completions(live: Live, fields: dict[str, Any], param: str) -> None:
+    _check(live.complete(**fields), param, live)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", "invalid_json"),
+        (b"{", "invalid_json"),
+        (b"nonsense", "invalid_json"),
+        (b'{"model": "\xff\xfe"}', "invalid_json"),
+        (b'{"model": NaN}', "invalid_json"),
+        (b'{"x": ' + b"[" * 5000 + b"]" * 5000 + b"}", "invalid_json"),
+        (b'{"x": ' + b"[" * 4_000_000, "invalid_json"),
+        (b"[]", None),
+        (b"5", None),
+        (b"null", None),
+        (b'"text"', None),
+    ],
+    ids=lambda value: repr(value)[:24],
+)
+def test_bodies_that_are_no_request(live: Live, path: str, body: bytes, code: str | None) -> None:
+    assert _check(live.post(path, body), None, live)["code"] == code
+
+
+def test_missing_fields_are_named(live: Live) -> None:
+    _check(live.post("/v1/chat/completions", {"messages": USER}), "model", live)
+    _check(live.post("/v1/chat/completions", {"model": "x"}), "messages", live)
+    _check(live.post("/v1/completions", {"model": "x"}), "prompt", live)
+
+
+def test_too_long_has_openais_code(live: Live) -> None:
+    for reply in (live.complete(prompt="x" * CONTEXT), live.complete(max_tokens=CONTEXT)):
+        assert reply.status == 400
+        assert reply.error["code"] == "context_length_exceeded"
+        assert f"{CONTEXT:,}" in reply.error["message"]
+
+
+def test_json_nested_beyond_the_limit_within_a_message(live: Live) -> None:
+    deep: Any = "x"
+    for _ in range(70):
+        deep = {"a": deep}
+    error = _check(live.chat(messages=[{"role": "user", "content": "hi", "extra": deep}]), None, live)
+    assert "nested" in error["message"]
+
+
+def test_a_body_over_the_cap_is_413_declared_or_not(live: Live) -> None:
+    big = b'{"x": "' + b"a" * (8 * 1024 * 1024) + b'"}'
+    for headers in ({}, {"Transfer-Encoding": "chunked"}):
+        try:
+            reply = live.call("POST", "/v1/completions", _chunked(big) if headers else big, headers)
+        except (ConnectionResetError, BrokenPipeError):
+            pass  # the server answered and closed while we were still sending
+        else:
+            assert reply.status == 413
+            assert reply.error["code"] == "request_too_large"
+        assert live.get("/health").status == 200
+    reply = live.call("POST", "/v1/completions", b"", {"Content-Length": str(10**12)})
+    assert reply.status == 413
+
+
+def _chunked(data: bytes, size: int = 1 << 20) -> bytes:
+    pieces = [data[i : i + size] for i in range(0, len(data), size)]
+    return b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in pieces) + b"0\r\n\r\n"
+
+
+def test_unknown_model_is_404(live: Live) -> None:
+    for reply in (live.chat(model="gpt-5"), live.complete(model="gpt-5"), live.get("/v1/models/gpt-5")):
+        assert reply.status == 404
+        assert reply.error["code"] == "model_not_found"
+        assert "org/fake-model" in reply.error["message"]
+
+
+def test_paths_and_methods_that_are_not_there(live: Live) -> None:
+    for path in ("/", "/v1", "/v1/chat/completions/", "/v2/completions", "/../etc/passwd"):
+        reply = live.get(path)
+        assert (reply.status, reply.error["code"]) == (404, "not_found")
+    reply = live.get("/v1/completions")
+    assert (reply.status, reply.error["code"]) == (405, "method_not_allowed")
+    assert reply.headers["allow"] == "POST"
+    assert live.post("/health", {}).status == 405
+    assert live.call("HEAD", "/health").status == 200
+
+
+NEUTRAL: dict[str, Any] = {
+    "response_format": {"type": "text"},
+    "skip_special_tokens": True,
+    "use_beam_search": False,
+    "top_k": -1,
+    "logit_bias": {},
+    "stop": [],
+    "metadata": {"a": "b"},
+    "user": "me",
+    "service_tier": "auto",
+    "reasoning_effort": "low",
+    "some_future_field": {"x": [1]},
+}
+
+
+def test_neutral_values_hints_and_unknown_fields_pass(live: Live) -> None:
+    chat = {"tools": [], "tool_choice": "auto", "modalities": ["text"], "parallel_tool_calls": True, "store": False}
+    assert live.chat(**NEUTRAL, **chat).status == 200
+    assert live.complete(**NEUTRAL, best_of=1, suffix="").status == 200
+
+
+def test_every_optional_field_may_be_null(live: Live) -> None:
+    from twostroke.server.schema import ChatRequest, CompletionRequest
+
+    chat = {name: None for name in ChatRequest.__struct_fields__ if name not in ("model", "messages")}
+    assert live.chat(**chat).status == 200
+    plain = {name: None for name in CompletionRequest.__struct_fields__ if name not in ("model", "prompt")}
+    assert live.complete(**plain).status == 200
+
+
+def test_fields_reach_the_engine_and_defaults_fill_gaps() -> None:
+    parts = fake_parts(defaults={"temperature": 0.6, "top_k": 20})
+    call = completion_call(
+        json.dumps({"model": parts.served_name, "prompt": "x", "seed": 7, "top_k": 3, "cache_salt": "s"}).encode(),
+        parts,
+    )
+    params = call.prompts[0].params
+    assert (params.temperature, params.top_k, params.seed, params.max_tokens) == (0.6, 3, 7, 16)
+    assert call.prompts[0].cache_salt == "s"
+    body = {
+        "model": parts.served_name,
+        "messages": USER,
+        "max_tokens": 9,
+        "max_completion_tokens": 5,
+        "stop": "x",
+        "stop_token_ids": [1],
+        "ignore_eos": True,
+        "min_tokens": 2,
+        "logit_bias": {"5": -100},
+        "temperature": 0,
+    }
+    params = chat_call(json.dumps(body).encode(), parts).prompts[0].params
+    assert (params.max_tokens, params.stop, params.stop_token_ids) == (5, ("x",), (1,))
+    assert (params.ignore_eos, params.min_tokens, params.logit_bias) == (True, 2, {5: -100})
+    assert params.greedy and params.top_k == 20
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+FIELDS = sorted({name for fields, _ in BOTH + CHAT + COMPLETION for name in fields} - {"model"})
+
+
+@settings(max_examples=400, deadline=None)
+@given(fields=st.dictionaries(st.sampled_from(FIELDS), JSON_VALUES, max_size=4), chat=st.booleans())
+def test_no_json_value_in_any_field_is_anything_but_a_call_or_a_400(fields: dict[str, Any], chat: bool) -> None:
+    parts = fake_parts()
+    base = {"model": parts.served_name, "messages": USER, "prompt": "hi"}
+    read = chat_call if chat else completion_call
+    try:
+        call = read(json.dumps(base | fields).encode(), parts)
+    except (InvalidRequest, HttpProblem) as error:
+        assert not isinstance(error, HttpProblem) or error.problem.status == 400
+    else:
+        assert call.prompts
+
+
+@settings(max_examples=300, deadline=None)
+@given(body=st.binary(max_size=60))
+def test_no_bytes_are_anything_but_a_400(body: bytes) -> None:
+    for read in (chat_call, completion_call):
+        with pytest.raises((InvalidRequest, HttpProblem)):
+            read(body, fake_parts())

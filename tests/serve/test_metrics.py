@@ -1,0 +1,106 @@
+"""Metrics: names, kinds, and numbers that agree with what happened."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.serve.fakes import FakeEngine, fake_parts
+from tests.serve.harness import Live, serving, wait_until
+from twostroke.server.metrics import ServerMetrics
+from twostroke.types.event import FinishedEvent
+from twostroke.types.output import Timings
+from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.request import FinishReason, Request
+from twostroke.types.result import StepResult
+from twostroke.types.sampling_params import SamplingParams
+
+
+def samples(text: bytes) -> dict[str, float]:
+    """Sample name with labels -> value."""
+    found = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()) if k != "le")
+            if "le" not in sample.labels:
+                found[sample.name + (f"{{{labels}}}" if labels else "")] = sample.value
+    return found
+
+
+def scrape(live: Live) -> dict[str, float]:
+    reply = live.get("/metrics")
+    assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return samples(reply.body)
+
+
+def test_gauges_follow_the_engine_and_return_to_zero() -> None:
+    engine = FakeEngine("a" * 500)
+    engine.token_s = 0.01
+    with serving(fake_parts(engine)) as live:
+        import threading
+
+        thread = threading.Thread(target=lambda: live.complete(n=3, max_tokens=50))
+        thread.start()
+        wait_until(lambda: scrape(live)["twostroke_requests_running"] == 3, "three running")
+        assert scrape(live)["twostroke_kv_pages_used"] == 3
+        assert scrape(live)["twostroke_kv_used_ratio"] == 0.03
+        thread.join()
+        after = scrape(live)
+        assert [after[f"twostroke_{name}"] for name in ("requests_running", "requests_waiting", "kv_pages_used")] == [
+            0
+        ] * 3
+        assert after["twostroke_kv_pages_free"] == 100
+        assert after["twostroke_prompt_tokens_total"] == 2
+
+
+def test_responses_are_counted_by_status() -> None:
+    with serving(fake_parts()) as live:
+        live.chat()
+        live.chat(stream=True)
+        live.chat(model="x")
+        live.get("/nothing", Host="evil.example")
+        now = scrape(live)
+        assert now["twostroke_http_responses_total{status=200}"] == 2
+        assert now["twostroke_http_responses_total{status=404}"] == 1
+        assert now["twostroke_http_responses_total{status=403}"] == 1
+
+
+def test_two_apps_share_nothing() -> None:
+    with serving(fake_parts()) as one, serving(fake_parts()) as other:
+        one.chat()
+        assert "twostroke_http_responses_total{status=200}" not in scrape(other)
+
+
+def _request(prompt_tokens: int) -> Request:
+    return Request("r/0", "r", tuple(range(prompt_tokens)), SamplingParams(), 0, 9, frozenset(), 0.0)
+
+
+def _planned(prompt_tokens: int, start: int, count: int) -> PlannedSequence:
+    return PlannedSequence(_request(prompt_tokens), start, count, list(range(start + count)), [0], True)
+
+
+def test_a_steps_rows_are_divided_into_prompt_and_decoding_positions() -> None:
+    metrics = ServerMetrics()
+    plan = Plan(1, (_planned(5, 7, 1), _planned(5, 5, 1), _planned(20, 0, 8), _planned(20, 16, 4), _planned(4, 3, 3)))
+    metrics.on_step(plan, StepResult({}), 0.25)
+    now = samples(metrics.text())
+    assert now["twostroke_step_prefill_tokens_sum"] == 8 + 4 + 1
+    assert now["twostroke_step_decode_tokens_sum"] == 2 + 2
+    assert now["twostroke_step_seconds_sum"] == 0.25
+
+
+def test_observed_times_and_ends() -> None:
+    metrics = ServerMetrics()
+    metrics.on_first_token(0.5)
+    metrics.on_next_token(0.25)
+    metrics.on_next_token(0.25)
+    end = FinishedEvent("r/0", FinishReason.LENGTH, 2.0, 4, 3, 0, 0, 0.125)
+    metrics.on_finish(end, Timings(0.0, 0.125, 0.5, 1.0))
+    metrics.on_finish(FinishedEvent("q/0", FinishReason.ABORT, 2.0, 4, 0, 0, 0, None), Timings(0.0))
+    now = samples(metrics.text())
+    assert now["twostroke_time_to_first_token_seconds_sum"] == 0.5
+    assert now["twostroke_inter_token_latency_seconds_count"] == 2
+    assert now["twostroke_request_queue_seconds_sum"] == 0.125
+    assert now["twostroke_request_seconds_count"] == 1
+    assert now["twostroke_generation_tokens_total"] == 3
+    assert now["twostroke_requests_finished_total{reason=length}"] == 1
+    assert now["twostroke_requests_finished_total{reason=abort}"] == 1

@@ -1,0 +1,122 @@
+"""Binding, announcing and stopping, in a process of its own where signals matter."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.serve.fakes import fake_parts
+from twostroke.server.serve import bind, run, url_of
+from twostroke.types.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys
+sys.path[:0] = [{root!r}, {source!r}]
+from tests.serve.fakes import FakeEngine, fake_parts
+from twostroke.server.serve import run
+
+class Engine(FakeEngine):
+    async def stop(self):
+        await super().stop()
+        print("engine stopped", flush=True)
+
+engine = Engine("a" * 200)
+engine.token_s = 0.01
+run(fake_parts(engine), "127.0.0.1", 0, lambda url: print(url, flush=True))
+print("ended", flush=True)
+"""
+
+
+@contextmanager
+def _process() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    code = PROGRAM.format(root=str(ROOT), source=str(ROOT / "src"))
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly_and_requests_in_flight_get_their_answer(kind: signal.Signals) -> None:
+    with _process() as (process, url):
+        port = int(url.rpartition(":")[2])
+        assert url == f"http://127.0.0.1:{port}"
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        body = {"model": "org/fake-model", "prompt": "x", "stream": True, "max_tokens": 60}
+        connection.request("POST", "/v1/completions", json.dumps(body))
+        reply = connection.getresponse()
+        reply.readline()
+        process.send_signal(kind)
+        rest = reply.read()
+        assert rest.endswith(b"data: [DONE]\n\n")
+        assert b'"finish_reason":"length"' in rest
+        output, _ = process.communicate(timeout=20)
+        assert output.split("\n") == ["engine stopped", "ended", ""]
+        assert process.returncode == 0
+        with pytest.raises(OSError):
+            urllib.request.urlopen(url + "/health", timeout=2)
+
+
+def test_two_signals_end_it_at_once() -> None:
+    with _process() as (process, url):
+        connection = http.client.HTTPConnection("127.0.0.1", int(url.rpartition(":")[2]), timeout=20)
+        body = {"model": "org/fake-model", "prompt": "x" * 3, "stream": True, "max_tokens": 200, "n": 100}
+        connection.request("POST", "/v1/completions", json.dumps(body))
+        connection.getresponse().readline()
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=20)
+        assert "engine stopped" in output
+        assert process.returncode == 0
+
+
+def test_a_taken_port_is_a_clear_error() -> None:
+    with bind("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError) as caught:
+            run(fake_parts(), "127.0.0.1", port, lambda _url: pytest.fail("announced"))
+    assert str(port) in caught.value.what
+    assert caught.value.why
+    assert "--port 0" in caught.value.fix
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.7", "x" * 300])
+def test_an_address_of_another_machine_is_a_clear_error(host: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run(fake_parts(api_key="k"), host, 0, lambda _url: pytest.fail("announced"))
+    assert "--host" in caught.value.fix
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "localhost.example"])
+def test_everybody_without_a_key_is_refused(host: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run(fake_parts(), host, 0, lambda _url: pytest.fail("announced"))
+    assert "--api-key" in caught.value.fix
+
+
+def test_urls() -> None:
+    with bind("127.0.0.1", 0) as listener:
+        assert url_of(listener) == f"http://127.0.0.1:{listener.getsockname()[1]}"
+    if socket.has_ipv6:
+        try:
+            listener = bind("::1", 0)
+        except ConfigError:
+            return  # this machine has no IPv6 loopback
+        with listener:
+            assert url_of(listener).startswith("http://[::1]:")

@@ -1,4 +1,5 @@
-"""Builds the native kernels into the package before setuptools collects it; everything else stands in pyproject.toml."""
+"""Builds the native kernels into the package before setuptools collects it; everything else stands in
+pyproject.toml."""
 
 from __future__ import annotations
 

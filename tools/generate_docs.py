@@ -28,7 +28,7 @@ def config_page() -> str:
     """The options table."""
     lines = [
         NOTE + "# Configuration\n",
-        "Flags win over variables, variables over defaults. `twostroke config` prints every resolved value and its reason.\n",
+        "Flags win over variables, variables over defaults. `twostroke config` prints each with its reason.\n",
     ]
     for title, options in (("Engine", ENGINE_OPTIONS), ("Server", SERVER_OPTIONS)):
         lines += [f"## {title}\n", "| flag | variable | meaning | default |", "| --- | --- | --- | --- |"]
@@ -41,7 +41,9 @@ def config_page() -> str:
 
 
 def _option_row(option: Option) -> str:
-    return f"| `{option.flag} {option.metavar}` | `TWOSTROKE_{option.name.upper()}` | {option.help} | {option.default} |"
+    return (
+        f"| `{option.flag} {option.metavar}` | `TWOSTROKE_{option.name.upper()}` | {option.help} | {option.default} |"
+    )
 
 
 def cli_page() -> str:
@@ -65,7 +67,10 @@ def _help(runner: CliRunner, words: list[str]) -> str:
 
 def ops_page() -> str:
     """Each op's contract, from its module."""
-    parts = [NOTE + "# The ops\n", "The instruction set of the model programs. Operands and layouts: `ops/operands.py`.\n"]
+    parts = [
+        NOTE + "# The ops\n",
+        "The instruction set of the model programs. Operands and layouts: `ops/operands.py`.\n",
+    ]
     for name in OP_NAMES:
         module = importlib.import_module(f"twostroke.ops.{name}")
         contract = inspect.cleandoc(module.__doc__ or "").split("\n\nKnows:")[0]

@@ -18,9 +18,9 @@ from typing import Any
 
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps, NativePacker, best_level
+from twostroke.cache.manager import CacheManager
 from twostroke.config import ModelFacts, Resolved, Resolver, collect, kv_kind, resolve_engine, resolve_memory
 from twostroke.cost.memory import MemoryNeeds
-from twostroke.cache.manager import CacheManager
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
 from twostroke.engine.session import Session

@@ -19,7 +19,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "
 
 
 def parse_bytes(text: str) -> int:
-    """"2GB", "512MiB", "1000000" -> bytes. Raises ValueError."""
+    """ "2GB", "512MiB", "1000000" -> bytes. Raises ValueError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", text, re.IGNORECASE)
     if match is None:
         raise ValueError("write a size such as 2GB or 512MiB")
@@ -27,7 +27,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_count(text: str) -> int:
-    """"4096", "4k", "32Ki" -> a positive count. Raises ValueError."""
+    """ "4096", "4k", "32Ki" -> a positive count. Raises ValueError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?\s*", text, re.IGNORECASE)
     value = int(float(match[1]) * _UNITS[(match[2] or "").lower()]) if match else 0
     if value < 1:
@@ -36,7 +36,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_port(text: str) -> int:
-    """"8000" -> a TCP port; 0 lets the system choose. Raises ValueError."""
+    """ "8000" -> a TCP port; 0 lets the system choose. Raises ValueError."""
     if not text.strip().isdigit() or int(text) > 65535:
         raise ValueError("write a port between 0 and 65535")
     return int(text)
@@ -92,8 +92,16 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "Weight format: f32, bf16, int8 or int4.",
         "int8 for a 16-bit checkpoint, f32 for a 32-bit one",
     ),
-    Option("kv_format", "FORMAT", one_of("f32", "bf16"), "KV cache format: f32 or bf16.", "f32 with f32 weights, else bf16"),
-    Option("kv_memory", "SIZE", parse_bytes, "Memory for the KV cache, such as 2GB.", "90% of the free memory, at most what can be used"),
+    Option(
+        "kv_format", "FORMAT", one_of("f32", "bf16"), "KV cache format: f32 or bf16.", "f32 with f32 weights, else bf16"
+    ),
+    Option(
+        "kv_memory",
+        "SIZE",
+        parse_bytes,
+        "Memory for the KV cache, such as 2GB.",
+        "90% of the free memory, at most what can be used",
+    ),
     Option("context", "TOKENS", parse_count, "Longest prompt and answer together.", "the model's own, at most 32768"),
     Option("max_step_tokens", "TOKENS", parse_count, "Token budget of one engine step (prefill chunk size).", "512"),
     Option("max_sequences", "COUNT", parse_count, "Sequences in one step.", "64"),

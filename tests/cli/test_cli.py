@@ -15,10 +15,14 @@ import pytest
 from twostroke.cli.main import VERBS
 
 
-def run(*words: str, text: str | None = None, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *words: str, text: str | None = None, environ: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from twostroke.cli.main import main; main(prog_name='twostroke')", *words]
     stdin = {"stdin": subprocess.DEVNULL} if text is None else {"input": text}
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(environ or {})}, timeout=120, **stdin)
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **(environ or {})}, timeout=120, **stdin
+    )
 
 
 @pytest.mark.parametrize("words", [[], *([verb] for verb in VERBS if verb != "bench"), ["bench", "phases"]])
@@ -34,7 +38,9 @@ def test_generate_answers_and_streams_text():
 
 
 def test_generate_reads_standard_input_and_prints_json():
-    result = run("generate", "--json", "--max-tokens", "5", "--logprobs", "2", "--temperature", "0", text="What is TTFT?")
+    result = run(
+        "generate", "--json", "--max-tokens", "5", "--logprobs", "2", "--temperature", "0", text="What is TTFT?"
+    )
     found = json.loads(result.stdout)
     completion = found["completions"][0]
     assert len(completion["token_ids"]) == 5 and completion["finish_reason"] == "length"
@@ -49,7 +55,12 @@ def test_a_seed_repeats_and_another_differs():
 
 
 def test_chat_keeps_history_and_shows_stats():
-    result = run("chat", "--max-tokens", "20", text="/stats\nWhat is decode?\n/stats\nWhat is TTFT?\n/stats\n/nonsense\n/reset\n/exit\nnever read\n")
+    result = run(
+        "chat",
+        "--max-tokens",
+        "20",
+        text="/stats\nWhat is decode?\n/stats\nWhat is TTFT?\n/stats\n/nonsense\n/reset\n/exit\nnever read\n",
+    )
     assert result.returncode == 0, result.stderr
     assert "No answer yet." in result.stdout and "There is no command /nonsense." in result.stdout
     assert len(re.findall(r"TTFT [\d.]+ ms; \d+ tokens, ITL [\d.]+ ms", result.stdout)) == 2
@@ -92,7 +103,21 @@ def test_verbose_shows_the_traceback():
 
 
 def test_bench_phases_measures_both_phases():
-    words = ["bench", "phases", "--prompts", "32", "--batches", "1,2", "--at", "16", "--new", "6", "--rounds", "1", "--json"]
+    words = [
+        "bench",
+        "phases",
+        "--prompts",
+        "32",
+        "--batches",
+        "1,2",
+        "--at",
+        "16",
+        "--new",
+        "6",
+        "--rounds",
+        "1",
+        "--json",
+    ]
     report = json.loads(run(*words).stdout)
     assert [(f["phase"], f["batch"]) for f in report["figures"]] == [("prefill", 1), ("decode", 1), ("decode", 2)]
     assert all(f["tokens_per_s"] > 0 for f in report["figures"])
@@ -100,7 +125,14 @@ def test_bench_phases_measures_both_phases():
 
 
 def test_serve_answers_and_stops_cleanly():
-    command = [sys.executable, "-c", "from twostroke.cli.main import main; main(prog_name='twostroke')", "serve", "--port", "0"]
+    command = [
+        sys.executable,
+        "-c",
+        "from twostroke.cli.main import main; main(prog_name='twostroke')",
+        "serve",
+        "--port",
+        "0",
+    ]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         lines = []

@@ -5,7 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("numpy", "torch", "transformers", "tokenizers", "huggingface_hub", "starlette", "uvicorn", "rich", "jinja2", "msgspec")
+HEAVY = (
+    "numpy",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "huggingface_hub",
+    "starlette",
+    "uvicorn",
+    "rich",
+    "jinja2",
+    "msgspec",
+)
 
 
 def loaded_after(code: str) -> set[str]:
@@ -19,7 +30,9 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 def test_help_loads_nothing_heavy():
-    code = "from click.testing import CliRunner\nfrom twostroke.cli.main import main\nCliRunner().invoke(main, ['--help'])"
+    code = (
+        "from click.testing import CliRunner\nfrom twostroke.cli.main import main\nCliRunner().invoke(main, ['--help'])"
+    )
     assert not loaded_after(code).intersection(HEAVY)
 
 

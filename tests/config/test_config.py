@@ -24,7 +24,12 @@ def test_flags_win_over_the_environment_and_say_so():
 
 @pytest.mark.parametrize(
     ("options", "needle"),
-    [({"wieghts": "int8"}, "weights"), ({"weights": "int5"}, "int8"), ({"kv_memory": "much"}, "2GB"), ({"port": "70000"}, "65535")],
+    [
+        ({"wieghts": "int8"}, "weights"),
+        ({"weights": "int5"}, "int8"),
+        ({"kv_memory": "much"}, "2GB"),
+        ({"port": "70000"}, "65535"),
+    ],
 )
 def test_bad_options_get_one_clear_error(options, needle):
     with pytest.raises(ConfigError) as caught:
@@ -47,7 +52,9 @@ def test_any_text_is_a_size_or_a_value_error(text):
 
 
 def test_environment_names_are_the_options_names():
-    assert asked_by_environment({"TWOSTROKE_KV_MEMORY": "1GB", "HOME": "/x", "TWOSTROKE_PORT": ""}) == {"kv_memory": "1GB"}
+    assert asked_by_environment({"TWOSTROKE_KV_MEMORY": "1GB", "HOME": "/x", "TWOSTROKE_PORT": ""}) == {
+        "kv_memory": "1GB"
+    }
     machine = read_machine()
     assert machine.cores >= 1 and machine.available_bytes > 2**20
 

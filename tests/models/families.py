@@ -70,7 +70,9 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     "llama-dynamic": lambda: _llama(rope_parameters=DYNAMIC),
     "llama-yarn": lambda: _llama(rope_parameters=YARN),
     "llama-longrope": lambda: _llama(rope_parameters=LONGROPE),
-    "llama-odd-sizes": lambda: _llama(hidden_size=72, num_attention_heads=3, num_key_value_heads=1, vocab_size=101, head_dim=20),
+    "llama-odd-sizes": lambda: _llama(
+        hidden_size=72, num_attention_heads=3, num_key_value_heads=1, vocab_size=101, head_dim=20
+    ),
     "mistral-window": _mistral,
     "mistral-no-window": lambda: _mistral(sliding_window=None),
     "qwen2-biases": _qwen2,

@@ -16,7 +16,9 @@ from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
 
 
-def plain_distribution(logits: np.ndarray, temperature: float, top_k: int, top_p: float, min_p: float) -> dict[int, float]:
+def plain_distribution(
+    logits: np.ndarray, temperature: float, top_k: int, top_p: float, min_p: float
+) -> dict[int, float]:
     """The definition: sort everything, cut by top-k, then top-p, then min-p, normalise."""
     order = sorted(range(len(logits)), key=lambda i: (-logits[i], i))
     weights = [float(np.exp((float(logits[i]) - float(logits.max())) / temperature)) for i in order]
@@ -51,7 +53,9 @@ def test_a_draw_lands_inside_the_plain_distribution(data, size, temperature, top
     assert choose(logits, temperature, top_k, top_p, min_p, draw) in allowed
 
 
-@pytest.mark.parametrize(("top_k", "top_p", "min_p"), [(0, 1.0, 0.0), (5, 1.0, 0.0), (0, 0.8, 0.0), (0, 1.0, 0.1), (6, 0.9, 0.02)])
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "min_p"), [(0, 1.0, 0.0), (5, 1.0, 0.0), (0, 0.8, 0.0), (0, 1.0, 0.1), (6, 0.9, 0.02)]
+)
 def test_frequencies_follow_the_plain_distribution(top_k, top_p, min_p):
     logits = np.random.default_rng(1).normal(0, 2, 30).astype(np.float32)
     expected = plain_distribution(logits, 0.8, top_k, top_p, min_p)

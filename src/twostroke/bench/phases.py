@@ -1,7 +1,9 @@
 """Prefill and decode, measured apart on the real engine.
 
-Prefill: one request, tokens of its prompt / (first token - first scheduled). Decode: B requests; tokens that came in while
-all B were decoding / that time. Random token ids, greedy, end tokens ignored; every prompt is new, so no prefix is shared.
+Prefill: one request, tokens of its prompt / (first token - first scheduled). Decode: B requests; tokens that came in
+while
+all B were decoding / that time. Random token ids, greedy, end tokens ignored; every prompt is new, so no prefix is
+shared.
 
 Knows: the LLM facade, a clock.
 Must not know: scheduler, cache, kernels.
@@ -60,11 +62,22 @@ class PhaseBench:
         self._clock = clock
         self._random = random.Random(seed)
 
-    def run(self, prompt_lengths: Sequence[int], batches: Sequence[int], context: int, new_tokens: int, rounds: int, note: Note) -> PhasesReport:
+    def run(
+        self,
+        prompt_lengths: Sequence[int],
+        batches: Sequence[int],
+        context: int,
+        new_tokens: int,
+        rounds: int,
+        note: Note,
+    ) -> PhasesReport:
         """Measure every case `rounds` times, alternating; one warm-up round is thrown away. Raises ConfigError."""
         room = self._llm.resolved["context"]
         if max([*prompt_lengths, context]) + new_tokens > room:
-            raise ConfigError(f"The longest case needs {max([*prompt_lengths, context]) + new_tokens} tokens; the context is {room}.", fix="Ask for shorter ones.")
+            raise ConfigError(
+                f"The longest case needs {max([*prompt_lengths, context]) + new_tokens} tokens; the context is {room}.",
+                fix="Ask for shorter ones.",
+            )
         cases: list[tuple[str, int, int]] = [("prefill", 1, length) for length in prompt_lengths]
         cases += [("decode", batch, context) for batch in batches]
         speeds: dict[tuple[str, int, int], list[float]] = {case: [] for case in cases}
@@ -74,7 +87,9 @@ class PhaseBench:
                 speed = self._prefill(case[2]) if case[0] == "prefill" else self._decode(case[1], case[2], new_tokens)
                 if round_index:
                     speeds[case].append(speed)
-        figures = tuple(PhaseFigures(*case, statistics.median(found), min(found), max(found)) for case, found in speeds.items())
+        figures = tuple(
+            PhaseFigures(*case, statistics.median(found), min(found), max(found)) for case, found in speeds.items()
+        )
         settings = {setting.name: setting.value for setting in self._llm.resolved.settings}
         expected = settings["weight_bytes"] + settings["kv_memory"]
         return PhasesReport(self._llm.model_name, settings, rounds, figures, peak_bytes(), expected)

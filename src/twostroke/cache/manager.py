@@ -18,7 +18,8 @@ from twostroke.cache.prefix_tree import Node, PrefixTree
 
 @dataclass(slots=True)
 class PageTable:
-    """page_ids of one sequence in order of position; the first len(nodes) of them are in the tree. filled: computed tokens."""
+    """page_ids of one sequence in order of position; the first len(nodes) of them are in the tree. filled:
+    computed tokens."""
 
     salt: str
     page_ids: list[int] = field(default_factory=list)

@@ -1,7 +1,9 @@
 """Full pages by the tokens they hold: a radix tree with one page of tokens on each edge.
 
-Edges are compared by their exact token ids, so no two prefixes can be taken for each other. Each salt has a root of its own.
-The tree is one owner of each of its pages; a page that has no other owner can be evicted, leaves first, the longest unused
+Edges are compared by their exact token ids, so no two prefixes can be taken for each other. Each salt has a root of
+its own.
+The tree is one owner of each of its pages; a page that has no other owner can be evicted, leaves first, the longest
+unused
 first, by a counter of uses (no clock).
 
 Knows: the pool, token ids.

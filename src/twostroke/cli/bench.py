@@ -23,7 +23,7 @@ def command() -> None:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """"1,4,8" -> (1, 4, 8); raises BadParameter."""
+    """ "1,4,8" -> (1, 4, 8); raises BadParameter."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdigit() and int(part) > 0 for part in parts):
         raise click.BadParameter(f"{text!r} is not a list of positive numbers such as 1,4,8")
@@ -32,10 +32,27 @@ def numbers(text: str) -> tuple[int, ...]:
 
 @command.command(cls=ExampleCommand, example="twostroke bench phases --shape llama-3.2-1b --weights int4 --json")
 @click.argument("model", default="spark")
-@click.option("--shape", default=None, help="Random weights of this shape instead of MODEL: llama-3.2-1b, qwen2.5-0.5b.")
-@click.option("--folder", type=click.Path(path_type=Path), default=None, help="Where the random checkpoint is written [default: the cache folder].")
-@click.option("--prompts", default="128,512", callback=lambda c, p, v: numbers(v), help="Prompt lengths for prefill [default: 128,512].")
-@click.option("--batches", default="1,4,8,16", callback=lambda c, p, v: numbers(v), help="Batch sizes for decode [default: 1,4,8,16].")
+@click.option(
+    "--shape", default=None, help="Random weights of this shape instead of MODEL: llama-3.2-1b, qwen2.5-0.5b."
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Where the random checkpoint is written [default: the cache folder].",
+)
+@click.option(
+    "--prompts",
+    default="128,512",
+    callback=lambda c, p, v: numbers(v),
+    help="Prompt lengths for prefill [default: 128,512].",
+)
+@click.option(
+    "--batches",
+    default="1,4,8,16",
+    callback=lambda c, p, v: numbers(v),
+    help="Batch sizes for decode [default: 1,4,8,16].",
+)
 @click.option("--at", "context", default=128, help="Context at which decode starts [default: 128].")
 @click.option("--new", "new_tokens", default=32, help="Tokens each sequence decodes [default: 32].")
 @click.option("--rounds", default=3, help="Rounds after one warm-up [default: 3].")
@@ -73,7 +90,11 @@ def phases(
         if as_json:
             print_json(report.as_json())
             return
-        click.echo(f"{report.model}: {report.settings['weights']} weights, {report.settings['threads']} threads, {report.settings['cpu_level']}")
+        click.echo(
+            "{model}: {weights} weights, {threads} threads, {cpu_level}".format(
+                **{**report.settings, "model": report.model}
+            )
+        )
         click.echo(f"{'phase':<8} {'batch':>5} {'tokens':>6} {'tok/s':>9}   slowest .. fastest of {report.rounds}")
         for f in report.figures:
             click.echo(

@@ -119,7 +119,7 @@ class Conversation:
                 echo(delta.text, nl=False)
                 sys.stdout.flush()
                 text += delta.text
-                tokens += len(delta.token_ids)
+                tokens = delta.num_output_tokens
         except InvalidRequest as error:
             echo(f"error: {error}\n/reset starts anew.", err=True)
             return

@@ -42,6 +42,8 @@ def command(
     """Answer PROMPT, or what comes on standard input. Ctrl-C stops it."""
     with clear_errors(verbose):
         text = prompt if prompt is not None else _read_stdin()
+        if not text.strip():
+            raise InvalidRequest("The prompt is empty.", fix='Give some text: twostroke generate "What is prefill?"')
         sampling = pop_sampling(values)
         from dataclasses import replace
 
@@ -61,11 +63,10 @@ def command(
 def _read_stdin() -> str:
     """All of standard input; refuses a terminal, where nothing would come."""
     if sys.stdin.isatty():
-        raise InvalidRequest("There is no prompt.", fix='Give one: twostroke generate "What is prefill?", or pipe text in.')
-    text = sys.stdin.read()
-    if not text.strip():
-        raise InvalidRequest("The prompt on standard input is empty.", fix="Pipe some text in.")
-    return text
+        raise InvalidRequest(
+            "There is no prompt.", fix='Give one: twostroke generate "What is prefill?", or pipe text in.'
+        )
+    return sys.stdin.read()
 
 
 def _stream(llm: Any, token_ids: list[int], params: Any, verbose: bool) -> None:
@@ -74,7 +75,7 @@ def _stream(llm: Any, token_ids: list[int], params: Any, verbose: bool) -> None:
     for delta in llm.stream(token_ids, params):
         click.echo(delta.text, nl=False)
         sys.stdout.flush()
-        tokens += len(delta.token_ids)
+        tokens = delta.num_output_tokens
         last = delta
     click.echo()
     if verbose and last is not None and last.timings is not None:
@@ -103,9 +104,11 @@ def output_json(output: GenerationOutput, model: str) -> dict[str, Any]:
                 "stop_reason": c.stop_reason,
                 "logprobs": None
                 if c.logprobs is None
-                else [{"token_id": p.token_id, "logprob": p.logprob, "top": [list(t) for t in p.top]} for p in c.logprobs],
+                else [
+                    {"token_id": p.token_id, "logprob": p.logprob, "top": [list(t) for t in p.top]} for p in c.logprobs
+                ],
                 "ttft_s": c.timings.ttft_s if c.timings else None,
-                "mean_itl_s": c.timings.mean_itl_s(len(c.token_ids)) if c.timings else None,
+                "mean_itl_s": c.timings.mean_itl_s(c.num_output_tokens) if c.timings else None,
                 "e2e_s": c.timings.e2e_s if c.timings else None,
             }
             for c in output.completions

@@ -6,6 +6,7 @@ Must not know: routes, engines.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -15,7 +16,9 @@ from twostroke.cli.progress import progress_bar
 from twostroke.options import ENGINE_OPTIONS, SERVER_OPTIONS
 
 
-@click.command(cls=ExampleCommand, example="twostroke serve meta-llama/Llama-3.2-1B-Instruct --weights int4 --port 8000")
+@click.command(
+    cls=ExampleCommand, example="twostroke serve meta-llama/Llama-3.2-1B-Instruct --weights int4 --port 8000"
+)
 @click.argument("model", default="spark")
 @option_flags(ENGINE_OPTIONS + SERVER_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print the start-up facts as one JSON document.")
@@ -41,8 +44,8 @@ def command(model: str, as_json: bool, verbose: bool, **options: Any) -> None:
 
 def start_text(url: str, facts: dict[str, Any]) -> str:
     """What a newcomer needs to know, and a line to try."""
-    question = "What is prefill?"
-    body = '{"model": "%s", "messages": [{"role": "user", "content": "%s"}]}' % (facts["served_name"], question)
+    messages = [{"role": "user", "content": "What is prefill?"}]
+    body = json.dumps({"model": facts["served_name"], "messages": messages})
     return (
         f"{facts['served_name']}: {facts['weights']} weights, {facts['weight_bytes'] / 1e6:,.0f} MB; "
         f"{facts['threads']} threads, {facts['cpu_level']} kernels\n"

@@ -71,7 +71,7 @@ def _too_big(needs: MemoryNeeds, available_bytes: int, kv_bytes: int) -> OutOfMe
             f"weights {_gb(needs.weight_bytes)} + buffers {_gb(needs.buffer_bytes)} + KV cache {_gb(kv_bytes)}"
             f" ({needs.kv_token_bytes:,} bytes a token)."
         ),
-        fix="Use smaller weights (--weights int4), a smaller --kv-memory, a smaller model, or a machine with more memory.",
+        fix="Use smaller weights (--weights int4), a smaller --kv-memory or model, or more memory.",
     )
 
 

@@ -28,7 +28,8 @@ class LlamaModel:
     ops: Ops
 
     def forward(self, batch: Batch, kv: Sequence[KVLayer], buffers: Buffers) -> F32Array:
-        """Logits (R, vocabulary) float32 of `batch.logit_rows`, a view into `buffers`; K and V go to `kv`, one a layer."""
+        """Logits (R, vocabulary) float32 of `batch.logit_rows`, a view into `buffers`; K and V go to `kv`, one a
+        layer."""
         ops, spec = self.ops, self.spec
         tokens, selected = len(batch.token_ids), len(batch.logit_rows)
         hidden, normed = buffers.hidden[:tokens], buffers.normed[:tokens]

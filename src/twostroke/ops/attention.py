@@ -4,8 +4,10 @@
     positions max(0, p - window + 1) .. p (window 0: all of 0 .. p). Query head h reads KV head h // (H / kv_heads).
     scores = scale * q . k; out = softmax(scores) @ v.
 
-Implementations use the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) over fixed tiles of positions, so no
-(T, T) matrix exists and one row's arithmetic depends on that row alone. The reference makes one row of scores at a time.
+Implementations use the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) over fixed tiles of positions,
+so no
+(T, T) matrix exists and one row's arithmetic depends on that row alone. The reference makes one row of scores at a
+time.
 
 Knows: the contract, the reference, the cost. Must not know: implementations, why these pages.
 """
@@ -29,9 +31,7 @@ def gather(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array,
     return keys.reshape(shape)[:, :tokens], values.reshape(shape)[:, :tokens]
 
 
-def reference(
-    out: F32Array, q: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float, window: int
-) -> None:
+def reference(out: F32Array, q: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float, window: int) -> None:
     """See the module."""
     heads_per_kv = q.shape[1] // layer.kv_heads
     for s in range(len(batch.context_tokens)):

@@ -24,7 +24,8 @@ def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray
     """x (T, columns) -> q (T, padded_columns) int8 and scales (T, padded_columns / group) float32.
 
     Per row and group: amax = max |x|; scale = amax / 127; q = round half to even of x * (127 / amax), all in float32;
-    a group of zeros has scale 0 and q 0. q is 0 as well where amax is below 2^-120 (127 / amax would overflow) or is not
+    a group of zeros has scale 0 and q 0. q is 0 as well where amax is below 2^-120 (127 / amax would overflow) or is
+    not
     finite, and then the scale carries the NaN or infinity into the result of the row.
     """
     full = np.zeros((x.shape[0], padded_columns), np.float32)

@@ -6,10 +6,12 @@ P = N / 64 panels):
     f32    (P, K, 64)         float32
     bf16   (P, K/2, 64, 2)    uint16: two consecutive k of one column side by side
     int8   (P, K/4, 64, 4)    uint8 = q + 128, q in [-127, 127]: four consecutive k of one column side by side
-    int4   (P, K/8, 64, 4)    uint8: low nibble = q + 8 of k = 8i + j, high nibble = q + 8 of k = 8i + 4 + j, q in [-8, 7]
+    int4   (P, K/8, 64, 4)    uint8: low nibble = q + 8 of k = 8i + j, high nibble = q + 8 of k = 8i + 4 + j, q in
+    [-8, 7]
     scales (P, K/group, 64)   uint16 (bf16 bits), for int8 and int4
 
-KV layer: (pages, kv_heads, 2, page_tokens * head_dim), float32 or uint16 (bf16). Part 0 is K, transposed inside its page
+KV layer: (pages, kv_heads, 2, page_tokens * head_dim), float32 or uint16 (bf16). Part 0 is K, transposed inside its
+page
 to (head_dim, page_tokens), so that scores of 16 positions are one vector; part 1 is V, (page_tokens, head_dim).
 
 Knows: shapes and layouts.
@@ -49,7 +51,9 @@ class PackedWeight:
     def __post_init__(self) -> None:
         expected = self.format.data_bytes(self.rows, self.columns)
         if self.data.dtype != np.uint8 or self.data.shape != (expected,):
-            raise ValueError(f"packed data must be uint8 of shape ({expected},), not {self.data.dtype} {self.data.shape}")
+            raise ValueError(
+                f"packed data must be uint8 of shape ({expected},), not {self.data.dtype} {self.data.shape}"
+            )
         scale_count = self.format.scale_bytes(self.rows, self.columns) // 2
         found = 0 if self.scales is None else self.scales.size
         if found != scale_count:
@@ -137,7 +141,7 @@ def pack_integers(values: NDArray[np.int8], scales: U16Array, weight_format: Wei
         quads = full.reshape(-1, PANEL_ROWS, columns // 4, 4)
     else:
         octets = full.reshape(-1, PANEL_ROWS, columns // 8, 2, 4)
-        quads = octets[:, :, :, 0] | (octets[:, :, :, 1] << 4)
+        quads = octets[:, :, :, 0] | (octets[:, :, :, 1] << np.uint8(4))
     return (
         np.ascontiguousarray(quads.transpose(0, 2, 1, 3)).reshape(-1),
         np.ascontiguousarray(packed_scales).reshape(-1),

@@ -1,6 +1,7 @@
 """Choosing a token: temperature, top-k, top-p, min-p, and one uniform draw.
 
-Candidates are ordered by probability, ties by token id, so the choice is a function of (logits, parameters, draw) alone.
+Candidates are ordered by probability, ties by token id, so the choice is a function of (logits, parameters, draw)
+alone.
 
 Knows: one row of logits.
 Must not know: requests, positions.

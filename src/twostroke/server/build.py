@@ -47,7 +47,7 @@ def build_server(
     metrics = ServerMetrics()
     heart = assemble.build_heart(found, progress, assemble.print_report, metrics)
     resolved = heart.resolved
-    engine = AsyncEngine(heart.stepper, heart.session, heart.stepper.report_fault)
+    engine = AsyncEngine(heart.stepper)
     parts = ServerParts(
         engine=engine,
         tokenizer=heart.tokenizer,

@@ -36,7 +36,9 @@ def machine() -> str:
     """This machine's architecture, as in TRIPLES. Raises RuntimeError for others."""
     name = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
     if name not in TRIPLES or sys.platform != "linux":
-        raise RuntimeError(f"Twostroke has kernels for Linux on {' and '.join(TRIPLES)}, not for {sys.platform} on {name}.")
+        raise RuntimeError(
+            f"Twostroke has kernels for Linux on {' and '.join(TRIPLES)}, not for {sys.platform} on {name}."
+        )
     return name
 
 
@@ -66,7 +68,14 @@ def build_all(out: Path, target: str, checks: tuple[str, ...] = RELEASE) -> list
 def _build_level(library: Path, level: str, cpu: str, target: str, checks: tuple[str, ...]) -> None:
     objects = library.parent / f"objects-{target}-{level}"
     objects.mkdir(exist_ok=True)
-    common = ["-target", TRIPLES[target], f"-mcpu={cpu}", f"-DTS_LEVEL_{level.upper()}", "-I", str(ROOT / "csrc/include")]
+    common = [
+        "-target",
+        TRIPLES[target],
+        f"-mcpu={cpu}",
+        f"-DTS_LEVEL_{level.upper()}",
+        "-I",
+        str(ROOT / "csrc/include"),
+    ]
 
     def compile_one(source: Path) -> Path:
         target_file = objects / f"{source.parent.name}_{source.stem}.o"
@@ -76,7 +85,20 @@ def _build_level(library: Path, level: str, cpu: str, target: str, checks: tuple
     with ThreadPoolExecutor(max_workers=2) as pool:
         compiled = list(pool.map(compile_one, sources()))
     partial = library.with_suffix(".partial")
-    _zig([*checks, *common[:2], "-nostdlib++", "-shared", "-s", "-o", str(partial), *map(str, compiled), "-lpthread", "-lm"])
+    _zig(
+        [
+            *checks,
+            *common[:2],
+            "-nostdlib++",
+            "-shared",
+            "-s",
+            "-o",
+            str(partial),
+            *map(str, compiled),
+            "-lpthread",
+            "-lm",
+        ]
+    )
     partial.replace(library)
     for path in compiled:
         path.unlink()

@@ -99,7 +99,8 @@ def load_library(level: str) -> ctypes.CDLL:
     found = library.ts_abi_version()
     if found != ABI_VERSION:
         raise BackendError(
-            f"{path.name} speaks ABI {found}, this package {ABI_VERSION}.", fix="Install again: pip install --force-reinstall ."
+            f"{path.name} speaks ABI {found}, this package {ABI_VERSION}.",
+            fix="Install again: pip install --force-reinstall .",
         )
     return library
 

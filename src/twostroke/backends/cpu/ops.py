@@ -28,7 +28,8 @@ class CpuOps:
         self._context = self._library.ts_context_create(num_threads) if 1 <= num_threads <= MAX_THREADS else None
         if not self._context:
             raise BackendError(
-                f"A pool of {num_threads} threads could not be made.", fix=f"Ask for 1 to {MAX_THREADS} threads (--threads)."
+                f"A pool of {num_threads} threads could not be made.",
+                fix=f"Ask for 1 to {MAX_THREADS} threads (--threads).",
             )
         self._weights: WeakKeyDictionary[PackedWeight, WeightStruct] = WeakKeyDictionary()
         self._layers: WeakKeyDictionary[KVLayer, KVLayerStruct] = WeakKeyDictionary()
@@ -53,7 +54,9 @@ class CpuOps:
         out_at, out_stride = rows(out, "embed", "out")
         _same(out.shape, (len(token_ids), table.columns), "embed", "out", out)
         ids = integers(token_ids, len(token_ids), "embed", "token_ids")
-        self._check("embed", self._library.ts_embed(self._context, self._weight(table), ids, len(token_ids), out_at, out_stride))
+        self._check(
+            "embed", self._library.ts_embed(self._context, self._weight(table), ids, len(token_ids), out_at, out_stride)
+        )
 
     def rms_norm(self, out: F32Array, x: F32Array, weight: F32Array, eps: float) -> None:
         """See ops/rms_norm.py."""

@@ -1,0 +1,149 @@
+"""The exactness law: a request's tokens and log probabilities are the same bits alone and in any schedule.
+
+Random requests in random schedules (arrivals, step budgets, batch sizes, pools so small that sequences are preempted,
+prefix hits, siblings, one thread or two) against each request alone on a fresh engine with room for everything.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+import torch  # noqa: F401  (loaded before the kernels' threads start)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.models.families import make_checkpoint
+from twostroke.backends.cpu import CpuOps
+from twostroke.cache.manager import CacheManager
+from twostroke.engine.core import EngineCore
+from twostroke.models.llama import LlamaModel
+from twostroke.models.rope_tables import rope_table
+from twostroke.quant.formats import weight_format
+from twostroke.runner.runner import ModelRunner
+from twostroke.sampling.random_draw import sibling_seed
+from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.scheduler import Scheduler
+from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.spec.model import ModelSpec
+from twostroke.types.event import FinishedEvent, TokenEvent
+from twostroke.types.request import FinishReason, Request
+from twostroke.types.sampling_params import SamplingParams
+from twostroke.weights.load import load_folder
+from twostroke.weights.tree import ModelWeights
+
+CASES = [("llama3-grouped", "int8", KVKind.BF16), ("mistral-window", "int4", KVKind.F32)]
+CASES += [("qwen3-head-norms", "f32", KVKind.F32), ("qwen2-biases", "bf16", KVKind.BF16)]
+Loaded = tuple[ModelSpec, ModelWeights]
+Output = tuple[tuple[int, ...], tuple[object, ...]]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    made = {}
+    for family, _, _ in CASES:
+        made[family] = tmp_path_factory.mktemp(family)
+        make_checkpoint(family, made[family])
+    return made
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[dict[int, CpuOps]]:
+    made = {threads: CpuOps(None, threads) for threads in (1, 2)}
+    yield made
+    for ops in made.values():
+        ops.close()
+
+
+@pytest.fixture(scope="module")
+def load(folders):
+    return cache(lambda family, name: load_folder(folders[family], weight_format(name)))
+
+
+def core(loaded: Loaded, kv: KVKind, ops: CpuOps, pages: int, limits: SchedulerLimits) -> EngineCore:
+    spec, weights = loaded
+    model = LlamaModel(spec, weights, rope_table(spec.rope, spec.max_positions), ops)
+    runner = ModelRunner(model, kv, pages, limits.max_step_tokens, limits.max_sequences, lambda: 0.0)
+    return EngineCore(Scheduler(CacheManager(pages, PAGE_TOKENS), limits), runner)
+
+
+def drive(engine: EngineCore, arrivals: list[tuple[int, Request]]) -> tuple[dict[str, Output], int]:
+    """Run until everything has ended; each request arrives before its step. Returns outputs and preemptions."""
+    waiting = sorted(arrivals, key=lambda pair: pair[0])
+    tokens: dict[str, list[TokenEvent]] = {request.request_id: [] for _, request in arrivals}
+    ended: dict[str, FinishReason] = {}
+    for step_index in range(5000):
+        while waiting and waiting[0][0] <= step_index:
+            engine.scheduler.add(waiting.pop(0)[1])
+        step = engine.step(lambda: 0.0)
+        for event in step.events if step else ():
+            if isinstance(event, FinishedEvent):
+                assert event.request_id not in ended
+                ended[event.request_id] = event.reason
+            else:
+                tokens[event.request_id].append(event)
+        if not waiting and not engine.scheduler.has_work:
+            break
+    gauges = engine.scheduler.gauges()
+    assert (gauges.running, gauges.waiting, gauges.pages_used, gauges.waste_tokens) == (0, 0, 0, 0)
+    assert set(ended) == set(tokens) and FinishReason.ERROR not in ended.values()
+    outputs = {name: (tuple(e.token_id for e in made), tuple(e.logprob for e in made)) for name, made in tokens.items()}
+    return outputs, gauges.preemptions_total
+
+
+def random_requests(dice: random.Random, vocab: int) -> list[Request]:
+    """Prompts that often begin alike, all kinds of sampling, some with siblings."""
+    stem = [dice.randrange(vocab) for _ in range(90)]
+    requests = []
+    for index in range(dice.randint(2, 6)):
+        shared = dice.choice([0, 0, 16, 37, 64, 90])
+        prompt = (*stem[:shared], *(dice.randrange(vocab) for _ in range(dice.randint(1, 60))))
+        params = SamplingParams(
+            temperature=dice.choice([0.0, 0.7, 1.5]),
+            top_k=dice.choice([0, 0, 5]),
+            top_p=dice.choice([1.0, 0.9]),
+            repetition_penalty=dice.choice([1.0, 1.3]),
+            frequency_penalty=dice.choice([0.0, 0.5]),
+            logprobs=dice.choice([0, 3]),
+        )
+        seed, size = dice.getrandbits(63), dice.randint(1, 40)
+        for sibling in range(dice.choice([1, 1, 1, 3])):
+            name = f"{index}/{sibling}"
+            made = Request(name, str(index), prompt, params, sibling_seed(seed, sibling), size, frozenset({7}), 0.0)
+            requests.append(made)
+    return requests
+
+
+@pytest.mark.parametrize(("family", "weights", "kv"), CASES)
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_any_schedule_gives_the_bits_of_the_solo_run(family, weights, kv, seed, load, pools):
+    dice = random.Random(seed)
+    loaded = load(family, weights)
+    requests = random_requests(dice, loaded[0].vocab_size)
+    limits = SchedulerLimits(dice.choice([4, 16, 61, 512]), dice.choice([1, 3, 4]), dice.choice([0, 2]))
+    needed = max(-(-(len(r.prompt_token_ids) + r.max_tokens + 1) // PAGE_TOKENS) for r in requests)
+    pages = needed + dice.choice([0, 3, 60])
+    together = core(loaded, kv, pools[dice.choice([1, 2])], pages, limits)
+    found, _ = drive(together, [(dice.randint(0, 30), request) for request in requests])
+    for request in requests:
+        alone = core(loaded, kv, pools[dice.choice([1, 2])], 16, SchedulerLimits(512, 1))
+        expected, _ = drive(alone, [(0, request)])
+        assert found[request.request_id] == expected[request.request_id]
+
+
+def test_preemption_and_prefix_hits_do_happen_and_change_nothing(load, pools):
+    """A directed case, so that the property above cannot pass by never meeting them."""
+    loaded = load("llama3-grouped", "int8")
+    stem = tuple(range(20, 90))
+    params = SamplingParams(temperature=1.0, logprobs=2)
+    requests = [Request(str(i), str(i), (*stem, i), params, i, 60, frozenset(), 0.0) for i in range(4)]
+    engine = core(loaded, KVKind.BF16, pools[2], 16, SchedulerLimits(64, 4, 0))
+    found, preemptions = drive(engine, [(3 * i, request) for i, request in enumerate(requests)])
+    assert preemptions > 0
+    assert engine.scheduler.gauges().prefix_hit_tokens > 0
+    for request in requests:
+        alone = core(loaded, KVKind.BF16, pools[1], 16, SchedulerLimits(512, 1))
+        assert drive(alone, [(0, request)])[0][request.request_id] == found[request.request_id]

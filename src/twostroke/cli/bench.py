@@ -53,7 +53,7 @@ def numbers(text: str) -> tuple[int, ...]:
     callback=lambda c, p, v: numbers(v),
     help="Batch sizes for decode [default: 1,4,8,16].",
 )
-@click.option("--at", "context", default=128, help="Context at which decode starts [default: 128].")
+@click.option("--at", "start_at", default=128, help="Context at which decode starts [default: 128].")
 @click.option("--new", "new_tokens", default=32, help="Tokens each sequence decodes [default: 32].")
 @click.option("--rounds", default=3, help="Rounds after one warm-up [default: 3].")
 @option_flags(ENGINE_OPTIONS)
@@ -65,7 +65,7 @@ def phases(
     folder: Path | None,
     prompts: tuple[int, ...],
     batches: tuple[int, ...],
-    context: int,
+    start_at: int,
     new_tokens: int,
     rounds: int,
     as_json: bool,
@@ -86,7 +86,7 @@ def phases(
             llm = LLM(model, progress=progress, **options)
         with llm:
             note = (lambda text: click.echo(text, err=True)) if not as_json else (lambda text: None)
-            report = PhaseBench(llm, time.perf_counter).run(prompts, batches, context, new_tokens, rounds, note)
+            report = PhaseBench(llm, time.perf_counter).run(prompts, batches, start_at, new_tokens, rounds, note)
         if as_json:
             print_json(report.as_json())
             return

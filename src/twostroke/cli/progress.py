@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 Progress = Callable[[int, int, str], None]
 """(done_bytes, total_bytes, what)"""
 
+LONG_BYTES = 100_000_000
+"""Less than this is done before anybody wonders."""
+
 
 @contextlib.contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
@@ -41,12 +44,12 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
 
 def _line_printer(title: str) -> Progress:
-    """One line for every fifth of the way."""
+    """One line for every fifth of the way, where the way is long."""
     printed = [0]
 
     def update(done_bytes: int, total_bytes: int, what: str) -> None:
         fifths = 5 * done_bytes // max(1, total_bytes)
-        if fifths > printed[0]:
+        if fifths > printed[0] and total_bytes >= LONG_BYTES:
             printed[0] = fifths
             print(f"{title}: {done_bytes / 1e6:,.0f} of {total_bytes / 1e6:,.0f} MB", file=sys.stderr, flush=True)
 

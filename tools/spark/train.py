@@ -169,11 +169,11 @@ def run(trainer: Trainer, dialogues: Dialogues, checkpoint: Path, save_seconds: 
 def main() -> None:
     """Train a model into runs/NAME/checkpoint.pt, going on from there if it exists."""
     parser = argparse.ArgumentParser(
-        description="Example: python -m tools.spark.train --minutes 55\n\n" + (main.__doc__ or ""),
+        description="Example: python -m tools.spark.train --minutes 35\n\n" + (main.__doc__ or ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--draft", action="store_true", help="the small draft model instead of spark")
-    parser.add_argument("--minutes", type=float, help="time budget over all sittings (55; draft 12)")
+    parser.add_argument("--minutes", type=float, help="time budget over all sittings (35; draft 10)")
     parser.add_argument("--name", help="folder under tools/spark/runs (spark; draft: spark_draft)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fresh", action="store_true", help="ignore an existing checkpoint")
@@ -189,7 +189,7 @@ def main() -> None:
     reuse_memory()
     draft: bool = options.draft
     recipe = Recipe(
-        minutes=options.minutes or (12 if draft else 55),
+        minutes=options.minutes or (10 if draft else 35),
         lr=options.lr or (4e-3 if draft else 2e-3),
         dropout=options.dropout if options.dropout is not None else (0.0 if draft else 0.1),
         batch_tokens=options.batch_tokens,

@@ -13,6 +13,7 @@ from twostroke.scheduler.admission import PageAdmission, SiblingRule
 from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget, StepLoad, TokenBudget
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
+from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.request import FinishReason, Request
@@ -50,7 +51,6 @@ class Scheduler:
         self._preemptions = 0
         self._query_tokens = 0
         self._hit_tokens = 0
-        self._hopeless: list[Sequence] = []
 
     @property
     def has_work(self) -> bool:
@@ -58,11 +58,14 @@ class Scheduler:
         return len(self._queues) > 0
 
     def add(self, request: Request) -> None:
-        """Queue a request. Raises ValueError for an id that is live."""
+        """Queue a request. Raises ValueError for an id that is live, OutOfMemory where the whole pool is too small."""
         if request.request_id in self._queues:
             raise ValueError(f"request {request.request_id!r} is live already")
+        sequence = Sequence(request, self._num_added + 1, list(request.prompt_token_ids))
+        if not self._pages.fits_ever(sequence):
+            raise OutOfMemory("The request can never run.", why=f"{self._too_long(sequence)}.", fix="Shorten it.")
         self._num_added += 1
-        self._queues.enqueue(Sequence(request, self._num_added, list(request.prompt_token_ids)))
+        self._queues.enqueue(sequence)
 
     def abort(self, request_id: str, now: float) -> list[Event]:
         """End a request; its pages are free at once. An unknown id changes nothing."""
@@ -91,10 +94,6 @@ class Scheduler:
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
         """Take in what a plan gave. Requests that ended in between are left out."""
         events: list[Event] = []
-        for hopeless in self._hopeless:
-            if hopeless.request.request_id in self._queues:
-                events.append(self._end(hopeless, FinishReason.ERROR, now, error=self._too_long(hopeless)))
-        self._hopeless.clear()
         for planned in plan.sequences:
             sequence = self._queues.find(planned.request.request_id)
             if sequence is not None and sequence.admission is not None:
@@ -156,11 +155,6 @@ class Scheduler:
         for sequence in list(self._queues.waiting):
             full = step.num_tokens >= self._limits.max_step_tokens
             if full or len(self._queues.running) >= self._limits.max_sequences:
-                return
-            if not self._pages.fits_ever(sequence):
-                self._hopeless.append(sequence)
-                if not planned:
-                    continue
                 return
             if self._siblings.holds_back(sequence, self._queues.running):
                 continue

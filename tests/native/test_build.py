@@ -1,0 +1,49 @@
+"""The native tier: undefined behaviour traps under the whole grid; the portable kernels compile for aarch64."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+from twostroke.backends.cpu import build
+from twostroke.backends.cpu.library import _SIGNATURES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+UNDER_TRAPS = """
+import sys
+from pathlib import Path
+from twostroke.backends.cpu import library
+library.library_path = lambda level: Path(sys.argv[1]) / f"libtwostroke_{level}.so"
+import pytest
+files = ["tests/ops/test_ops_native.py", "tests/ops/test_embed_native.py"]
+sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *files]))
+"""
+
+
+def test_no_undefined_behaviour_on_the_grid(tmp_path: Path) -> None:
+    """A build that traps (SIGILL) on undefined behaviour runs the grid of odd sizes at every level."""
+    made = build.build_all(tmp_path, build.machine(), build.TRAPPING)
+    assert [path.stat().st_size > 10_000 for path in made] == [True] * len(made)
+    command = [sys.executable, "-c", UNDER_TRAPS, str(tmp_path)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+
+
+def test_traps_do_trap(tmp_path: Path) -> None:
+    """The flags above are worth something: a signed overflow dies under them."""
+    source = tmp_path / "overflow.cpp"
+    source.write_text("int main(int count, char**) { int big = 2147483647; return (big + count) == 5; }\n")
+    flags = ["-O1", *build.TRAPPING, str(source), "-o", str(tmp_path / "overflow")]
+    subprocess.run([sys.executable, "-m", "ziglang", "c++", *flags], check=True, capture_output=True, timeout=300)
+    assert subprocess.run([str(tmp_path / "overflow")], check=False).returncode < 0
+
+
+def test_the_portable_kernels_compile_for_aarch64(tmp_path: Path) -> None:
+    """An aarch64 library with every function of the ABI. It is compiled here, not run."""
+    (library,) = build.build_all(tmp_path, "aarch64")
+    content = library.read_bytes()
+    assert content[:4] == b"\x7fELF" and struct.unpack_from("<H", content, 18)[0] == 183
+    assert all(name.encode() + b"\0" in content for name in _SIGNATURES)

@@ -24,6 +24,7 @@ from tools.spark.model import SPARK, SPARK_DRAFT, Llama, ModelConfig, count_para
 from tools.spark.tokenizer import DEFAULT_PATH
 from torch import Tensor
 
+LONGEST_STEP = 5.0  # seconds; what a step takes beyond this (a paused process, a laptop asleep) is not training
 RUNS = Path(__file__).resolve().parent / "runs"
 
 
@@ -147,7 +148,7 @@ def run(trainer: Trainer, dialogues: Dialogues, checkpoint: Path, save_seconds: 
         loss, hits = trainer.step(batch)
         progress.round, progress.index = number, index + 1
         now = time.perf_counter()
-        progress.seconds += now - last
+        progress.seconds += min(now - last, LONGEST_STEP)
         last = now
         tokens, steps = tokens + batch.ids.numel(), steps + 1
         loss_sum, hit_sum = loss_sum + loss, hit_sum + hits

@@ -1,0 +1,86 @@
+// Every kernel once on numbers from a fixed generator, results as raw bytes on standard output: the same program built for two
+// machines must say the same. Tests only.
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "twostroke/abi.h"
+
+static uint32_t state = 1;
+
+static float draw() {  // in [-1, 1), exactly representable, so that every machine gets the same
+  state = state * 1664525u + 1013904223u;
+  return (float)(int32_t)(state >> 8) / 8388608.0f - 1.0f;
+}
+
+static float* draws(int64_t count) {
+  float* values = (float*)malloc((size_t)count * 4);
+  for (int64_t i = 0; i < count; ++i) values[i] = draw();
+  return values;
+}
+
+static void say(const float* values, int64_t count) { fwrite(values, 4, (size_t)count, stdout); }
+
+static void must(int32_t status, const char* what) {
+  if (status == TS_OK) return;
+  fprintf(stderr, "%s: status %d\n", what, status);
+  exit(1);
+}
+
+static void* aligned(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64); }
+
+// 70 x 96 weights in one format: packed here, then 5 rows through linear and 3 tokens through embed.
+static void weights(ts_context* context, int32_t kind, int32_t group) {
+  const int64_t rows = 70, columns = 96, tokens = 5;
+  float *source = draws(rows * columns), *x = draws(tokens * columns), *out = draws(tokens * rows), *bias = draws(rows);
+  void* data = aligned(128 * columns * 4);
+  uint16_t* scales = group ? (uint16_t*)aligned((size_t)(128 * columns / group * 2)) : NULL;
+  must(ts_pack(context, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
+  ts_weight weight = {kind, group, rows, columns, data, scales, bias};
+  must(ts_linear(context, &weight, x, columns, tokens, out, rows), "linear");
+  say(out, tokens * rows);
+  const int32_t ids[3] = {0, 69, 7};
+  must(ts_embed(context, &weight, ids, 3, x, columns), "embed");
+  say(x, 3 * columns);
+}
+
+// Two sequences, one with a chunk of 20 rows and one decoding, over scattered pages.
+static void attention(ts_context* context, int32_t kind) {
+  const int64_t kv_heads = 2, dim = 20, pages = 9, heads = 6;
+  ts_kv_layer layer = {kind, (int32_t)kv_heads, (int32_t)dim, pages, calloc((size_t)(pages * kv_heads * 2 * 16 * dim), 4)};
+  float *k = draws(130 * kv_heads * dim), *v = draws(130 * kv_heads * dim), *q = draws(21 * heads * dim), *out = draws(21 * heads * dim);
+  const int32_t table[10] = {8, 1, 6, 3, 0, 2, 7, 4, 5, 5};
+  int32_t slots[130];
+  for (int i = 0; i < 130; ++i) slots[i] = table[i < 70 ? i / 16 : 5 + (i - 70) / 16] * 16 + (i < 70 ? i : i - 70) % 16;
+  must(ts_kv_write(context, &layer, k, v, kv_heads * dim, slots, 130), "kv_write");
+  const int32_t starts[3] = {0, 20, 21}, contexts[2] = {70, 60};
+  for (int window = 0; window <= 33; window += 33) {
+    must(ts_attention(context, &layer, q, heads * dim, heads, starts, contexts, 2, table, 5, 0.2236f, window, out, heads * dim),
+         "attention");
+    say(out, 21 * heads * dim);
+  }
+}
+
+int main() {
+  ts_context* context = ts_context_create(2);
+  if (context == NULL || ts_abi_version() != TS_ABI_VERSION) return 1;
+  weights(context, TS_W_F32, 0);
+  weights(context, TS_W_BF16, 0);
+  weights(context, TS_W_INT8, 32);
+  weights(context, TS_W_INT4, 32);
+  attention(context, TS_KV_F32);
+  attention(context, TS_KV_BF16);
+  const int64_t tokens = 3, columns = 50;
+  float *x = draws(tokens * columns), *y = draws(tokens * columns), *w = draws(columns), *out = draws(tokens * columns);
+  must(ts_rms_norm(context, x, columns, w, 1e-5f, tokens, columns, out, columns), "rms_norm");
+  must(ts_add(context, out, y, tokens * columns), "add");
+  must(ts_head_norm(context, out, columns, w, 1e-5f, tokens, 5, 10), "head_norm");
+  const int32_t positions[3] = {0, 9, 3}, chosen[3] = {2, 2, 0};
+  must(ts_rope(context, out, columns, tokens, 5, 10, x, y, 10, 5, positions), "rope");
+  must(ts_gather_rows(context, out, columns, tokens, chosen, 3, columns, x, columns), "gather_rows");
+  must(ts_silu_mul(context, x, columns, tokens, columns / 2, y, columns / 2), "silu_mul");
+  say(out, tokens * columns);
+  say(y, tokens * columns / 2);
+  ts_context_destroy(context);
+  return 0;
+}

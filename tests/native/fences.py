@@ -1,0 +1,84 @@
+"""Run the grid of the ops with every operand between pages that may not be touched.
+
+    python -m tests.native.fences start|end FILES...
+
+Each array is copied so that its first byte follows (start), or its last byte precedes (end), a page without any
+access rights: one byte read or written outside kills the process with SIGSEGV. It finds what an address sanitizer
+finds in operands, without one, at every instruction-set level.
+
+Knows: the ops' operands.
+Must not know: what ops compute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import mmap
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from twostroke.backends.cpu import CpuOps
+from twostroke.ops.protocol import OP_NAMES
+
+PAGE = mmap.PAGESIZE
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def fence(array: np.ndarray, side: str) -> np.ndarray:
+    """A copy with the same dtype, shape and strides, flush against a forbidden page."""
+    if array.size == 0:
+        return array
+    span = sum((size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)) + array.itemsize
+    inner = -(-span // PAGE) * PAGE
+    room = np.frombuffer(mmap.mmap(-1, inner + 2 * PAGE), np.uint8)
+    for at in (room.ctypes.data, room.ctypes.data + PAGE + inner):
+        if LIBC.mprotect(ctypes.c_void_p(at), ctypes.c_size_t(PAGE), 0):
+            raise OSError(ctypes.get_errno(), "mprotect failed")
+    first = PAGE if side == "start" else PAGE + inner - span
+    room[first : first + span] = 0xA5
+    flat = room[first : first + span].view(np.uint8)
+    copy = np.ndarray(array.shape, array.dtype, flat.data, 0, array.strides)
+    copy[...] = array
+    return copy
+
+
+def fenced_call(name: str, side: str) -> Any:
+    """The method `name` of CpuOps on fenced copies; what it wrote is copied back."""
+    real = getattr(CpuOps, name)
+
+    def call(ops: CpuOps, *operands: Any) -> None:
+        pairs: list[tuple[np.ndarray, np.ndarray]] = []
+        copies: dict[int, Any] = {}
+
+        def copied(value: Any) -> Any:
+            if isinstance(value, np.ndarray):
+                if id(value) not in copies:
+                    copies[id(value)] = fence(value, side)
+                    pairs.append((value, copies[id(value)]))
+                return copies[id(value)]
+            if dataclasses.is_dataclass(value) and not isinstance(value, type):
+                fields = {f.name: copied(getattr(value, f.name)) for f in dataclasses.fields(value)}
+                return value if "kind" in fields and "data" not in fields else type(value)(**fields)
+            return value
+
+        real(ops, *(copied(operand) for operand in operands))
+        for original, copy in pairs:
+            if original.flags.writeable:
+                original[...] = copy
+
+    return call
+
+
+def main() -> int:
+    side, files = sys.argv[1], sys.argv[2:]
+    for name in OP_NAMES:
+        setattr(CpuOps, name, fenced_call(name, side))
+    return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *files]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

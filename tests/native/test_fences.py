@@ -1,0 +1,41 @@
+"""No kernel reads or writes a byte beside its operands (see fences.py), at every instruction-set level."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GRIDS = ["tests/ops/test_ops_native.py", "tests/ops/test_embed_native.py", "tests/ops/test_linear_native.py"]
+ONE_TOO_MANY = """
+import numpy as np
+from tests.native.fences import fence
+from twostroke.backends.cpu.library import load_library
+x = fence(np.ones(7, np.float32), "end")
+y = np.ones(8, np.float32)
+library = load_library("generic")
+context = library.ts_context_create(1)
+print(library.ts_add(context, x.ctypes.data, y.ctypes.data, 7), flush=True)
+library.ts_add(context, x.ctypes.data, y.ctypes.data, 8)
+"""
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
+    )
+
+
+@pytest.mark.parametrize("side", ["start", "end"])
+def test_the_grid_between_forbidden_pages(side: str) -> None:
+    result = run("-m", "tests.native.fences", side, *GRIDS)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+
+
+def test_one_element_too_many_is_seen() -> None:
+    result = run("-c", ONE_TOO_MANY)
+    assert (result.stdout.strip(), result.returncode) == ("0", -signal.SIGSEGV)

@@ -147,3 +147,19 @@ def test_preemption_and_prefix_hits_do_happen_and_change_nothing(load, pools):
     for request in requests:
         alone = core(loaded, KVKind.BF16, pools[1], 16, SchedulerLimits(512, 1))
         assert drive(alone, [(0, request)])[0][request.request_id] == found[request.request_id]
+
+
+def test_an_abort_frees_its_pages_before_the_next_step(load, pools) -> None:
+    loaded = load("llama3-grouped", "int8")
+    engine = core(loaded, KVKind.BF16, pools[2], 200, SchedulerLimits(64, 8))
+    requests = random_requests(random.Random(3), loaded[0].vocab_size)
+    for request in requests:
+        engine.scheduler.add(request)
+    engine.step(lambda: 0.0)
+    engine.step(lambda: 0.0)
+    for left in range(len(requests), 0, -1):
+        held = engine.scheduler.gauges().pages_used
+        ended = list(engine.scheduler.abort(requests[left - 1].request_id, 0.0))
+        assert [event.reason for event in ended if isinstance(event, FinishedEvent)] == [FinishReason.ABORT]
+        assert engine.scheduler.gauges().pages_used <= held
+    assert engine.scheduler.gauges().pages_used == 0 and not engine.scheduler.has_work

@@ -1,4 +1,4 @@
-"""Measures what the integer weight formats cost in accuracy, at groups of 32, 64 and 128 columns.
+"""Measures what the integer weight formats cost in accuracy, at groups of 64 to 512 columns.
 
 Four cases of one random (rows, columns) matrix and one batch of activations, each Gaussian or with outliers: 1% of the
 columns ten times as large (weights), 0.5% of the columns thirty times as large (activations). Two errors, relative RMS:
@@ -24,7 +24,7 @@ from twostroke.ops.operands import F32Array, unpack
 from twostroke.quant.codec import pack_weight
 from twostroke.spec.formats import WeightFormat, WeightKind
 
-GROUPS = (32, 64, 128)
+GROUPS = (64, 128, 256, 512)
 KINDS = (WeightKind.INT8, WeightKind.INT4)
 WEIGHT_OUTLIERS = (0.01, 10.0)
 ACTIVATION_OUTLIERS = (0.005, 30.0)
@@ -75,7 +75,7 @@ def measure(rows: int, columns: int, tokens: int, seed: int) -> Iterator[Measure
                     activations=x_name,
                     kind=weight_format.kind.name.lower(),
                     group=weight_format.group,
-                    bits_per_weight=weight_format.element_bits + 16 / weight_format.group,
+                    bits_per_weight=weight_format.bits_per_weight,
                     weight_error=relative_rms(unpack(packed), weights),
                     output_error=relative_rms(out, exact),
                 )

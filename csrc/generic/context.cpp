@@ -93,6 +93,9 @@ void publish(ts_context* context) {
 
 ts_context* ts_context_create(int32_t num_threads) {
   if (num_threads < 1 || num_threads > kMaxThreads) return nullptr;
+#if defined(TS_LEVEL_AMX)
+  if (ts_best_level() < 3) return nullptr;  // asking also makes the kernel save matrix registers for this process
+#endif
   ts_context* context = static_cast<ts_context*>(calloc(1, sizeof(ts_context)));
   if (context == nullptr) return nullptr;
   context->threads = 1;

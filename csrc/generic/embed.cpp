@@ -34,9 +34,13 @@ void int8_row(const uint8_t* panel, const uint16_t* scales, int64_t lane, int64_
 
 void int4_row(const uint8_t* panel, const uint16_t* scales, int64_t lane, int64_t columns, int64_t group, float* out) {
   for (int64_t k = 0; k < columns; ++k) {
-    const uint8_t packed = panel[(k / 8 * kPanel + lane) * 4 + k % 4];
-    const int32_t q = (k % 8 < 4 ? packed & 15 : packed >> 4) - 8;
-    out[k] = static_cast<float>(q) * bf16_to_f32(scales[k / group * kPanel + lane]);
+    const uint8_t* step = panel + k / kStep * kInt4StepBytes;
+    const int64_t at = k % kStep;
+    const uint8_t pair = step[at / (2 * kSubgroup) * kPanel + lane];
+    const int32_t multiplier = at % (2 * kSubgroup) < kSubgroup ? pair & 15 : pair >> 4;
+    const uint8_t packed = step[kStep / kSubgroup / 2 * kPanel + (at / 8 * kPanel + lane) * 4 + at % 4];
+    const int32_t q = (at % 8 < 4 ? packed & 15 : packed >> 4) - 8;
+    out[k] = static_cast<float>(q * multiplier) * bf16_to_f32(scales[k / group * kPanel + lane]);
   }
 }
 
@@ -48,7 +52,7 @@ void embed_task(void* arg, int64_t index, int32_t) {
   float* out = job.out + index * job.out_stride;
   if (job.w.kind == TS_W_F32) return f32_row(panel, lane, job.w.columns, out);
   if (job.w.kind == TS_W_BF16) return bf16_row(panel, lane, job.w.columns, out);
-  const uint16_t* scales = job.w.scales + panel_index * (job.padded / job.w.group) * kPanel;
+  const uint16_t* scales = job.w.scales + panel_index * ((job.padded + job.w.group - 1) / job.w.group) * kPanel;
   if (job.w.kind == TS_W_INT8) return int8_row(panel, scales, lane, job.w.columns, job.w.group, out);
   int4_row(panel, scales, lane, job.w.columns, job.w.group, out);
 }
@@ -67,7 +71,7 @@ extern "C" int32_t ts_embed(ts_context* context, const ts_weight* w, const int32
   for (int64_t i = 0; i < tokens; ++i) {
     if (token_ids[i] < 0 || token_ids[i] >= w->rows) return TS_BAD_INDEX;
   }
-  EmbedJob job = {*w, token_ids, out, out_stride, padded_columns(w->kind, w->columns, w->group)};
+  EmbedJob job = {*w, token_ids, out, out_stride, padded_columns(w->kind, w->columns)};
   if (tokens >= 4) {
     ts_parallel(context, tokens, embed_task, &job);
   } else {

@@ -5,7 +5,9 @@
 int32_t ts_abi_version(void) { return TS_ABI_VERSION; }
 
 const char* ts_level_name(void) {
-#if defined(TS_LEVEL_AVX512)
+#if defined(TS_LEVEL_AMX)
+  return "amx";
+#elif defined(TS_LEVEL_AVX512)
   return "avx512";
 #elif defined(TS_LEVEL_AVX2)
   return "avx2";
@@ -16,6 +18,8 @@ const char* ts_level_name(void) {
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace {
 
@@ -28,6 +32,11 @@ uint64_t enabled_state() {
 
 bool has(uint32_t bits, int bit) { return (bits >> bit) & 1; }
 
+// Linux saves matrix registers only for processes that ask (arch_prctl ARCH_REQ_XCOMP_PERM, tile data).
+bool may_use_tiles(uint64_t state) {
+  return (state & 0x60000) == 0x60000 && syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+}
+
 }  // namespace
 
 int32_t ts_best_level(void) {
@@ -38,7 +47,8 @@ int32_t ts_best_level(void) {
   const uint64_t state = enabled_state();
   if (!f16c_fma || !has(b7, 5) || !has(b7, 3) || !has(b7, 8) || (state & 0x6) != 0x6) return 0;
   const bool avx512 = has(b7, 16) && has(b7, 17) && has(b7, 28) && has(b7, 30) && has(b7, 31) && has(c7, 11);
-  return avx512 && (state & 0xE0) == 0xE0 ? 2 : 1;
+  if (!avx512 || (state & 0xE0) != 0xE0) return 1;
+  return has(d7, 24) && has(d7, 25) && may_use_tiles(state) ? 3 : 2;
 }
 #else
 int32_t ts_best_level(void) { return 0; }

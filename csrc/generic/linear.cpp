@@ -14,14 +14,15 @@ int32_t check_weight(const ts_weight* w) {
   if (w->rows <= 0 || w->columns <= 0) return TS_BAD_SHAPE;
   if (reinterpret_cast<uintptr_t>(w->data) % 4 != 0) return TS_BAD_POINTER;
   if (!is_integer_kind(w->kind)) return w->group == 0 ? TS_OK : TS_BAD_FORMAT;
-  if (w->group <= 0 || w->group % 32 != 0 || w->group > 8192) return TS_BAD_FORMAT;  // 8192 * 255 * 127 fits int32
+  if (w->group <= 0 || w->group % kStep != 0 || w->group > kMaxGroup) return TS_BAD_FORMAT;  // 1024 * 255 * 127 fits int32
   return w->scales == nullptr ? TS_BAD_POINTER : TS_OK;
 }
 
 namespace {
 
-// Enough rows that streaming the weights costs little, few enough that their int8 form stays in the caches.
-constexpr int64_t kChunkBytes = 4 << 20;
+// Enough rows that streaming the weights costs little, few enough that their int8 form stays in a second-level cache.
+constexpr int64_t kChunkBytes = 1 << 20;
+constexpr int64_t kLeastChunkRows = 128;
 constexpr int64_t kSerialQuantizeElements = 1 << 15;
 
 struct Job {
@@ -32,16 +33,19 @@ struct Job {
   int64_t out_stride;
   int64_t padded, groups, panels;
   int8_t* q;
+  int64_t q_stride;
   float* scales;
-  int32_t* corrections;
+  int32_t *corrections, *sub_corrections;
+  uint8_t* room;  // for each thread: sums of all rows and one panel, then one group of it unpacked
+  int64_t room_bytes;
   int64_t panel_splits, row_splits;
 };
 
 int64_t split_point(int64_t total, int64_t parts, int64_t i) { return total / parts * i + (total % parts) * i / parts; }
 
 void quantize_one(const Job& job, int64_t row) {
-  quantize_row(job.x + row * job.x_stride, job.w.columns, job.w.group, weight_offset(job.w.kind), job.q + row * job.padded,
-               job.scales + row * job.groups, job.corrections + row * job.groups);
+  quantize_row(job.x + row * job.x_stride, job.w.columns, job.w.group, job.q + row * job.q_stride, job.scales + row * job.groups,
+               job.corrections + row * job.groups, job.sub_corrections + row * (job.padded / kSubgroup));
 }
 
 void quantize_task(void* arg, int64_t row, int32_t) { quantize_one(*static_cast<const Job*>(arg), row); }
@@ -65,11 +69,13 @@ void store_tile(const Job& job, int64_t panel, int64_t first_row, int64_t rows, 
 TileRows tile_rows(const Job& job, int64_t row) {
   TileRows rows = {};
   if (is_integer_kind(job.w.kind)) {
-    rows.q = job.q + row * job.padded;
-    rows.q_stride = job.padded;
+    rows.q = job.q + row * job.q_stride;
+    rows.q_stride = job.q_stride;
     rows.scales = job.scales + row * job.groups;
     rows.corrections = job.corrections + row * job.groups;
     rows.groups = job.groups;
+    rows.subgroups = job.padded / kSubgroup;
+    rows.sub_corrections = job.sub_corrections + row * rows.subgroups;
   } else {
     rows.x = job.x + row * job.x_stride;
     rows.x_stride = job.x_stride;
@@ -88,29 +94,73 @@ Panel panel_of(const Job& job, int64_t index) {
   return panel;
 }
 
-// One panel stays in the second-level cache while the rows pass by, in tiles of nearly equal height.
-void multiply_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row) {
-  alignas(64) float sums[kTileRows * kPanel];
-  const Panel panel = panel_of(job, index);
-  const int64_t tiles = (last_row - first_row + kTileRows - 1) / kTileRows;
+Group group_of(const Job& job, const Panel& panel, int64_t index) {
+  const int64_t first = index * panel.group;
+  const int64_t columns = panel.columns - first < panel.group ? panel.columns - first : panel.group;
+  return {panel.data + panel_bytes(job.w.kind, first), panel.scales + index * kPanel * 2, index, first, columns};
+}
+
+// Rows in tiles of nearly equal height: calls tile(first row, rows).
+template <class Tile>
+void each_tile(int64_t first_row, int64_t last_row, int64_t most, const Tile& tile) {
+  const int64_t tiles = (last_row - first_row + most - 1) / most;
   for (int64_t t = 0; t < tiles; ++t) {
     const int64_t row = first_row + split_point(last_row - first_row, tiles, t);
-    const int64_t rows = first_row + split_point(last_row - first_row, tiles, t + 1) - row;
-    tile_kernel(job.w.kind, rows)(panel, tile_rows(job, row), sums);
-    store_tile(job, index, row, rows, sums);
+    tile(row, first_row + split_point(last_row - first_row, tiles, t + 1) - row);
   }
 }
 
-void multiply_task(void* arg, int64_t index, int32_t) {
+// One panel stays in the second-level cache while the rows pass by.
+void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row) {
+  alignas(64) float sums[kTileRows * kPanel];
+  const Panel panel = panel_of(job, index);
+  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
+    float_kernel(job.w.kind, rows)(panel, tile_rows(job, row), sums);
+    store_tile(job, index, row, rows, sums);
+  });
+}
+
+// One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second.
+void integer_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
+  const int64_t count = last_row - first_row;
+  if (count >= kMatrixRows) return matrix_group(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
+  const bool packed = job.w.kind == TS_W_INT4;
+  if (packed && count <= kInt4Rows) return int4_kernel(count)(group.data, group, tile_rows(job, first_row), sums);
+  const uint8_t* bytes = group.data;
+  if (packed) {
+    unpack_int4(group.data, group.columns, block);
+    bytes = block;
+  }
+  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
+    int8_kernel(rows)(bytes, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
+  });
+}
+
+void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row, int32_t thread) {
+  float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
+  uint8_t* block = reinterpret_cast<uint8_t*>(sums + job.tokens * kPanel);
+  const Panel panel = panel_of(job, index);
+  memset(sums, 0, static_cast<size_t>((last_row - first_row) * kPanel) * 4);
+  for (int64_t g = 0; g < job.groups; ++g) {
+    integer_group(job, group_of(job, panel, g), first_row, last_row, sums, block);
+  }
+  store_tile(job, index, first_row, last_row - first_row, sums);
+}
+
+void multiply_task(void* arg, int64_t index, int32_t thread) {
   const Job& job = *static_cast<const Job*>(arg);
   const int64_t panel_part = index / job.row_splits;
   const int64_t row_part = index % job.row_splits;
   const int64_t first_row = split_point(job.tokens, job.row_splits, row_part);
   const int64_t last_row = split_point(job.tokens, job.row_splits, row_part + 1);
+  const int64_t first_panel = split_point(job.panels, job.panel_splits, panel_part);
   const int64_t last_panel = split_point(job.panels, job.panel_splits, panel_part + 1);
-  for (int64_t p = split_point(job.panels, job.panel_splits, panel_part); p < last_panel; ++p) {
-    multiply_panel(job, p, first_row, last_row);
+  const bool integer = is_integer_kind(job.w.kind), matrix = integer && last_row - first_row >= kMatrixRows;
+  if (matrix) matrix_begin();
+  for (int64_t p = first_panel; p < last_panel; ++p) {
+    integer ? integer_panel(job, p, first_row, last_row, thread) : float_panel(job, p, first_row, last_row);
   }
+  if (matrix) matrix_end();
 }
 
 // Four tasks a thread even out their speeds; rows are split only where panels are too few for that.
@@ -122,14 +172,29 @@ void choose_splits(Job& job, int64_t threads) {
   job.row_splits = row_parts < most ? row_parts : most;
 }
 
-int32_t quantize_rows(ts_context* context, Job& job) {
-  const int64_t q_bytes = round_up(job.tokens * job.padded, 64);
+// Lays the scratch memory out; all parts begin at multiples of 64 bytes.
+int32_t take_room(ts_context* context, Job& job) {
+  // One more line than the columns need: rows a power of two apart would fight for the same few sets of the cache.
+  job.q_stride = job.padded + 64;
+  const int64_t q_bytes = (job.tokens + kMatrixPadding) * job.q_stride;
   const int64_t pairs_bytes = round_up(job.tokens * job.groups * 4, 64);
-  uint8_t* scratch = static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(q_bytes + 2 * pairs_bytes)));
+  const int64_t subgroup_bytes = round_up(job.tokens * (job.padded / kSubgroup) * 4, 64);
+  job.room_bytes = job.tokens * kPanel * 4 + kPanel * kMaxGroup;
+  const int64_t total = q_bytes + 2 * pairs_bytes + subgroup_bytes + ts_threads(context) * job.room_bytes;
+  uint8_t* scratch = static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(total)));
   if (scratch == nullptr) return TS_NO_MEMORY;
   job.q = reinterpret_cast<int8_t*>(scratch);
+  memset(job.q + job.tokens * job.q_stride, 0, static_cast<size_t>(kMatrixPadding * job.q_stride));
   job.scales = reinterpret_cast<float*>(scratch + q_bytes);
   job.corrections = reinterpret_cast<int32_t*>(scratch + q_bytes + pairs_bytes);
+  job.sub_corrections = reinterpret_cast<int32_t*>(scratch + q_bytes + 2 * pairs_bytes);
+  job.room = scratch + q_bytes + 2 * pairs_bytes + subgroup_bytes;
+  return TS_OK;
+}
+
+int32_t quantize_rows(ts_context* context, Job& job) {
+  const int32_t status = take_room(context, job);
+  if (status != TS_OK) return status;
   if (job.tokens > 1 && job.tokens * job.padded > kSerialQuantizeElements) {
     ts_parallel(context, job.tokens, quantize_task, &job);
   } else {
@@ -163,11 +228,11 @@ extern "C" int32_t ts_linear(ts_context* context, const ts_weight* w, const floa
   job.w = *w;
   job.x_stride = x_stride;
   job.out_stride = out_stride;
-  job.padded = padded_columns(w->kind, w->columns, w->group);
-  job.groups = w->group > 0 ? job.padded / w->group : 0;
+  job.padded = padded_columns(w->kind, w->columns);
+  job.groups = w->group > 0 ? (job.padded + w->group - 1) / w->group : 0;
   job.panels = (w->rows + kPanel - 1) / kPanel;
-  int64_t chunk = kChunkBytes / job.padded / kTileRows * kTileRows;
-  if (chunk < 16 * kTileRows) chunk = 16 * kTileRows;
+  int64_t chunk = kChunkBytes / job.padded / 32 * 32;
+  if (chunk < kLeastChunkRows) chunk = kLeastChunkRows;
   for (int64_t first = 0; first < tokens; first += chunk) {
     job.x = x + first * x_stride;
     job.out = out + first * out_stride;

@@ -23,40 +23,16 @@ void dot_quads(const uint8_t* weights, const int8_t* q, int32_t* integers) {
   }
 }
 
-struct Int8Weights {
-  static constexpr int64_t kStep = 4;  // k per 256 packed bytes
-  static void dot(const uint8_t* data, const int8_t* q, int32_t* integers) { dot_quads(data, q, integers); }
-};
-
-struct Int4Weights {
-  static constexpr int64_t kStep = 8;
-  static void dot(const uint8_t* data, const int8_t* q, int32_t* integers) {
-    uint8_t low[4 * kPanel], high[4 * kPanel];
-    for (int64_t i = 0; i < 4 * kPanel; ++i) {
-      low[i] = data[i] & 15;
-      high[i] = data[i] >> 4;
-    }
-    dot_quads(low, q, integers);
-    dot_quads(high, q + 4, integers);
+template <int kRows>
+void int8_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
+  int32_t integers[kRows][kPanel];
+  for (int r = 0; r < kRows; ++r) {
+    for (int64_t c = 0; c < kPanel; ++c) integers[r][c] = x.corrections[r * x.groups + group.index];
   }
-};
-
-template <class Weights, int kRows>
-void integer_tile(const Panel& panel, const TileRows& x, float* sums) {
-  memset(sums, 0, sizeof(float) * kRows * kPanel);
-  const uint8_t* data = panel.data;
-  for (int64_t g = 0; g < x.groups; ++g) {
-    int32_t integers[kRows][kPanel];
-    for (int r = 0; r < kRows; ++r) {
-      for (int64_t c = 0; c < kPanel; ++c) integers[r][c] = x.corrections[r * x.groups + g];
-    }
-    for (int64_t k = g * panel.group; k < (g + 1) * panel.group; k += Weights::kStep, data += 4 * kPanel) {
-      for (int r = 0; r < kRows; ++r) Weights::dot(data, x.q + r * x.q_stride + k, integers[r]);
-    }
-    for (int r = 0; r < kRows; ++r) {
-      fold(integers[r], x.scales[r * x.groups + g], panel.scales + g * kPanel * 2, sums + r * kPanel);
-    }
+  for (int64_t k = group.first; k < group.first + group.columns; k += 4, data += 4 * kPanel) {
+    for (int r = 0; r < kRows; ++r) dot_quads(data, x.q + r * x.q_stride + k, integers[r]);
   }
+  for (int r = 0; r < kRows; ++r) fold(integers[r], x.scales[r * x.groups + group.index], group.scales, sums + r * kPanel);
 }
 
 struct F32Weights {
@@ -89,14 +65,7 @@ void float_tile(const Panel& panel, const TileRows& x, float* sums) {
 }
 
 template <class Weights>
-TileKernel integer_kernel(int64_t rows) {
-  constexpr TileKernel kernels[kTileRows] = {integer_tile<Weights, 1>, integer_tile<Weights, 2>, integer_tile<Weights, 3>,
-                                             integer_tile<Weights, 4>};
-  return kernels[rows - 1];
-}
-
-template <class Weights>
-TileKernel float_kernel(int64_t rows) {
+TileKernel kernel_of(int64_t rows) {
   constexpr TileKernel kernels[kTileRows] = {float_tile<Weights, 1>, float_tile<Weights, 2>, float_tile<Weights, 3>,
                                              float_tile<Weights, 4>};
   return kernels[rows - 1];
@@ -104,13 +73,13 @@ TileKernel float_kernel(int64_t rows) {
 
 }  // namespace
 
-TileKernel tile_kernel(int32_t kind, int64_t rows) {
-  switch (kind) {
-    case TS_W_F32: return float_kernel<F32Weights>(rows);
-    case TS_W_BF16: return float_kernel<Bf16Weights>(rows);
-    case TS_W_INT8: return integer_kernel<Int8Weights>(rows);
-    default: return integer_kernel<Int4Weights>(rows);
-  }
+TileKernel float_kernel(int32_t kind, int64_t rows) {
+  return kind == TS_W_F32 ? kernel_of<F32Weights>(rows) : kernel_of<Bf16Weights>(rows);
+}
+
+GroupKernel int8_kernel(int64_t rows) {
+  constexpr GroupKernel kernels[kTileRows] = {int8_group<1>, int8_group<2>, int8_group<3>, int8_group<4>};
+  return kernels[rows - 1];
 }
 
 }  // namespace twostroke

@@ -8,7 +8,7 @@ namespace {
 
 constexpr float kZeroBelow = 0x1p-100f;
 constexpr uint32_t kLimitBits = 0x5d800000u;  // 2^60; infinities and NaN are above it
-constexpr int kDivisors = 12;                 // 7, 7.25 ... 9.75
+constexpr int kDivisors = 4;                  // 7, 7.5, 8, 8.5
 
 struct PackJob {
   const void* source;
@@ -63,14 +63,20 @@ float inverse_of(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
 
 float magnitude_of(float value) { return value < 0.0f ? -value : value; }
 
-void int8_scales(const float* block, int64_t width, uint16_t* scales) {
-  float amax[kPanel] = {};
+// The largest magnitude of each lane.
+void magnitudes(const float* block, int64_t width, float* amax) {
+  for (int64_t r = 0; r < kPanel; ++r) amax[r] = 0.0f;
   for (int64_t k = 0; k < width; ++k) {
     for (int64_t r = 0; r < kPanel; ++r) {
       const float magnitude = magnitude_of(block[k * kPanel + r]);
       amax[r] = magnitude > amax[r] ? magnitude : amax[r];
     }
   }
+}
+
+void int8_scales(const float* block, int64_t width, uint16_t* scales) {
+  float amax[kPanel];
+  magnitudes(block, width, amax);
   for (int64_t r = 0; r < kPanel; ++r) {
     const float scale = amax[r] >= kZeroBelow ? amax[r] / 127.0f : 0.0f;
     scales[r] = static_cast<uint16_t>((float_bits(scale) + 0xffffu) >> 16);
@@ -110,30 +116,60 @@ void squared_errors(const float* block, int64_t width, const float* scale, float
   }
 }
 
-void int4_scales(const float* block, int64_t width, uint16_t* scales) {
+// The best multiplier of 16 columns for each lane's scale; adds its squared error to `total`.
+void best_multipliers(const float* block, const float* scale, float divisor, float* multipliers, float* total) {
+  float amax[kPanel], step[kPanel], tried[kPanel], error[kPanel], best[kPanel];
+  magnitudes(block, kSubgroup, amax);
+  for (int64_t r = 0; r < kPanel; ++r) best[r] = __builtin_inff();
+  for (int change = -1; change <= 1; ++change) {
+    for (int64_t r = 0; r < kPanel; ++r) {
+      const float nearest = round_even(amax[r] * inverse_of(magnitude_of(scale[r])) / divisor);
+      tried[r] = clip(nearest + static_cast<float>(change), 1.0f, 15.0f);
+      step[r] = tried[r] * scale[r];
+    }
+    squared_errors(block, kSubgroup, step, error);
+    for (int64_t r = 0; r < kPanel; ++r) {
+      if (!(error[r] < best[r])) continue;
+      best[r] = error[r];
+      multipliers[r] = tried[r];
+    }
+  }
+  for (int64_t r = 0; r < kPanel; ++r) total[r] += best[r];
+}
+
+// scales (64) and multipliers (width / 16, 64) of one group.
+void int4_scales(const float* block, int64_t width, uint16_t* scales, float* multipliers) {
   float extreme[kPanel], scale[kPanel], error[kPanel], best[kPanel];
+  float tried[kMaxGroup / kSubgroup * kPanel];
   extremes(block, width, extreme);
   for (int64_t r = 0; r < kPanel; ++r) {
     scales[r] = 0;
     best[r] = __builtin_inff();
   }
+  memset(multipliers, 0, static_cast<size_t>(width / kSubgroup * kPanel) * 4);
   for (int i = 0; i < kDivisors; ++i) {
-    const float divisor = 7.0f + 0.25f * static_cast<float>(i);
-    for (int64_t r = 0; r < kPanel; ++r) scale[r] = bf16_to_f32(f32_to_bf16(-extreme[r] / divisor));
-    squared_errors(block, width, scale, error);
+    const float divisor = 7.0f + 0.5f * static_cast<float>(i);
     for (int64_t r = 0; r < kPanel; ++r) {
-      if (!(error[r] < best[r])) continue;
+      scale[r] = bf16_to_f32(f32_to_bf16(-extreme[r] / (15.0f * divisor)));
+      error[r] = 0.0f;
+    }
+    for (int64_t n = 0; n < width / kSubgroup; ++n) {
+      best_multipliers(block + n * kSubgroup * kPanel, scale, divisor, tried + n * kPanel, error);
+    }
+    for (int64_t r = 0; r < kPanel; ++r) {
+      if (!(error[r] < best[r]) || extreme[r] == 0.0f) continue;
       best[r] = error[r];
-      scales[r] = extreme[r] == 0.0f ? 0 : f32_to_bf16(scale[r]);
+      scales[r] = f32_to_bf16(scale[r]);
+      for (int64_t n = 0; n < width / kSubgroup; ++n) multipliers[n * kPanel + r] = tried[n * kPanel + r];
     }
   }
 }
 
 // bytes (width, 64) = q + offset of a block (width, 64).
-void round_block(const float* block, int64_t width, const uint16_t* scales, float low, float high, int32_t offset,
+void round_block(const float* block, int64_t width, const float* scale, float low, float high, int32_t offset,
                  uint8_t* bytes) {
   float inverse[kPanel];
-  for (int64_t r = 0; r < kPanel; ++r) inverse[r] = inverse_of(bf16_to_f32(scales[r]));
+  for (int64_t r = 0; r < kPanel; ++r) inverse[r] = inverse_of(scale[r]);
   for (int64_t i = 0; i < width; ++i) {
     for (int64_t r = 0; r < kPanel; ++r) {
       const float q = clip(round_even(block[i * kPanel + r] * inverse[r]), low, high);
@@ -144,22 +180,40 @@ void round_block(const float* block, int64_t width, const uint16_t* scales, floa
 
 void pack_int8(const float* block, int64_t width, uint16_t* scales, uint8_t* data) {
   int8_scales(block, width, scales);
+  float scale[kPanel];
+  for (int64_t r = 0; r < kPanel; ++r) scale[r] = bf16_to_f32(scales[r]);
   uint8_t bytes[4 * kPanel];
   for (int64_t k = 0; k < width; k += 4, data += 4 * kPanel) {
-    round_block(block + k * kPanel, 4, scales, -127.0f, 127.0f, 128, bytes);
+    round_block(block + k * kPanel, 4, scale, -127.0f, 127.0f, 128, bytes);
     for (int64_t i = 0; i < 4 * kPanel; ++i) data[i] = bytes[i % 4 * kPanel + i / 4];
   }
 }
 
-void pack_int4(const float* block, int64_t width, uint16_t* scales, uint8_t* data) {
-  int4_scales(block, width, scales);
+// Eight columns of one multiplier each lane.
+void pack_nibbles(const float* block, const float* step, uint8_t* data) {
   uint8_t bytes[8 * kPanel];
-  for (int64_t k = 0; k < width; k += 8, data += 4 * kPanel) {
-    round_block(block + k * kPanel, 8, scales, -8.0f, 7.0f, 8, bytes);
-    for (int64_t i = 0; i < 4 * kPanel; ++i) {
-      const int64_t at = i % 4 * kPanel + i / 4;
-      data[i] = static_cast<uint8_t>(bytes[at] | bytes[at + 4 * kPanel] << 4);
+  round_block(block, 8, step, -8.0f, 7.0f, 8, bytes);
+  for (int64_t i = 0; i < 4 * kPanel; ++i) {
+    const int64_t at = i % 4 * kPanel + i / 4;
+    data[i] = static_cast<uint8_t>(bytes[at] | bytes[at + 4 * kPanel] << 4);
+  }
+}
+
+void pack_int4(const float* block, int64_t width, uint16_t* scales, uint8_t* data) {
+  float multipliers[kMaxGroup / kSubgroup * kPanel], step[kPanel];
+  int4_scales(block, width, scales, multipliers);
+  for (int64_t n = 0; n < width / kSubgroup; ++n) {
+    const float* m = multipliers + n * kPanel;
+    uint8_t* at = data + n * kSubgroup / kStep * kInt4StepBytes;
+    const int64_t part = n % (kStep / kSubgroup);
+    for (int64_t r = 0; r < kPanel; ++r) {
+      uint8_t* pair = at + part / 2 * kPanel + r;
+      *pair = static_cast<uint8_t>(part % 2 == 0 ? static_cast<int32_t>(m[r]) : *pair | static_cast<int32_t>(m[r]) << 4);
+      step[r] = m[r] * bf16_to_f32(scales[r]);
     }
+    uint8_t* elements = at + kStep / kSubgroup / 2 * kPanel + part * 2 * 4 * kPanel;
+    pack_nibbles(block + n * kSubgroup * kPanel, step, elements);
+    pack_nibbles(block + (n * kSubgroup + 8) * kPanel, step, elements + 4 * kPanel);
   }
 }
 
@@ -190,8 +244,8 @@ void pack_task(void* arg, int64_t index, int32_t thread) {
       pack_bf16(block, columns, to);
       continue;
     }
-    uint16_t* scales = job.scales + (panel * (job.padded / width) + first / width) * kPanel;
-    job.kind == TS_W_INT8 ? pack_int8(block, width, scales, to) : pack_int4(block, width, scales, to);
+    uint16_t* scales = job.scales + (panel * ((job.padded + width - 1) / width) + first / width) * kPanel;
+    job.kind == TS_W_INT8 ? pack_int8(block, columns, scales, to) : pack_int4(block, columns, scales, to);
   }
 }
 
@@ -235,7 +289,7 @@ extern "C" int32_t ts_pack(ts_context* context, const void* source, int32_t sour
   job.first_row = first_row;
   job.count = count;
   job.columns = columns;
-  job.padded = padded_columns(kind, columns, group);
+  job.padded = padded_columns(kind, columns);
   job.kind = kind;
   job.group = group > 0 ? group : 64;  // floats are packed 64 columns at a time
   job.data = static_cast<uint8_t*>(data);

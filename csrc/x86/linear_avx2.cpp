@@ -38,8 +38,6 @@ TS_INLINE __m256i accumulate(__m256i total, __m256i pairs) {
 
 // Weights are made signed again, so no correction. |w| * |x| <= 128 * 127: two of them do not saturate 16 bits.
 struct Int8Step {
-  static constexpr int64_t kColumns = 4;
-  static constexpr bool kOffset = false;
   __m256i magnitude, weight;
   TS_INLINE explicit Int8Step(const uint8_t* data) {
     weight = _mm256_xor_si256(load(data), _mm256_set1_epi8(static_cast<char>(0x80)));
@@ -50,39 +48,21 @@ struct Int8Step {
   }
 };
 
-// Nibbles stay unsigned: four products of at most 15 * 127 fit 16 bits.
-struct Int4Step {
-  static constexpr int64_t kColumns = 8;
-  static constexpr bool kOffset = true;
-  __m256i low, high;
-  TS_INLINE explicit Int4Step(const uint8_t* data) {
-    const __m256i packed = load(data), nibble = _mm256_set1_epi8(15);
-    low = _mm256_and_si256(packed, nibble);
-    high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), nibble);
-  }
-  TS_INLINE __m256i dot(__m256i total, const int8_t* q) const {
-    const __m256i first = _mm256_maddubs_epi16(low, broadcast_quad(q));
-    return accumulate(total, _mm256_add_epi16(first, _mm256_maddubs_epi16(high, broadcast_quad(q + 4))));
-  }
-};
-
 // One strip of one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums).
-template <class Step, int kRows, int kVectors>
-TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Panel& panel, const TileRows& x, int64_t g,
-                        float* sums) {
+template <int kRows, int kVectors>
+TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Group& group, const TileRows& x, float* sums) {
   __m256i integers[kRows][kVectors];
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const int32_t start = Step::kOffset ? x.corrections[r * x.groups + g] : 0;
     TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm256_set1_epi32(start);
+    for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm256_setzero_si256();
   }
-  const int8_t* q = x.q + g * panel.group;
-  for (int64_t k = 0; k < panel.group; k += Step::kColumns, q += Step::kColumns, data += kQuadBytes) {
+  const int8_t* q = x.q + group.first;
+  for (int64_t k = 0; k < group.columns; k += 4, q += 4, data += kQuadBytes) {
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) {
       if (j % 2 == 0) prefetch(data + 32 * j);
-      const Step step(data + 32 * j);
+      const Int8Step step(data + 32 * j);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) integers[r][j] = step.dot(integers[r][j], q + r * x.q_stride);
     }
@@ -93,22 +73,17 @@ TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Pan
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
       float* at = sums + r * kPanel + kLanes * j;
-      const __m256 scale = _mm256_mul_ps(_mm256_set1_ps(x.scales[r * x.groups + g]), w_scale);
+      const __m256 scale = _mm256_mul_ps(_mm256_set1_ps(x.scales[r * x.groups + group.index]), w_scale);
       _mm256_store_ps(at, _mm256_fmadd_ps(_mm256_cvtepi32_ps(integers[r][j]), scale, _mm256_load_ps(at)));
     }
   }
 }
 
-template <class Step, int kRows>
-void integer_tile(const Panel& panel, const TileRows& x, float* sums) {
+template <int kRows>
+void int8_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
   constexpr int kVectors = strip_vectors(kRows);
-  memset(sums, 0, sizeof(float) * kRows * kPanel);
-  const int64_t group_bytes = panel.group / Step::kColumns * kQuadBytes;
-  for (int64_t g = 0; g < x.groups; ++g) {
-    for (int64_t c = 0; c < kPanel; c += kVectors * kLanes) {
-      group_strip<Step, kRows, kVectors>(panel.data + g * group_bytes + 4 * c, panel.scales + (g * kPanel + c) * 2, panel, x, g,
-                                         sums + c);
-    }
+  for (int64_t c = 0; c < kPanel; c += kVectors * kLanes) {
+    group_strip<kRows, kVectors>(data + 4 * c, group.scales + 2 * c, group, x, sums + c);
   }
 }
 
@@ -181,22 +156,17 @@ void float_tile(const Panel& panel, const TileRows& x, float* sums) {
   }
 }
 
-template <class Step>
-constexpr TileKernel kInteger[kTileRows] = {integer_tile<Step, 1>, integer_tile<Step, 2>, integer_tile<Step, 3>,
-                                            integer_tile<Step, 4>};
+constexpr GroupKernel kInt8[kTileRows] = {int8_group<1>, int8_group<2>, int8_group<3>, int8_group<4>};
 template <class Step>
 constexpr TileKernel kFloat[kTileRows] = {float_tile<Step, 1>, float_tile<Step, 2>, float_tile<Step, 3>, float_tile<Step, 4>};
 
 }  // namespace
 
-TileKernel tile_kernel(int32_t kind, int64_t rows) {
-  switch (kind) {
-    case TS_W_F32: return kFloat<F32Step>[rows - 1];
-    case TS_W_BF16: return kFloat<Bf16Step>[rows - 1];
-    case TS_W_INT8: return kInteger<Int8Step>[rows - 1];
-    default: return kInteger<Int4Step>[rows - 1];
-  }
+TileKernel float_kernel(int32_t kind, int64_t rows) {
+  return kind == TS_W_F32 ? kFloat<F32Step>[rows - 1] : kFloat<Bf16Step>[rows - 1];
 }
+
+GroupKernel int8_kernel(int64_t rows) { return kInt8[rows - 1]; }
 
 }  // namespace twostroke
 #endif

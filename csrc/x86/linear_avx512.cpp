@@ -1,16 +1,12 @@
-// The register tile of ts_linear for AVX-512 with VNNI: up to 6 rows by 64 columns in 24 accumulators.
+// The register tiles of ts_linear for AVX-512 with VNNI, floats and bytes: up to 6 rows by 64 columns in 24 accumulators.
 // Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
-#include <immintrin.h>
-
-#include "twostroke/linear.h"
+#include "twostroke/vnni.h"
 
 namespace twostroke {
 namespace {
 
-constexpr int kVectors = 4;                 // registers across a panel
-constexpr int64_t kQuadBytes = 4 * kPanel;  // packed bytes of one step of an integer kernel
-constexpr int64_t kAheadBytes = 4096;       // the hardware prefetchers stop at a page; this looks past its end
+constexpr int64_t kAheadBytes = 4096;  // the hardware prefetchers stop at a page; this looks past its end
 
 // Few rows stream the weights from memory; many find them in the second-level cache.
 template <int kRows>
@@ -22,102 +18,29 @@ TS_INLINE void prefetch(const uint8_t* data) {
   }
 }
 
-TS_INLINE __m512i load(const uint8_t* data) { return _mm512_loadu_si512(data); }
-
-TS_INLINE __m512i broadcast_quad(const int8_t* q) {
-  int32_t quad;
-  memcpy(&quad, q, 4);
-  return _mm512_set1_epi32(quad);
-}
-
-TS_INLINE __m512 load_bf16(const uint8_t* data) {
-  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-}
-
-// sums = fma(float(integers), x_scale * w_scale, sums), a group at a time.
 template <int kRows>
-TS_INLINE void fold(const __m512i (&integers)[kRows][kVectors], const TileRows& x, int64_t g, const uint8_t* scales,
-                    float* sums) {
-  TS_UNROLL
-  for (int j = 0; j < kVectors; ++j) {
-    const __m512 w_scale = load_bf16(scales + 32 * j);
-    TS_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      float* at = sums + r * kPanel + 16 * j;
-      const __m512 scale = _mm512_mul_ps(_mm512_set1_ps(x.scales[r * x.groups + g]), w_scale);
-      _mm512_store_ps(at, _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[r][j]), scale, _mm512_load_ps(at)));
-    }
-  }
-}
-
-template <int kRows>
-TS_INLINE void start(__m512i (&integers)[kRows][kVectors], const TileRows& x, int64_t g) {
+void int8_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
+  __m512i integers[kRows][kVectors];
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const __m512i correction = _mm512_set1_epi32(x.corrections[r * x.groups + g]);
+    const __m512i correction = _mm512_set1_epi32(x.corrections[r * x.groups + group.index]);
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) integers[r][j] = correction;
   }
-}
-
-template <int kRows>
-void int8_tile(const Panel& panel, const TileRows& x, float* sums) {
-  memset(sums, 0, sizeof(float) * kRows * kPanel);
-  const uint8_t* data = panel.data;
-  const int8_t* q = x.q;
-  for (int64_t g = 0; g < x.groups; ++g) {
-    __m512i integers[kRows][kVectors];
-    start<kRows>(integers, x, g);
-    for (int64_t k = 0; k < panel.group; k += 4, q += 4, data += kQuadBytes) {
-      __m512i weights[kVectors];
+  const int8_t* q = x.q + group.first;
+  for (int64_t k = 0; k < group.columns; k += 4, q += 4, data += kQuadBytes) {
+    __m512i weights[kVectors];
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) weights[j] = load(data + 64 * j);
+    prefetch<kRows>(data);
+    TS_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i quad = broadcast_quad(q + r * x.q_stride);
       TS_UNROLL
-      for (int j = 0; j < kVectors; ++j) weights[j] = load(data + 64 * j);
-      prefetch<kRows>(data);
-      TS_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const __m512i quad = broadcast_quad(q + r * x.q_stride);
-        TS_UNROLL
-        for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], weights[j], quad);
-      }
+      for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], weights[j], quad);
     }
-    fold<kRows>(integers, x, g, panel.scales + g * kPanel * 2, sums);
   }
-}
-
-// Two registers of columns at a time: their low and high nibbles, 24 accumulators, a mask and an activation fit.
-template <int kRows>
-void int4_tile(const Panel& panel, const TileRows& x, float* sums) {
-  memset(sums, 0, sizeof(float) * kRows * kPanel);
-  const uint8_t* data = panel.data;
-  const int8_t* q = x.q;
-  const __m512i nibble = _mm512_set1_epi8(15);
-  for (int64_t g = 0; g < x.groups; ++g) {
-    __m512i integers[kRows][kVectors];
-    start<kRows>(integers, x, g);
-    for (int64_t k = 0; k < panel.group; k += 8, q += 8, data += kQuadBytes) {
-      prefetch<kRows>(data);
-      TS_UNROLL
-      for (int j = 0; j < kVectors; j += 2) {
-        // Makes the compiler load the activations again: kept from the first pair, they would push accumulators out.
-        __asm__("" : "+r"(q));
-        const __m512i packed0 = load(data + 64 * j), packed1 = load(data + 64 * j + 64);
-        const __m512i low0 = _mm512_and_si512(packed0, nibble), low1 = _mm512_and_si512(packed1, nibble);
-        const __m512i high0 = _mm512_and_si512(_mm512_srli_epi16(packed0, 4), nibble);
-        const __m512i high1 = _mm512_and_si512(_mm512_srli_epi16(packed1, 4), nibble);
-        TS_UNROLL
-        for (int r = 0; r < kRows; ++r) {
-          const __m512i first = broadcast_quad(q + r * x.q_stride);
-          integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], low0, first);
-          integers[r][j + 1] = _mm512_dpbusd_epi32(integers[r][j + 1], low1, first);
-          const __m512i second = broadcast_quad(q + r * x.q_stride + 4);
-          integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], high0, second);
-          integers[r][j + 1] = _mm512_dpbusd_epi32(integers[r][j + 1], high1, second);
-        }
-      }
-    }
-    fold<kRows>(integers, x, g, panel.scales + g * kPanel * 2, sums);
-  }
+  fold<kRows>(integers, x, group, sums);
 }
 
 template <int kRows>
@@ -188,19 +111,13 @@ void bf16_tile(const Panel& panel, const TileRows& x, float* sums) {
 
 constexpr TileKernel kF32[kTileRows] = {f32_tile<1>, f32_tile<2>, f32_tile<3>, f32_tile<4>, f32_tile<5>, f32_tile<6>};
 constexpr TileKernel kBf16[kTileRows] = {bf16_tile<1>, bf16_tile<2>, bf16_tile<3>, bf16_tile<4>, bf16_tile<5>, bf16_tile<6>};
-constexpr TileKernel kInt8[kTileRows] = {int8_tile<1>, int8_tile<2>, int8_tile<3>, int8_tile<4>, int8_tile<5>, int8_tile<6>};
-constexpr TileKernel kInt4[kTileRows] = {int4_tile<1>, int4_tile<2>, int4_tile<3>, int4_tile<4>, int4_tile<5>, int4_tile<6>};
+constexpr GroupKernel kInt8[kTileRows] = {int8_group<1>, int8_group<2>, int8_group<3>, int8_group<4>, int8_group<5>, int8_group<6>};
 
 }  // namespace
 
-TileKernel tile_kernel(int32_t kind, int64_t rows) {
-  switch (kind) {
-    case TS_W_F32: return kF32[rows - 1];
-    case TS_W_BF16: return kBf16[rows - 1];
-    case TS_W_INT8: return kInt8[rows - 1];
-    default: return kInt4[rows - 1];
-  }
-}
+TileKernel float_kernel(int32_t kind, int64_t rows) { return kind == TS_W_F32 ? kF32[rows - 1] : kBf16[rows - 1]; }
+
+GroupKernel int8_kernel(int64_t rows) { return kInt8[rows - 1]; }
 
 }  // namespace twostroke
 #endif

@@ -75,8 +75,8 @@ int main() {
   if (context == NULL || ts_abi_version() != TS_ABI_VERSION) return 1;
   weights(context, TS_W_F32, 0);
   weights(context, TS_W_BF16, 0);
-  weights(context, TS_W_INT8, 32);
-  weights(context, TS_W_INT4, 32);
+  weights(context, TS_W_INT8, 64);
+  weights(context, TS_W_INT4, 64);
   attention(context, TS_KV_F32);
   attention(context, TS_KV_BF16);
   const int64_t tokens = 3, columns = 50;

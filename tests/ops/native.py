@@ -15,10 +15,10 @@ from twostroke.quant.codec import pack_weight
 from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 
 LEVELS = available_levels()
-INTEGER_FORMATS = [WeightFormat(kind, group) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (32, 64, 128)]
+INTEGER_FORMATS = [WeightFormat(kind, group) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (64, 128, 256)]
 FORMATS = [F32, BF16, *INTEGER_FORMATS]
 OUT_FEATURES = (1, 63, 64, 65, 200)
-IN_FEATURES = (1, 31, 64, 127, 128, 300)
+IN_FEATURES = (1, 31, 64, 127, 300, 600)
 
 
 def format_id(weight_format: WeightFormat) -> str:

@@ -75,11 +75,11 @@ def test_reference_and_batch_invariance(
 
 @all_formats
 def test_many_rows_pass_in_chunks(weight_format: WeightFormat, one_thread: CpuOps, two_threads: CpuOps) -> None:
-    columns = 8192  # 4 MiB of int8 rows make a chunk: 1,040 rows are three
+    columns = 8192  # 128 rows make a chunk: 300 rows are three
     weight = random_weight(65, columns, weight_format, with_bias=True)
     x = random_rows(1040, columns)
     whole = linear(two_threads, x, weight)
-    for row in (0, 509, 510, 511, 512, 1019, 1020, 1039):
+    for row in (0, 126, 127, 128, 129, 255, 256, 299):
         np.testing.assert_array_equal(linear(one_thread, x[row : row + 1], weight), whole[row : row + 1])
 
 
@@ -93,36 +93,49 @@ def test_the_vector_levels_agree_bit_for_bit(weight_format: WeightFormat) -> Non
         np.testing.assert_array_equal(result, results[0])
 
 
-def constant_weight(weight_format: WeightFormat, q: int, columns: int) -> PackedWeight:
-    """(64, columns) with every q the same and scales 1."""
+def constant_weight(weight_format: WeightFormat, q: int, columns: int, multiplier: int = 1) -> PackedWeight:
+    """(64, columns) with every q the same, scales 1, and one multiplier where there are any."""
     values = np.full((64, columns), q, np.int8)
-    scales = np.full((64, columns // weight_format.group), 0x3F80, np.uint16)
-    data, packed = pack_integers(values, scales, weight_format)
+    scales = np.full((64, weight_format.num_groups(columns)), 0x3F80, np.uint16)
+    multipliers = np.full((64, columns // 16), multiplier, np.uint8)
+    chosen = multipliers if weight_format.kind is WeightKind.INT4 else None
+    data, packed = pack_integers(values, chosen, scales, weight_format)
     return PackedWeight(weight_format, 64, columns, data, packed)
 
 
 @integer_formats
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("end", [0, 1])
-def test_extreme_integers_are_exact(weight_format: WeightFormat, sign: int, end: int, one_thread: CpuOps) -> None:
+@pytest.mark.parametrize("rows", [1, 3, 7, 40])
+def test_extreme_integers_are_exact(
+    weight_format: WeightFormat, sign: int, end: int, rows: int, one_thread: CpuOps
+) -> None:
     q = {WeightKind.INT8: (-127, 127), WeightKind.INT4: (-8, 7)}[weight_format.kind][end]
+    multiplier = 15 if weight_format.kind is WeightKind.INT4 else 1
     columns = 2 * weight_format.group
-    x = np.full((7, columns), 127 * sign, np.float32)  # scale 1, q 127
-    expected = np.full((7, 64), float(columns * 127 * sign * q), np.float32)
-    np.testing.assert_array_equal(linear(one_thread, x, constant_weight(weight_format, q, columns)), expected)
+    x = np.full((rows, columns), 127 * sign, np.float32)  # scale 1, q 127
+    expected = np.full((rows, 64), float(columns * 127 * sign * q * multiplier), np.float32)
+    weight = constant_weight(weight_format, q, columns, multiplier)
+    np.testing.assert_array_equal(linear(one_thread, x, weight), expected)
 
 
 @integer_formats
-def test_every_weight_value_is_multiplied_exactly(weight_format: WeightFormat, one_thread: CpuOps) -> None:
+@pytest.mark.parametrize("rows", [1, 4, 6, 17, 50])
+def test_every_weight_value_is_multiplied_exactly(
+    weight_format: WeightFormat, rows: int, one_thread: CpuOps
+) -> None:
     low, high = (-127, 127) if weight_format.kind is WeightKind.INT8 else (-8, 7)
     columns = weight_format.group
     rng = np.random.default_rng(4)
     q = rng.integers(low, high + 1, (300, columns)).astype(np.int8)
     q[: high - low + 1, 0] = np.arange(low, high + 1)
-    data, scales = pack_integers(q, np.full((300, 1), 0x3F80, np.uint16), weight_format)
-    x = rng.integers(-127, 128, (6, columns)).astype(np.float32)
+    multipliers = rng.integers(0, 16, (300, columns // 16)).astype(np.uint8)
+    chosen = multipliers if weight_format.kind is WeightKind.INT4 else None
+    data, scales = pack_integers(q, chosen, np.full((300, 1), 0x3F80, np.uint16), weight_format)
+    x = rng.integers(-127, 128, (rows, columns)).astype(np.float32)
     x[:, 0] = 127
-    expected = (x.astype(np.int64) @ q.astype(np.int64).T).astype(np.float32)
+    whole = q.astype(np.int64) if chosen is None else q.astype(np.int64) * np.repeat(multipliers, 16, axis=1)
+    expected = (x.astype(np.int64) @ whole.T).astype(np.float32)
     found = linear(one_thread, x, PackedWeight(weight_format, 300, columns, data, scales))
     np.testing.assert_array_equal(found, expected)
 
@@ -156,10 +169,10 @@ def test_no_rows_are_nothing_to_do(one_thread: CpuOps) -> None:
 
 
 @pytest.mark.parametrize(
-    "weight_format", [WeightFormat(WeightKind.INT8, 48), WeightFormat(WeightKind.INT4, 16384)], ids=format_id
+    "weight_format", [WeightFormat(WeightKind.INT8, 96), WeightFormat(WeightKind.INT4, 16384)], ids=format_id
 )
 def test_groups_that_no_kernel_has_are_refused(weight_format: WeightFormat, one_thread: CpuOps) -> None:
-    columns = weight_format.group
+    columns = 2 * weight_format.group
     weight = constant_weight(weight_format, 1, columns)
     with pytest.raises(BackendError, match="format"):
         linear(one_thread, np.ones((1, columns), np.float32), weight)

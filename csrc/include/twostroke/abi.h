@@ -11,7 +11,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)  // only what stands here leaves the library
 
-#define TS_ABI_VERSION 1
+#define TS_ABI_VERSION 2
 #define TS_PANEL_ROWS 64
 #define TS_PAGE_TOKENS 16
 
@@ -24,7 +24,7 @@ typedef struct ts_context ts_context;  // thread pool and scratch memory; one ca
 
 typedef struct {
   int32_t kind;             // ts_weight_kind
-  int32_t group;            // columns that share a scale; 0 for floats; a multiple of 32 otherwise
+  int32_t group;            // columns that share a scale; 0 for floats; a multiple of 64 otherwise, at most 1024
   int64_t rows, columns;    // not padded
   const void* data;         // packed, 64-byte aligned
   const uint16_t* scales;   // bf16 bits, packed, or NULL
@@ -39,8 +39,8 @@ typedef struct {
 } ts_kv_layer;
 
 int32_t ts_abi_version(void);
-const char* ts_level_name(void);                   // "generic", "avx2", "avx512": what this library was compiled for
-int32_t ts_best_level(void);                       // by CPUID: 0 generic, 1 avx2+fma+f16c, 2 avx512 f/bw/vl/dq + vnni
+const char* ts_level_name(void);                   // "generic", "avx2", "avx512", "amx": what this library was compiled for
+int32_t ts_best_level(void);                       // by CPUID: 0 generic, 1 avx2+fma+f16c, 2 avx512 f/bw/vl/dq + vnni, 3 amx int8
 
 ts_context* ts_context_create(int32_t num_threads);  // NULL where there is no memory; 1 means the calling thread only
 void ts_context_destroy(ts_context*);

@@ -20,46 +20,85 @@ constexpr int64_t kTileRows = 6;  // 6 x 4 accumulators, 4 weights, 1 activation
 constexpr int64_t kTileRows = 4;
 #endif
 
+constexpr int64_t kStep = 64;                                     // columns that integer kinds are padded to
+constexpr int64_t kSubgroup = 16;                                 // columns of int4 that share a multiplier
+constexpr int64_t kInt4StepBytes = (kStep / kSubgroup / 2 + kStep / 2) * kPanel;
+constexpr int64_t kMaxGroup = 1024;
+
 // 64 output columns of a packed matrix. columns: padded for the integer kinds, real for the float kinds.
 struct Panel {
   const uint8_t* data;
-  const uint8_t* scales;  // (columns / group, 64) bf16 bits
+  const uint8_t* scales;  // (groups, 64) bf16 bits
   int64_t columns, group;
+};
+
+// The columns of one panel that share a scale.
+struct Group {
+  const uint8_t* data;    // packed
+  const uint8_t* scales;  // (64,) bf16 bits
+  int64_t index, first, columns;
 };
 
 // The activation rows of one tile, first row first. Strides are in elements.
 struct TileRows {
-  const float* x;              // float kinds: (rows, columns), x_stride apart
+  const float* x;                  // float kinds: (rows, columns), x_stride apart
   int64_t x_stride;
-  const int8_t* q;             // integer kinds: (rows, padded columns) quantized, q_stride apart
+  const int8_t* q;                 // integer kinds: (rows, padded columns) quantized, q_stride apart
   int64_t q_stride;
-  const float* scales;         // (rows, groups)
-  const int32_t* corrections;  // (rows, groups): -offset * (sum of q in the group); undoes the weights' unsigned offset
+  const float* scales;             // (rows, groups)
+  const int32_t* corrections;      // (rows, groups): -128 * (sum of q in the group); undoes the offset of int8 weights
   int64_t groups;
+  const int32_t* sub_corrections;  // (rows, subgroups): -8 * (sum of q in 16 columns); undoes the offset of int4 elements
+  int64_t subgroups;
 };
 
 // sums (rows, 64) = the products, without bias; `rows` is fixed by the kernel. A row's arithmetic is the same in every kernel.
 typedef void (*TileKernel)(const Panel&, const TileRows&, float* sums);
 
-// The kernel for a ts_weight_kind and 1..kTileRows rows.
-TileKernel tile_kernel(int32_t kind, int64_t rows);
+// sums (rows, 64) += one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums).
+typedef void (*GroupKernel)(const uint8_t* data, const Group&, const TileRows&, float* sums);
 
-// What is added to a signed weight when it is stored unsigned.
-inline int32_t weight_offset(int32_t kind) { return kind == TS_W_INT8 ? 128 : 8; }
+// The kernel for a float ts_weight_kind and 1..kTileRows rows.
+TileKernel float_kernel(int32_t kind, int64_t rows);
+
+// data: (columns / 4, 64, 4) bytes, weight + 128; 1..kTileRows rows.
+GroupKernel int8_kernel(int64_t rows);
+
+// data: packed int4; 1..kInt4Rows rows. More rows share one unpacking.
+#if defined(TS_LEVEL_AVX512)
+constexpr int64_t kInt4Rows = 4;
+#else
+constexpr int64_t kInt4Rows = 0;
+#endif
+GroupKernel int4_kernel(int64_t rows);
+
+// Packed int4 to (columns / 4, 64, 4) bytes, element * multiplier + 128.
+void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes);
+
+// Matrix registers (AMX): from this many rows on, groups are multiplied by matrix_group.
+#if defined(TS_LEVEL_AMX)
+constexpr int64_t kMatrixRows = 5;
+#else
+constexpr int64_t kMatrixRows = INT64_MAX;
+#endif
+constexpr int64_t kMatrixPadding = 32;  // rows of q beyond the last that matrix_group may read
+void matrix_begin();                    // once before a thread's matrix_group calls
+void matrix_end();
+// block: room for 64 * columns bytes. The same bits as the kernels above.
+void matrix_group(int32_t kind, const Group&, const TileRows&, int64_t rows, uint8_t* block, float* sums);
 
 inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-inline int64_t padded_columns(int32_t kind, int64_t columns, int64_t group) {
+inline int64_t padded_columns(int32_t kind, int64_t columns) {
   if (kind == TS_W_F32) return columns;
-  return round_up(columns, kind == TS_W_BF16 ? 2 : group);
+  return round_up(columns, kind == TS_W_BF16 ? 2 : kStep);
 }
 
-inline int64_t element_bits(int32_t kind) {
-  return kind == TS_W_F32 ? 32 : kind == TS_W_BF16 ? 16 : kind == TS_W_INT8 ? 8 : 4;
+// Bytes of one panel of `padded` columns; for int4, whole steps.
+inline int64_t panel_bytes(int32_t kind, int64_t padded) {
+  if (kind == TS_W_INT4) return padded / kStep * kInt4StepBytes;
+  return kPanel * padded * (kind == TS_W_F32 ? 4 : kind == TS_W_BF16 ? 2 : 1);
 }
-
-// Bytes of one panel of `padded` columns.
-inline int64_t panel_bytes(int32_t kind, int64_t padded) { return kPanel * padded * element_bits(kind) / 8; }
 
 inline bool is_integer_kind(int32_t kind) { return kind == TS_W_INT8 || kind == TS_W_INT4; }
 
@@ -79,8 +118,9 @@ inline uint32_t float_bits(float value) {
 // TS_OK, or what is wrong with a packed weight.
 int32_t check_weight(const ts_weight* w);
 
-// One row to int8, as ops/linear.py quantize_rows; q (round_up(columns, group)), scales and corrections (groups).
-void quantize_row(const float* x, int64_t columns, int64_t group, int32_t offset, int8_t* q, float* scales,
-                  int32_t* corrections);
+// One row to int8, as ops/linear.py quantize_rows; q (padded columns), scales and corrections (groups), sub_corrections
+// (padded columns / 16).
+void quantize_row(const float* x, int64_t columns, int64_t group, int8_t* q, float* scales, int32_t* corrections,
+                  int32_t* sub_corrections);
 
 }  // namespace twostroke

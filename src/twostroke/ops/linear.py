@@ -21,21 +21,21 @@ from twostroke.spec.formats import WeightKind
 
 
 def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray[np.int8], F32Array]:
-    """x (T, columns) -> q (T, padded_columns) int8 and scales (T, padded_columns / group) float32.
+    """x (T, columns) -> q (T, padded_columns) int8 and scales (T, groups) float32; the last group may be shorter.
 
     Per row and group: amax = max |x|; scale = amax / 127; q = round half to even of x * (127 / amax), all in float32;
     a group of zeros has scale 0 and q 0. q is 0 as well where amax is below 2^-120 (127 / amax would overflow) or is
     not
     finite, and then the scale carries the NaN or infinity into the result of the row.
     """
-    full = np.zeros((x.shape[0], padded_columns), np.float32)
+    full = np.zeros((x.shape[0], -(-padded_columns // group) * group), np.float32)
     full[:, : x.shape[1]] = x
     groups = full.reshape(x.shape[0], -1, group)
     amax = np.max(np.abs(groups), axis=-1)
     usable = (amax >= np.float32(2.0**-120)) & (amax < np.inf)
     inverse = np.divide(np.float32(127), amax, out=np.zeros_like(amax), where=usable)
     q = np.rint(np.where(usable[..., None], groups, np.float32(0)) * inverse[..., None])
-    return q.astype(np.int8).reshape(x.shape[0], padded_columns), amax / np.float32(127)
+    return q.astype(np.int8).reshape(x.shape[0], -1)[:, :padded_columns], amax / np.float32(127)
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
@@ -55,9 +55,9 @@ def _integer_reference(x: F32Array, weight: PackedWeight) -> F32Array:
     x_q, x_scales = quantize_rows(x, group, padded)
     w_q, w_scales = unpack_integers(weight)
     total = np.zeros((x.shape[0], weight.rows), np.float32)
-    for g in range(padded // group):
+    for g in range(w_scales.shape[1]):
         block = slice(g * group, (g + 1) * group)
-        # float64 holds these integer sums exactly: |sum| <= group * 127 * 127
+        # float64 holds these integer sums exactly: |sum| <= group * 127 * 128
         integers = x_q[:, block].astype(np.float64) @ w_q[:, block].astype(np.float64).T
         total += integers.astype(np.float32) * (x_scales[:, g : g + 1] * w_scales[:, g])
     return total

@@ -6,13 +6,16 @@ P = N / 64 panels):
     f32    (P, K, 64)         float32
     bf16   (P, K/2, 64, 2)    uint16: two consecutive k of one column side by side
     int8   (P, K/4, 64, 4)    uint8 = q + 128, q in [-127, 127]: four consecutive k of one column side by side
-    int4   (P, K/8, 64, 4)    uint8: low nibble = q + 8 of k = 8i + j, high nibble = q + 8 of k = 8i + 4 + j, q in
-    [-8, 7]
-    scales (P, K/group, 64)   uint16 (bf16 bits), for int8 and int4
+    int4   (P, K/64, 2176)    for each 64 k of a panel, uint8:
+                              (2, 64) multipliers m in [0, 15], one for 16 k of a column: byte [i, c] holds those of
+                              k = 32i .. 32i + 15 (low nibble) and of the next 16 (high nibble); then
+                              (8, 64, 4) elements q in [-8, 7]: low nibble = q + 8 of k = 8i + j, high nibble = q + 8 of
+                              k = 8i + 4 + j. The weight is (q * m) * scale; q * m, in [-120, 105], is its int8 number
+    scales (P, groups, 64)    uint16 (bf16 bits), for int8 and int4; groups of `group` k, the last may be shorter
 
-KV layer: (pages, kv_heads, 2, page_tokens * head_dim), float32 or uint16 (bf16). Part 0 is K, transposed inside its
-page
-to (head_dim, page_tokens), so that scores of 16 positions are one vector; part 1 is V, (page_tokens, head_dim).
+KV layer, f32 and bf16: (pages, kv_heads, 2, page_tokens * head_dim), float32 or uint16. Part 0 is K, transposed inside
+its page to (head_dim, page_tokens), so that scores of 16 positions are one vector; part 1 is V, (page_tokens,
+head_dim). KV layer, int8 and int4: (pages, kv_heads, bytes) uint8, laid out in ops/kv_pages.py.
 
 Knows: shapes and layouts.
 Must not know: how the numbers were rounded, who computes with them.
@@ -25,19 +28,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from twostroke.spec.formats import PAGE_TOKENS, PANEL_ROWS, KVKind, WeightFormat, WeightKind, padded_rows
+from twostroke.spec.formats import PAGE_TOKENS, PANEL_ROWS, STEP_COLUMNS, SUBGROUP_COLUMNS, KVKind, WeightFormat, WeightKind, padded_rows
 
 F32Array = NDArray[np.float32]
 I32Array = NDArray[np.int32]
 U8Array = NDArray[np.uint8]
 U16Array = NDArray[np.uint16]
 
+CACHE_LINE_BYTES = 64
+
+INT4_STEP_BYTES = (2 + 8 * 4) * PANEL_ROWS
+"""64 k of one int4 panel: two bytes of multipliers and 32 bytes of elements for each column."""
+
 
 @dataclass(frozen=True, eq=False)
 class PackedWeight:
     """A (rows, columns) matrix W for out = x @ W.T + bias. Identity is object identity: backends key by it.
 
-    data: (format.data_bytes,) uint8, 64-byte aligned. scales: (padded_rows * padded_columns / group,) uint16 or None.
+    data: (format.data_bytes,) uint8, 64-byte aligned. scales: (padded_rows * groups,) uint16 or None.
     bias: (rows,) float32 or None.
     """
 
@@ -77,12 +85,12 @@ class RopeTable:
 
 @dataclass(frozen=True, eq=False)
 class KVLayer:
-    """K and V of one layer for all pages. data: (pages, kv_heads, 2, PAGE_TOKENS * head_dim)."""
+    """K and V of one layer for all pages. data: (pages, kv_heads, 2, PAGE_TOKENS * head_dim), or bytes; see above."""
 
     kind: KVKind
     kv_heads: int
     head_dim: int
-    data: NDArray[np.float32] | U16Array
+    data: NDArray[np.float32] | U16Array | U8Array
 
     @property
     def num_pages(self) -> int:
@@ -128,39 +136,58 @@ def pack_floats(values: F32Array, weight_format: WeightFormat) -> U8Array:
     return np.ascontiguousarray(pairs.transpose(0, 2, 1, 3)).reshape(-1).view(np.uint8)
 
 
-def pack_integers(values: NDArray[np.int8], scales: U16Array, weight_format: WeightFormat) -> tuple[U8Array, U16Array]:
-    """(rows, padded columns) int8 and (rows, padded columns / group) bf16 scales -> packed data and scales."""
+def pack_integers(
+    values: NDArray[np.int8], multipliers: U8Array | None, scales: U16Array, weight_format: WeightFormat
+) -> tuple[U8Array, U16Array]:
+    """(rows, K) int8, (rows, K / 16) multipliers of int4, (rows, groups) bf16 scales -> packed data and scales.
+
+    K is a multiple of 64.
+    """
     rows, columns = values.shape
     offset = 128 if weight_format.kind is WeightKind.INT8 else 8
     full = np.full((padded_rows(rows), columns), offset, np.uint8)
     full[:rows] = (values.astype(np.int16) + offset).astype(np.uint8)
     full_scales = np.zeros((padded_rows(rows), scales.shape[1]), np.uint16)
     full_scales[:rows] = scales
-    packed_scales = full_scales.reshape(-1, PANEL_ROWS, scales.shape[1]).transpose(0, 2, 1)
-    if weight_format.kind is WeightKind.INT8:
-        quads = full.reshape(-1, PANEL_ROWS, columns // 4, 4)
-    else:
-        octets = full.reshape(-1, PANEL_ROWS, columns // 8, 2, 4)
-        quads = octets[:, :, :, 0] | (octets[:, :, :, 1] << np.uint8(4))
-    return (
-        np.ascontiguousarray(quads.transpose(0, 2, 1, 3)).reshape(-1),
-        np.ascontiguousarray(packed_scales).reshape(-1),
-    )
+    packed_scales = np.ascontiguousarray(full_scales.reshape(-1, PANEL_ROWS, scales.shape[1]).transpose(0, 2, 1))
+    if multipliers is None:
+        quads = full.reshape(-1, PANEL_ROWS, columns // 4, 4).transpose(0, 2, 1, 3)
+        return np.ascontiguousarray(quads).reshape(-1), packed_scales.reshape(-1)
+    full_multipliers = np.zeros((padded_rows(rows), columns // SUBGROUP_COLUMNS), np.uint8)
+    full_multipliers[:rows] = multipliers
+    data = np.concatenate((_nibbles(full_multipliers, 1, 2), _nibbles(full, 4, 8)), axis=2)
+    return data.reshape(-1), packed_scales.reshape(-1)
+
+
+def _nibbles(values: U8Array, together: int, runs: int) -> U8Array:
+    """(N, K') -> (P, K' / (2 runs together), runs * 64 * together): two runs of `together` values share their bytes."""
+    rows, columns = values.shape
+    pairs = values.reshape(rows // PANEL_ROWS, PANEL_ROWS, columns // (2 * runs * together), runs, 2, together)
+    packed: U8Array = pairs[:, :, :, :, 0] | (pairs[:, :, :, :, 1] << np.uint8(4))
+    return packed.transpose(0, 2, 3, 1, 4).reshape(packed.shape[0], packed.shape[2], -1)
+
+
+def _from_nibbles(packed: U8Array, together: int, runs: int) -> U8Array:
+    """The inverse of _nibbles: (P, steps, bytes) -> (N, K')."""
+    panels, steps, _ = packed.shape
+    shaped = packed.reshape(panels, steps, runs, PANEL_ROWS, together).transpose(0, 3, 1, 2, 4)
+    return np.stack((shaped & 15, shaped >> 4), axis=4).reshape(panels * PANEL_ROWS, -1)
 
 
 def unpack_integers(weight: PackedWeight) -> tuple[NDArray[np.int8], F32Array]:
-    """-> q (rows, padded columns) int8 and scales (rows, padded columns / group) float32."""
+    """-> integers (rows, padded columns) int8 (int4: q times multiplier) and scales (rows, groups) float32."""
     columns = weight.format.padded_columns(weight.columns)
+    if weight.scales is None:
+        raise ValueError("integer weights without scales")
     if weight.format.kind is WeightKind.INT8:
         quads = weight.data.reshape(-1, columns // 4, PANEL_ROWS, 4).transpose(0, 2, 1, 3)
         values = (quads.astype(np.int16) - 128).reshape(-1, columns)
     else:
-        quads = weight.data.reshape(-1, columns // 8, PANEL_ROWS, 4).transpose(0, 2, 1, 3)
-        octets = np.stack((quads & 15, quads >> 4), axis=3)
-        values = (octets.astype(np.int16) - 8).reshape(-1, columns)
-    if weight.scales is None:
-        raise ValueError("integer weights without scales")
-    groups = columns // weight.format.group
+        steps = weight.data.reshape(-1, columns // STEP_COLUMNS, INT4_STEP_BYTES)
+        multipliers = _from_nibbles(steps[:, :, : 2 * PANEL_ROWS], 1, 2).astype(np.int16)
+        elements = _from_nibbles(steps[:, :, 2 * PANEL_ROWS :], 4, 8).astype(np.int16) - 8
+        values = elements * np.repeat(multipliers, SUBGROUP_COLUMNS, axis=1)
+    groups = weight.format.num_groups(weight.columns)
     scales = weight.scales.reshape(-1, groups, PANEL_ROWS).transpose(0, 2, 1).reshape(-1, groups)
     return values[: weight.rows].astype(np.int8), bf16_to_f32(scales)[: weight.rows]
 
@@ -176,12 +203,18 @@ def unpack(weight: PackedWeight) -> F32Array:
         full = bf16_to_f32(pairs.reshape(-1, columns))
     else:
         values, scales = unpack_integers(weight)
-        full = values.astype(np.float32) * np.repeat(scales, weight.format.group, axis=1)
+        full = values.astype(np.float32) * np.repeat(scales, weight.format.group, axis=1)[:, :columns]
     return np.ascontiguousarray(full[: weight.rows, : weight.columns])
 
 
 def new_kv_layer(kind: KVKind, num_pages: int, kv_heads: int, head_dim: int) -> KVLayer:
-    """A zeroed KV layer (lazily backed: untouched pages cost no memory)."""
-    dtype = np.float32 if kind is KVKind.F32 else np.uint16
-    data = np.zeros((num_pages, kv_heads, 2, PAGE_TOKENS * head_dim), dtype)
-    return KVLayer(kind, kv_heads, head_dim, data)
+    """A zeroed KV layer at a 64-byte boundary (lazily backed: untouched pages cost no memory)."""
+    size = num_pages * kv_heads * PAGE_TOKENS * kind.token_bytes(head_dim)
+    room = np.zeros(size + CACHE_LINE_BYTES, np.uint8)
+    flat = room[-room.ctypes.data % CACHE_LINE_BYTES :][:size]
+    if kind.is_integer:
+        return KVLayer(kind, kv_heads, head_dim, flat.reshape(num_pages, kv_heads, -1))
+    shape = (num_pages, kv_heads, 2, PAGE_TOKENS * head_dim)
+    if kind is KVKind.F32:
+        return KVLayer(kind, kv_heads, head_dim, flat.view(np.float32).reshape(shape))
+    return KVLayer(kind, kv_heads, head_dim, flat.view(np.uint16).reshape(shape))

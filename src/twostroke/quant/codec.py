@@ -5,10 +5,14 @@ with amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0
 
     int8   scale = amax / 127 rounded up to bf16, so that nothing is clipped but by one rounding;
            q = round half to even of w * (1 / scale), in [-127, 127].
-    int4   twelve scales are tried, -extreme / c for c = 7, 7.25 ... 9.75, rounded to the nearest bf16, where extreme is
-           the value of largest magnitude (the smallest on a tie), which so lands near q = -8: scales may be negative.
-           q = round half to even of w * (1 / scale), in [-8, 7]. The first scale with the smallest squared error wins;
-           the error is summed over the columns from left to right.
+    int4   a scale for the group and a whole multiplier m in [1, 15] for each 16 columns; the weight is (q * m) * scale.
+           Four scales are tried, -extreme / (15 * c) for c = 7, 7.5, 8, 8.5, rounded to the nearest bf16, where extreme
+           is the group's value of largest magnitude (the smallest on a tie), which so lands near q = -8: scales may be
+           negative. For each scale and 16 columns, with amax their largest |w|, three multipliers are tried: the nearest
+           to amax * (1 / |scale|) / c, one less and one more, clipped to [1, 15]; step = m * scale;
+           q = round half to even of w * (1 / step), in [-8, 7]; the first with the smallest squared error wins, the
+           error summed over the columns from left to right. The first scale with the smallest sum of errors, summed
+           from left to right, wins. A group of zeros has multipliers 0 and q 0.
 
 Knows: rounding rules.
 Must not know: files, models, kernels.
@@ -29,13 +33,15 @@ from twostroke.ops.operands import (
     pack_floats,
     pack_integers,
 )
-from twostroke.spec.formats import WeightFormat, WeightKind
+from twostroke.spec.formats import STEP_COLUMNS, SUBGROUP_COLUMNS, WeightFormat, WeightKind
 
 ALIGNMENT_BYTES = 64
 """Packed data starts at a multiple of this: one cache line, one AVX-512 register."""
 
-INT4_DIVISORS: tuple[float, ...] = tuple(7 + i / 4 for i in range(12))
+INT4_DIVISORS: tuple[float, ...] = (7.0, 7.5, 8.0, 8.5)
 """Where the scale search puts a group's extreme value, in units of q; beyond 8 it is clipped for the others' sake."""
+
+LARGEST_MULTIPLIER = np.float32(15)
 
 _ZERO_BELOW = np.float32(2.0**-100)
 _LIMIT = np.float32(2.0**60)  # squared errors of a group stay finite below it
@@ -53,9 +59,12 @@ def pack_weight(values: F32Array, weight_format: WeightFormat, bias: F32Array | 
     rows, columns = values.shape
     if weight_format.kind in (WeightKind.F32, WeightKind.BF16):
         return PackedWeight(weight_format, rows, columns, _aligned(pack_floats(values, weight_format)), bias=bias)
-    quantize = quantize_int8 if weight_format.kind is WeightKind.INT8 else quantize_int4
-    q, scales = quantize(values, weight_format.group)
-    data, packed_scales = pack_integers(q, scales, weight_format)
+    multipliers = None
+    if weight_format.kind is WeightKind.INT8:
+        q, scales = quantize_int8(values, weight_format.group)
+    else:
+        q, multipliers, scales = quantize_int4(values, weight_format.group)
+    data, packed_scales = pack_integers(q, multipliers, scales, weight_format)
     return PackedWeight(weight_format, rows, columns, _aligned(data), packed_scales, bias)
 
 
@@ -65,27 +74,52 @@ def quantize_int8(values: F32Array, group: int) -> tuple[NDArray[np.int8], U16Ar
     amax = np.max(np.abs(groups), axis=-1)
     usable = amax >= _ZERO_BELOW
     bits = _round_up_to_bf16(np.where(usable, amax / np.float32(127), np.float32(0)))
-    q = _round(groups, bf16_to_f32(bits), -127, 127)
-    return q.astype(np.int8).reshape(values.shape[0], -1), bits
+    q = _round(groups, bf16_to_f32(bits)[..., None], -127, 127)
+    return _flat(q, values).astype(np.int8), bits
 
 
-def quantize_int4(values: F32Array, group: int) -> tuple[NDArray[np.int8], U16Array]:
-    """(rows, columns) float32 -> q (rows, padded columns) int8 in [-8, 7] and scales (rows, groups) bf16 bits."""
+def quantize_int4(values: F32Array, group: int) -> tuple[NDArray[np.int8], U8Array, U16Array]:
+    """(rows, columns) float32 -> q (rows, padded columns) int8 in [-8, 7], multipliers (rows, padded columns / 16) in
+    [0, 15], scales (rows, groups) bf16 bits."""
     groups = _grouped(values, group)
     low, high = np.min(groups, axis=-1), np.max(groups, axis=-1)
     extreme: F32Array = np.where(-low >= high, low, high)
     extreme = np.where(np.abs(extreme) >= _ZERO_BELOW, extreme, np.float32(0))
+    parts = groups.reshape(*groups.shape[:2], -1, SUBGROUP_COLUMNS)
     best_bits = np.zeros(extreme.shape, np.uint16)
+    best_multipliers = np.zeros(parts.shape[:3], np.float32)
     best_error = np.full(extreme.shape, np.inf, np.float32)
     for divisor in INT4_DIVISORS:
-        bits = f32_to_bf16(-extreme / np.float32(divisor))
-        error = _squared_error(groups, bf16_to_f32(bits))
+        bits = f32_to_bf16(-extreme / (LARGEST_MULTIPLIER * np.float32(divisor)))
+        multipliers, error = _multipliers(parts, bf16_to_f32(bits), np.float32(divisor))
         better = error < best_error
         best_bits = np.where(better, bits, best_bits)
+        best_multipliers = np.where(better[..., None], multipliers, best_multipliers)
         best_error = np.where(better, error, best_error)
     best_bits = np.where(extreme == 0, np.uint16(0), best_bits)
-    q = _round(groups, bf16_to_f32(best_bits), -8, 7)
-    return q.astype(np.int8).reshape(values.shape[0], -1), best_bits
+    best_multipliers = np.where(extreme[..., None] == 0, np.float32(0), best_multipliers)
+    q = _round(parts, (best_multipliers * bf16_to_f32(best_bits)[..., None])[..., None], -8, 7)
+    flat_multipliers = np.repeat(best_multipliers, SUBGROUP_COLUMNS, axis=-1).reshape(groups.shape)
+    multipliers = _flat(flat_multipliers, values)[:, ::SUBGROUP_COLUMNS]
+    return _flat(q, values).astype(np.int8), multipliers.astype(np.uint8), best_bits
+
+
+def _multipliers(parts: F32Array, scales: F32Array, divisor: np.float32) -> tuple[F32Array, F32Array]:
+    """parts (rows, groups, n, 16), scales (rows, groups) -> the best multipliers (rows, groups, n), errors (rows, groups)."""
+    amax = np.max(np.abs(parts), axis=-1)
+    nearest = np.rint(amax * _inverse(np.abs(scales))[..., None] / divisor)
+    best = np.zeros_like(amax)
+    best_error = np.full(amax.shape, np.inf, np.float32)
+    for change in (-1, 0, 1):
+        multipliers = np.clip(nearest + np.float32(change), np.float32(1), LARGEST_MULTIPLIER)
+        error = _squared_error(parts, multipliers * scales[..., None])
+        better = error < best_error
+        best = np.where(better, multipliers, best)
+        best_error = np.where(better, error, best_error)
+    total = np.zeros_like(scales)
+    for n in range(parts.shape[2]):
+        total = total + best_error[:, :, n]
+    return best, total
 
 
 def _refuse_unusable(values: F32Array) -> None:
@@ -107,6 +141,12 @@ def _grouped(values: F32Array, group: int) -> F32Array:
     return full.reshape(rows, -1, group)
 
 
+def _flat(groups: F32Array, values: F32Array) -> F32Array:
+    """(rows, groups, ...) -> (rows, columns of `values` padded to whole steps)."""
+    rows, columns = values.shape
+    return groups.reshape(rows, -1)[:, : -(-columns // STEP_COLUMNS) * STEP_COLUMNS]
+
+
 def _round_up_to_bf16(values: F32Array) -> U16Array:
     """The smallest bf16 that is not below each value >= 0."""
     return ((values.view(np.uint32) + np.uint32(0xFFFF)) >> np.uint32(16)).astype(np.uint16)
@@ -117,7 +157,8 @@ def _inverse(scales: F32Array) -> F32Array:
 
 
 def _round(groups: F32Array, scales: F32Array, low: int, high: int) -> F32Array:
-    q: F32Array = np.clip(np.rint(groups * _inverse(scales)[..., None]), np.float32(low), np.float32(high))
+    """scales broadcast against groups."""
+    q: F32Array = np.clip(np.rint(groups * _inverse(scales)), np.float32(low), np.float32(high))
     return q
 
 

@@ -12,6 +12,15 @@ from dataclasses import dataclass
 PANEL_ROWS = 64
 """Output features of one packed panel: four AVX-512 registers of f32, 16 int8 quadruples each."""
 
+STEP_COLUMNS = 64
+"""Integer weights are padded to this many columns: one step of a matrix tile, and 64 bytes of int8."""
+
+MAX_GROUP_COLUMNS = 1024
+"""A group of one panel, unpacked to bytes, still fits a second-level cache beside the activations."""
+
+SUBGROUP_COLUMNS = 16
+"""Columns of int4 that share a multiplier."""
+
 PAGE_TOKENS = 16
 """Positions in one KV page: one AVX-512 register of f32 scores."""
 
@@ -30,16 +39,35 @@ class KVKind(enum.IntEnum):
 
     F32 = 0
     BF16 = 1
+    INT8 = 2
+    INT4 = 3
 
     @property
-    def element_bytes(self) -> int:
-        """Bytes of one K or V element."""
-        return 4 if self is KVKind.F32 else 2
+    def is_integer(self) -> bool:
+        """Whether K and V are integers with one bf16 scale for each token and head."""
+        return self in (KVKind.INT8, KVKind.INT4)
+
+    def key_bytes(self, head_dim: int) -> int:
+        """Bytes of one position's K in one head, without its scale. int4: two dimensions a byte."""
+        if self is KVKind.INT4:
+            return -(-head_dim // 2)
+        return head_dim * {KVKind.F32: 4, KVKind.BF16: 2, KVKind.INT8: 1}[self]
+
+    def value_bytes(self, head_dim: int) -> int:
+        """Bytes of one position's V in one head, without its scale. int4: blocks of 32 dimensions, 16 bytes each."""
+        return 16 * -(-head_dim // 32) if self is KVKind.INT4 else self.key_bytes(head_dim)
+
+    def token_bytes(self, head_dim: int) -> int:
+        """Bytes of one position's K and V in one head, scales included."""
+        return self.key_bytes(head_dim) + self.value_bytes(head_dim) + (4 if self.is_integer else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
-    """An element type and, for the integer ones, the columns that share a scale (`group`, 0 for floats)."""
+    """An element type and, for the integer ones, the columns that share a scale (`group`, 0 for floats).
+
+    Integer kinds: group is a multiple of STEP_COLUMNS, at most MAX_GROUP_COLUMNS; the last group of a row may be shorter.
+    """
 
     kind: WeightKind
     group: int = 0
@@ -47,24 +75,28 @@ class WeightFormat:
     @property
     def padding(self) -> int:
         """Columns are padded with zeros to a multiple of this."""
-        return self.group or (2 if self.kind is WeightKind.BF16 else 1)
+        return STEP_COLUMNS if self.group else (2 if self.kind is WeightKind.BF16 else 1)
 
     @property
-    def element_bits(self) -> int:
-        """Bits of one element, without its share of the scale."""
-        return {WeightKind.F32: 32, WeightKind.BF16: 16, WeightKind.INT8: 8, WeightKind.INT4: 4}[self.kind]
+    def bits_per_weight(self) -> float:
+        """With scales and multipliers, without padding."""
+        return _STORED_BITS_64[self.kind] / 64 + (16 / self.group if self.group else 0)
 
     def padded_columns(self, columns: int) -> int:
         """Columns stored for a matrix of `columns` input features."""
         return -(-columns // self.padding) * self.padding
 
+    def num_groups(self, columns: int) -> int:
+        """Scales of one row; 0 for floats."""
+        return -(-columns // self.group) if self.group else 0
+
     def data_bytes(self, rows: int, columns: int) -> int:
-        """Bytes of the packed elements of a (rows, columns) matrix."""
-        return padded_rows(rows) * self.padded_columns(columns) * self.element_bits // 8
+        """Bytes of the packed elements of a (rows, columns) matrix, int4's multipliers included."""
+        return padded_rows(rows) * self.padded_columns(columns) * _STORED_BITS_64[self.kind] // 512
 
     def scale_bytes(self, rows: int, columns: int) -> int:
         """Bytes of the bf16 scales of a (rows, columns) matrix; 0 for floats."""
-        return padded_rows(rows) * (self.padded_columns(columns) // self.group) * 2 if self.group else 0
+        return padded_rows(rows) * self.num_groups(columns) * 2
 
     def total_bytes(self, rows: int, columns: int) -> int:
         """Bytes that one pass over the matrix reads."""
@@ -75,6 +107,9 @@ def padded_rows(rows: int) -> int:
     """Output features stored for `rows` of them."""
     return -(-rows // PANEL_ROWS) * PANEL_ROWS
 
+
+# Bits of 64 elements as stored: int4 has four multipliers of 4 bits beside them.
+_STORED_BITS_64 = {WeightKind.F32: 2048, WeightKind.BF16: 1024, WeightKind.INT8: 512, WeightKind.INT4: 272}
 
 F32 = WeightFormat(WeightKind.F32)
 BF16 = WeightFormat(WeightKind.BF16)

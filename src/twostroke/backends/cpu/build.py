@@ -21,9 +21,16 @@ ROOT = Path(__file__).resolve().parents[4]
 LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
 TRIPLES = {"x86_64": "x86_64-linux-gnu.2.17", "aarch64": "aarch64-linux-gnu.2.28"}
 LEVELS: dict[str, dict[str, str]] = {
-    "x86_64": {"generic": "x86_64", "avx2": "x86_64_v3", "avx512": "x86_64_v4+avx512vnni"},
+    "x86_64": {
+        "generic": "x86_64",
+        "avx2": "x86_64_v3",
+        "avx512": "x86_64_v4+avx512vnni",
+        "amx": "x86_64_v4+avx512vnni+amx_tile+amx_int8",
+    },
     "aarch64": {"generic": "generic"},
 }
+CONTAINS = {"amx": ("avx512",)}
+"""Levels whose code a level builds upon."""
 FLAGS = (
     *("-O3", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-fPIC"),
     *("-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-fno-math-errno", "-DNDEBUG"),
@@ -72,7 +79,7 @@ def _build_level(library: Path, level: str, cpu: str, target: str, checks: tuple
         "-target",
         TRIPLES[target],
         f"-mcpu={cpu}",
-        f"-DTS_LEVEL_{level.upper()}",
+        *(f"-DTS_LEVEL_{name.upper()}" for name in (level, *CONTAINS.get(level, ()))),
         "-I",
         str(ROOT / "csrc/include"),
     ]

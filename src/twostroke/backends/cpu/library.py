@@ -13,8 +13,8 @@ from pathlib import Path
 
 from twostroke.types.errors import BackendError
 
-ABI_VERSION = 1
-LEVELS = ("generic", "avx2", "avx512")
+ABI_VERSION = 2
+LEVELS = ("generic", "avx2", "avx512", "amx")
 """In rising order; the number of a level in the ABI is its place here."""
 
 STATUSES = {

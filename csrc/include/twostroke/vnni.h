@@ -1,0 +1,77 @@
+// What the AVX-512 files of ts_linear share: loads, broadcasts, the fold of one group.
+// Knows: 512-bit registers, packed scales. Must not know: threads, formats of elements.
+#pragma once
+#include <immintrin.h>
+
+#include "twostroke/linear.h"
+
+namespace twostroke {
+
+constexpr int kVectors = 4;                 // registers across a panel
+constexpr int64_t kQuadBytes = 4 * kPanel;  // bytes of four k of a panel
+
+TS_INLINE __m512i load(const uint8_t* data) { return _mm512_loadu_si512(data); }
+
+TS_INLINE __m512i broadcast_quad(const int8_t* q) {
+  int32_t quad;
+  memcpy(&quad, q, 4);
+  return _mm512_set1_epi32(quad);
+}
+
+TS_INLINE __m512 load_bf16(const uint8_t* data) {
+  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+// sums = fma(float(integers), x_scale * w_scale, sums) for 16 columns.
+TS_INLINE void fold_vector(__m512i integers, __m512 x_scale, __m512 w_scale, float* sums) {
+  _mm512_store_ps(sums, _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers), _mm512_mul_ps(x_scale, w_scale), _mm512_load_ps(sums)));
+}
+
+template <int kRows>
+TS_INLINE void fold(const __m512i (&integers)[kRows][kVectors], const TileRows& x, const Group& group, float* sums) {
+  TS_UNROLL
+  for (int j = 0; j < kVectors; ++j) {
+    const __m512 w_scale = load_bf16(group.scales + 32 * j);
+    TS_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      fold_vector(integers[r][j], _mm512_set1_ps(x.scales[r * x.groups + group.index]), w_scale, sums + r * kPanel + 16 * j);
+    }
+  }
+}
+
+// The four multipliers of one step for 16 columns, in 32-bit lanes: pair 0 or 1, its low or high nibble.
+TS_INLINE __m512i multiplier_pair(const uint8_t* step, int pair, int j) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(step + pair * kPanel + 16 * j)));
+}
+
+constexpr int64_t kMultiplierBytes = kStep / kSubgroup / 2 * kPanel;
+
+// One step of packed int4 (64 k of 16 columns) to signed bytes element * multiplier, plus kOffset; put(quad, bytes) takes the
+// 16 quads of four k.
+template <int kOffset, class Put>
+TS_INLINE void unpack_step(const uint8_t* step, int j, const Put& put) {
+  const __m512i nibble = _mm512_set1_epi8(15);
+  TS_UNROLL
+  for (int part = 0; part < 4; ++part) {
+    const __m512i pair = multiplier_pair(step, part / 2, j);
+    const __m512i m = part % 2 == 0 ? _mm512_and_si512(pair, _mm512_set1_epi32(15)) : _mm512_srli_epi32(pair, 4);
+    const __m512i even = _mm512_or_si512(m, _mm512_slli_epi32(m, 16)), odd = _mm512_slli_epi32(even, 8);
+    // (nibble - 8) * m + offset = nibble * m - (8 m - offset), all modulo 256
+    const __m512i eights = _mm512_slli_epi32(_mm512_or_si512(even, odd), 3);
+    const __m512i less = _mm512_sub_epi8(eights, _mm512_set1_epi8(static_cast<char>(kOffset)));
+    TS_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const int oct = 2 * part + i;
+      const __m512i packed = load(step + kMultiplierBytes + oct * kQuadBytes + 64 * j);
+      const __m512i low = _mm512_and_si512(packed, nibble);
+      const __m512i high = _mm512_and_si512(_mm512_srli_epi16(packed, 4), nibble);
+      const __m512i low_products = _mm512_or_si512(_mm512_maddubs_epi16(low, even), _mm512_slli_epi16(_mm512_maddubs_epi16(low, odd), 8));
+      const __m512i high_products = _mm512_or_si512(_mm512_maddubs_epi16(high, even), _mm512_slli_epi16(_mm512_maddubs_epi16(high, odd), 8));
+      put(2 * oct, _mm512_sub_epi8(low_products, less));
+      put(2 * oct + 1, _mm512_sub_epi8(high_products, less));
+    }
+  }
+}
+
+}  // namespace twostroke

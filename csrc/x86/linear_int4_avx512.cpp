@@ -1,0 +1,76 @@
+// int4 weights of ts_linear for AVX-512 with VNNI: few rows straight from the nibbles, and the unpacking for many.
+// Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
+#if defined(TS_LEVEL_AVX512)
+#include "twostroke/vnni.h"
+
+namespace twostroke {
+namespace {
+
+constexpr int64_t kAheadBytes = 4096;  // the hardware prefetchers stop at a page; this looks past its end
+
+// 16 k of 16 columns: sums of at most 16 * 8 * 127 fit the low halves of the lanes, so that one 16-bit product with the
+// multipliers, whose high halves are zero, adds them to the totals.
+template <int kRows>
+TS_INLINE void subgroup(const uint8_t* octs, __m512i multipliers, const int8_t* q, const int32_t* corrections, const TileRows& x,
+                        int j, __m512i (&totals)[kRows][kVectors]) {
+  const __m512i nibble = _mm512_set1_epi8(15);
+  const __m512i packed0 = load(octs), packed1 = load(octs + kQuadBytes);
+  const __m512i low0 = _mm512_and_si512(packed0, nibble), high0 = _mm512_and_si512(_mm512_srli_epi16(packed0, 4), nibble);
+  const __m512i low1 = _mm512_and_si512(packed1, nibble), high1 = _mm512_and_si512(_mm512_srli_epi16(packed1, 4), nibble);
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const int8_t* at = q + r * x.q_stride;
+    __m512i sum = _mm512_dpbusd_epi32(_mm512_set1_epi32(corrections[r * x.subgroups]), low0, broadcast_quad(at));
+    sum = _mm512_dpbusd_epi32(sum, high0, broadcast_quad(at + 4));
+    sum = _mm512_dpbusd_epi32(sum, low1, broadcast_quad(at + 8));
+    sum = _mm512_dpbusd_epi32(sum, high1, broadcast_quad(at + 12));
+    totals[r][j] = _mm512_dpwssd_epi32(totals[r][j], sum, multipliers);
+  }
+}
+
+template <int kRows>
+void int4_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
+  __m512i totals[kRows][kVectors];
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) totals[r][j] = _mm512_setzero_si512();
+  }
+  const int8_t* q = x.q + group.first;
+  const int32_t* corrections = x.sub_corrections + group.first / kSubgroup;
+  for (int64_t k = 0; k < group.columns; k += kStep, q += kStep, corrections += 4, data += kInt4StepBytes) {
+    for (int64_t line = 0; line < kInt4StepBytes; line += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(data + kAheadBytes + line), _MM_HINT_T0);
+    }
+    TS_UNROLL
+    for (int pair = 0; pair < 2; ++pair) {
+      const uint8_t* octs = data + kMultiplierBytes + pair * 4 * kQuadBytes;
+      TS_UNROLL
+      for (int j = 0; j < kVectors; ++j) {
+        const __m512i both = multiplier_pair(data, pair, j);
+        subgroup<kRows>(octs + 64 * j, _mm512_and_si512(both, _mm512_set1_epi32(15)), q + pair * 32, corrections + pair * 2, x, j, totals);
+        subgroup<kRows>(octs + 2 * kQuadBytes + 64 * j, _mm512_srli_epi32(both, 4), q + pair * 32 + 16, corrections + pair * 2 + 1, x, j,
+                        totals);
+      }
+    }
+  }
+  fold<kRows>(totals, x, group, sums);
+}
+
+constexpr GroupKernel kInt4[kInt4Rows] = {int4_group<1>, int4_group<2>, int4_group<3>, int4_group<4>};
+
+}  // namespace
+
+GroupKernel int4_kernel(int64_t rows) { return kInt4[rows - 1]; }
+
+void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes) {
+  for (int64_t k = 0; k < columns; k += kStep, packed += kInt4StepBytes, bytes += kStep * kPanel) {
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      unpack_step<128>(packed, j, [&](int quad, __m512i four) { _mm512_storeu_si512(bytes + quad * kQuadBytes + 64 * j, four); });
+    }
+  }
+}
+
+}  // namespace twostroke
+#endif

@@ -1,0 +1,134 @@
+"""The layout of KV pages and the rounding of int8 and int4 K and V, in NumPy: what the kernels are measured against.
+
+f32 and bf16 pages are in ops/operands.py. One head of an int8 or int4 page is, in this order:
+
+    K      int8: (head_dim, 16) int8
+           int4: (ceil(head_dim / 2), 16) uint8: low nibble = q + 8 of dimension 2i, high nibble = q + 8 of 2i + 1
+    V      int8: (16, head_dim) int8
+           int4: (16, ceil(head_dim / 32), 16) uint8: low nibble = q + 8 of dimension 32b + i, high = 32b + 16 + i
+    scales K's (16,) and V's (16,) bf16, one for each position
+
+so that sixteen bytes are one vector of K (or V), every byte belongs to one position, and a tile of pages is read once,
+from front to back. Dimensions that pad a byte or a block are zeros.
+
+Knows: the layout, the rounding. Must not know: which positions lie where.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.ops.operands import F32Array, I32Array, KVLayer, U8Array, U16Array, bf16_to_f32, f32_to_bf16
+from twostroke.spec.formats import PAGE_TOKENS, KVKind
+
+SCALE_BYTES = 2 * PAGE_TOKENS
+
+
+def quantize_rows(kind: KVKind, rows: F32Array) -> tuple[NDArray[np.int8], U16Array]:
+    """Rows (..., head_dim) float32 -> q int8 of that shape and one bf16 scale (...,); row = q * scale, nearly.
+
+    int8: scale = bf16(largest magnitude / 127), q in [-127, 127]. int4: scale = bf16(e / -8) for e the first element of
+    the largest magnitude, so that e itself becomes -8; q in [-8, 7]. q = row / scale, rounded to nearest, ties to even.
+    A scale of zero makes zeros; a row that is not finite gets zeros and the scale NaN, and reads back as NaN.
+    """
+    at = np.abs(rows).argmax(axis=-1)
+    extreme = np.take_along_axis(rows, at[..., None], axis=-1)[..., 0]
+    with np.errstate(all="ignore"):
+        exact = np.abs(extreme) / np.float32(127) if kind is KVKind.INT8 else extreme / np.float32(-8)
+        bits = np.where(np.isfinite(extreme), f32_to_bf16(exact.astype(np.float32)), np.uint16(0x7FC0))
+        quotient = rows / bf16_to_f32(bits)[..., None]
+        low, high = (-127, 127) if kind is KVKind.INT8 else (-8, 7)
+        usable = np.isfinite(extreme) & ((bits & 0x7FFF) != 0)
+        q = np.where(usable[..., None], np.clip(np.rint(quotient), low, high), 0)
+    return q.astype(np.int8), bits
+
+
+def write_rows(layer: KVLayer, k: F32Array, v: F32Array, pages: I32Array, offsets: I32Array) -> None:
+    """k, v (T, kv_heads, head_dim) float32 -> row t at position offsets[t] of page pages[t]."""
+    if layer.kind.is_integer:
+        (q_k, k_bits), (q_v, v_bits) = quantize_rows(layer.kind, k), quantize_rows(layer.kind, v)
+        keys, values, key_scales, value_scales = _parts(layer)
+        keys[pages, :, :, offsets], key_scales[pages, :, offsets] = _key_bytes(layer.kind, q_k), k_bits
+        values[pages, :, offsets], value_scales[pages, :, offsets] = _value_bytes(layer.kind, q_v), v_bits
+        return
+    cast = f32_to_bf16 if layer.kind is KVKind.BF16 else np.asarray
+    # Splitting the last axis of a slice never copies: these are views.
+    all_keys = layer.data[:, :, 0].reshape(layer.num_pages, layer.kv_heads, layer.head_dim, PAGE_TOKENS)
+    all_values = layer.data[:, :, 1].reshape(layer.num_pages, layer.kv_heads, PAGE_TOKENS, layer.head_dim)
+    all_keys[pages, :, :, offsets] = cast(k)
+    all_values[pages, :, offsets] = cast(v)
+
+
+def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:
+    """-> K and V (pages, kv_heads, PAGE_TOKENS, head_dim) float32 of whole pages."""
+    dim = layer.head_dim
+    if layer.kind.is_integer:
+        picked = KVLayer(layer.kind, layer.kv_heads, dim, np.ascontiguousarray(layer.data[page_ids]))
+        keys, values, key_scales, value_scales = _parts(picked)
+        q_keys = _key_integers(layer.kind, keys, dim).transpose(0, 1, 3, 2)
+        q_values = _value_integers(layer.kind, values, dim)
+        return (
+            q_keys.astype(np.float32) * bf16_to_f32(key_scales)[..., None],
+            q_values.astype(np.float32) * bf16_to_f32(value_scales)[..., None],
+        )
+    raw = layer.data[page_ids]
+    data: F32Array = bf16_to_f32(raw.view(np.uint16)) if layer.kind is KVKind.BF16 else raw.view(np.float32)
+    all_keys = data[:, :, 0].reshape(-1, layer.kv_heads, dim, PAGE_TOKENS).transpose(0, 1, 3, 2)
+    return all_keys, data[:, :, 1].reshape(-1, layer.kv_heads, PAGE_TOKENS, dim)
+
+
+def _parts(layer: KVLayer) -> tuple[U8Array, U8Array, U16Array, U16Array]:
+    """Views: K (pages, heads, key bytes, 16), V (pages, heads, 16, value bytes), K's and V's scales (pages, heads, 16).
+
+    Splitting the last axis of a slice never copies.
+    """
+    data = layer.data.view(np.uint8)
+    head = data.shape[:2]
+    at_values = PAGE_TOKENS * layer.kind.key_bytes(layer.head_dim)
+    at_scales = at_values + PAGE_TOKENS * layer.kind.value_bytes(layer.head_dim)
+    return (
+        data[..., :at_values].reshape(*head, -1, PAGE_TOKENS),
+        data[..., at_values:at_scales].reshape(*head, PAGE_TOKENS, -1),
+        data[..., at_scales : at_scales + SCALE_BYTES].view(np.uint16),
+        data[..., at_scales + SCALE_BYTES :].view(np.uint16),
+    )
+
+
+def _key_bytes(kind: KVKind, q: NDArray[np.int8]) -> U8Array:
+    """(..., head_dim) -> (..., key bytes)."""
+    if kind is KVKind.INT8:
+        return q.view(np.uint8)
+    pairs = _nibbles(q, 2).reshape(*q.shape[:-1], -1, 2)
+    return np.ascontiguousarray(pairs[..., 0] | pairs[..., 1] << np.uint8(4))
+
+
+def _value_bytes(kind: KVKind, q: NDArray[np.int8]) -> U8Array:
+    """(..., head_dim) -> (..., value bytes)."""
+    if kind is KVKind.INT8:
+        return q.view(np.uint8)
+    halves = _nibbles(q, 32).reshape(*q.shape[:-1], -1, 2, 16)
+    return (halves[..., 0, :] | halves[..., 1, :] << np.uint8(4)).reshape(*q.shape[:-1], -1)
+
+
+def _nibbles(q: NDArray[np.int8], multiple: int) -> U8Array:
+    """q + 8, padded with zeros (so 8) to a multiple of dimensions."""
+    padding = [(0, 0)] * (q.ndim - 1) + [(0, -q.shape[-1] % multiple)]
+    return (np.pad(q, padding) + np.int8(8)).view(np.uint8)
+
+
+def _key_integers(kind: KVKind, keys: U8Array, head_dim: int) -> NDArray[np.int8]:
+    """(pages, heads, key bytes, 16) -> (pages, heads, head_dim, 16)."""
+    if kind is KVKind.INT8:
+        return keys.view(np.int8)
+    pairs = np.stack((keys & 15, keys >> 4), axis=3).reshape(*keys.shape[:2], -1, PAGE_TOKENS)
+    return pairs[:, :, :head_dim].astype(np.int8) - np.int8(8)
+
+
+def _value_integers(kind: KVKind, values: U8Array, head_dim: int) -> NDArray[np.int8]:
+    """(pages, heads, 16, value bytes) -> (pages, heads, 16, head_dim)."""
+    if kind is KVKind.INT8:
+        return values.view(np.int8)
+    blocks = values.reshape(*values.shape[:3], -1, 16)
+    full = np.stack((blocks & 15, blocks >> 4), axis=4).reshape(*values.shape[:3], -1)
+    return full[..., :head_dim].astype(np.int8) - np.int8(8)

@@ -32,6 +32,7 @@ struct Job {
   float* out;
   int64_t out_stride;
   int64_t padded, groups, panels;
+  bool matrix;  // q is in tiles for matrix registers
   int8_t* q;
   int64_t q_stride;
   float* scales;
@@ -43,9 +44,16 @@ struct Job {
 
 int64_t split_point(int64_t total, int64_t parts, int64_t i) { return total / parts * i + (total % parts) * i / parts; }
 
+// Where the int8 form of a row begins, and from one step of 64 columns to the next.
+int8_t* q_row(const Job& job, int64_t row) {
+  if (!job.matrix) return job.q + row * job.q_stride;
+  return job.q + row / kMatrixTileRows * job.q_stride + row % kMatrixTileRows * kStep;
+}
+
 void quantize_one(const Job& job, int64_t row) {
-  quantize_row(job.x + row * job.x_stride, job.w.columns, job.w.group, job.q + row * job.q_stride, job.scales + row * job.groups,
-               job.corrections + row * job.groups, job.sub_corrections + row * (job.padded / kSubgroup));
+  quantize_row(job.x + row * job.x_stride, job.w.columns, job.w.group, q_row(job, row), job.matrix ? kMatrixTileBytes : kStep,
+               job.scales + row * job.groups, job.corrections + row * job.groups,
+               job.sub_corrections + row * (job.padded / kSubgroup));
 }
 
 void quantize_task(void* arg, int64_t row, int32_t) { quantize_one(*static_cast<const Job*>(arg), row); }
@@ -69,7 +77,7 @@ void store_tile(const Job& job, int64_t panel, int64_t first_row, int64_t rows, 
 TileRows tile_rows(const Job& job, int64_t row) {
   TileRows rows = {};
   if (is_integer_kind(job.w.kind)) {
-    rows.q = job.q + row * job.q_stride;
+    rows.q = q_row(job, row);
     rows.q_stride = job.q_stride;
     rows.scales = job.scales + row * job.groups;
     rows.corrections = job.corrections + row * job.groups;
@@ -123,7 +131,7 @@ void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_
 // One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second.
 void integer_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
   const int64_t count = last_row - first_row;
-  if (count >= kMatrixRows) return matrix_group(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
+  if (job.matrix) return matrix_group(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
   const bool packed = job.w.kind == TS_W_INT4;
   if (packed && count <= kInt4Rows) return int4_kernel(count)(group.data, group, tile_rows(job, first_row), sums);
   const uint8_t* bytes = group.data;
@@ -147,20 +155,26 @@ void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t las
   store_tile(job, index, first_row, last_row - first_row, sums);
 }
 
+// Rows of matrix tiles are not parted.
+int64_t row_point(const Job& job, int64_t part) {
+  const int64_t row = split_point(job.tokens, job.row_splits, part);
+  if (!job.matrix || row == job.tokens) return row;
+  return row / kMatrixTileRows * kMatrixTileRows;
+}
+
 void multiply_task(void* arg, int64_t index, int32_t thread) {
   const Job& job = *static_cast<const Job*>(arg);
   const int64_t panel_part = index / job.row_splits;
   const int64_t row_part = index % job.row_splits;
-  const int64_t first_row = split_point(job.tokens, job.row_splits, row_part);
-  const int64_t last_row = split_point(job.tokens, job.row_splits, row_part + 1);
+  const int64_t first_row = row_point(job, row_part), last_row = row_point(job, row_part + 1);
   const int64_t first_panel = split_point(job.panels, job.panel_splits, panel_part);
   const int64_t last_panel = split_point(job.panels, job.panel_splits, panel_part + 1);
-  const bool integer = is_integer_kind(job.w.kind), matrix = integer && last_row - first_row >= kMatrixRows;
-  if (matrix) matrix_begin();
+  const bool integer = is_integer_kind(job.w.kind);
+  if (job.matrix) matrix_begin();
   for (int64_t p = first_panel; p < last_panel; ++p) {
     integer ? integer_panel(job, p, first_row, last_row, thread) : float_panel(job, p, first_row, last_row);
   }
-  if (matrix) matrix_end();
+  if (job.matrix) matrix_end();
 }
 
 // Four tasks a thread even out their speeds; rows are split only where panels are too few for that.
@@ -174,9 +188,11 @@ void choose_splits(Job& job, int64_t threads) {
 
 // Lays the scratch memory out; all parts begin at multiples of 64 bytes.
 int32_t take_room(ts_context* context, Job& job) {
-  // One more line than the columns need: rows a power of two apart would fight for the same few sets of the cache.
-  job.q_stride = job.padded + 64;
-  const int64_t q_bytes = (job.tokens + kMatrixPadding) * job.q_stride;
+  job.matrix = job.tokens >= kMatrixRows;
+  const int64_t rows = job.matrix ? round_up(job.tokens, 2 * kMatrixTileRows) : job.tokens;
+  // Rows: one line more than the columns need, for rows a power of two apart would fight for the same few sets of the cache.
+  job.q_stride = job.matrix ? job.padded * kMatrixTileRows : job.padded + 64;
+  const int64_t q_bytes = (job.matrix ? rows / kMatrixTileRows : rows) * job.q_stride;
   const int64_t pairs_bytes = round_up(job.tokens * job.groups * 4, 64);
   const int64_t subgroup_bytes = round_up(job.tokens * (job.padded / kSubgroup) * 4, 64);
   job.room_bytes = job.tokens * kPanel * 4 + kPanel * kMaxGroup;
@@ -184,7 +200,10 @@ int32_t take_room(ts_context* context, Job& job) {
   uint8_t* scratch = static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(total)));
   if (scratch == nullptr) return TS_NO_MEMORY;
   job.q = reinterpret_cast<int8_t*>(scratch);
-  memset(job.q + job.tokens * job.q_stride, 0, static_cast<size_t>(kMatrixPadding * job.q_stride));
+  if (rows > job.tokens) {  // what no row fills is multiplied all the same
+    const int64_t filled = job.tokens / kMatrixTileRows * job.q_stride;
+    memset(job.q + filled, 0, static_cast<size_t>(q_bytes - filled));
+  }
   job.scales = reinterpret_cast<float*>(scratch + q_bytes);
   job.corrections = reinterpret_cast<int32_t*>(scratch + q_bytes + pairs_bytes);
   job.sub_corrections = reinterpret_cast<int32_t*>(scratch + q_bytes + 2 * pairs_bytes);

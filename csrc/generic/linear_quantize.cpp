@@ -17,42 +17,47 @@ float largest_magnitude(const float* x, int64_t count) {
   return value;
 }
 
-// q = round half to even of x * inverse, zeros from `count` to `width`. |x * inverse| < 2^22, so adding 1.5 * 2^23 leaves the
-// rounded integer in the low mantissa bits.
-void round_group(const float* x, int64_t count, int64_t width, float inverse, int8_t* q) {
+// q (64) = round half to even of x * inverse, zeros from `count` on. |x * inverse| < 2^22, so adding 1.5 * 2^23 leaves the rounded
+// integer in the low mantissa bits.
+void round_step(const float* x, int64_t count, float inverse, int8_t* q) {
   for (int64_t i = 0; i < count; ++i) {
     q[i] = static_cast<int8_t>(static_cast<int32_t>(float_bits(x[i] * inverse + 12582912.0f) - 0x4b400000u));
   }
-  memset(q + count, 0, static_cast<size_t>(width - count));
+  if (count < kStep) memset(q + count, 0, static_cast<size_t>(kStep - count));
 }
 
-// -8 * sum of each 16 into sub_corrections; returns -128 * the sum of all.
-int32_t correct(const int8_t* q, int64_t width, int32_t* sub_corrections) {
+// -8 * sum of each 16 of q (64) into sub_corrections; returns the sum of all.
+int32_t correct(const int8_t* q, int32_t* sub_corrections) {
   int32_t total = 0;
-  for (int64_t n = 0; n < width / kSubgroup; ++n) {
+  for (int64_t n = 0; n < kStep / kSubgroup; ++n) {
     int32_t sum = 0;
     for (int64_t i = 0; i < kSubgroup; ++i) sum += q[n * kSubgroup + i];
     sub_corrections[n] = -8 * sum;
     total += sum;
   }
-  return -128 * total;
+  return total;
 }
+
+int64_t between(int64_t low, int64_t value, int64_t high) { return value < low ? low : value > high ? high : value; }
 
 }  // namespace
 
-void quantize_row(const float* x, int64_t columns, int64_t group, int8_t* q, float* scales, int32_t* corrections,
-                  int32_t* sub_corrections) {
+void quantize_row(const float* x, int64_t columns, int64_t group, int8_t* q, int64_t step_stride, float* scales,
+                  int32_t* corrections, int32_t* sub_corrections) {
   constexpr float kFloor = 0x1p-120f;  // below it 127 / amax would overflow: such a group counts as zeros
   constexpr float kLargest = 0x1.fffffep127f;
-  const int64_t padded = round_up(columns, kStep);
-  for (int64_t begin = 0; begin < padded; begin += group) {
-    const int64_t width = padded - begin < group ? padded - begin : group;
-    const int64_t count = columns - begin < width ? columns - begin : width;
-    const float amax = largest_magnitude(x + begin, count);
+  for (int64_t begin = 0; begin < columns; begin += group) {
+    const int64_t end = columns - begin < group ? columns : begin + group;
+    const float amax = largest_magnitude(x + begin, end - begin);
     const bool usable = amax >= kFloor && amax <= kLargest;
-    round_group(x + begin, usable ? count : 0, width, usable ? 127.0f / amax : 0.0f, q + begin);
+    const float inverse = usable ? 127.0f / amax : 0.0f;
+    int32_t sum = 0;
+    for (int64_t k = begin; k < end; k += kStep, q += step_stride, sub_corrections += kStep / kSubgroup) {
+      round_step(x + k, usable ? between(0, end - k, kStep) : 0, inverse, q);
+      sum += correct(q, sub_corrections);
+    }
     *scales++ = amax / 127.0f;
-    *corrections++ = correct(q + begin, width, sub_corrections + begin / kSubgroup);
+    *corrections++ = -128 * sum;
   }
 }
 

@@ -81,10 +81,12 @@ constexpr int64_t kMatrixRows = 5;
 #else
 constexpr int64_t kMatrixRows = INT64_MAX;
 #endif
-constexpr int64_t kMatrixPadding = 32;  // rows of q beyond the last that matrix_group may read
-void matrix_begin();                    // once before a thread's matrix_group calls
+constexpr int64_t kMatrixTileRows = 16;
+constexpr int64_t kMatrixTileBytes = kMatrixTileRows * kStep;
+void matrix_begin();  // once before a thread's matrix_group calls
 void matrix_end();
-// block: room for 64 * columns bytes. The same bits as the kernels above.
+// x.q is in tiles here: (rows / 16, padded columns / 64, 16, 64), x.q_stride between those of one step. Whole blocks of 32 rows are
+// read. block: room for 64 * columns bytes. The same bits as the kernels above.
 void matrix_group(int32_t kind, const Group&, const TileRows&, int64_t rows, uint8_t* block, float* sums);
 
 inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
@@ -118,9 +120,9 @@ inline uint32_t float_bits(float value) {
 // TS_OK, or what is wrong with a packed weight.
 int32_t check_weight(const ts_weight* w);
 
-// One row to int8, as ops/linear.py quantize_rows; q (padded columns), scales and corrections (groups), sub_corrections
-// (padded columns / 16).
-void quantize_row(const float* x, int64_t columns, int64_t group, int8_t* q, float* scales, int32_t* corrections,
-                  int32_t* sub_corrections);
+// One row to int8, as ops/linear.py quantize_rows; q (padded columns / 64, 64), each 64 step_stride after the one before; scales
+// and corrections (groups), sub_corrections (padded columns / 16).
+void quantize_row(const float* x, int64_t columns, int64_t group, int8_t* q, int64_t step_stride, float* scales,
+                  int32_t* corrections, int32_t* sub_corrections);
 
 }  // namespace twostroke

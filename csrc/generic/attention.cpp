@@ -1,16 +1,22 @@
 // ts_attention: causal softmax attention over paged K and V, with the online softmax (Milakov and Gimelshein 2018; Dao et al.
-// 2022) over fixed tiles of 64 positions. No score matrix is ever whole.
+// 2022) over fixed tiles of 64 positions, and a merge in order over fixed segments of 512 positions. No score matrix is ever
+// whole.
 //
-// A task is one block of query rows (tokens of one sequence times the heads that share a KV head). A row skips the tiles that it
-// does not see, so its arithmetic is the same whichever rows share its block.
-// Knows: the pool, attention_tile.h. Must not know: models.
-#include "twostroke/attention_tile.h"
+// A task is one block of query rows (tokens of one sequence times the heads that share a KV head); where blocks are too few for
+// the threads, a task is one segment of a block. Tiles and segments lie at absolute positions, and what a row does not see leaves
+// it as it was, so its arithmetic is the same whichever rows share its block and whoever computes its segments.
+// Knows: the pool, attention_tile.h, attention_rows.h. Must not know: models.
+#include "twostroke/attention_rows.h"
 #include "twostroke/context.h"
 
 namespace twostroke {
 namespace {
 
-constexpr int64_t kBlockRows = 64;
+constexpr int64_t kBlockRows = 96;      // enough to pay for widening K and V once a block; a multiple of kWideRows
+constexpr int64_t kThinBlockRows = 8;   // up to here K and V are widened on the way to the multiplier
+constexpr int64_t kMaxGroup = 512;
+constexpr int64_t kSegment = 512;       // positions; a multiple of kTile
+constexpr int64_t kTasksPerThread = 3;  // below this a block is shared out by segments
 
 struct AttentionJob {
   const ts_kv_layer* layer;
@@ -25,160 +31,258 @@ struct AttentionJob {
   int32_t window;
   float* out;
   int64_t out_stride;
-  int64_t group, tokens_per_block, padded_dim;
-  int64_t* task_starts;  // (sequences + 1,)
+  int64_t group, tokens_per_block, padded_dim, capacity;  // capacity: rows of a block, a multiple of 16
+  bool split;
+  int64_t* task_starts;   // (sequences + 1,) first task of each sequence
+  int64_t* merge_starts;  // the same for the merging tasks
+  float* partials;        // one partial result a task, where split
   float* thread_scratch;
   int64_t thread_floats;
 };
 
-// One thread's memory for a block of rows.
-struct Block {
-  float *q, *sum, *scores, *peak, *total, *rescale;
-  int64_t rows, first_token, tokens;
-
-  Block(float* memory, int64_t capacity, int64_t dim)
-      : q(memory), sum(q + capacity * dim), scores(sum + capacity * dim), peak(scores + capacity * kTile), total(peak + capacity),
-        rescale(total + capacity), rows(0), first_token(0), tokens(0) {}
-
-  static int64_t floats(int64_t capacity, int64_t dim) { return capacity * (2 * dim + kTile + 3) + kLanes; }
-};
-
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Positions [begin, end) of the tile at `start` that the row at `position` sees, counted from the tile's start.
-struct Span {
-  int begin, end;
+int64_t partial_floats(const AttentionJob* job) { return job->capacity * (job->padded_dim + 2); }
+
+Partial partial_at(const AttentionJob* job, float* memory) {
+  float* peak = memory + job->capacity * job->padded_dim;
+  return {memory, peak, peak + job->capacity};
+}
+
+// One thread's memory for a block of rows. Every array begins at a cache line.
+struct Block {
+  float *q, *scores, *rescale, *found, *sums, *key_scales, *value_scales, *keys, *values;
+  Partial whole, segment;
+  int64_t rows, first_token, tokens, first_position;
+  int64_t sequence, kv_head;
+
+  Block(const AttentionJob* job, int32_t thread) {
+    const int64_t capacity = job->capacity, dim = job->padded_dim;
+    q = job->thread_scratch + thread * job->thread_floats;
+    scores = q + capacity * dim;
+    rescale = scores + capacity * kTile;
+    found = rescale + capacity;
+    sums = found + capacity;
+    key_scales = sums + capacity;
+    value_scales = key_scales + kTile;
+    keys = value_scales + kTile;
+    values = keys + kTile * dim;
+    float* rest = values + kTile * dim;
+    whole = partial_at(job, rest);
+    segment = partial_at(job, rest + partial_floats(job));
+  }
+
+  static int64_t floats(const AttentionJob* job) {
+    return job->capacity * (job->padded_dim + kTile + 3) + 2 * kTile + 2 * kTile * job->padded_dim + 2 * partial_floats(job);
+  }
 };
 
-Span visible(int64_t position, int32_t window, int64_t start) {
-  const int64_t first = window > 0 ? larger(0, position - window + 1) : 0;
-  return {static_cast<int>(larger(first - start, 0)), static_cast<int>(smaller(position + 1 - start, kTile))};
+// One tile of a block's sequence: where K begins in each page.
+struct Tile {
+  int64_t start;
+  int pages, first, last;  // positions [first, last) from the start are seen by some row
+  uint8_t* keys[kTilePages];
+  int64_t ahead[kTilePages];
+  Span spans[kMaxGroup > kBlockRows ? kMaxGroup : kBlockRows];
+};
+
+int64_t first_seen(const AttentionJob* job, int64_t position) {
+  return job->window > 0 ? larger(0, position - job->window + 1) : 0;
 }
 
-// Scores to weights in place: one row, one tile. Masked lanes become exactly 0.
-void soften(float* scores, Span span, float* peak, float* total, float* rescale) {
-  for (int t = 0; t < span.begin; ++t) scores[t] = -INFINITY;
-  for (int t = span.end; t < kTile; ++t) scores[t] = -INFINITY;
-  Vec v[kTilePages];
-  for (int p = 0; p < kTilePages; ++p) v[p] = load(scores + p * kLanes);
-  const float found = reduce_max(max(max(v[0], v[1]), max(v[2], v[3])));
-  const float now = found > *peak ? found : *peak;
-  for (int p = 0; p < kTilePages; ++p) store(scores + p * kLanes, exp(v[p] - set1(now)));
-  for (int t = 0; t < span.begin; ++t) scores[t] = 0.0f;
-  for (int t = span.end; t < kTile; ++t) scores[t] = 0.0f;
-  for (int p = 0; p < kTilePages; ++p) v[p] = load(scores + p * kLanes);
-  float before[kLanes];
-  store(before, exp(set1(*peak - now)));
-  *rescale = *peak == -INFINITY ? 0.0f : before[0];
-  *total = *total * *rescale + reduce_add((v[0] + v[1]) + (v[2] + v[3]));
-  *peak = now;
-}
-
-// Rows [r, r + kRows) of a block: values of the union of their spans; weights outside a row's own span are 0.
-template <typename Element, int kRows>
-void add_values(const Block& block, int64_t r, const Span* spans, const Element* const* values, int64_t dim, int64_t padded_dim) {
-  int first = kTile, last = 0;
-  for (int i = 0; i < kRows; ++i) {
-    if (spans[r + i].begin >= spans[r + i].end) continue;
-    first = spans[r + i].begin < first ? spans[r + i].begin : first;
-    last = spans[r + i].end > last ? spans[r + i].end : last;
+void find_tile(const AttentionJob* job, const Block& block, int64_t start, Tile* tile) {
+  const int64_t end = block.first_position + block.tokens;
+  const KVLayout layout(job->layer);
+  const int32_t* table = job->page_table + block.sequence * job->page_table_stride;
+  tile->start = start;
+  tile->pages = static_cast<int>(smaller(kTilePages, divide_up(end - start, TS_PAGE_TOKENS)));
+  tile->first = kTile;
+  tile->last = 0;
+  for (int p = 0; p < tile->pages; ++p) {
+    const int64_t page = start / TS_PAGE_TOKENS + p, next = page + kTilePages;
+    tile->keys[p] = layout.keys(table[page], block.kv_head);
+    tile->ahead[p] = next * TS_PAGE_TOKENS < end ? layout.keys(table[next], block.kv_head) - tile->keys[p] : 0;
   }
-  if (first >= last) return;
-  value_vectors<Element, kRows>(block.scores + r * kTile, block.rescale + r, values, first, last, dim, block.sum + r * padded_dim,
-                                padded_dim);
+  for (int64_t t = 0; t < block.tokens; ++t) {
+    const int64_t position = block.first_position + t;
+    const Span span = {static_cast<int>(larger(first_seen(job, position) - start, 0)),
+                       static_cast<int>(smaller(position + 1 - start, kTile))};
+    for (int64_t g = 0; g < job->group; ++g) tile->spans[t * job->group + g] = span;
+    if (span.empty()) continue;
+    tile->first = span.begin < tile->first ? span.begin : tile->first;
+    tile->last = span.end > tile->last ? span.end : tile->last;
+  }
 }
 
 template <typename Element>
-void run_tile(const AttentionJob* job, const Block& block, int64_t sequence, int64_t kv_head, int64_t start, int64_t first_position) {
-  const KVView<Element> view = view_of<Element>(job->layer);
-  const int64_t last_position = first_position + block.tokens - 1;
-  const int pages = static_cast<int>(smaller(kTilePages, (last_position - start) / TS_PAGE_TOKENS + 1));
-  const int32_t* table = job->page_table + sequence * job->page_table_stride + start / TS_PAGE_TOKENS;
-  const Element* keys[kTilePages] = {nullptr, nullptr, nullptr, nullptr};
-  const Element* values[kTilePages] = {nullptr, nullptr, nullptr, nullptr};
-  for (int p = 0; p < pages; ++p) {
-    keys[p] = view.keys(table[p], kv_head);
-    values[p] = view.values(table[p], kv_head);
+TileView<Element> view_of(const Tile& tile, int64_t offset, int64_t step) {
+  TileView<Element> view = {};
+  view.step = step;
+  for (int p = 0; p < tile.pages; ++p) {
+    view.pages[p] = reinterpret_cast<const Element*>(tile.keys[p] + offset);
+    view.ahead[p] = tile.ahead[p];
   }
-  score_rows<Element>(block.q, job->padded_dim, block.rows, keys, pages, view.head_dim, block.scores);
-  Span spans[512];
-  for (int64_t r = 0; r < block.rows; ++r) {
-    spans[r] = visible(first_position + r / job->group, job->window, start);
-    if (spans[r].begin < spans[r].end) {
-      soften(block.scores + r * kTile, spans[r], block.peak + r, block.total + r, block.rescale + r);
-    } else {
-      for (int t = 0; t < kTile; ++t) block.scores[r * kTile + t] = 0.0f;
-      block.rescale[r] = 1.0f;
+  return view;
+}
+
+// A tile that was widened: K (dim, kTile), V (kTile, padded).
+TileView<float> widened(const float* data, int64_t page_step, int64_t step) {
+  TileView<float> view = {};
+  view.step = step;
+  for (int p = 0; p < kTilePages; ++p) view.pages[p] = data + p * page_step;
+  return view;
+}
+
+void load_scales(const AttentionJob* job, const Block& block, const Tile& tile) {
+  const KVLayout layout(job->layer);
+  for (int p = 0; p < tile.pages; ++p) {
+    uint8_t* scales = layout.key_scales(tile.keys[p]);
+    prefetch_ahead(scales, tile.ahead[p]);
+    uint16_t both[2 * kLanes];
+    memcpy(both, scales, sizeof both);
+    store(block.key_scales + p * kLanes, load_bf16(both));
+    store(block.value_scales + p * kLanes, load_bf16(both + kLanes));
+  }
+}
+
+template <typename Element>
+void run_tile(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
+  constexpr bool kScaled = std::is_same<Element, int8_t>::value || std::is_same<Element, Nibbles>::value;
+  const KVLayout layout(job->layer);
+  const int64_t dim = job->layer->head_dim, padded = job->padded_dim, rows = block.rows;
+  const TileView<Element> keys = view_of<Element>(tile, 0, TS_PAGE_TOKENS);
+  const TileView<Element> values =
+      view_of<Element>(tile, layout.key_bytes, layout.value_row_bytes / static_cast<int64_t>(sizeof(Element)));
+  const bool thin = rows <= kThinBlockRows && dim % (std::is_same<Element, Nibbles>::value ? 32 : 16) == 0;
+  if (kScaled) load_scales(job, block, tile);
+  if (thin) {
+    score_rows<Element, kThinRows, kThinVectors>(block.q, padded, rows, keys, tile.pages, dim, block.scores);
+  } else {
+    widen_keys(keys, tile.pages, dim, block.keys);
+    score_rows<float, kWideRows, kWideVectors>(block.q, padded, rows, widened(block.keys, kLanes, kTile), tile.pages, dim, block.scores);
+  }
+  soften<kScaled>(block.scores, tile.spans, rows, block.key_scales, block.value_scales, partial, block.rescale, block.found, block.sums);
+  if (thin) {
+    value_rows<Element, kThinRows, kThinVectors>(block.scores, block.rescale, rows, values, tile.first, tile.last, dim, partial.sum, padded);
+  } else {
+    widen_values(values, tile.first, tile.last, dim, padded, block.values);
+    value_rows<float, kWideRows, kWideVectors>(block.scores, block.rescale, rows, widened(block.values, TS_PAGE_TOKENS * padded, padded),
+                                               tile.first, tile.last, padded, partial.sum, padded);
+  }
+}
+
+// The tiles of one segment that some row of the block sees, into `partial`.
+void run_segment(const AttentionJob* job, const Block& block, int64_t segment, const Partial& partial) {
+  partial.clear(block.rows, job->padded_dim);
+  const int64_t begin = larger(segment * kSegment, first_seen(job, block.first_position) / kTile * kTile);
+  const int64_t end = smaller((segment + 1) * kSegment, block.first_position + block.tokens);
+  Tile tile;
+  for (int64_t start = begin; start < end; start += kTile) {
+    find_tile(job, block, start, &tile);
+    switch (job->layer->kind) {
+      case TS_KV_F32: run_tile<float>(job, block, tile, partial); break;
+      case TS_KV_BF16: run_tile<uint16_t>(job, block, tile, partial); break;
+      case TS_KV_INT8: run_tile<int8_t>(job, block, tile, partial); break;
+      default: run_tile<Nibbles>(job, block, tile, partial); break;
     }
   }
-  int64_t r = 0;
-  for (; r + kValueRows <= block.rows; r += kValueRows) add_values<Element, kValueRows>(block, r, spans, values, view.head_dim, job->padded_dim);
-  for (; r < block.rows; ++r) add_values<Element, 1>(block, r, spans, values, view.head_dim, job->padded_dim);
 }
 
-void load_queries(const AttentionJob* job, const Block& block, int64_t kv_head) {
+// log2(e) is in the queries, because weights are powers of two.
+void load_queries(const AttentionJob* job, const Block& block) {
   const int64_t dim = job->layer->head_dim;
+  const float scale = job->scale * 1.44269504088896341f;
   for (int64_t r = 0; r < block.rows; ++r) {
-    const int64_t head = kv_head * job->group + r % job->group;
+    const int64_t head = block.kv_head * job->group + r % job->group;
     const float* from = job->q + (block.first_token + r / job->group) * job->q_stride + head * dim;
     float* to = block.q + r * job->padded_dim;
-    for (int64_t d = 0; d < dim; ++d) to[d] = from[d] * job->scale;
-    for (int64_t d = 0; d < job->padded_dim; ++d) block.sum[r * job->padded_dim + d] = 0.0f;
-    block.peak[r] = -INFINITY;
-    block.total[r] = 0.0f;
+    for (int64_t d = 0; d < dim; ++d) to[d] = from[d] * scale;
+    for (int64_t d = dim; d < job->padded_dim; ++d) to[d] = 0.0f;
   }
 }
 
-void store_outputs(const AttentionJob* job, const Block& block, int64_t kv_head) {
+void store_outputs(const AttentionJob* job, const Block& block, const Partial& partial) {
   const int64_t dim = job->layer->head_dim;
   for (int64_t r = 0; r < block.rows; ++r) {
-    const int64_t head = kv_head * job->group + r % job->group;
+    const int64_t head = block.kv_head * job->group + r % job->group;
     float* to = job->out + (block.first_token + r / job->group) * job->out_stride + head * dim;
-    const float inverse = 1.0f / block.total[r];
-    for (int64_t d = 0; d < dim; ++d) to[d] = block.sum[r * job->padded_dim + d] * inverse;
+    const float inverse = 1.0f / partial.total[r];
+    for (int64_t d = 0; d < dim; ++d) to[d] = partial.sum[r * job->padded_dim + d] * inverse;
   }
 }
 
-int64_t sequence_of_task(const AttentionJob* job, int64_t index) {
-  int64_t low = 0, high = job->sequences;  // task_starts[low] <= index < task_starts[high]
+int64_t tokens_of(const AttentionJob* job, int64_t s) { return job->row_starts[s + 1] - job->row_starts[s]; }
+int64_t blocks_of(const AttentionJob* job, int64_t s) { return divide_up(tokens_of(job, s), job->tokens_per_block); }
+int64_t segments_of(const AttentionJob* job, int64_t s) { return divide_up(job->context_tokens[s], kSegment); }
+
+int64_t sequence_of_task(const AttentionJob* job, const int64_t* starts, int64_t index) {
+  int64_t low = 0, high = job->sequences;  // starts[low] <= index < starts[high]
   while (high - low > 1) {
     const int64_t middle = (low + high) / 2;
-    (job->task_starts[middle] <= index ? low : high) = middle;
+    (starts[middle] <= index ? low : high) = middle;
   }
   return low;
 }
 
-void attention_task(void* opaque, int64_t index, int32_t thread) {
+// Block `index` of a sequence, KV head by KV head; in each the last block, which sees most, comes first.
+void find_block(const AttentionJob* job, int64_t sequence, int64_t index, Block* block) {
+  const int64_t blocks = blocks_of(job, sequence), rows_end = job->row_starts[sequence + 1];
+  block->sequence = sequence;
+  block->kv_head = index / blocks;
+  block->first_token = job->row_starts[sequence] + (blocks - 1 - index % blocks) * job->tokens_per_block;
+  block->tokens = smaller(job->tokens_per_block, rows_end - block->first_token);
+  block->rows = block->tokens * job->group;
+  block->first_position = job->context_tokens[sequence] - (rows_end - block->first_token);
+}
+
+void whole_task(void* opaque, int64_t index, int32_t thread) {
   const AttentionJob* job = static_cast<const AttentionJob*>(opaque);
-  const int64_t s = sequence_of_task(job, index), local = index - job->task_starts[s];
-  const int64_t kv_head = local % job->layer->kv_heads, block_index = local / job->layer->kv_heads;
-  const int64_t rows_begin = job->row_starts[s], rows_end = job->row_starts[s + 1];
-  Block block(job->thread_scratch + thread * job->thread_floats, job->tokens_per_block * job->group, job->padded_dim);
-  block.first_token = rows_begin + block_index * job->tokens_per_block;
-  block.tokens = smaller(job->tokens_per_block, rows_end - block.first_token);
-  block.rows = block.tokens * job->group;
-  const int64_t first_position = job->context_tokens[s] - (rows_end - block.first_token);
-  load_queries(job, block, kv_head);
-  const int64_t begin = job->window > 0 ? larger(0, first_position - job->window + 1) : 0;
-  for (int64_t start = begin / kTile * kTile; start < first_position + block.tokens; start += kTile) {
-    if (job->layer->kind == TS_KV_F32) {
-      run_tile<float>(job, block, s, kv_head, start, first_position);
-    } else {
-      run_tile<uint16_t>(job, block, s, kv_head, start, first_position);
-    }
+  const int64_t s = sequence_of_task(job, job->task_starts, index);
+  Block block(job, thread);
+  find_block(job, s, index - job->task_starts[s], &block);
+  load_queries(job, block);
+  const int64_t first = first_seen(job, block.first_position) / kSegment;
+  const int64_t last = (block.first_position + block.tokens - 1) / kSegment;
+  run_segment(job, block, first, block.whole);
+  for (int64_t segment = first + 1; segment <= last; ++segment) {
+    run_segment(job, block, segment, block.segment);
+    merge(block.whole, block.segment, block.rows, job->padded_dim, block.rescale, block.sums);
   }
-  store_outputs(job, block, kv_head);
+  store_outputs(job, block, block.whole);
+}
+
+void segment_task(void* opaque, int64_t index, int32_t thread) {
+  const AttentionJob* job = static_cast<const AttentionJob*>(opaque);
+  const int64_t s = sequence_of_task(job, job->task_starts, index), local = index - job->task_starts[s];
+  Block block(job, thread);
+  find_block(job, s, local / segments_of(job, s), &block);
+  load_queries(job, block);
+  run_segment(job, block, local % segments_of(job, s), partial_at(job, job->partials + index * partial_floats(job)));
+}
+
+void merge_task(void* opaque, int64_t index, int32_t thread) {
+  const AttentionJob* job = static_cast<const AttentionJob*>(opaque);
+  const int64_t s = sequence_of_task(job, job->merge_starts, index), local = index - job->merge_starts[s];
+  Block block(job, thread);
+  find_block(job, s, local, &block);
+  float* first = job->partials + (job->task_starts[s] + local * segments_of(job, s)) * partial_floats(job);
+  for (int64_t segment = 1; segment < segments_of(job, s); ++segment) {
+    merge(partial_at(job, first), partial_at(job, first + segment * partial_floats(job)), block.rows, job->padded_dim, block.rescale,
+          block.sums);
+  }
+  store_outputs(job, block, partial_at(job, first));
 }
 
 int32_t check(const AttentionJob& job) {
   const ts_kv_layer* layer = job.layer;
   const int64_t width = job.heads * layer->head_dim;
-  if (job.heads < 1 || job.heads % layer->kv_heads != 0 || job.heads / layer->kv_heads > 512) return TS_BAD_SHAPE;
+  if (job.heads < 1 || job.heads % layer->kv_heads != 0 || job.heads / layer->kv_heads > kMaxGroup) return TS_BAD_SHAPE;
   if (job.q_stride < width || job.out_stride < width || job.sequences < 0 || job.window < 0) return TS_BAD_SHAPE;
   for (int64_t s = 0; s < job.sequences; ++s) {
     const int64_t rows = static_cast<int64_t>(job.row_starts[s + 1]) - job.row_starts[s];
-    const int64_t pages = (static_cast<int64_t>(job.context_tokens[s]) + TS_PAGE_TOKENS - 1) / TS_PAGE_TOKENS;
+    const int64_t pages = divide_up(job.context_tokens[s], TS_PAGE_TOKENS);
     if (job.row_starts[s] < 0 || rows < 0 || rows > job.context_tokens[s] || pages > job.page_table_stride) return TS_BAD_SHAPE;
     for (int64_t p = 0; p < pages; ++p) {
       const int32_t page = job.page_table[s * job.page_table_stride + p];
@@ -188,26 +292,41 @@ int32_t check(const AttentionJob& job) {
   return TS_OK;
 }
 
+// Sizes of blocks, and whether they are too few for the threads.
+void plan(AttentionJob* job, int64_t threads) {
+  job->group = job->heads / job->layer->kv_heads;
+  int64_t longest = 1, tasks = 0;
+  for (int64_t s = 0; s < job->sequences; ++s) longest = larger(longest, tokens_of(job, s));
+  job->tokens_per_block = smaller(longest, larger(1, kBlockRows / job->group));
+  job->capacity = divide_up(job->tokens_per_block * job->group, kLanes) * kLanes;
+  job->padded_dim = divide_up(job->layer->head_dim, kLanes) * kLanes;
+  job->thread_floats = Block::floats(job);
+  for (int64_t s = 0; s < job->sequences; ++s) tasks += blocks_of(job, s) * job->layer->kv_heads;
+  job->split = threads > 1 && tasks < kTasksPerThread * threads;
+}
+
 int32_t run(ts_context* context, AttentionJob* job) {
   const int32_t status = check(*job);
   if (status != TS_OK || job->sequences == 0) return status;
-  job->group = job->heads / job->layer->kv_heads;
-  job->tokens_per_block = larger(1, kBlockRows / job->group);
-  job->padded_dim = (static_cast<int64_t>(job->layer->head_dim) + kLanes - 1) / kLanes * kLanes;
-  job->thread_floats = Block::floats(job->tokens_per_block * job->group, job->padded_dim);
-  const int64_t starts_bytes = ((job->sequences + 1) * 8 + 63) / 64 * 64;
-  const int64_t bytes = starts_bytes + 4 * job->thread_floats * ts_threads(context);
-  char* scratch = static_cast<char*>(ts_scratch(context, static_cast<size_t>(bytes)));
+  plan(job, ts_threads(context));
+  int64_t tasks = 0;
+  for (int64_t s = 0; s < job->sequences; ++s) tasks += blocks_of(job, s) * job->layer->kv_heads * segments_of(job, s);
+  const int64_t starts_bytes = divide_up((job->sequences + 1) * 8, 64) * 64;
+  const int64_t floats = job->thread_floats * ts_threads(context) + (job->split ? tasks * partial_floats(job) : 0);
+  char* scratch = static_cast<char*>(ts_scratch(context, static_cast<size_t>(2 * starts_bytes + 4 * floats)));
   if (scratch == nullptr) return TS_NO_MEMORY;
   job->task_starts = reinterpret_cast<int64_t*>(scratch);
-  job->thread_scratch = reinterpret_cast<float*>(scratch + starts_bytes);
-  job->task_starts[0] = 0;
+  job->merge_starts = reinterpret_cast<int64_t*>(scratch + starts_bytes);
+  job->thread_scratch = reinterpret_cast<float*>(scratch + 2 * starts_bytes);
+  job->partials = job->thread_scratch + job->thread_floats * ts_threads(context);
+  job->task_starts[0] = job->merge_starts[0] = 0;
   for (int64_t s = 0; s < job->sequences; ++s) {
-    const int64_t tokens = job->row_starts[s + 1] - job->row_starts[s];
-    const int64_t blocks = (tokens + job->tokens_per_block - 1) / job->tokens_per_block;
-    job->task_starts[s + 1] = job->task_starts[s] + blocks * job->layer->kv_heads;
+    const int64_t blocks = blocks_of(job, s) * job->layer->kv_heads;
+    job->merge_starts[s + 1] = job->merge_starts[s] + blocks;
+    job->task_starts[s + 1] = job->task_starts[s] + blocks * (job->split ? segments_of(job, s) : 1);
   }
-  ts_parallel(context, job->task_starts[job->sequences], attention_task, job);
+  ts_parallel(context, job->task_starts[job->sequences], job->split ? segment_task : whole_task, job);
+  if (job->split) ts_parallel(context, job->merge_starts[job->sequences], merge_task, job);
   return TS_OK;
 }
 

@@ -1,5 +1,7 @@
-// ts_kv_write: K and V of new positions into their pages; bf16 rounds to nearest, ties to even.
+// ts_kv_write: K and V of new positions into their pages, rounded as ops/kv_write.py says. A token writes its own bytes alone, so
+// tokens are shared out freely.
 // Knows: the page layout. Must not know: attention, why these pages.
+#include <math.h>
 #include <string.h>
 
 #include "twostroke/context.h"
@@ -26,16 +28,91 @@ inline void convert(float value, uint16_t* out) {
 }
 
 template <typename Element>
+void write_floats(const float* k, const float* v, int64_t dim, Element* keys, Element* values) {
+  for (int64_t d = 0; d < dim; ++d) convert(k[d], keys + d * TS_PAGE_TOKENS);
+  for (int64_t d = 0; d < dim; ++d) convert(v[d], values + d);
+}
+
+inline float widen(uint16_t bits) {
+  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+  float value;
+  memcpy(&value, &wide, 4);
+  return value;
+}
+
+// The first element of the largest magnitude; NaN where any element is NaN.
+float extreme_of(const float* x, int64_t dim) {
+  float largest = x[0];
+  for (int64_t d = 0; d < dim; ++d) {
+    if (x[d] != x[d]) return x[d];
+    if (fabsf(x[d]) > fabsf(largest)) largest = x[d];
+  }
+  return largest;
+}
+
+// A row's scale as bf16 bits, and what q is clipped to; the law is quantize_rows of ops/kv_pages.py.
+struct Rounding {
+  float scale, low, high;
+  bool usable;
+
+  Rounding(const float* x, int64_t dim, bool nibbles, uint8_t* scale_at) {
+    const float extreme = extreme_of(x, dim);
+    const bool finite = fabsf(extreme) <= 3.4028234664e38f;
+    uint16_t bits = 0x7FC0;
+    if (finite) convert(nibbles ? extreme / -8.0f : fabsf(extreme) / 127.0f, &bits);
+    memcpy(scale_at, &bits, 2);
+    scale = widen(bits);
+    usable = finite && (bits & 0x7FFF) != 0;
+    low = nibbles ? -8.0f : -127.0f;
+    high = nibbles ? 7.0f : 127.0f;
+  }
+
+  int32_t operator()(float x) const {
+    constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to whole numbers, ties to even
+    if (!usable) return 0;
+    float quotient = x / scale;  // clipped first: a scale that underflowed may leave it far beyond
+    quotient = quotient < low ? low : quotient > high ? high : quotient;
+    return static_cast<int32_t>((quotient + kMagic) - kMagic);
+  }
+};
+
+void write_int8(const float* k, const float* v, int64_t dim, uint8_t* keys, uint8_t* values, uint8_t* k_scale, uint8_t* v_scale) {
+  const Rounding key(k, dim, false, k_scale), value(v, dim, false, v_scale);
+  for (int64_t d = 0; d < dim; ++d) keys[d * TS_PAGE_TOKENS] = static_cast<uint8_t>(key(k[d]));
+  for (int64_t d = 0; d < dim; ++d) values[d] = static_cast<uint8_t>(value(v[d]));
+}
+
+void write_int4(const float* k, const float* v, int64_t dim, uint8_t* keys, uint8_t* values, uint8_t* k_scale, uint8_t* v_scale) {
+  const Rounding key(k, dim, true, k_scale), value(v, dim, true, v_scale);
+  for (int64_t d = 0; d < dim; d += 2) {
+    const int32_t high = d + 1 < dim ? key(k[d + 1]) + 8 : 8;
+    keys[d / 2 * TS_PAGE_TOKENS] = static_cast<uint8_t>((key(k[d]) + 8) | high << 4);
+  }
+  for (int64_t block = 0; block < dim; block += 32) {
+    for (int64_t i = 0; i < 16; ++i) {
+      const int64_t d = block + i;
+      const int32_t low = d < dim ? value(v[d]) + 8 : 8, high = d + 16 < dim ? value(v[d + 16]) + 8 : 8;
+      values[block / 2 + i] = static_cast<uint8_t>(low | high << 4);
+    }
+  }
+}
+
 void write_token(const WriteJob* job, int64_t t) {
-  const KVView<Element> view = view_of<Element>(job->layer);
-  const int64_t page = job->slots[t] / TS_PAGE_TOKENS, offset = job->slots[t] % TS_PAGE_TOKENS, dim = view.head_dim;
-  for (int64_t h = 0; h < view.kv_heads; ++h) {
+  const KVLayout layout(job->layer);
+  const int64_t page = job->slots[t] / TS_PAGE_TOKENS, offset = job->slots[t] % TS_PAGE_TOKENS, dim = job->layer->head_dim;
+  for (int64_t h = 0; h < layout.kv_heads; ++h) {
     const float* k = job->k + t * job->stride + h * dim;
     const float* v = job->v + t * job->stride + h * dim;
-    Element* keys = view.keys(page, h) + offset;
-    Element* values = view.values(page, h) + offset * dim;
-    for (int64_t d = 0; d < dim; ++d) convert(k[d], keys + d * TS_PAGE_TOKENS);
-    for (int64_t d = 0; d < dim; ++d) convert(v[d], values + d);
+    uint8_t* keys = layout.keys(page, h);
+    uint8_t* values = layout.values(keys) + offset * layout.value_row_bytes;
+    uint8_t* k_scale = layout.key_scales(keys) + 2 * offset;
+    uint8_t* v_scale = layout.value_scales(keys) + 2 * offset;
+    switch (job->layer->kind) {
+      case TS_KV_F32: write_floats(k, v, dim, reinterpret_cast<float*>(keys) + offset, reinterpret_cast<float*>(values)); break;
+      case TS_KV_BF16: write_floats(k, v, dim, reinterpret_cast<uint16_t*>(keys) + offset, reinterpret_cast<uint16_t*>(values)); break;
+      case TS_KV_INT8: write_int8(k, v, dim, keys + offset, values, k_scale, v_scale); break;
+      default: write_int4(k, v, dim, keys + offset, values, k_scale, v_scale); break;
+    }
   }
 }
 
@@ -45,13 +122,7 @@ void write_task(void* opaque, int64_t index, int32_t) {
   const WriteJob* job = static_cast<const WriteJob*>(opaque);
   const int64_t first = index * kTokensPerTask;
   const int64_t last = first + kTokensPerTask < job->tokens ? first + kTokensPerTask : job->tokens;
-  for (int64_t t = first; t < last; ++t) {
-    if (job->layer->kind == TS_KV_F32) {
-      write_token<float>(job, t);
-    } else {
-      write_token<uint16_t>(job, t);
-    }
-  }
+  for (int64_t t = first; t < last; ++t) write_token(job, t);
 }
 
 }  // namespace

@@ -93,7 +93,11 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "int8 for a 16-bit checkpoint, f32 for a 32-bit one",
     ),
     Option(
-        "kv_format", "FORMAT", one_of("f32", "bf16"), "KV cache format: f32 or bf16.", "f32 with f32 weights, else bf16"
+        "kv_format",
+        "FORMAT",
+        one_of("f32", "bf16", "int8", "int4"),
+        "KV cache format: f32, bf16, int8 or int4.",
+        "f32 with f32 weights, else bf16",
     ),
     Option(
         "kv_memory",
@@ -109,8 +113,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         "cpu_level",
         "LEVEL",
-        one_of("generic", "avx2", "avx512"),
-        "Instruction-set level of the kernels: generic, avx2 or avx512.",
+        one_of("generic", "avx2", "avx512", "amx"),
+        "Instruction-set level of the kernels: generic, avx2, avx512 or amx.",
         "the best that this CPU has",
     ),
     Option("cache", "FOLDER", parse_text, "Folder for packed weights; 'off' keeps none.", "$XDG_CACHE_HOME/twostroke"),

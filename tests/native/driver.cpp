@@ -79,6 +79,8 @@ int main() {
   weights(context, TS_W_INT4, 64);
   attention(context, TS_KV_F32);
   attention(context, TS_KV_BF16);
+  attention(context, TS_KV_INT8);
+  attention(context, TS_KV_INT4);
   const int64_t tokens = 3, columns = 50;
   float *x = draws(tokens * columns), *y = draws(tokens * columns), *w = draws(columns), *out = draws(tokens * columns);
   must(ts_rms_norm(context, x, columns, w, 1e-5f, tokens, columns, out, columns), "rms_norm");

@@ -18,7 +18,7 @@ from pathlib import Path
 from twostroke.backends.cpu import library
 library.library_path = lambda level: Path(sys.argv[1]) / f"libtwostroke_{level}.so"
 import pytest
-files = ["tests/ops/test_ops_native.py", "tests/ops/test_embed_native.py"]
+files = ["tests/ops/test_ops_native.py", "tests/ops/test_attention_native.py", "tests/ops/test_embed_native.py"]
 sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *files]))
 """
 

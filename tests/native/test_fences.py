@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-GRIDS = ["tests/ops/test_ops_native.py", "tests/ops/test_embed_native.py", "tests/ops/test_linear_native.py"]
+NAMES = ("ops", "attention", "embed", "linear")
+GRIDS = [f"tests/ops/test_{name}_native.py" for name in NAMES]
 ONE_TOO_MANY = """
 import numpy as np
 from tests.native.fences import fence

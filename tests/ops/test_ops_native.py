@@ -1,4 +1,5 @@
-"""The ops beside linear and embed at every level: their references over a grid, and the same bits in any batch."""
+"""The ops beside linear, embed, kv_write and attention at every level: their references over a grid, and the same bits
+in any batch."""
 
 from __future__ import annotations
 
@@ -9,9 +10,8 @@ import numpy as np
 import pytest
 
 from twostroke.backends.cpu import CpuOps, available_levels
-from twostroke.ops import attention, head_norm, kv_write, rms_norm, rope, silu_mul
-from twostroke.ops.operands import AttentionBatch, KVLayer, RopeTable, new_kv_layer
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.ops import head_norm, rms_norm, rope, silu_mul
+from twostroke.ops.operands import RopeTable
 from twostroke.types.errors import BackendError
 
 
@@ -68,64 +68,8 @@ def test_heads_of_a_strided_view(ops, rows, heads, dim):
         assert np.array_equal(found[:, 0], whole[:, 0]) and np.array_equal(found[:, -1], whole[:, -1])
 
 
-def filled_layer(kind: KVKind, kv_heads: int, dim: int, ops: CpuOps, contexts: list[int]) -> tuple[KVLayer, np.ndarray]:
-    """A layer whose used positions are random and whose unused ones are NaN, and a scattered page table."""
-    pages_each = -(-max(contexts) // PAGE_TOKENS)
-    layer = new_kv_layer(kind, pages_each * len(contexts) + 1, kv_heads, dim)
-    layer.data[...] = np.nan if kind is KVKind.F32 else 0x7FC0
-    order = np.random.default_rng(9).permutation(layer.num_pages)[: pages_each * len(contexts)]
-    table = np.ascontiguousarray(order.reshape(len(contexts), pages_each).astype(np.int32))
-    for s, context in enumerate(contexts):
-        at = np.arange(context)
-        slots = (table[s, at // PAGE_TOKENS] * PAGE_TOKENS + at % PAGE_TOKENS).astype(np.int32)
-        k, v = normal(context, kv_heads, dim, seed=10 + s), normal(context, kv_heads, dim, seed=40 + s)
-        ops.kv_write(layer, k, v, slots)
-    return layer, table
-
-
-@pytest.mark.parametrize("kind", KVKind)
-def test_kv_write_is_the_reference_bit_for_bit(ops, kind):
-    k, v = normal(21, 3, 20, seed=1), normal(21, 3, 20, seed=2)
-    slots = np.random.default_rng(3).permutation(64)[:21].astype(np.int32)
-    found, expected = new_kv_layer(kind, 4, 3, 20), new_kv_layer(kind, 4, 3, 20)
-    ops.kv_write(found, k, v, slots)
-    kv_write.reference(expected, k, v, slots)
-    assert np.array_equal(found.data, expected.data)
-
-
-GRID = list(itertools.product(KVKind, ((1, 1), (2, 3), (1, 8), (2, 4)), (16, 20, 64, 128), (0, 1, 30, 100)))
-
-
-@pytest.mark.parametrize(("kind", "shape", "dim", "window"), GRID)
-def test_attention(ops, kind, shape, dim, window):
-    kv_heads, group = shape
-    contexts, counts = [1, 40, 150, 259], [1, 1, 70, 19]
-    layer, table = filled_layer(kind, kv_heads, dim, ops, contexts)
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    batch = AttentionBatch(starts, np.array(contexts, np.int32), table)
-    q = normal(int(starts[-1]), kv_heads * group + 2, dim, seed=99)[:, : kv_heads * group]
-    found, expected = np.empty(q.shape, np.float32), np.empty(q.shape, np.float32)
-    ops.attention(found, q, layer, batch, dim**-0.5, window)
-    attention.reference(expected, q, layer, batch, dim**-0.5, window)
-    assert np.abs(found - expected).max() < 5e-6
-    for s, row in ((1, 1), (2, 2), (2, 60), (3, 80), (3, 90)):
-        position = contexts[s] - (int(starts[s + 1]) - row)
-        one = AttentionBatch(np.array([0, 1], np.int32), np.array([position + 1], np.int32), table[s : s + 1].copy())
-        alone = np.empty((1, *q.shape[1:]), np.float32)
-        ops.attention(alone, q[row : row + 1], layer, one, dim**-0.5, window)
-        assert np.array_equal(alone[0], found[row])
-
-
 def test_bad_indices_are_refused(ops):
-    layer = new_kv_layer(KVKind.F32, 2, 1, 16)
     one = normal(1, 1, 16)
-    for slot in (-1, 32):
-        with pytest.raises(BackendError):
-            ops.kv_write(layer, one, one, np.array([slot], np.int32))
-    for page, context in ((2, 1), (-1, 1), (0, 17), (0, 0)):
-        batch = AttentionBatch(np.array([0, 1], np.int32), np.array([context], np.int32), np.array([[page]], np.int32))
-        with pytest.raises(BackendError):
-            ops.attention(one.copy(), one, layer, batch, 1.0, 0)
     table = RopeTable(normal(4, 8), normal(4, 8))
     for position in (-1, 4):
         with pytest.raises(BackendError):

@@ -11,6 +11,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from twostroke.ops.operands import new_kv_layer
 from twostroke.spec.formats import BF16, F32, KVKind, WeightFormat, WeightKind
 from twostroke.spec.model import FAMILIES, MatrixRole, ModelSpec
 from twostroke.spec.rope import RopeKind
@@ -209,3 +210,20 @@ def test_hostile_configs_raise_nothing_but_model_errors(changes, rope, word):
         assert len(str(error)) < 1000
     else:
         assert spec.parameters() > 0 and len(spec.windows) == spec.num_layers
+
+
+@pytest.mark.parametrize(
+    ("kind", "head_dim", "expected"),
+    [
+        (KVKind.F32, 64, 512),
+        (KVKind.BF16, 64, 256),
+        (KVKind.INT8, 64, 128 + 4),
+        (KVKind.INT4, 64, 64 + 4),
+        (KVKind.INT8, 80, 160 + 4),
+        (KVKind.INT4, 80, 40 + 48 + 4),
+    ],
+)
+def test_bytes_of_a_position_in_one_head(kind: KVKind, head_dim: int, expected: int) -> None:
+    """K and V, with a bf16 scale each in the integer formats; int4's V comes in blocks of 32 dimensions."""
+    assert kind.token_bytes(head_dim) == expected
+    assert new_kv_layer(kind, 3, 2, head_dim).data.nbytes == 3 * 2 * 16 * expected

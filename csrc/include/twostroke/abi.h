@@ -18,7 +18,7 @@ extern "C" {
 enum ts_status { TS_OK = 0, TS_BAD_SHAPE = -1, TS_BAD_FORMAT = -2, TS_BAD_INDEX = -3, TS_NO_MEMORY = -4, TS_BAD_POINTER = -5,
                  TS_BAD_VALUE = -6 };
 enum ts_weight_kind { TS_W_F32 = 0, TS_W_BF16 = 1, TS_W_INT8 = 2, TS_W_INT4 = 3 };
-enum ts_kv_kind { TS_KV_F32 = 0, TS_KV_BF16 = 1 };
+enum ts_kv_kind { TS_KV_F32 = 0, TS_KV_BF16 = 1, TS_KV_INT8 = 2, TS_KV_INT4 = 3 };
 
 typedef struct ts_context ts_context;  // thread pool and scratch memory; one call at a time
 
@@ -35,7 +35,7 @@ typedef struct {
   int32_t kind;             // ts_kv_kind
   int32_t kv_heads, head_dim;
   int64_t num_pages;
-  void* data;               // (num_pages, kv_heads, 2, TS_PAGE_TOKENS * head_dim)
+  void* data;               // (num_pages, kv_heads, one head of a page): kv_page.h
 } ts_kv_layer;
 
 int32_t ts_abi_version(void);

@@ -2,126 +2,238 @@
 //
 // A tile is 64 positions, 4 pages, at absolute positions that are multiples of 64. Every score is one chain of products over
 // the head's dimensions in order; every output element is one chain over the positions in order. How many rows and pages share
-// a register tile changes what is loaded, never the order, so a row's bits do not depend on its neighbours.
+// a register tile, and whether K and V are widened on the way or beforehand, changes what is loaded, never the order or the
+// numbers, so a row's bits do not depend on its neighbours.
 // Knows: simd.h, the page layout. Must not know: batches, threads.
 #pragma once
+#include <type_traits>
+
 #include "twostroke/kv_page.h"
 #include "twostroke/simd.h"
+
+// An array of vector registers stays in registers only where every loop over it is unrolled and every use inlined.
+#define TS_EVERY _Pragma("clang loop unroll(full)")
 
 namespace twostroke {
 
 constexpr int kTilePages = 4;
 constexpr int kTile = kTilePages * TS_PAGE_TOKENS;
 
-// Accumulators that stay in registers: AVX-512 has 32 of 16 lanes, AVX2 16 of 8.
+// Register tiles: rows x pages of scores, rows x vectors of outputs. kWide: K and V widened beforehand, kThin: on the way.
 #if defined(TS_LEVEL_AVX512)
-constexpr int kScoreRows = 8, kScorePages = 2, kFewRowsPages = 4, kValueRows = 4, kValueVectors = 4;
+constexpr int kWideRows = 6, kWideVectors = 4, kThinRows = 4, kThinVectors = 4;
 #elif defined(TS_LEVEL_AVX2)
-constexpr int kScoreRows = 4, kScorePages = 1, kFewRowsPages = 2, kValueRows = 2, kValueVectors = 2;
+constexpr int kWideRows = 6, kWideVectors = 1, kThinRows = 2, kThinVectors = 2;
 #else
-constexpr int kScoreRows = 2, kScorePages = 1, kFewRowsPages = 1, kValueRows = 1, kValueVectors = 2;
+constexpr int kWideRows = 2, kWideVectors = 1, kThinRows = 1, kThinVectors = 2;
 #endif
+
+// K or V of a tile as a kernel sees it. K: row d of page p is at [p] + d * step (int4: a row is two dimensions). V: position t is
+// at [t / 16] + (t % 16) * step. ahead: bytes from a page to the one that the next tile reads in its place.
+template <typename Element>
+struct TileView {
+  const Element* pages[kTilePages];
+  int64_t step;
+  int64_t ahead[kTilePages];
+};
 
 TS_VECTOR_INLINE Vec load_element(const float* p) { return load(p); }
 TS_VECTOR_INLINE Vec load_element(const uint16_t* p) { return load_bf16(p); }
-TS_VECTOR_INLINE float to_float(float x) { return x; }
-TS_VECTOR_INLINE float to_float(uint16_t bits) {
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value;
-  memcpy(&value, &wide, 4);
-  return value;
+TS_VECTOR_INLINE Vec load_element(const int8_t* p) { return load_int8(p); }
+
+template <typename Element>
+TS_VECTOR_INLINE void prefetch_ahead(const Element* at, int64_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const uint8_t*>(at) + ahead);
 }
 
-// scores[r][16 p ..] = sum over d of q[r][d] * keys[p][d][0..16], for kRows rows and kPages pages.
+template <int kRows, int kColumns>
+TS_VECTOR_INLINE void multiply_add(Vec (&sum)[kRows][kColumns], const float* factors, int64_t stride, const Vec (&by)[kColumns]) {
+  TS_EVERY
+  for (int r = 0; r < kRows; ++r) {
+    const Vec factor = set1(factors[r * stride]);
+    TS_EVERY
+    for (int c = 0; c < kColumns; ++c) sum[r][c] = fma(factor, by[c], sum[r][c]);
+  }
+}
+
+// scores[r][16 p ..] = sum over d of q[r][d] * K[d][16 p ..]. q has a zero after an odd dim.
 template <typename Element, int kRows, int kPages>
-TS_VECTOR_INLINE void score_tile(const float* q, int64_t q_stride, const Element* const* keys, int64_t dim, float* scores) {
-  Vec sum[kRows][kPages];
-  for (int r = 0; r < kRows; ++r)
+TS_VECTOR_INLINE void score_tile(const float* q, int64_t q_stride, const TileView<Element>& keys, int first_page, int64_t dim,
+                                 float* scores) {
+  constexpr bool kNibbles = std::is_same<Element, Nibbles>::value;
+  constexpr bool kAhead = !std::is_same<Element, float>::value || kRows <= kThinRows;
+  constexpr int64_t kLine = 64 / (TS_PAGE_TOKENS * static_cast<int64_t>(sizeof(Element)));  // rows of K in a cache line
+  Vec sum[kRows][kPages], key[kPages];
+  TS_EVERY
+  for (int r = 0; r < kRows; ++r) {
+    TS_EVERY
     for (int p = 0; p < kPages; ++p) sum[r][p] = zero();
-  for (int64_t d = 0; d < dim; ++d) {
-    Vec key[kPages];
-    for (int p = 0; p < kPages; ++p) key[p] = load_element(keys[p] + d * TS_PAGE_TOKENS);
-    for (int r = 0; r < kRows; ++r) {
-      const Vec query = set1(q[r * q_stride + d]);
-      for (int p = 0; p < kPages; ++p) sum[r][p] = fma(query, key[p], sum[r][p]);
+  }
+  const Element* const* pages = keys.pages + first_page;
+  const int64_t rows = kNibbles ? (dim + 1) / 2 : dim;
+  for (int64_t row = 0; row < rows; ++row) {
+    if (kAhead && row % kLine == 0) {
+      TS_EVERY
+      for (int p = 0; p < kPages; ++p) prefetch_ahead(pages[p] + row * keys.step, keys.ahead[first_page + p]);
+    }
+    if constexpr (kNibbles) {
+      Bytes raw[kPages];
+      TS_EVERY
+      for (int p = 0; p < kPages; ++p) raw[p] = load_bytes(&pages[p][row * keys.step].bits);
+      TS_EVERY
+      for (int p = 0; p < kPages; ++p) key[p] = low_nibbles(raw[p]);
+      multiply_add<kRows, kPages>(sum, q + 2 * row, q_stride, key);
+      TS_EVERY
+      for (int p = 0; p < kPages; ++p) key[p] = high_nibbles(raw[p]);
+      multiply_add<kRows, kPages>(sum, q + 2 * row + 1, q_stride, key);
+    } else {
+      TS_EVERY
+      for (int p = 0; p < kPages; ++p) key[p] = load_element(pages[p] + row * keys.step);
+      multiply_add<kRows, kPages>(sum, q + row, q_stride, key);
     }
   }
-  for (int r = 0; r < kRows; ++r)
-    for (int p = 0; p < kPages; ++p) store(scores + r * kTile + p * TS_PAGE_TOKENS, sum[r][p]);
+  TS_EVERY
+  for (int r = 0; r < kRows; ++r) {
+    TS_EVERY
+    for (int p = 0; p < kPages; ++p) store(scores + r * kTile + (first_page + p) * TS_PAGE_TOKENS, sum[r][p]);
+  }
+}
+
+// Vectors v .. v + kVectors of one position's V.
+template <typename Element, int kVectors>
+TS_VECTOR_INLINE void load_values(const Element* row, Vec (&value)[kVectors]) {
+  if constexpr (std::is_same<Element, Nibbles>::value) {
+    TS_EVERY
+    for (int v = 0; v < kVectors; v += 2) {
+      const Bytes raw = load_bytes(&row[v / 2 * kLanes].bits);
+      value[v] = low_nibbles(raw);
+      value[v + 1] = high_nibbles(raw);
+    }
+  } else {
+    TS_EVERY
+    for (int v = 0; v < kVectors; ++v) value[v] = load_element(row + v * kLanes);
+  }
+}
+
+// out[r][..] = out * rescale[r] + sum over t in [first, last) of weights[r][t] * V[t][..]; `from`: elements into a row of V.
+template <typename Element, int kRows, int kVectors>
+TS_VECTOR_INLINE void value_tile(const float* weights, const float* rescale, const TileView<Element>& values, int64_t from,
+                                 int first, int last, float* out, int64_t out_stride) {
+  constexpr bool kAhead = !std::is_same<Element, float>::value || kRows <= kThinRows;
+  constexpr int64_t kBytes = std::is_same<Element, Nibbles>::value ? kVectors * 8 : kVectors * 16 * static_cast<int64_t>(sizeof(Element));
+  Vec sum[kRows][kVectors];
+  TS_EVERY
+  for (int r = 0; r < kRows; ++r) {
+    const Vec factor = set1(rescale[r]);
+    TS_EVERY
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = load(out + r * out_stride + v * kLanes) * factor;
+  }
+  for (int t = first; t < last;) {
+    const int page = t / TS_PAGE_TOKENS, end = last < (page + 1) * TS_PAGE_TOKENS ? last : (page + 1) * TS_PAGE_TOKENS;
+    const Element* row = values.pages[page] + (t % TS_PAGE_TOKENS) * values.step + from;
+    for (; t < end; ++t, row += values.step) {
+      if (kAhead) {
+        TS_EVERY
+        for (int64_t b = 0; b < kBytes; b += 64) prefetch_ahead(reinterpret_cast<const uint8_t*>(row) + b, values.ahead[page]);
+      }
+      Vec value[kVectors];
+      load_values<Element, kVectors>(row, value);
+      multiply_add<kRows, kVectors>(sum, weights + t, kTile, value);
+    }
+  }
+  TS_EVERY
+  for (int r = 0; r < kRows; ++r) {
+    TS_EVERY
+    for (int v = 0; v < kVectors; ++v) store(out + r * out_stride + v * kLanes, sum[r][v]);
+  }
 }
 
 template <typename Element, int kRows, int kPages>
-void score_pages(const float* q, int64_t q_stride, const Element* const* keys, int pages, int64_t dim, float* scores) {
+void score_rows_at(const float* q, int64_t q_stride, const TileView<Element>& keys, int pages, int64_t dim, float* scores) {
   int p = 0;
-  for (; p + kPages <= pages; p += kPages)
-    score_tile<Element, kRows, kPages>(q, q_stride, keys + p, dim, scores + p * TS_PAGE_TOKENS);
-  for (; p < pages; ++p) score_tile<Element, kRows, 1>(q, q_stride, keys + p, dim, scores + p * TS_PAGE_TOKENS);
+  for (; p + kPages <= pages; p += kPages) score_tile<Element, kRows, kPages>(q, q_stride, keys, p, dim, scores);
+  for (; p < pages; ++p) score_tile<Element, kRows, 1>(q, q_stride, keys, p, dim, scores);
 }
 
-// q: (rows, q_stride), scores: (rows, kTile).
-template <typename Element>
-void score_rows(const float* q, int64_t q_stride, int64_t rows, const Element* const* keys, int pages, int64_t dim, float* scores) {
+// q: (rows, q_stride), scores: (rows, kTile); kRows at a time, then what is left.
+template <typename Element, int kRows, int kPages>
+void score_rows(const float* q, int64_t q_stride, int64_t rows, const TileView<Element>& keys, int pages, int64_t dim, float* scores) {
   int64_t r = 0;
-  for (; r + kScoreRows <= rows; r += kScoreRows)
-    score_pages<Element, kScoreRows, kScorePages>(q + r * q_stride, q_stride, keys, pages, dim, scores + r * kTile);
-  for (; r + 4 <= rows; r += 4)
-    score_pages<Element, 4, kFewRowsPages>(q + r * q_stride, q_stride, keys, pages, dim, scores + r * kTile);
-  for (; r < rows; ++r)
-    score_pages<Element, 1, kFewRowsPages>(q + r * q_stride, q_stride, keys, pages, dim, scores + r * kTile);
+  for (; r + kRows <= rows; r += kRows)
+    score_rows_at<Element, kRows, kPages>(q + r * q_stride, q_stride, keys, pages, dim, scores + r * kTile);
+  if constexpr (kRows > 1)
+    if (r < rows) score_rows<Element, kRows - 1, kPages>(q + r * q_stride, q_stride, rows - r, keys, pages, dim, scores + r * kTile);
 }
 
-// out[r][16 v ..] = out * rescale[r] + sum over t in [first, last) of weights[r][t] * values[t][16 v ..].
+// `width` dimensions of V, a multiple of 16; of 32 for int4.
 template <typename Element, int kRows, int kVectors>
-TS_VECTOR_INLINE void value_tile(const float* weights, const float* rescale, const Element* const* values, int first, int last,
-                                 int64_t dim, float* out, int64_t out_stride) {
-  Vec sum[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = load(out + r * out_stride + v * kLanes) * set1(rescale[r]);
-  for (int t = first; t < last; ++t) {
-    const Element* row = values[t / TS_PAGE_TOKENS] + (t % TS_PAGE_TOKENS) * dim;
-    Vec value[kVectors];
-    for (int v = 0; v < kVectors; ++v) value[v] = load_element(row + v * kLanes);
-    for (int r = 0; r < kRows; ++r) {
-      const Vec weight = set1(weights[r * kTile + t]);
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(weight, value[v], sum[r][v]);
-    }
-  }
-  for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v) store(out + r * out_stride + v * kLanes, sum[r][v]);
-}
-
-// The last dimensions where head_dim is no multiple of 16: one row at a time, lanes beyond the end are zeros.
-template <typename Element>
-void value_tail(const float* weights, float rescale, const Element* const* values, int first, int last, int64_t dim, int64_t from,
-                float* out) {
-  Vec sum = load(out + from) * set1(rescale);
-  for (int t = first; t < last; ++t) {
-    const Element* row = values[t / TS_PAGE_TOKENS] + (t % TS_PAGE_TOKENS) * dim + from;
-    float lanes[kLanes] = {0};
-    for (int64_t i = 0; i < dim - from; ++i) lanes[i] = to_float(row[i]);
-    sum = fma(set1(weights[t]), load(lanes), sum);
-  }
-  store(out + from, sum);
-}
-
-template <typename Element, int kRows>
-void value_vectors(const float* weights, const float* rescale, const Element* const* values, int first, int last, int64_t dim,
+void value_rows_at(const float* weights, const float* rescale, const TileView<Element>& values, int first, int last, int64_t width,
                    float* out, int64_t out_stride) {
+  constexpr bool kNibbles = std::is_same<Element, Nibbles>::value;
+  constexpr int kLeast = kNibbles ? 2 : 1;
   int64_t d = 0;
-  const Element* shifted[kTilePages];
-  for (; d + kLanes <= dim;) {
-    const bool wide = d + kValueVectors * kLanes <= dim;
-    for (int p = 0; p < kTilePages; ++p) shifted[p] = values[p] == nullptr ? nullptr : values[p] + d;
-    if (wide) {
-      value_tile<Element, kRows, kValueVectors>(weights, rescale, shifted, first, last, dim, out + d, out_stride);
+  for (; d + kVectors * kLanes <= width; d += kVectors * kLanes)
+    value_tile<Element, kRows, kVectors>(weights, rescale, values, kNibbles ? d / 2 : d, first, last, out + d, out_stride);
+  for (; d < width; d += kLeast * kLanes)
+    value_tile<Element, kRows, kLeast>(weights, rescale, values, kNibbles ? d / 2 : d, first, last, out + d, out_stride);
+}
+
+template <typename Element, int kRows, int kVectors>
+void value_rows(const float* weights, const float* rescale, int64_t rows, const TileView<Element>& values, int first, int last,
+                int64_t width, float* out, int64_t out_stride) {
+  int64_t r = 0;
+  for (; r + kRows <= rows; r += kRows)
+    value_rows_at<Element, kRows, kVectors>(weights + r * kTile, rescale + r, values, first, last, width, out + r * out_stride,
+                                            out_stride);
+  if constexpr (kRows > 1)
+    if (r < rows)
+      value_rows<Element, kRows - 1, kVectors>(weights + r * kTile, rescale + r, rows - r, values, first, last, width,
+                                               out + r * out_stride, out_stride);
+}
+
+// K of `pages` pages as float32 (dim, kTile).
+template <typename Element>
+void widen_keys(const TileView<Element>& keys, int pages, int64_t dim, float* to) {
+  for (int p = 0; p < pages; ++p) {
+    const Element* from = keys.pages[p];
+    if constexpr (std::is_same<Element, Nibbles>::value) {
+      for (int64_t d = 0; d < dim; d += 2) {
+        const Bytes raw = load_bytes(&from[d / 2 * TS_PAGE_TOKENS].bits);
+        store(to + d * kTile + p * kLanes, low_nibbles(raw));
+        if (d + 1 < dim) store(to + (d + 1) * kTile + p * kLanes, high_nibbles(raw));
+      }
     } else {
-      value_tile<Element, kRows, 1>(weights, rescale, shifted, first, last, dim, out + d, out_stride);
+      for (int64_t d = 0; d < dim; ++d) store(to + d * kTile + p * kLanes, load_element(from + d * TS_PAGE_TOKENS));
     }
-    d += (wide ? kValueVectors : 1) * kLanes;
   }
-  if (d < dim)
-    for (int r = 0; r < kRows; ++r)
-      value_tail<Element>(weights + r * kTile, rescale[r], values, first, last, dim, d, out + r * out_stride);
+}
+
+// The last dim % 16 elements of a row; lanes beyond are zeros, and nothing beyond is read.
+template <typename Element>
+TS_VECTOR_INLINE Vec load_last(const Element* from, int64_t count) {
+  Element part[kLanes] = {};
+  for (int64_t i = 0; i < count; ++i) part[i] = from[i];
+  return load_element(part);
+}
+
+// V of positions [first, last) as float32 (kTile, padded), padded = dim rounded up to 16.
+template <typename Element>
+void widen_values(const TileView<Element>& values, int first, int last, int64_t dim, int64_t padded, float* to) {
+  for (int t = first; t < last; ++t) {
+    const Element* from = values.pages[t / TS_PAGE_TOKENS] + (t % TS_PAGE_TOKENS) * values.step;
+    float* row = to + t * padded;
+    if constexpr (std::is_same<Element, Nibbles>::value) {
+      for (int64_t d = 0; d < dim; d += 2 * kLanes) {
+        const Bytes raw = load_bytes(&from[d / 2].bits);
+        store(row + d, low_nibbles(raw));
+        if (d + kLanes < dim) store(row + d + kLanes, high_nibbles(raw));
+      }
+    } else {
+      int64_t d = 0;
+      for (; d + kLanes <= dim; d += kLanes) store(row + d, load_element(from + d));
+      if (d < dim) store(row + d, load_last(from + d, dim - d));
+    }
+  }
 }
 
 }  // namespace twostroke

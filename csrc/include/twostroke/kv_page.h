@@ -1,5 +1,6 @@
-// Where K and V of one head lie in a page: K (head_dim, 16) transposed, then V (16, head_dim).
-// Knows: the layout of ops/operands.py. Must not know: attention.
+// Where K and V of one head lie in a page. f32, bf16: K (head_dim, 16) transposed, then V (16, head_dim). int8, int4: the same
+// in bytes or nibbles, then 16 bf16 scales of K and 16 of V. The law is src/twostroke/ops/kv_pages.py.
+// Knows: the layout. Must not know: attention.
 #pragma once
 #include <stdint.h>
 
@@ -7,24 +8,38 @@
 
 namespace twostroke {
 
-template <typename Element>
-struct KVView {
-  Element* data;
-  int64_t kv_heads, head_dim;
-
-  int64_t part() const { return TS_PAGE_TOKENS * head_dim; }
-  Element* keys(int64_t page, int64_t head) const { return data + (page * kv_heads + head) * 2 * part(); }
-  Element* values(int64_t page, int64_t head) const { return keys(page, head) + part(); }
+// A byte with two 4-bit integers, each stored as q + 8.
+struct Nibbles {
+  uint8_t bits;
 };
 
-template <typename Element>
-KVView<Element> view_of(const ts_kv_layer* layer) {
-  return {static_cast<Element*>(layer->data), layer->kv_heads, layer->head_dim};
-}
+inline bool has_scales(int32_t kind) { return kind == TS_KV_INT8 || kind == TS_KV_INT4; }
+
+struct KVLayout {
+  uint8_t* data;
+  int64_t kv_heads, key_bytes, value_row_bytes, head_bytes;  // key_bytes: K of one page's 16 positions
+
+  explicit KVLayout(const ts_kv_layer* layer) : data(static_cast<uint8_t*>(layer->data)), kv_heads(layer->kv_heads) {
+    const int64_t dim = layer->head_dim;
+    if (layer->kind == TS_KV_INT4) {
+      key_bytes = (dim + 1) / 2 * TS_PAGE_TOKENS;
+      value_row_bytes = (dim + 31) / 32 * 16;
+    } else {
+      value_row_bytes = dim * (layer->kind == TS_KV_F32 ? 4 : layer->kind == TS_KV_BF16 ? 2 : 1);
+      key_bytes = value_row_bytes * TS_PAGE_TOKENS;
+    }
+    head_bytes = key_bytes + TS_PAGE_TOKENS * value_row_bytes + (has_scales(layer->kind) ? 4 * TS_PAGE_TOKENS : 0);
+  }
+  uint8_t* keys(int64_t page, int64_t head) const { return data + (page * kv_heads + head) * head_bytes; }
+  // The rest of a head, from where its K begins.
+  uint8_t* values(uint8_t* keys) const { return keys + key_bytes; }
+  uint8_t* key_scales(uint8_t* keys) const { return keys + key_bytes + TS_PAGE_TOKENS * value_row_bytes; }
+  uint8_t* value_scales(uint8_t* keys) const { return key_scales(keys) + 2 * TS_PAGE_TOKENS; }
+};
 
 inline int32_t check_layer(const ts_kv_layer* layer) {
   if (layer == nullptr || layer->data == nullptr) return TS_BAD_POINTER;
-  if (layer->kind != TS_KV_F32 && layer->kind != TS_KV_BF16) return TS_BAD_FORMAT;
+  if (layer->kind < TS_KV_F32 || layer->kind > TS_KV_INT4) return TS_BAD_FORMAT;
   return layer->kv_heads < 1 || layer->head_dim < 1 || layer->head_dim > 4096 || layer->num_pages < 0 ? TS_BAD_SHAPE : TS_OK;
 }
 

@@ -30,6 +30,30 @@ TS_VECTOR_INLINE Vec load_bf16(const uint16_t* p) {
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
 }
+TS_VECTOR_INLINE Vec load_int8(const int8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
+struct Bytes {
+  __m512i v;
+};
+TS_VECTOR_INLINE Bytes load_bytes(const uint8_t* p) { return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))}; }
+TS_VECTOR_INLINE __m512 nibble_values() {  // a permutation looks at the low four bits of each index alone
+  return _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+TS_VECTOR_INLINE Vec low_nibbles(Bytes a) { return {_mm512_permutexvar_ps(a.v, nibble_values())}; }
+TS_VECTOR_INLINE Vec high_nibbles(Bytes a) { return {_mm512_permutexvar_ps(_mm512_srli_epi32(a.v, 4), nibble_values())}; }
+// Lanes [begin, end) of a, `fill` in the others.
+TS_VECTOR_INLINE Vec keep_lanes(Vec a, int begin, int end, float fill) {
+  const uint32_t below_end = end >= kLanes ? 0xFFFFu : end <= 0 ? 0u : (1u << end) - 1;
+  const uint32_t below_begin = begin >= kLanes ? 0xFFFFu : begin <= 0 ? 0u : (1u << begin) - 1;
+  return {_mm512_mask_blend_ps(static_cast<__mmask16>(below_end & ~below_begin), _mm512_set1_ps(fill), a.v)};
+}
+// a * 2^n, where the float n + 1.5 * 2^23 is given.
+TS_VECTOR_INLINE Vec add_exponent(Vec a, Vec n) {
+  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(_mm512_castps_si512(n.v), 23)))};
+}
+TS_VECTOR_INLINE __m256 lower(Vec a) { return _mm512_castps512_ps256(a.v); }
+TS_VECTOR_INLINE __m256 upper(Vec a) { return _mm512_extractf32x8_ps(a.v, 1); }
 TS_VECTOR_INLINE Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
 TS_VECTOR_INLINE Vec operator-(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
 TS_VECTOR_INLINE Vec operator*(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
@@ -59,6 +83,38 @@ TS_VECTOR_INLINE __m256 widen_bf16(const uint16_t* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 TS_VECTOR_INLINE Vec load_bf16(const uint16_t* p) { return {widen_bf16(p), widen_bf16(p + 8)}; }
+TS_VECTOR_INLINE Vec load_int8(const int8_t* p) {
+  const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(all)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(all, 8)))};
+}
+struct Bytes {
+  __m256i lo, hi;
+};
+TS_VECTOR_INLINE Bytes load_bytes(const uint8_t* p) {
+  const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepu8_epi32(all), _mm256_cvtepu8_epi32(_mm_srli_si128(all, 8))};
+}
+TS_VECTOR_INLINE __m256 nibble_value(__m256i a) {
+  return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_and_si256(a, _mm256_set1_epi32(15)), _mm256_set1_epi32(8)));
+}
+TS_VECTOR_INLINE Vec low_nibbles(Bytes a) { return {nibble_value(a.lo), nibble_value(a.hi)}; }
+TS_VECTOR_INLINE Vec high_nibbles(Bytes a) { return {nibble_value(_mm256_srli_epi32(a.lo, 4)), nibble_value(_mm256_srli_epi32(a.hi, 4))}; }
+// Lanes [begin, end) of a, `fill` in the others.
+TS_VECTOR_INLINE Vec keep_lanes(Vec a, int begin, int end, float fill) {
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), first = _mm256_set1_epi32(begin - 1), after = _mm256_set1_epi32(end);
+  const __m256i lane_hi = _mm256_add_epi32(lane, _mm256_set1_epi32(8));
+  const __m256i lo = _mm256_and_si256(_mm256_cmpgt_epi32(lane, first), _mm256_cmpgt_epi32(after, lane));
+  const __m256i hi = _mm256_and_si256(_mm256_cmpgt_epi32(lane_hi, first), _mm256_cmpgt_epi32(after, lane_hi));
+  const __m256 other = _mm256_set1_ps(fill);
+  return {_mm256_blendv_ps(other, a.lo, _mm256_castsi256_ps(lo)), _mm256_blendv_ps(other, a.hi, _mm256_castsi256_ps(hi))};
+}
+// a * 2^n, where the float n + 1.5 * 2^23 is given.
+TS_VECTOR_INLINE __m256 add_exponent(__m256 a, __m256 n) {
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_castps_si256(n), 23)));
+}
+TS_VECTOR_INLINE Vec add_exponent(Vec a, Vec n) { return {add_exponent(a.lo, n.lo), add_exponent(a.hi, n.hi)}; }
+TS_VECTOR_INLINE __m256 lower(Vec a) { return a.lo; }
+TS_VECTOR_INLINE __m256 upper(Vec a) { return a.hi; }
 TS_VECTOR_INLINE Vec operator+(Vec a, Vec b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
 TS_VECTOR_INLINE Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
 TS_VECTOR_INLINE Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
@@ -94,6 +150,30 @@ TS_VECTOR_INLINE float widen_bf16(uint16_t bits) {
   return value;
 }
 TS_VECTOR_INLINE Vec load_bf16(const uint16_t* p) { TS_EACH_LANE(widen_bf16(p[i])); }
+TS_VECTOR_INLINE Vec load_int8(const int8_t* p) { TS_EACH_LANE(static_cast<float>(p[i])); }
+struct Bytes {
+  uint8_t x[kLanes];
+};
+TS_VECTOR_INLINE Bytes load_bytes(const uint8_t* p) {
+  Bytes r;
+  memcpy(r.x, p, kLanes);
+  return r;
+}
+TS_VECTOR_INLINE Vec low_nibbles(Bytes a) { TS_EACH_LANE(static_cast<float>(static_cast<int32_t>(a.x[i] & 15) - 8)); }
+TS_VECTOR_INLINE Vec high_nibbles(Bytes a) { TS_EACH_LANE(static_cast<float>(static_cast<int32_t>(a.x[i] >> 4) - 8)); }
+// Lanes [begin, end) of a, `fill` in the others.
+TS_VECTOR_INLINE Vec keep_lanes(Vec a, int begin, int end, float fill) { TS_EACH_LANE(i >= begin && i < end ? a.x[i] : fill); }
+// a * 2^n, where the float n + 1.5 * 2^23 is given.
+TS_VECTOR_INLINE float add_exponent(float a, float n) {
+  uint32_t bits, exponent;
+  memcpy(&bits, &a, 4);
+  memcpy(&exponent, &n, 4);
+  bits += exponent << 23;
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+TS_VECTOR_INLINE Vec add_exponent(Vec a, Vec n) { TS_EACH_LANE(add_exponent(a.x[i], n.x[i])); }
 TS_VECTOR_INLINE Vec operator+(Vec a, Vec b) { TS_EACH_LANE(a.x[i] + b.x[i]); }
 TS_VECTOR_INLINE Vec operator-(Vec a, Vec b) { TS_EACH_LANE(a.x[i] - b.x[i]); }
 TS_VECTOR_INLINE Vec operator*(Vec a, Vec b) { TS_EACH_LANE(a.x[i] * b.x[i]); }
@@ -116,20 +196,31 @@ TS_VECTOR_INLINE Vec scale_by_power(Vec a, Vec n) { TS_EACH_LANE(a.x[i] * power_
 #endif
 
 // One tree for all levels: lanes i and i + 8, then i and i + 4, i and i + 2, i and i + 1.
+#if defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AVX2)
 TS_VECTOR_INLINE float reduce_add(Vec a) {
-  float x[kLanes];
-  store(x, a);
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) x[i] += x[i + half];
-  return x[0];
+  const __m256 eight = _mm256_add_ps(lower(a), upper(a));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 TS_VECTOR_INLINE float reduce_max(Vec a) {
-  float x[kLanes];
-  store(x, a);
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
-  return x[0];
+  const __m256 eight = _mm256_max_ps(lower(a), upper(a));
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
+#else
+TS_VECTOR_INLINE float reduce_add(Vec a) {
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) a.x[i] += a.x[i + half];
+  return a.x[0];
+}
+TS_VECTOR_INLINE float reduce_max(Vec a) {
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) a.x[i] = a.x[i] > a.x[i + half] ? a.x[i] : a.x[i + half];
+  return a.x[0];
+}
+#endif
 
 // Up to 16 floats; lanes beyond `count` are `fill`.
 TS_VECTOR_INLINE Vec load_part(const float* p, int64_t count, float fill) {
@@ -156,6 +247,20 @@ TS_VECTOR_INLINE Vec exp(Vec a) {
   p = fma(p, r, set1(1.6666665459e-1f));
   p = fma(p, r, set1(5.0000001201e-1f));
   return scale_by_power(fma(p, r * r, r + set1(1.0f)), n);
+}
+
+// 2^a for a <= 0 by 2^n * polynomial (minimax for 2^r, r in [-1/2, 1/2]); relative error about 2^-23. Below -125 it is 2^-125, in
+// effect 0; NaN stays NaN.
+TS_VECTOR_INLINE Vec exp2_negative(Vec a) {
+  const Vec x = max(set1(-125.0f), a);  // max returns its second operand where one is NaN
+  const Vec shifted = x + set1(12582912.0f);  // 1.5 * 2^23: n is in the low bits
+  const Vec r = x - (shifted - set1(12582912.0f));
+  Vec p = set1(1.326472731307149e-3f);
+  p = fma(p, r, set1(9.671512991189957e-3f));
+  p = fma(p, r, set1(5.550733581185341e-2f));
+  p = fma(p, r, set1(2.4022242426872253e-1f));
+  p = fma(p, r, set1(6.931470036506653e-1f));
+  return add_exponent(fma(p, r, set1(1.0f)), shifted);
 }
 
 }  // namespace twostroke

@@ -5,9 +5,8 @@
     scores = scale * q . k; out = softmax(scores) @ v.
 
 Implementations use the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) over fixed tiles of positions,
-so no
-(T, T) matrix exists and one row's arithmetic depends on that row alone. The reference makes one row of scores at a
-time.
+merged over fixed segments of positions, so no (T, T) matrix exists and one row's arithmetic depends on that row alone.
+K's scales multiply scores, V's scales the softmax weights. The reference makes one row of scores at a time.
 
 Knows: the contract, the reference, the cost. Must not know: implementations, why these pages.
 """
@@ -17,16 +16,14 @@ from __future__ import annotations
 import numpy as np
 
 from twostroke.cost.work import Work
-from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer, bf16_to_f32
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.ops.kv_pages import read_pages
+from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
+from twostroke.spec.formats import PAGE_TOKENS
 
 
 def gather(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
     """-> K and V (kv_heads, tokens, head_dim) float32 of the first `tokens` positions in `page_ids`."""
-    raw = layer.data[page_ids]
-    data = bf16_to_f32(raw) if layer.kind is KVKind.BF16 else raw
-    keys = data[:, :, 0].reshape(-1, layer.kv_heads, layer.head_dim, PAGE_TOKENS).transpose(1, 0, 3, 2)
-    values = data[:, :, 1].reshape(-1, layer.kv_heads, PAGE_TOKENS, layer.head_dim).transpose(1, 0, 2, 3)
+    keys, values = (part.transpose(1, 0, 2, 3) for part in read_pages(layer, page_ids))
     shape = (layer.kv_heads, -1, layer.head_dim)
     return keys.reshape(shape)[:, :tokens], values.reshape(shape)[:, :tokens]
 
@@ -67,5 +64,5 @@ def cost(out: F32Array, q: F32Array, layer: KVLayer, batch: AttentionBatch, scal
     flops = 4 * visible_positions(batch, window) * q.shape[1] * q.shape[2]
     rows = np.diff(batch.row_starts)
     spans = np.minimum(batch.context_tokens, window + rows - 1) if window else batch.context_tokens
-    kv_bytes = int(spans.sum()) * 2 * layer.kv_heads * layer.head_dim * layer.kind.element_bytes
+    kv_bytes = int(spans.sum()) * layer.kv_heads * layer.kind.token_bytes(layer.head_dim)
     return Work(flops, kv_bytes=kv_bytes, activation_bytes=8 * q.size)

@@ -188,7 +188,7 @@ class ModelSpec:
 
     def kv_bytes_per_token(self, kv_kind: KVKind) -> int:
         """Bytes of K and V of one position in all layers."""
-        return 2 * self.num_layers * self.kv_size * kv_kind.element_bytes
+        return self.num_layers * self.num_kv_heads * kv_kind.token_bytes(self.head_dim)
 
     def weight_bytes(self, format_for: FormatChoice) -> int:
         """Bytes of all packed weights: matrices in their formats with padding and scales, vectors as float32."""

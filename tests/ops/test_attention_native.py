@@ -1,0 +1,161 @@
+"""kv_write and attention at every level, in every KV format: their references over a grid, and the same bits in any
+batch, chunk, split and number of threads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from twostroke.backends.cpu import CpuOps, available_levels
+from twostroke.ops import attention, kv_write
+from twostroke.ops.kv_pages import quantize_rows
+from twostroke.ops.operands import AttentionBatch, KVLayer, bf16_to_f32, new_kv_layer
+from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.types.errors import BackendError
+
+INTEGERS = [kind for kind in KVKind if kind.is_integer]
+
+
+@pytest.fixture(scope="module", params=list(itertools.product(available_levels(), (1, 2))), ids=str)
+def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
+    made = CpuOps(*request.param)
+    yield made
+    made.close()
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
+
+
+def spoil(layer: KVLayer) -> None:
+    """Every number of the layer becomes NaN; in integer layers every scale does."""
+    layer.data.view(np.uint8)[...] = 0xFF
+
+
+def filled_layer(kind: KVKind, kv_heads: int, dim: int, ops: CpuOps, contexts: list[int]) -> tuple[KVLayer, np.ndarray]:
+    """A layer whose used positions are random and whose unused ones are NaN, and a scattered page table."""
+    pages_each = -(-max(contexts) // PAGE_TOKENS)
+    layer = new_kv_layer(kind, pages_each * len(contexts) + 1, kv_heads, dim)
+    spoil(layer)
+    order = np.random.default_rng(9).permutation(layer.num_pages)[: pages_each * len(contexts)]
+    table = np.ascontiguousarray(order.reshape(len(contexts), pages_each).astype(np.int32))
+    for s, context in enumerate(contexts):
+        at = np.arange(context)
+        slots = (table[s, at // PAGE_TOKENS] * PAGE_TOKENS + at % PAGE_TOKENS).astype(np.int32)
+        k, v = normal(context, kv_heads, dim, seed=10 + s), normal(context, kv_heads, dim, seed=40 + s)
+        ops.kv_write(layer, k, v, slots)
+    return layer, table
+
+
+def alone(ops: CpuOps, q: np.ndarray, layer: KVLayer, table: np.ndarray, position: int, window: int) -> np.ndarray:
+    """One row by itself."""
+    one = AttentionBatch(np.array([0, 1], np.int32), np.array([position + 1], np.int32), table.copy())
+    out = np.empty(q.shape, np.float32)
+    ops.attention(out, q, layer, one, q.shape[-1] ** -0.5, window)
+    return out[0]
+
+
+@pytest.mark.parametrize(("kind", "dim"), itertools.product(KVKind, (15, 16, 20, 64, 80)))
+def test_kv_write_is_the_reference_bit_for_bit(ops, kind, dim):
+    k, v = normal(21, 3, dim, seed=1), normal(21, 3, dim, seed=2)
+    k[0], v[1] = 0, 0
+    k[2] *= 1e-42
+    v[3, 0, 1], v[4, 1, 0] = np.nan, -np.inf
+    k[5, :, 3] = v[5, :, 0] = -1e30
+    k[6, 0, 1:3] = 7, -7
+    slots = np.random.default_rng(3).permutation(64)[:21].astype(np.int32)
+    found, expected = new_kv_layer(kind, 4, 3, dim), new_kv_layer(kind, 4, 3, dim)
+    spoil(found)
+    spoil(expected)
+    ops.kv_write(found, k, v, slots)
+    kv_write.reference(expected, k, v, slots)
+    assert np.array_equal(found.data.view(np.uint8), expected.data.view(np.uint8))
+
+
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_rounding_is_to_the_nearest_and_a_dead_row_stays_dead(kind):
+    rows = normal(500, 64, seed=5)
+    rows[0] = 0
+    rows[1, 9] = np.nan
+    q, bits = quantize_rows(kind, rows)
+    scales = bf16_to_f32(bits)[:, None]
+    found = q * scales
+    assert not found[0].any() and np.isnan(found[1]).all()
+    steps = np.abs((found - rows)[2:] / scales[2:])
+    inside = np.abs(rows[2:] / scales[2:]) < (127 if kind is KVKind.INT8 else 7)
+    assert steps[inside].max() <= 0.5001 and steps.max() <= 1.02
+    assert np.abs(q).max() == (127 if kind is KVKind.INT8 else 8)
+    rows = np.array([[127, 0.5, 1.5, -2.5]], np.float32)  # scale 1: halves go to even
+    assert quantize_rows(KVKind.INT8, rows)[0].tolist() == [[127, 0, 2, -2]]
+    assert quantize_rows(KVKind.INT4, np.array([[-8, 0.5, 1.5, -2.5]], np.float32))[0].tolist() == [[-8, 0, 2, -2]]
+
+
+GRID = list(itertools.product(KVKind, ((1, 1), (2, 3), (1, 8), (2, 4)), (16, 20, 64, 128), (0, 1, 30, 100)))
+
+
+@pytest.mark.parametrize(("kind", "shape", "dim", "window"), GRID)
+def test_attention(ops, kind, shape, dim, window):
+    kv_heads, group = shape
+    contexts, counts = [1, 40, 150, 259], [1, 1, 70, 19]
+    layer, table = filled_layer(kind, kv_heads, dim, ops, contexts)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    batch = AttentionBatch(starts, np.array(contexts, np.int32), table)
+    q = normal(int(starts[-1]), kv_heads * group + 2, dim, seed=99)[:, : kv_heads * group]
+    found, expected = np.empty(q.shape, np.float32), np.empty(q.shape, np.float32)
+    ops.attention(found, q, layer, batch, dim**-0.5, window)
+    attention.reference(expected, q, layer, batch, dim**-0.5, window)
+    assert np.abs(found - expected).max() < 5e-6
+    for s, row in ((1, 1), (2, 2), (2, 60), (3, 80), (3, 90)):
+        position = contexts[s] - (int(starts[s + 1]) - row)
+        assert np.array_equal(alone(ops, q[row : row + 1], layer, table[s : s + 1], position, window), found[row])
+
+
+@pytest.mark.parametrize(("kind", "window"), itertools.product(KVKind, (0, 700)))
+def test_long_contexts_are_the_same_in_segments(ops, kind, window):
+    """1,300 positions are three segments, merged: by two threads, where there are few rows, else by one in order."""
+    dim, context = 32, 1300
+    layer, table = filled_layer(kind, 1, dim, ops, [context, 5])
+    q = normal(103, 4, dim, seed=98)
+    batch = AttentionBatch(np.array([0, 100, 103], np.int32), np.array([context, 5], np.int32), table)
+    found, expected = np.empty(q.shape, np.float32), np.empty(q.shape, np.float32)
+    ops.attention(found, q, layer, batch, dim**-0.5, window)
+    attention.reference(expected, q, layer, batch, dim**-0.5, window)
+    assert np.abs(found - expected).max() < 5e-6
+    single = CpuOps(ops.level, 1)
+    for row in (0, 1, 37, 99):
+        for other in (ops, single):
+            one = alone(other, q[row : row + 1], layer, table[:1], context - 100 + row, window)
+            assert np.array_equal(one, found[row])
+    many = AttentionBatch(np.arange(41, dtype=np.int32), np.arange(1201, 1241, dtype=np.int32), table[[0] * 40])
+    crowd = np.empty((40, *q.shape[1:]), np.float32)
+    ops.attention(crowd, q[:40], layer, many, dim**-0.5, window)
+    assert np.array_equal(crowd, found[:40])
+    single.close()
+
+
+def test_a_query_that_is_not_finite_stays_in_its_row(ops):
+    layer, table = filled_layer(KVKind.BF16, 1, 16, ops, [40])
+    batch = AttentionBatch(np.array([0, 20], np.int32), np.array([40], np.int32), table)
+    q = normal(20, 2, 16, seed=97)
+    clean, found = np.empty(q.shape, np.float32), np.empty(q.shape, np.float32)
+    ops.attention(clean, q, layer, batch, 0.25, 0)
+    q[7, 1, 3] = np.nan
+    ops.attention(found, q, layer, batch, 0.25, 0)
+    assert np.isnan(found[7, 1]).all()
+    found[7, 1] = clean[7, 1]
+    assert np.array_equal(found, clean)
+
+
+def test_bad_indices_are_refused(ops):
+    layer = new_kv_layer(KVKind.F32, 2, 1, 16)
+    one = normal(1, 1, 16)
+    for slot in (-1, 32):
+        with pytest.raises(BackendError):
+            ops.kv_write(layer, one, one, np.array([slot], np.int32))
+    for page, context in ((2, 1), (-1, 1), (0, 17), (0, 0)):
+        batch = AttentionBatch(np.array([0, 1], np.int32), np.array([context], np.int32), np.array([[page]], np.int32))
+        with pytest.raises(BackendError):
+            ops.attention(one.copy(), one, layer, batch, 1.0, 0)

@@ -43,7 +43,7 @@ static void weights(ts_context* context, int32_t kind, int32_t group) {
   const int64_t rows = 70, columns = 96, tokens = 5;
   float *source = draws(rows * columns), *x = draws(tokens * columns), *out = draws(tokens * rows), *bias = draws(rows);
   void* data = aligned(128 * columns * 4);
-  uint16_t* scales = group ? (uint16_t*)aligned((size_t)(128 * columns / group * 2)) : NULL;
+  uint16_t* scales = group ? (uint16_t*)aligned((size_t)(128 * ((columns + group - 1) / group) * 2)) : NULL;
   must(ts_pack(context, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
   ts_weight weight = {kind, group, rows, columns, data, scales, bias};
   must(ts_linear(context, &weight, x, columns, tokens, out, rows), "linear");

@@ -27,7 +27,7 @@ from twostroke.weights.names import checked_sources
 from twostroke.weights.packed_file import FilePlan, Key, StaleFile, map_file, new_file, plan_file, remove_abandoned
 from twostroke.weights.tree import ModelWeights
 
-LAYOUT = "1"
+LAYOUT = "2"
 """Raised whenever the packed layouts, the codec's rounding or the order of fused rows change."""
 
 KEPT_FREE_BYTES = 256 << 20

@@ -1,8 +1,8 @@
-// ts_linear: checks shapes, quantizes rows, shares panels and rows out to threads, writes tiles with bias.
-// Knows: packed layouts, tiles, the thread pool. Must not know: vector instructions.
+// ts_linear and its kin: check shapes, quantize rows, share panels and rows out to threads.
+// Knows: packed layouts, tiles, the thread pool. Must not know: vector instructions, what becomes of the sums.
 // Work is split over outputs alone, never over k, and every tile kernel treats a row alike, so a row's result depends on
 // that row only.
-#include "twostroke/linear.h"
+#include "twostroke/linear_job.h"
 
 #include "twostroke/context.h"
 
@@ -25,23 +25,6 @@ constexpr int64_t kChunkBytes = 1 << 20;
 constexpr int64_t kLeastChunkRows = 128;
 constexpr int64_t kSerialQuantizeElements = 1 << 15;
 
-struct Job {
-  ts_weight w;
-  const float* x;
-  int64_t x_stride, tokens;
-  float* out;
-  int64_t out_stride;
-  int64_t padded, groups, panels;
-  bool matrix;  // q is in tiles for matrix registers
-  int8_t* q;
-  int64_t q_stride;
-  float* scales;
-  int32_t *corrections, *sub_corrections;
-  uint8_t* room;  // for each thread: sums of all rows and one panel, then one group of it unpacked
-  int64_t room_bytes;
-  int64_t panel_splits, row_splits;
-};
-
 int64_t split_point(int64_t total, int64_t parts, int64_t i) { return total / parts * i + (total % parts) * i / parts; }
 
 // Where the int8 form of a row begins, and from one step of 64 columns to the next.
@@ -57,22 +40,6 @@ void quantize_one(const Job& job, int64_t row) {
 }
 
 void quantize_task(void* arg, int64_t row, int32_t) { quantize_one(*static_cast<const Job*>(arg), row); }
-
-// sums (rows, 64) plus bias into `width` columns of out.
-void store_tile(const Job& job, int64_t panel, int64_t first_row, int64_t rows, const float* sums) {
-  const int64_t column = panel * kPanel;
-  const int64_t width = job.w.rows - column < kPanel ? job.w.rows - column : kPanel;
-  for (int64_t r = 0; r < rows; ++r) {
-    float* out = job.out + (first_row + r) * job.out_stride + column;
-    const float* from = sums + r * kPanel;
-    if (job.w.bias == nullptr) {
-      memcpy(out, from, static_cast<size_t>(width) * 4);
-      continue;
-    }
-    const float* bias = job.w.bias + column;
-    for (int64_t c = 0; c < width; ++c) out[c] = from[c] + bias[c];
-  }
-}
 
 TileRows tile_rows(const Job& job, int64_t row) {
   TileRows rows = {};
@@ -118,13 +85,25 @@ void each_tile(int64_t first_row, int64_t last_row, int64_t most, const Tile& ti
   }
 }
 
+// The panel of W that is one part of an output panel: the gate's, or the one or two that hold the up rows beside it.
+int64_t part_panel(const Job& job, int64_t panel, int64_t part) {
+  return part == 0 ? panel : job.gated / kPanel + panel + part - 1;
+}
+
+int64_t last_part(const Job& job, int64_t panel) {
+  const int64_t panels = (job.w.rows + kPanel - 1) / kPanel;
+  return job.parts > 1 && part_panel(job, panel, job.parts - 1) >= panels ? job.parts - 1 : job.parts;
+}
+
 // One panel stays in the second-level cache while the rows pass by.
 void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row) {
-  alignas(64) float sums[kTileRows * kPanel];
-  const Panel panel = panel_of(job, index);
+  alignas(64) float sums[kMaxParts * kTileRows * kPanel];
   each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
-    float_kernel(job.w.kind, rows)(panel, tile_rows(job, row), sums);
-    store_tile(job, index, row, rows, sums);
+    for (int64_t part = 0; part < last_part(job, index); ++part) {
+      const Panel panel = panel_of(job, part_panel(job, index, part));
+      float_kernel(job.w.kind, rows)(panel, tile_rows(job, row), sums + part * kTileRows * kPanel);
+    }
+    job.finish(job, index, row, rows, sums, kTileRows * kPanel);
   });
 }
 
@@ -146,13 +125,16 @@ void integer_group(const Job& job, const Group& group, int64_t first_row, int64_
 
 void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row, int32_t thread) {
   float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
-  uint8_t* block = reinterpret_cast<uint8_t*>(sums + job.tokens * kPanel);
-  const Panel panel = panel_of(job, index);
-  memset(sums, 0, static_cast<size_t>((last_row - first_row) * kPanel) * 4);
-  for (int64_t g = 0; g < job.groups; ++g) {
-    integer_group(job, group_of(job, panel, g), first_row, last_row, sums, block);
+  const int64_t part_floats = (last_row - first_row) * kPanel;
+  uint8_t* block = reinterpret_cast<uint8_t*>(sums + job.parts * job.tokens * kPanel);
+  memset(sums, 0, static_cast<size_t>(job.parts * part_floats) * 4);
+  for (int64_t part = 0; part < last_part(job, index); ++part) {
+    const Panel panel = panel_of(job, part_panel(job, index, part));
+    for (int64_t g = 0; g < job.groups; ++g) {
+      integer_group(job, group_of(job, panel, g), first_row, last_row, sums + part * part_floats, block);
+    }
   }
-  store_tile(job, index, first_row, last_row - first_row, sums);
+  job.finish(job, index, first_row, last_row - first_row, sums, part_floats);
 }
 
 // Rows of matrix tiles are not parted.
@@ -195,7 +177,7 @@ int32_t take_room(ts_context* context, Job& job) {
   const int64_t q_bytes = (job.matrix ? rows / kMatrixTileRows : rows) * job.q_stride;
   const int64_t pairs_bytes = round_up(job.tokens * job.groups * 4, 64);
   const int64_t subgroup_bytes = round_up(job.tokens * (job.padded / kSubgroup) * 4, 64);
-  job.room_bytes = job.tokens * kPanel * 4 + kPanel * kMaxGroup;
+  job.room_bytes = job.parts * job.tokens * kPanel * 4 + kPanel * kMaxGroup;
   const int64_t total = q_bytes + 2 * pairs_bytes + subgroup_bytes + ts_threads(context) * job.room_bytes;
   uint8_t* scratch = static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(total)));
   if (scratch == nullptr) return TS_NO_MEMORY;
@@ -232,24 +214,22 @@ int32_t multiply_chunk(ts_context* context, Job& job) {
   return TS_OK;
 }
 
-}  // namespace
-}  // namespace twostroke
-
-extern "C" int32_t ts_linear(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens,
-                             float* out, int64_t out_stride) {
-  using namespace twostroke;
-  const int32_t status = check_weight(w);
-  if (status != TS_OK) return status;
-  if (tokens < 0 || x_stride < w->columns || out_stride < w->rows) return TS_BAD_SHAPE;
+int32_t run(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride,
+            int64_t gated, Finish finish) {
+  const int64_t columns_out = gated > 0 ? gated : w->rows;
+  if (tokens < 0 || x_stride < w->columns || out_stride < columns_out) return TS_BAD_SHAPE;
   if (tokens == 0) return TS_OK;
   if (context == nullptr || x == nullptr || out == nullptr) return TS_BAD_POINTER;
   Job job = {};
   job.w = *w;
   job.x_stride = x_stride;
   job.out_stride = out_stride;
+  job.gated = gated;
+  job.parts = gated == 0 ? 1 : gated % kPanel == 0 ? 2 : kMaxParts;
+  job.finish = finish;
   job.padded = padded_columns(w->kind, w->columns);
   job.groups = w->group > 0 ? (job.padded + w->group - 1) / w->group : 0;
-  job.panels = (w->rows + kPanel - 1) / kPanel;
+  job.panels = (columns_out + kPanel - 1) / kPanel;
   int64_t chunk = kChunkBytes / job.padded / 32 * 32;
   if (chunk < kLeastChunkRows) chunk = kLeastChunkRows;
   for (int64_t first = 0; first < tokens; first += chunk) {
@@ -260,4 +240,27 @@ extern "C" int32_t ts_linear(ts_context* context, const ts_weight* w, const floa
     if (done != TS_OK) return done;
   }
   return TS_OK;
+}
+
+}  // namespace
+}  // namespace twostroke
+
+int32_t ts_linear(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens, float* out,
+                  int64_t out_stride) {
+  const int32_t status = twostroke::check_weight(w);
+  return status != TS_OK ? status : twostroke::run(context, w, x, x_stride, tokens, out, out_stride, 0, twostroke::finish_store);
+}
+
+int32_t ts_linear_add(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens, float* out,
+                      int64_t out_stride) {
+  const int32_t status = twostroke::check_weight(w);
+  return status != TS_OK ? status : twostroke::run(context, w, x, x_stride, tokens, out, out_stride, 0, twostroke::finish_add);
+}
+
+int32_t ts_linear_silu(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens, float* out,
+                       int64_t out_stride) {
+  const int32_t status = twostroke::check_weight(w);
+  if (status != TS_OK) return status;
+  if (w->rows % 2 != 0) return TS_BAD_SHAPE;
+  return twostroke::run(context, w, x, x_stride, tokens, out, out_stride, w->rows / 2, twostroke::finish_silu);
 }

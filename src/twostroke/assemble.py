@@ -143,9 +143,7 @@ def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
     return found.resolver.resolved()
 
 
-def build_heart(
-    found: Found, progress: Progress | None, report: Report, observer: Observer | None = None
-) -> Heart:
+def build_heart(found: Found, progress: Progress | None, report: Report, observer: Observer | None = None) -> Heart:
     """Load the weights and put the engine together. Raises TwostrokeError."""
     resolved = found.resolver.resolved()
     spec, folder = found.spec, found.folder.path
@@ -204,7 +202,7 @@ def print_report(sentence: str) -> None:
 
 
 def room_sentence(resolved: Resolved) -> str:
-    """"room for 41,000 tokens: 20 sequences of 2,048"."""
+    """ "room for 41,000 tokens: 20 sequences of 2,048"."""
     tokens, context = resolved["kv_tokens"], resolved["context"]
     length = min(context, 2048)
     return (

@@ -162,10 +162,10 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
 
 
 def weight_kind(word: str) -> WeightKind:
-    """"int8" -> WeightKind.INT8."""
+    """ "int8" -> WeightKind.INT8."""
     return WeightKind[word.upper()]
 
 
 def kv_kind(word: str) -> KVKind:
-    """"bf16" -> KVKind.BF16."""
+    """ "bf16" -> KVKind.BF16."""
     return KVKind[word.upper()]

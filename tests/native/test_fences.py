@@ -17,11 +17,13 @@ import numpy as np
 from tests.native.fences import fence
 from twostroke.backends.cpu.library import load_library
 x = fence(np.ones(7, np.float32), "end")
-y = np.ones(8, np.float32)
+rows, out = np.zeros(1, np.int32), np.ones(8, np.float32)
 library = load_library("generic")
 context = library.ts_context_create(1)
-print(library.ts_add(context, x.ctypes.data, y.ctypes.data, 7), flush=True)
-library.ts_add(context, x.ctypes.data, y.ctypes.data, 8)
+gather = lambda columns: library.ts_gather_rows(
+    context, x.ctypes.data, columns, 1, rows.ctypes.data, 1, columns, out.ctypes.data, columns)
+print(gather(7), flush=True)
+gather(8)
 """
 
 

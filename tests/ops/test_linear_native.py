@@ -13,13 +13,16 @@ from tests.ops.native import (
     INTEGER_FORMATS,
     LEVELS,
     OUT_FEATURES,
+    check_guard,
     format_id,
+    guarded,
     linear,
     random_rows,
     random_weight,
 )
 from twostroke.backends.cpu.ops import CpuOps
 from twostroke.ops import linear as contract
+from twostroke.ops import linear_silu
 from twostroke.ops.operands import F32Array, PackedWeight, pack_integers
 from twostroke.spec.formats import F32, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
@@ -74,6 +77,39 @@ def test_reference_and_batch_invariance(
 
 
 @all_formats
+@pytest.mark.parametrize(("half", "columns"), [(1, 40), (31, 64), (64, 300), (65, 100), (150, 130), (192, 64)])
+def test_what_is_made_of_the_sums(
+    half: int, columns: int, weight_format: WeightFormat, one_thread: CpuOps, two_threads: CpuOps
+) -> None:
+    """Added to what is there, or gated by silu, up rows beginning anywhere in a panel; a row's bits are its own."""
+    weight = random_weight(2 * half, columns, weight_format, with_bias=half % 2 == 1)
+    x = 3 * random_rows(37, columns)
+    before = random_rows(37, 2 * half)
+    added, room = guarded(37, 2 * half)
+    added[...] = before
+    two_threads.linear_add(added, x, weight)
+    check_guard(added, room)
+    np.testing.assert_array_equal(added, before + linear(one_thread, x, weight))
+    gated, room = guarded(37, half)
+    two_threads.linear_silu(gated, x, weight)
+    check_guard(gated, room)
+    expected = np.empty((37, half), np.float32)
+    linear_silu.reference(expected, np.ascontiguousarray(x), weight)
+    np.testing.assert_allclose(gated, expected, rtol=2e-5, atol=2e-5 * float(np.abs(expected).max()))
+    for row in (0, 20, 36):
+        alone = np.empty((1, half), np.float32)
+        one_thread.linear_silu(alone, x[row : row + 1], weight)
+        np.testing.assert_array_equal(alone, gated[row : row + 1])
+
+
+def test_an_odd_number_of_rows_is_no_gate(one_thread: CpuOps) -> None:
+    with pytest.raises(BackendError):
+        one_thread.linear_silu(
+            np.empty((1, 1), np.float32), random_rows(1, 64), random_weight(3, 64, F32, with_bias=False)
+        )
+
+
+@all_formats
 def test_many_rows_pass_in_chunks(weight_format: WeightFormat, one_thread: CpuOps, two_threads: CpuOps) -> None:
     columns = 8192  # 128 rows make a chunk: 300 rows are three
     weight = random_weight(65, columns, weight_format, with_bias=True)
@@ -121,9 +157,7 @@ def test_extreme_integers_are_exact(
 
 @integer_formats
 @pytest.mark.parametrize("rows", [1, 4, 6, 17, 50])
-def test_every_weight_value_is_multiplied_exactly(
-    weight_format: WeightFormat, rows: int, one_thread: CpuOps
-) -> None:
+def test_every_weight_value_is_multiplied_exactly(weight_format: WeightFormat, rows: int, one_thread: CpuOps) -> None:
     low, high = (-127, 127) if weight_format.kind is WeightKind.INT8 else (-8, 7)
     columns = weight_format.group
     rng = np.random.default_rng(4)

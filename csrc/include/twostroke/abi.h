@@ -48,6 +48,8 @@ int64_t ts_context_scratch_bytes(const ts_context*);
 
 int32_t ts_embed(ts_context*, const ts_weight*, const int32_t* token_ids, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_linear(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
+int32_t ts_linear_add(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
+int32_t ts_linear_silu(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_rms_norm(ts_context*, const float* x, int64_t x_stride, const float* weight, float eps, int64_t tokens, int64_t columns,
                     float* out, int64_t out_stride);
 int32_t ts_head_norm(ts_context*, float* x, int64_t x_stride, const float* weight, float eps, int64_t tokens, int64_t heads,
@@ -59,9 +61,6 @@ int32_t ts_kv_write(ts_context*, const ts_kv_layer*, const float* k, const float
 int32_t ts_attention(ts_context*, const ts_kv_layer*, const float* q, int64_t q_stride, int64_t heads, const int32_t* row_starts,
                      const int32_t* context_tokens, int64_t sequences, const int32_t* page_table, int64_t page_table_stride,
                      float scale, int32_t window, float* out, int64_t out_stride);
-int32_t ts_silu_mul(ts_context*, const float* gate_up, int64_t gate_up_stride, int64_t tokens, int64_t columns, float* out,
-                    int64_t out_stride);
-int32_t ts_add(ts_context*, float* x, const float* y, int64_t elements);
 int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_rows, const int32_t* rows, int64_t count,
                        int64_t columns, float* out, int64_t out_stride);
 

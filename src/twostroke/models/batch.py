@@ -31,8 +31,8 @@ class Batch:
 class Buffers:
     """Activations of one step, allocated once for `max_tokens` rows and `max_logit_rows` logits; float32.
 
-    hidden, normed, projected: (T, hidden). qkv: (T, heads + 2 kv_heads, head_dim). attended: (T, heads, head_dim).
-    gate_up: (T, 2 intermediate). activated: (T, intermediate). selected: (R, hidden). logits: (R, vocabulary).
+    hidden, normed: (T, hidden). qkv: (T, heads + 2 kv_heads, head_dim). attended: (T, heads, head_dim).
+    activated: (T, intermediate). selected: (R, hidden). logits: (R, vocabulary).
     """
 
     def __init__(self, spec: ModelSpec, max_tokens: int, max_logit_rows: int) -> None:
@@ -42,10 +42,8 @@ class Buffers:
         heads = spec.num_heads + 2 * spec.num_kv_heads
         self.hidden = rows(max_tokens, spec.hidden_size)
         self.normed = rows(max_tokens, spec.hidden_size)
-        self.projected = rows(max_tokens, spec.hidden_size)
         self.qkv = rows(max_tokens, heads, spec.head_dim)
         self.attended = rows(max_tokens, spec.num_heads, spec.head_dim)
-        self.gate_up = rows(max_tokens, 2 * spec.intermediate_size)
         self.activated = rows(max_tokens, spec.intermediate_size)
         self.selected = rows(max_logit_rows, spec.hidden_size)
         self.logits = rows(max_logit_rows, spec.vocab_size)
@@ -54,5 +52,5 @@ class Buffers:
     def bytes_for(spec: ModelSpec, max_tokens: int, max_logit_rows: int) -> int:
         """What a Buffers of these sizes takes, without allocating it."""
         heads = 2 * spec.num_heads + 2 * spec.num_kv_heads
-        per_token = 3 * spec.hidden_size + heads * spec.head_dim + 3 * spec.intermediate_size
+        per_token = 2 * spec.hidden_size + heads * spec.head_dim + spec.intermediate_size
         return 4 * (max_tokens * per_token + max_logit_rows * (spec.hidden_size + spec.vocab_size))

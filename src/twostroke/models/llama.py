@@ -58,13 +58,9 @@ class LlamaModel:
         ops.rope(qkv[:, :key_end], self.rope, batch.positions)
         ops.kv_write(kv, k, v, batch.slots)
         ops.attention(attended, q, kv, batch.attention, spec.head_dim**-0.5, window)
-        ops.linear(buffers.projected[:tokens], attended.reshape(tokens, -1), layer.o)
-        ops.add(buffers.hidden[:tokens], buffers.projected[:tokens])
+        ops.linear_add(buffers.hidden[:tokens], attended.reshape(tokens, -1), layer.o)
 
     def _mlp(self, layer: LayerWeights, tokens: int, buffers: Buffers) -> None:
-        ops = self.ops
-        gate_up, activated = buffers.gate_up[:tokens], buffers.activated[:tokens]
-        ops.linear(gate_up, buffers.normed[:tokens], layer.gate_up)
-        ops.silu_mul(activated, gate_up)
-        ops.linear(buffers.projected[:tokens], activated, layer.down)
-        ops.add(buffers.hidden[:tokens], buffers.projected[:tokens])
+        activated = buffers.activated[:tokens]
+        self.ops.linear_silu(activated, buffers.normed[:tokens], layer.gate_up)
+        self.ops.linear_add(buffers.hidden[:tokens], activated, layer.down)

@@ -28,7 +28,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from twostroke.spec.formats import PAGE_TOKENS, PANEL_ROWS, STEP_COLUMNS, SUBGROUP_COLUMNS, KVKind, WeightFormat, WeightKind, padded_rows
+from twostroke.spec.formats import (
+    PAGE_TOKENS,
+    PANEL_ROWS,
+    STEP_COLUMNS,
+    SUBGROUP_COLUMNS,
+    KVKind,
+    WeightFormat,
+    WeightKind,
+    padded_rows,
+)
 
 F32Array = NDArray[np.float32]
 I32Array = NDArray[np.int32]

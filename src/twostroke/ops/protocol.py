@@ -29,6 +29,12 @@ class Ops(Protocol):
     def linear(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
         """See ops/linear.py."""
 
+    def linear_add(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+        """See ops/linear_add.py."""
+
+    def linear_silu(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+        """See ops/linear_silu.py."""
+
     def rope(self, x: F32Array, table: RopeTable, positions: I32Array) -> None:
         """See ops/rope.py."""
 
@@ -39,12 +45,6 @@ class Ops(Protocol):
         self, out: F32Array, q: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float, window: int
     ) -> None:
         """See ops/attention.py."""
-
-    def silu_mul(self, out: F32Array, gate_up: F32Array) -> None:
-        """See ops/silu_mul.py."""
-
-    def add(self, x: F32Array, y: F32Array) -> None:
-        """See ops/add.py."""
 
     def gather_rows(self, out: F32Array, x: F32Array, rows: I32Array) -> None:
         """See ops/gather_rows.py."""

@@ -6,7 +6,18 @@ Must not know: models, native code.
 
 from __future__ import annotations
 
-from twostroke.ops import add, attention, embed, gather_rows, head_norm, kv_write, linear, rms_norm, rope, silu_mul
+from twostroke.ops import (
+    attention,
+    embed,
+    gather_rows,
+    head_norm,
+    kv_write,
+    linear,
+    linear_add,
+    linear_silu,
+    rms_norm,
+    rope,
+)
 
 
 class ReferenceOps:
@@ -16,9 +27,9 @@ class ReferenceOps:
     rms_norm = staticmethod(rms_norm.reference)
     head_norm = staticmethod(head_norm.reference)
     linear = staticmethod(linear.reference)
+    linear_add = staticmethod(linear_add.reference)
+    linear_silu = staticmethod(linear_silu.reference)
     rope = staticmethod(rope.reference)
     kv_write = staticmethod(kv_write.reference)
     attention = staticmethod(attention.reference)
-    silu_mul = staticmethod(silu_mul.reference)
-    add = staticmethod(add.reference)
     gather_rows = staticmethod(gather_rows.reference)

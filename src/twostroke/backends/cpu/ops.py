@@ -6,6 +6,7 @@ Must not know: models, requests.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from twostroke.backends.cpu.arrays import heads, integers, refuse, rows, vector
@@ -77,14 +78,15 @@ class CpuOps:
 
     def linear(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
         """See ops/linear.py."""
-        x_at, x_stride = rows(x, "linear", "x")
-        out_at, out_stride = rows(out, "linear", "out")
-        _same(out.shape, (x.shape[0], weight.rows), "linear", "out", out)
-        _same(x.shape[1:], (weight.columns,), "linear", "x", x)
-        status = self._library.ts_linear(
-            self._context, self._weight(weight), x_at, x_stride, x.shape[0], out_at, out_stride
-        )
-        self._check("linear", status)
+        self._linear("linear", self._library.ts_linear, out, x, weight, weight.rows)
+
+    def linear_add(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+        """See ops/linear_add.py."""
+        self._linear("linear_add", self._library.ts_linear_add, out, x, weight, weight.rows)
+
+    def linear_silu(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+        """See ops/linear_silu.py."""
+        self._linear("linear_silu", self._library.ts_linear_silu, out, x, weight, weight.rows // 2)
 
     def rope(self, x: F32Array, table: RopeTable, positions: I32Array) -> None:
         """See ops/rope.py."""
@@ -129,21 +131,6 @@ class CpuOps:
         status = self._library.ts_attention(self._context, layer_struct, q_at, q_stride, q.shape[1], *arguments)
         self._check("attention", status)
 
-    def silu_mul(self, out: F32Array, gate_up: F32Array) -> None:
-        """See ops/silu_mul.py."""
-        at, stride = rows(gate_up, "silu_mul", "gate_up")
-        out_at, out_stride = rows(out, "silu_mul", "out")
-        _same(gate_up.shape, (out.shape[0], 2 * out.shape[1]), "silu_mul", "gate_up", gate_up)
-        status = self._library.ts_silu_mul(self._context, at, stride, *out.shape, out_at, out_stride)
-        self._check("silu_mul", status)
-
-    def add(self, x: F32Array, y: F32Array) -> None:
-        """See ops/add.py."""
-        _same(y.shape, x.shape, "add", "y", y)
-        x_at = vector(x.reshape(-1) if x.flags.c_contiguous else x, x.size, "add", "x")
-        y_at = vector(y.reshape(-1) if y.flags.c_contiguous else y, x.size, "add", "y")
-        self._check("add", self._library.ts_add(self._context, x_at, y_at, x.size))
-
     def gather_rows(self, out: F32Array, x: F32Array, rows: I32Array) -> None:
         """See ops/gather_rows.py."""
         self._gather(out, x, rows)  # the contract's argument name hides the module's function
@@ -157,6 +144,15 @@ class CpuOps:
             self._context, x_at, x_stride, x.shape[0], at, len(chosen), x.shape[1], out_at, out_stride
         )
         self._check("gather_rows", status)
+
+    def _linear(
+        self, op: str, function: Callable[..., int], out: F32Array, x: F32Array, weight: PackedWeight, width: int
+    ) -> None:
+        x_at, x_stride = rows(x, op, "x")
+        out_at, out_stride = rows(out, op, "out")
+        _same(out.shape, (x.shape[0], width), op, "out", out)
+        _same(x.shape[1:], (weight.columns,), op, "x", x)
+        self._check(op, function(self._context, self._weight(weight), x_at, x_stride, x.shape[0], out_at, out_stride))
 
     def _weight(self, weight: PackedWeight) -> WeightStruct:
         found = self._weights.get(weight)

@@ -7,7 +7,18 @@ Must not know: models, machines, time.
 from __future__ import annotations
 
 from twostroke.cost.work import Work
-from twostroke.ops import add, attention, embed, gather_rows, head_norm, kv_write, linear, rms_norm, rope, silu_mul
+from twostroke.ops import (
+    attention,
+    embed,
+    gather_rows,
+    head_norm,
+    kv_write,
+    linear,
+    linear_add,
+    linear_silu,
+    rms_norm,
+    rope,
+)
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, PackedWeight, RopeTable
 
 
@@ -40,6 +51,14 @@ class MeterOps:
         """Counts ops/linear.py."""
         self._count("linear", linear.cost(out, x, weight))
 
+    def linear_add(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+        """Counts ops/linear_add.py."""
+        self._count("linear_add", linear_add.cost(out, x, weight))
+
+    def linear_silu(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+        """Counts ops/linear_silu.py."""
+        self._count("linear_silu", linear_silu.cost(out, x, weight))
+
     def rope(self, x: F32Array, table: RopeTable, positions: I32Array) -> None:
         """Counts ops/rope.py."""
         self._count("rope", rope.cost(x, table, positions))
@@ -53,14 +72,6 @@ class MeterOps:
     ) -> None:
         """Counts ops/attention.py."""
         self._count("attention", attention.cost(out, q, layer, batch, scale, window))
-
-    def silu_mul(self, out: F32Array, gate_up: F32Array) -> None:
-        """Counts ops/silu_mul.py."""
-        self._count("silu_mul", silu_mul.cost(out, gate_up))
-
-    def add(self, x: F32Array, y: F32Array) -> None:
-        """Counts ops/add.py."""
-        self._count("add", add.cost(x, y))
 
     def gather_rows(self, out: F32Array, x: F32Array, rows: I32Array) -> None:
         """Counts ops/gather_rows.py."""

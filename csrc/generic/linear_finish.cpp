@@ -1,0 +1,58 @@
+// What becomes of the sums of a product: stored, added to what is there, or gated by silu; bias first.
+// Knows: simd.h, the layout of sums. Must not know: weights' formats, threads.
+#include "twostroke/linear_job.h"
+#include "twostroke/simd.h"
+
+namespace twostroke {
+namespace {
+
+int64_t panel_width(int64_t columns, int64_t panel) {
+  return columns - panel * kPanel < kPanel ? columns - panel * kPanel : kPanel;
+}
+
+void add_row(float* row, const float* other, int64_t width) {
+  int64_t c = 0;
+  for (; c + kLanes <= width; c += kLanes) store(row + c, load(row + c) + load(other + c));
+  for (; c < width; ++c) row[c] += other[c];
+}
+
+// One row of one part, `shift` columns into it and on into the next part, with bias.
+void part_row(const Job& job, const float* sums, int64_t part_floats, int64_t shift, int64_t width, int64_t bias_at, float* row) {
+  const int64_t from_first = kPanel - shift < width ? kPanel - shift : width;
+  memcpy(row, sums + shift, static_cast<size_t>(from_first) * 4);
+  if (from_first < width) memcpy(row + from_first, sums + part_floats, static_cast<size_t>(width - from_first) * 4);
+  if (job.w.bias != nullptr) add_row(row, job.w.bias + bias_at, width);
+}
+
+Vec silu(Vec gate) { return gate / (set1(1.0f) + exp(zero() - gate)); }
+
+}  // namespace
+
+void finish_store(const Job& job, int64_t panel, int64_t first_row, int64_t rows, const float* sums, int64_t part_floats) {
+  const int64_t width = panel_width(job.w.rows, panel), column = panel * kPanel;
+  for (int64_t r = 0; r < rows; ++r) {
+    part_row(job, sums + r * kPanel, part_floats, 0, width, column, job.out + (first_row + r) * job.out_stride + column);
+  }
+}
+
+void finish_add(const Job& job, int64_t panel, int64_t first_row, int64_t rows, const float* sums, int64_t part_floats) {
+  const int64_t width = panel_width(job.w.rows, panel), column = panel * kPanel;
+  alignas(64) float row[kPanel];
+  for (int64_t r = 0; r < rows; ++r) {
+    part_row(job, sums + r * kPanel, part_floats, 0, width, column, row);
+    add_row(job.out + (first_row + r) * job.out_stride + column, row, width);
+  }
+}
+
+void finish_silu(const Job& job, int64_t panel, int64_t first_row, int64_t rows, const float* sums, int64_t part_floats) {
+  const int64_t width = panel_width(job.gated, panel), column = panel * kPanel, shift = job.gated % kPanel;
+  alignas(64) float gate[kPanel] = {}, up[kPanel] = {};
+  for (int64_t r = 0; r < rows; ++r) {
+    part_row(job, sums + r * kPanel, part_floats, 0, width, column, gate);
+    part_row(job, sums + part_floats + r * kPanel, part_floats, shift, width, job.gated + column, up);
+    for (int64_t c = 0; c < kPanel; c += kLanes) store(gate + c, silu(load(gate + c)) * load(up + c));
+    memcpy(job.out + (first_row + r) * job.out_stride + column, gate, static_cast<size_t>(width) * 4);
+  }
+}
+
+}  // namespace twostroke

@@ -12,7 +12,7 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kBlockRows = 96;      // enough to pay for widening K and V once a block; a multiple of kWideRows
+constexpr int64_t kBlockRows = 192;     // enough to pay for widening K and V once a block; a multiple of kWideRows
 constexpr int64_t kThinBlockRows = 8;   // up to here K and V are widened on the way to the multiplier
 constexpr int64_t kMaxGroup = 512;
 constexpr int64_t kSegment = 512;       // positions; a multiple of kTile
@@ -147,29 +147,73 @@ void load_scales(const AttentionJob* job, const Block& block, const Tile& tile) 
   }
 }
 
+// What some row of [r, r + count) sees of a tile.
+Span seen_by(const Tile& tile, int64_t r, int64_t count) {
+  Span seen = {kTile, 0};
+  for (int64_t i = r; i < r + count; ++i) {
+    if (tile.spans[i].empty()) continue;
+    seen.begin = tile.spans[i].begin < seen.begin ? tile.spans[i].begin : seen.begin;
+    seen.end = tile.spans[i].end > seen.end ? tile.spans[i].end : seen.end;
+  }
+  return seen;
+}
+
+// Part `part` of `parts` of the pages that the next tile reads.
+void prefetch_part(const Tile& tile, int64_t head_bytes, int64_t part, int64_t parts) {
+  for (int p = 0; p < tile.pages; ++p) {
+    const int64_t end = head_bytes * (part + 1) / parts;
+    for (int64_t at = head_bytes * part / parts / 64 * 64; at < end; at += 64) prefetch_ahead(tile.keys[p] + at, tile.ahead[p]);
+  }
+}
+
+// Both products, a register tile of rows at a time, over what these rows see; K and V are widened beforehand.
+void score_block(const AttentionJob* job, const Block& block, const Tile& tile) {
+  const int64_t dim = job->layer->head_dim, padded = job->padded_dim, parts = divide_up(block.rows, kWideRows);
+  const int64_t head_bytes = KVLayout(job->layer).head_bytes;
+  const TileView<float> keys = widened(block.keys, kLanes, kTile);
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t r = part * kWideRows, count = smaller(kWideRows, block.rows - r);
+    const int pages = static_cast<int>(divide_up(seen_by(tile, r, count).end, TS_PAGE_TOKENS));
+    prefetch_part(tile, head_bytes, part, parts);
+    score_rows<float, kWideRows, kWideVectors>(block.q + r * padded, padded, count, keys, pages, dim, block.scores + r * kTile);
+  }
+}
+
+void add_block(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
+  const int64_t padded = job->padded_dim;
+  const TileView<float> values = widened(block.values, TS_PAGE_TOKENS * padded, padded);
+  for (int64_t r = 0; r < block.rows; r += kWideRows) {
+    const int64_t count = smaller(kWideRows, block.rows - r);
+    const Span seen = seen_by(tile, r, count);
+    if (seen.empty()) continue;
+    value_rows<float, kWideRows, kWideVectors>(block.scores + r * kTile, block.rescale + r, count, values, seen.begin, seen.end, padded,
+                                               partial.sum + r * padded, padded);
+  }
+}
+
 template <typename Element>
 void run_tile(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
-  constexpr bool kScaled = std::is_same<Element, int8_t>::value || std::is_same<Element, Nibbles>::value;
+  constexpr bool kNibbles = std::is_same<Element, Nibbles>::value;
+  constexpr bool kScaled = kNibbles || std::is_same<Element, int8_t>::value;
   const KVLayout layout(job->layer);
   const int64_t dim = job->layer->head_dim, padded = job->padded_dim, rows = block.rows;
   const TileView<Element> keys = view_of<Element>(tile, 0, TS_PAGE_TOKENS);
   const TileView<Element> values =
       view_of<Element>(tile, layout.key_bytes, layout.value_row_bytes / static_cast<int64_t>(sizeof(Element)));
-  const bool thin = rows <= kThinBlockRows && dim % (std::is_same<Element, Nibbles>::value ? 32 : 16) == 0;
+  const bool thin = rows <= kThinBlockRows && dim % (kNibbles ? 32 : 16) == 0;
   if (kScaled) load_scales(job, block, tile);
   if (thin) {
     score_rows<Element, kThinRows, kThinVectors>(block.q, padded, rows, keys, tile.pages, dim, block.scores);
   } else {
     widen_keys(keys, tile.pages, dim, block.keys);
-    score_rows<float, kWideRows, kWideVectors>(block.q, padded, rows, widened(block.keys, kLanes, kTile), tile.pages, dim, block.scores);
+    score_block(job, block, tile);
   }
   soften<kScaled>(block.scores, tile.spans, rows, block.key_scales, block.value_scales, partial, block.rescale, block.found, block.sums);
   if (thin) {
     value_rows<Element, kThinRows, kThinVectors>(block.scores, block.rescale, rows, values, tile.first, tile.last, dim, partial.sum, padded);
   } else {
     widen_values(values, tile.first, tile.last, dim, padded, block.values);
-    value_rows<float, kWideRows, kWideVectors>(block.scores, block.rescale, rows, widened(block.values, TS_PAGE_TOKENS * padded, padded),
-                                               tile.first, tile.last, padded, partial.sum, padded);
+    add_block(job, block, tile, partial);
   }
 }
 

@@ -50,6 +50,7 @@ template <int kRows, int kColumns>
 TS_VECTOR_INLINE void multiply_add(Vec (&sum)[kRows][kColumns], const float* factors, int64_t stride, const Vec (&by)[kColumns]) {
   TS_EVERY
   for (int r = 0; r < kRows; ++r) {
+    if (r > 0) load_after(&factors, &sum[r - 1][0]);
     const Vec factor = set1(factors[r * stride]);
     TS_EVERY
     for (int c = 0; c < kColumns; ++c) sum[r][c] = fma(factor, by[c], sum[r][c]);

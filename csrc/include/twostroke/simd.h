@@ -22,6 +22,8 @@ constexpr int kLanes = 16;
 struct Vec {
   __m512 v;
 };
+// Keeps the compiler from loading through p before v is known: what it loads too early pushes sums out of the registers.
+TS_VECTOR_INLINE void load_after(const float** p, Vec* v) { __asm__("" : "+r"(*p), "+v"(v->v)); }
 TS_VECTOR_INLINE Vec zero() { return {_mm512_setzero_ps()}; }
 TS_VECTOR_INLINE Vec set1(float x) { return {_mm512_set1_ps(x)}; }
 TS_VECTOR_INLINE Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
@@ -71,6 +73,8 @@ TS_VECTOR_INLINE Vec scale_by_power(Vec a, Vec n) {  // a * 2^n, n whole and in 
 struct Vec {
   __m256 lo, hi;
 };
+// Keeps the compiler from loading through p before v is known: what it loads too early pushes sums out of the registers.
+TS_VECTOR_INLINE void load_after(const float** p, Vec* v) { __asm__("" : "+r"(*p), "+x"(v->lo)); }
 TS_VECTOR_INLINE Vec zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 TS_VECTOR_INLINE Vec set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 TS_VECTOR_INLINE Vec load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
@@ -135,6 +139,7 @@ TS_VECTOR_INLINE Vec scale_by_power(Vec a, Vec n) { return {_mm256_mul_ps(a.lo, 
 struct Vec {
   float x[kLanes];
 };
+TS_VECTOR_INLINE void load_after(const float**, Vec*) {}
 #define TS_EACH_LANE(expression)                  \
   Vec r;                                          \
   for (int i = 0; i < kLanes; ++i) r.x[i] = (expression); \

@@ -1,6 +1,7 @@
 """linear_add: a product added to what is there, the residual stream.
 
-    out (T, rows) float32 += x (T, columns) float32 @ W.T + bias; the product of ops/linear.py, rounded, then one addition.
+    out (T, rows) float32 += x (T, columns) float32 @ W.T + bias; the product of ops/linear.py, rounded, then one
+    addition.
 
 Knows: the contract, the reference, the cost. Must not know: implementations.
 """

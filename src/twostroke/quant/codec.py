@@ -8,8 +8,8 @@ with amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0
     int4   a scale for the group and a whole multiplier m in [1, 15] for each 16 columns; the weight is (q * m) * scale.
            Four scales are tried, -extreme / (15 * c) for c = 7, 7.5, 8, 8.5, rounded to the nearest bf16, where extreme
            is the group's value of largest magnitude (the smallest on a tie), which so lands near q = -8: scales may be
-           negative. For each scale and 16 columns, with amax their largest |w|, three multipliers are tried: the nearest
-           to amax * (1 / |scale|) / c, one less and one more, clipped to [1, 15]; step = m * scale;
+           negative. For each scale and 16 columns, with amax their largest |w|, three multipliers are tried: the
+           nearest to amax * (1 / |scale|) / c, one less and one more, clipped to [1, 15]; step = m * scale;
            q = round half to even of w * (1 / step), in [-8, 7]; the first with the smallest squared error wins, the
            error summed over the columns from left to right. The first scale with the smallest sum of errors, summed
            from left to right, wins. A group of zeros has multipliers 0 and q 0.
@@ -105,7 +105,7 @@ def quantize_int4(values: F32Array, group: int) -> tuple[NDArray[np.int8], U8Arr
 
 
 def _multipliers(parts: F32Array, scales: F32Array, divisor: np.float32) -> tuple[F32Array, F32Array]:
-    """parts (rows, groups, n, 16), scales (rows, groups) -> the best multipliers (rows, groups, n), errors (rows, groups)."""
+    """parts (rows, groups, n, 16), scales (rows, groups) -> best multipliers (rows, groups, n), errors (rows, groups)."""
     amax = np.max(np.abs(parts), axis=-1)
     nearest = np.rint(amax * _inverse(np.abs(scales))[..., None] / divisor)
     best = np.zeros_like(amax)

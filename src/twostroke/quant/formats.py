@@ -1,10 +1,11 @@
 """The weight formats on offer, by name, with the group sizes that the measurements chose.
 
 tools/measure_quantization.py prints the errors. Groups of 256: the output error of a Gaussian matrix at int8 goes from
-0.91% to 0.98% when groups grow from 128 to 256, and folding a group into the float32 sums is what matrix tiles wait for.
+0.91% to 0.98% when groups grow from 128 to 256, and folding a group into the float32 sums is what matrix tiles
+wait for.
 int4 has a 4-bit multiplier for each 16 columns beside the group's scale: 4.31 bits a weight err less than 4.5 bits with
-a bf16 scale for each 32 columns did (7.8% against 8.1%; with outlier columns 11.1% against 13.9%), and q times multiplier
-is a whole int8 number, so that every kernel, unpacking or not, makes the same integers.
+a bf16 scale for each 32 columns did (7.8% against 8.1%; with outlier columns 11.1% against 13.9%), and q times
+multiplier is a whole int8 number, so that every kernel, unpacking or not, makes the same integers.
 
 Knows: names, groups.
 Must not know: how numbers are rounded.

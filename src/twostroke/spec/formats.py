@@ -66,7 +66,8 @@ class KVKind(enum.IntEnum):
 class WeightFormat:
     """An element type and, for the integer ones, the columns that share a scale (`group`, 0 for floats).
 
-    Integer kinds: group is a multiple of STEP_COLUMNS, at most MAX_GROUP_COLUMNS; the last group of a row may be shorter.
+    Integer kinds: group is a multiple of STEP_COLUMNS, at most MAX_GROUP_COLUMNS; the last group of a row may be
+    shorter.
     """
 
     kind: WeightKind

@@ -1,8 +1,8 @@
 """Times attention and sets it beside the machine's limits, measured in the same run.
 
 Prefill is set beside a loop of fused multiply-adds on registers alone, counting only the products that a causal model
-needs; decode beside a loop that reads memory, counting the bytes of K and V. One thread is measured by CPU time, more by
-the clock, so run it on a quiet machine. The limits' loops are compiled here with `ziglang`, for this CPU.
+needs; decode beside a loop that reads memory, counting the bytes of K and V. One thread is measured by CPU time, more
+by the clock, so run it on a quiet machine. The limits' loops are compiled here with `ziglang`, for this CPU.
 
     python tools/bench_attention.py [--threads 1 2] [--kinds bf16 int8 int4] [--head-dims 64 128] [--json]
 

@@ -1,7 +1,7 @@
 """linear_silu: the two first products of SwiGLU and its gate (Shazeer 2020) in one.
 
-    out (T, F) float32 = silu(gate) * up; [gate | up] (T, 2 F) = x (T, columns) float32 @ W.T + bias as in ops/linear.py,
-    W of 2 F rows; silu(z) = z / (1 + exp(-z)). The (T, 2 F) matrix is never written.
+    out (T, F) float32 = silu(gate) * up; [gate | up] (T, 2 F) = x (T, columns) @ W.T + bias as in ops/linear.py, W of
+    2 F rows; silu(z) = z / (1 + exp(-z)). The (T, 2 F) matrix is never written.
 
 Knows: the contract, the reference, the cost. Must not know: implementations.
 """

@@ -105,7 +105,7 @@ def quantize_int4(values: F32Array, group: int) -> tuple[NDArray[np.int8], U8Arr
 
 
 def _multipliers(parts: F32Array, scales: F32Array, divisor: np.float32) -> tuple[F32Array, F32Array]:
-    """parts (rows, groups, n, 16), scales (rows, groups) -> best multipliers (rows, groups, n), errors (rows, groups)."""
+    """parts (rows, groups, n, 16), scales (rows, groups) -> multipliers (rows, groups, n), errors (rows, groups)."""
     amax = np.max(np.abs(parts), axis=-1)
     nearest = np.rint(amax * _inverse(np.abs(scales))[..., None] / divisor)
     best = np.zeros_like(amax)

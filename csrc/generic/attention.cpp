@@ -21,16 +21,11 @@ constexpr int64_t kTasksPerThread = 3;  // below this a block is shared out by s
 struct AttentionJob {
   const ts_kv_layer* layer;
   const float* q;
-  int64_t q_stride, heads;
-  const int32_t* row_starts;
-  const int32_t* context_tokens;
-  int64_t sequences;
-  const int32_t* page_table;
-  int64_t page_table_stride;
+  const int32_t *row_starts, *context_tokens, *page_table;
+  float* out;
+  int64_t q_stride, heads, sequences, page_table_stride, out_stride;
   float scale;
   int32_t window;
-  float* out;
-  int64_t out_stride;
   int64_t group, tokens_per_block, padded_dim, capacity;  // capacity: rows of a block, a multiple of 16
   bool split;
   int64_t* task_starts;   // (sequences + 1,) first task of each sequence
@@ -55,8 +50,7 @@ Partial partial_at(const AttentionJob* job, float* memory) {
 struct Block {
   float *q, *scores, *rescale, *found, *sums, *key_scales, *value_scales, *keys, *values;
   Partial whole, segment;
-  int64_t rows, first_token, tokens, first_position;
-  int64_t sequence, kv_head;
+  int64_t rows, first_token, tokens, first_position, sequence, kv_head;
 
   Block(const AttentionJob* job, int32_t thread) {
     const int64_t capacity = job->capacity, dim = job->padded_dim;

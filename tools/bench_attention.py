@@ -140,12 +140,14 @@ def on_threads(work: Callable[[int], object], threads: int) -> Callable[[], None
 
 
 def limits(loops: ctypes.CDLL, threads: int) -> tuple[float, float]:
-    """-> FLOP/s of registers, bytes/s of memory."""
+    """-> FLOP/s of registers, bytes/s of memory, the best of some rounds: new threads may share a core."""
     memory = np.ones(READ_BYTES, np.uint8)
     part = READ_BYTES // threads
-    flops = FMA_FLOPS * threads / seconds_of(on_threads(lambda i: loops.fma_loop(FMA_ROUNDS), threads), threads, 5)
+    fma = on_threads(lambda i: loops.fma_loop(FMA_ROUNDS), threads)
     read = on_threads(lambda i: loops.read_loop(memory.ctypes.data + i * part, part), threads)
-    return flops, READ_BYTES / seconds_of(read, threads, 5)
+    fma_seconds = min(seconds_of(fma, threads, 1) for _ in range(8))
+    read_seconds = min(seconds_of(read, threads, 1) for _ in range(5))
+    return FMA_FLOPS * threads / fma_seconds, READ_BYTES / read_seconds
 
 
 def filled(kind: KVKind, pages: int, head_dim: int) -> KVLayer:

@@ -1,8 +1,8 @@
 """Measures what the weight formats cost on a model: KL divergence, perplexity and agreement against f32 weights.
 
 The text and the measures are those of measure_kv.py; K and V are f32 here. The second model is spark with outliers: a
-few channels of the residual stream leave each norm OUTLIER times as large, and the columns of the next matrix are as much
-smaller. In f32 it is the same model; its activations are of the kind that large models are known for.
+few channels of the residual stream leave each norm OUTLIER times as large, and the columns of the next matrix are as
+much smaller. In f32 it is the same model; its activations are of the kind that large models are known for.
 
     python -m tools.measure_weights [--turns 6] [--dialogues 60] [--model FOLDER] [--json]
 

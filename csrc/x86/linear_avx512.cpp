@@ -11,7 +11,7 @@ constexpr int64_t kAheadBytes = 4096;  // the hardware prefetchers stop at a pag
 // Few rows stream the weights from memory; many find them in the second-level cache.
 template <int kRows>
 TS_INLINE void prefetch(const uint8_t* data) {
-  if (kRows > 2) return;
+  if (kRows > 4) return;
   TS_UNROLL
   for (int j = 0; j < kVectors; ++j) {
     _mm_prefetch(reinterpret_cast<const char*>(data + kAheadBytes + 64 * j), _MM_HINT_T0);

@@ -6,7 +6,13 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kAheadBytes = 4096;  // the hardware prefetchers stop at a page; this looks past its end
+constexpr int64_t kAheadBytes = 8192;  // the hardware prefetchers stop at a page; this looks past its end
+
+template <int kLines>
+TS_INLINE void prefetch(const uint8_t* data) {
+  TS_UNROLL
+  for (int i = 0; i < kLines; ++i) _mm_prefetch(reinterpret_cast<const char*>(data + kAheadBytes + 64 * i), _MM_HINT_T1);
+}
 
 // 16 k of 16 columns: sums of at most 16 * 8 * 127 fit the low halves of the lanes, so that one 16-bit product with the
 // multipliers, whose high halves are zero, adds them to the totals.
@@ -39,14 +45,13 @@ void int4_group(const uint8_t* data, const Group& group, const TileRows& x, floa
   const int8_t* q = x.q + group.first;
   const int32_t* corrections = x.sub_corrections + group.first / kSubgroup;
   for (int64_t k = 0; k < group.columns; k += kStep, q += kStep, corrections += 4, data += kInt4StepBytes) {
-    for (int64_t line = 0; line < kInt4StepBytes; line += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(data + kAheadBytes + line), _MM_HINT_T0);
-    }
+    prefetch<kMultiplierBytes / 64>(data);
     TS_UNROLL
     for (int pair = 0; pair < 2; ++pair) {
       const uint8_t* octs = data + kMultiplierBytes + pair * 4 * kQuadBytes;
       TS_UNROLL
       for (int j = 0; j < kVectors; ++j) {
+        prefetch<4>(data + kMultiplierBytes + (pair * kVectors + j) * 256);
         const __m512i both = multiplier_pair(data, pair, j);
         subgroup<kRows>(octs + 64 * j, _mm512_and_si512(both, _mm512_set1_epi32(15)), q + pair * 32, corrections + pair * 2, x, j, totals);
         subgroup<kRows>(octs + 2 * kQuadBytes + 64 * j, _mm512_srli_epi32(both, 4), q + pair * 32 + 16, corrections + pair * 2 + 1, x, j,

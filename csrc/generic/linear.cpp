@@ -151,6 +151,7 @@ void multiply_task(void* arg, int64_t index, int32_t thread) {
   const int64_t first_row = row_point(job, row_part), last_row = row_point(job, row_part + 1);
   const int64_t first_panel = split_point(job.panels, job.panel_splits, panel_part);
   const int64_t last_panel = split_point(job.panels, job.panel_splits, panel_part + 1);
+  if (first_row == last_row) return;  // rows of matrix tiles were not parted so far
   const bool integer = is_integer_kind(job.w.kind);
   if (job.matrix) matrix_begin();
   for (int64_t p = first_panel; p < last_panel; ++p) {

@@ -221,3 +221,15 @@ def test_overlong_outputs_of_f32_follow_the_order_of_k(one_thread: CpuOps) -> No
     for value in values[0]:
         expected += value
     np.testing.assert_array_equal(linear(one_thread, np.ones((3, 160), np.float32), weight), np.full((3, 65), expected))
+
+
+@integer_formats
+@pytest.mark.parametrize("rows", [5, 16, 17, 31, 33, 47, 100])
+def test_few_panels_for_many_threads(weight_format: WeightFormat, rows: int, level: str) -> None:
+    """More threads than panels: rows are parted, some parts may stay empty."""
+    weight = random_weight(64, 128, weight_format, with_bias=False)
+    x = random_rows(rows, 128)
+    one, many = CpuOps(level, 1), CpuOps(level, 7)
+    np.testing.assert_array_equal(linear(many, x, weight), linear(one, x, weight))
+    one.close()
+    many.close()

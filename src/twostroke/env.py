@@ -34,6 +34,22 @@ def asked_by_environment(environ: Mapping[str, str] | None = None) -> dict[str, 
     return {name[len(PREFIX) :].lower(): value for name, value in source.items() if name.startswith(PREFIX) and value}
 
 
+def process_environment() -> dict[str, str]:
+    """All variables, for a child process."""
+    return dict(os.environ)
+
+
+def processor_name() -> str:
+    """What the processor calls itself, with what it can do of what matters here; empty where nothing tells."""
+    fields: dict[str, str] = {}
+    for line in _read_text(Path("/proc/cpuinfo")).splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())
+    flags = set(fields.get("flags", "").split())
+    found = [flag for flag in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8") if flag in flags]
+    return " ".join([fields.get("model name", ""), *found]).strip()
+
+
 def hub_offline() -> bool:
     """True where HF_HUB_OFFLINE asks for no network."""
     return os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")

@@ -64,6 +64,12 @@ int32_t ts_attention(ts_context*, const ts_kv_layer*, const float* q, int64_t q_
 int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_rows, const int32_t* rows, int64_t count,
                        int64_t columns, float* out, int64_t out_stride);
 
+// The machine's limits; the caller holds the clock. ts_limit_read: reads `bytes` with all threads, returns something made of them.
+// ts_limit_rate: products on registers alone, f32 or the int8 kind of this level (ts_weight_kind); returns the operations done, a
+// multiply-add being two, or a ts_status.
+int64_t ts_limit_read(ts_context*, const void* data, int64_t bytes);
+int64_t ts_limit_rate(ts_context*, int32_t kind, int64_t rounds);
+
 // Packing at load. source: (rows, columns) row-major float32 (source_kind 0) or bf16 bits (1), row range [first_row, first_row+count)
 // of the packed matrix; first_row is a multiple of TS_PANEL_ROWS. Writes the panels of those rows (and zero padding) into
 // data and scales, which are those of the whole matrix. Integer kinds: symmetric, scale search as in quant/codec.py, bit for bit.

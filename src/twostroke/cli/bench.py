@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.compare import compare, peers
 from twostroke.cli.progress import progress_bar
 from twostroke.options import ENGINE_OPTIONS
 
@@ -20,6 +21,10 @@ from twostroke.options import ENGINE_OPTIONS
 @click.group()
 def command() -> None:
     """Measure this machine with this engine."""
+
+
+command.add_command(compare)
+command.add_command(peers)
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -72,6 +72,8 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_kv_write": (_I, [_P, _K, _P, _P, _L, _P, _L]),
     "ts_attention": (_I, [_P, _K, _P, _L, _L, _P, _P, _L, _P, _L, _F, _I, _P, _L]),
     "ts_gather_rows": (_I, [_P, _P, _L, _L, _P, _L, _L, _P, _L]),
+    "ts_limit_read": (_L, [_P, _P, _L]),
+    "ts_limit_rate": (_L, [_P, _I, _L]),
     "ts_pack": (_I, [_P, _P, _I, _L, _L, _L, _I, _I, _L, _L, _P, _P]),
 }
 

@@ -1,0 +1,100 @@
+"""What is compared, and what the machine's limit for it is.
+
+Knows: cases, the cost of a model in weights and K and V, the limits.
+Must not know: processes, how a case is run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from twostroke.bench.limits import Limits
+from twostroke.quant.formats import weight_format
+from twostroke.spec.formats import KVKind
+from twostroke.spec.model import MatrixRole, ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One command of a driver. higher: more is better (tokens a second); else seconds or bytes."""
+
+    name: str
+    command: str
+    arguments: dict[str, int]
+    unit: str = "tok/s"
+    higher: bool = True
+
+
+def prefill(tokens: int) -> Case:
+    """One prompt of so many tokens."""
+    return Case(f"prefill {tokens}", "prefill", {"tokens": tokens})
+
+
+def decode(batch: int, context: int, new_tokens: int = 24) -> Case:
+    """So many streams that begin at the same context."""
+    name = f"decode {batch} x {context}"
+    return Case(name, "decode", {"batch": batch, "context": context, "new_tokens": new_tokens})
+
+
+CACHED = Case("cached prompt 512", "cached", {"tokens": 512}, "s", higher=False)
+START = Case("start to first token", "start", {}, "s", higher=False)
+MEMORY = Case("peak memory", "memory", {}, "bytes", higher=False)
+STANDARD: tuple[Case, ...] = (
+    *(prefill(tokens) for tokens in (128, 512, 2048)),
+    *(decode(batch, 512) for batch in (1, 4, 8, 16, 32)),
+    decode(1, 4096),
+    CACHED,
+)
+QUICK: tuple[Case, ...] = (prefill(128), prefill(512), decode(1, 512), decode(8, 512), decode(16, 512), CACHED)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The rate that the machine could reach at most, and which of its limits that is."""
+
+    tokens_per_s: float
+    words: str
+
+
+def bound(case: Case, spec: ModelSpec, bits: int, limits: Limits) -> Bound | None:
+    """The roofline of a case with our formats; None for cases that have none."""
+    chosen = weight_format(f"int{bits}")
+    layers = sum(
+        spec.matrix_count(role) * spec.matrix_shape(role)[0] * spec.matrix_shape(role)[1]
+        for role in (MatrixRole.QKV, MatrixRole.O, MatrixRole.GATE_UP, MatrixRole.DOWN)
+    )
+    head = spec.vocab_size * spec.hidden_size
+    if case.command == "prefill":
+        tokens = case.arguments["tokens"]
+        operations = 2 * (layers * tokens + head)
+        rate = tokens / (operations / limits.int8_ops_per_s)
+        return Bound(rate, f"int8 products, {limits.int8_ops_per_s / 1e9:,.0f} GOP/s")
+    if case.command == "decode":
+        batch, context = case.arguments["batch"], case.arguments["context"]
+        kv_bytes = batch * (context + case.arguments["new_tokens"] // 2) * spec.kv_bytes_per_token(KVKind.BF16)
+        weight_bytes = sum(
+            chosen.total_bytes(*spec.matrix_shape(role)) * spec.matrix_count(role)
+            for role in (MatrixRole.QKV, MatrixRole.O, MatrixRole.GATE_UP, MatrixRole.DOWN)
+        ) + chosen.total_bytes(spec.vocab_size, spec.hidden_size)
+        memory_s = (weight_bytes + kv_bytes) / limits.read_bytes_per_s
+        products_s = 2 * (layers + head) * batch / limits.int8_ops_per_s
+        words = f"reading weights and K and V, {limits.read_bytes_per_s / 1e9:.1f} GB/s"
+        if products_s > memory_s:
+            words = f"int8 products, {limits.int8_ops_per_s / 1e9:,.0f} GOP/s"
+        return Bound(batch / max(memory_s, products_s), words)
+    return None
+
+
+def shown(value: float, unit: str) -> str:
+    """A figure with its unit, short."""
+    if unit == "bytes":
+        return f"{value / 1e9:.2f} GB"
+    if unit == "s":
+        return f"{1e3 * value:,.1f} ms" if value < 1 else f"{value:.2f} s"
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def as_json(case: Case) -> dict[str, Any]:
+    """Plain values."""
+    return {"name": case.name, "command": case.command, "arguments": case.arguments, "unit": case.unit}

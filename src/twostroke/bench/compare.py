@@ -1,0 +1,180 @@
+"""This engine and its peers, side by side: the same checkpoint, the same prompts, in turn, medians, ratios.
+
+In each round every engine that takes part is asked every case before the next engine's turn; an engine's process lives
+through one turn only, so that nothing else holds memory or a core while it is measured, and its start is timed.
+
+Knows: sessions, cases, medians.
+Must not know: how an engine is driven, how results are printed.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from twostroke.bench.cases import MEMORY, START, Bound, Case
+from twostroke.bench.peers.peer import OURS, Peer
+from twostroke.bench.peers.session import Missing, PeerFault, Session
+
+Note = Callable[[str], None]
+WARM_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """An engine, the Python that runs it, and the bits of its weights in this comparison."""
+
+    peer: Peer
+    python: Path
+    bits: int
+
+    @property
+    def key(self) -> str:
+        """Unique in a run."""
+        return f"{self.peer.name} int{self.bits}"
+
+
+@dataclass(slots=True)
+class Column:
+    """What one contestant reached. values: by case name, one for each round. faults: why a case has none."""
+
+    contestant: Contestant
+    values: dict[str, list[float]] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+
+    def median(self, case: Case) -> float | None:
+        """The median of the rounds, or None."""
+        found = self.values.get(case.name)
+        return statistics.median(found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What every contestant is given."""
+
+    model: str
+    threads: int
+    context: int
+    sequences: int
+    variables: Mapping[str, str]
+    log_folder: Path
+
+
+class Comparison:
+    """Runs the rounds. clock: seconds."""
+
+    def __init__(self, setup: Setup, cases: Sequence[Case], clock: Callable[[], float], note: Note) -> None:
+        self._setup, self._cases, self._clock, self._note = setup, cases, clock, note
+
+    def run(self, contestants: Sequence[Contestant], rounds: int) -> list[Column]:
+        """`rounds` turns of each contestant, in turn. A fault of one case or engine ends that alone."""
+        columns = [Column(contestant) for contestant in contestants]
+        for round_index in range(1, rounds + 1):
+            for column in columns:
+                self._note(f"round {round_index} of {rounds}: {column.contestant.key}")
+                try:
+                    self._turn(column)
+                except PeerFault as fault:
+                    column.faults.setdefault("all", str(fault))
+                    self._note(f"  {fault}")
+        return columns
+
+    def _turn(self, column: Column) -> None:
+        contestant, setup = column.contestant, self._setup
+        log = setup.log_folder / f"{contestant.peer.name}.log"
+        self._prepare(contestant, log)
+        began_s = self._clock()
+        with Session(contestant.peer, contestant.python, setup.variables, log) as session:
+            session.ask(
+                "load",
+                model=setup.model,
+                bits=contestant.bits,
+                threads=setup.threads,
+                context=setup.context,
+                sequences=setup.sequences,
+            )
+            session.ask("prefill", tokens=WARM_TOKENS)
+            column.values.setdefault(START.name, []).append(self._clock() - began_s)
+            session.ask("prefill", tokens=WARM_TOKENS)
+            for case in self._cases:
+                self._measure(session, column, case)
+            column.values.setdefault(MEMORY.name, []).append(session.peak_bytes())
+
+    def _prepare(self, contestant: Contestant, log: Path) -> None:
+        """Exports happen outside the timed start."""
+        with Session(contestant.peer, contestant.python, self._setup.variables, log) as session:
+            try:
+                session.ask("prepare", model=self._setup.model, bits=contestant.bits)
+            except Missing:
+                return
+
+    def _measure(self, session: Session, column: Column, case: Case) -> None:
+        if case.name in column.faults:
+            return
+        try:
+            value = float(session.ask(case.command, **case.arguments))
+        except Missing:
+            column.faults[case.name] = "not offered"
+            return
+        column.values.setdefault(case.name, []).append(value)
+        self._note(f"  {case.name}: {value:,.2f}")
+
+
+def ratio_to_best(case: Case, ours: float, others: Sequence[float]) -> float | None:
+    """How many times better than the best of the others; None without others."""
+    if not others:
+        return None
+    return ours / max(others) if case.higher else min(others) / ours
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case at one number of bits. values: by peer name."""
+
+    case: Case
+    bits: int
+    values: dict[str, float | None]
+    bound: Bound | None
+
+    @property
+    def ours(self) -> float | None:
+        """Our figure."""
+        return self.values.get(OURS.name)
+
+    @property
+    def share_of_limit(self) -> float | None:
+        """Our figure over the limit."""
+        return self.ours / self.bound.tokens_per_s if self.ours is not None and self.bound is not None else None
+
+    @property
+    def times_best(self) -> float | None:
+        """Our figure against the best peer's."""
+        others = [value for name, value in self.values.items() if name != OURS.name and value is not None]
+        return None if self.ours is None else ratio_to_best(self.case, self.ours, others)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "case": self.case.name,
+            "unit": self.case.unit,
+            "bits": self.bits,
+            "values": self.values,
+            "limit": None if self.bound is None else self.bound.tokens_per_s,
+            "limit_words": None if self.bound is None else self.bound.words,
+            "share_of_limit": self.share_of_limit,
+            "times_best_peer": self.times_best,
+        }
+
+
+def rows(columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, int], Bound | None]) -> list[Row]:
+    """The table, bits by bits."""
+    made = []
+    for bits in sorted({column.contestant.bits for column in columns}, reverse=True):
+        same = [column for column in columns if column.contestant.bits == bits]
+        for case in (*cases, START, MEMORY):
+            values = {column.contestant.peer.name: column.median(case) for column in same}
+            made.append(Row(case, bits, values, bounds(case, bits)))
+    return made

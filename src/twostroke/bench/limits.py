@@ -1,0 +1,90 @@
+"""What this machine can do at most: read memory, multiply float32, multiply int8. Measured, not looked up.
+
+Knows: the native loops, a clock.
+Must not know: models, peers.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from twostroke.backends.cpu.library import best_level, load_library
+from twostroke.types.errors import BackendError
+
+READ_BYTES = 1 << 30
+F32_KIND, INT8_KIND = 0, 2
+TIMED_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Medians; threads together. level: the instruction set whose int8 products were timed."""
+
+    threads: int
+    level: str
+    read_bytes_per_s: float
+    f32_flops_per_s: float
+    int8_ops_per_s: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def words(self) -> str:
+        """One sentence."""
+        return (
+            f"{self.threads} threads of this machine read {self.read_bytes_per_s / 1e9:.1f} GB/s and do "
+            f"{self.f32_flops_per_s / 1e9:,.0f} GFLOP/s in float32 and {self.int8_ops_per_s / 1e9:,.0f} GOP/s in int8 "
+            f"({self.level})"
+        )
+
+
+class LimitMeter:
+    """Owns the threads and the memory to read. Close it after use."""
+
+    def __init__(self, num_threads: int, clock: Callable[[], float], read_bytes: int = READ_BYTES) -> None:
+        self.level = best_level()
+        self._threads, self._clock = num_threads, clock
+        self._library = load_library(self.level)
+        self._context = self._library.ts_context_create(num_threads)
+        if not self._context:
+            raise BackendError(f"A pool of {num_threads} threads could not be made.", fix="Ask for fewer (--threads).")
+        self._memory = np.ones(read_bytes, np.uint8)
+
+    def close(self) -> None:
+        """End the threads; closing twice is harmless."""
+        context, self._context = self._context, None
+        if context:
+            self._library.ts_context_destroy(context)
+
+    def measure(self, rounds: int = 3) -> Limits:
+        """Medians of `rounds`, the three loops in turn."""
+        reads, floats, integers = [], [], []
+        for _ in range(rounds):
+            reads.append(self._read())
+            floats.append(self._rate(F32_KIND))
+            integers.append(self._rate(INT8_KIND))
+        medians = (statistics.median(found) for found in (reads, floats, integers))
+        return Limits(self._threads, self.level, *medians)
+
+    def _read(self) -> float:
+        started_s = self._clock()
+        self._library.ts_limit_read(self._context, self._memory.ctypes.data, self._memory.nbytes)
+        return self._memory.nbytes / (self._clock() - started_s)
+
+    def _rate(self, kind: int) -> float:
+        rounds = 1000
+        while True:
+            started_s = self._clock()
+            operations = int(self._library.ts_limit_rate(self._context, kind, rounds))
+            taken_s = self._clock() - started_s
+            if operations <= 0:
+                raise BackendError(f"The rate loop was refused: status {operations}.")
+            if taken_s >= TIMED_S:
+                return operations / taken_s
+            rounds *= 4

@@ -1,0 +1,166 @@
+"""llama.cpp through llama-cpp-python: Q8_0 and Q4_0 of a GGUF that is written from the checkpoint.
+
+The q and k rows are not reordered for its rope: the weights are random, and the work is the same.
+
+Knows: llama_cpp, gguf, safetensors' layout. Must not know: other engines.
+"""
+
+import ctypes
+import json
+import os
+import struct
+import time
+
+from protocol import random_ids, serve
+
+NAMES = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
+
+
+def gguf_name(name):
+    """model.layers.3.mlp.up_proj.weight -> blk.3.ffn_up.weight."""
+    if name.startswith("model.layers."):
+        _, _, index, *middle, kind = name.split(".")
+        return f"blk.{index}.{NAMES['.'.join(middle)]}.{kind}"
+    return {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}[name]
+
+
+def write_gguf(model, path):
+    """A float16 GGUF of a bf16 safetensors checkpoint in one file."""
+    import gguf
+    import numpy as np
+
+    with open(os.path.join(model, "config.json")) as file:
+        config = json.load(file)
+    architecture = "qwen2" if config["model_type"] == "qwen2" else "llama"
+    writer = gguf.GGUFWriter(path, architecture)
+    heads = config["num_attention_heads"]
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_rope_dimension_count(config.get("head_dim", config["hidden_size"] // heads))
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list([f"t{i}" for i in range(config["vocab_size"])])
+    writer.add_token_merges(["t 0"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(1)
+    with open(os.path.join(model, "model.safetensors"), "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        header = json.loads(file.read(size))
+    raw = np.memmap(os.path.join(model, "model.safetensors"), np.uint8, "r", 8 + size)
+    for name, info in header.items():
+        begin, end = info["data_offsets"]
+        bits = raw[begin:end].view(np.uint16).reshape(info["shape"])
+        values = (bits.astype(np.uint32) << 16).view(np.float32)
+        writer.add_tensor(gguf_name(name), values if values.ndim == 1 else values.astype(np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+class Driver:
+    """See protocol.py."""
+
+    def prepare(self, model, bits):
+        """Write and quantize; returns the file."""
+        import llama_cpp
+
+        stem = model.rstrip("/")
+        path = f"{stem}-q{bits}_0.gguf"
+        if not os.path.exists(path):
+            if not os.path.exists(f"{stem}-f16.gguf"):
+                write_gguf(model, f"{stem}-f16.gguf")
+            parameters = llama_cpp.llama_model_quantize_default_params()
+            parameters.nthread = 2
+            parameters.ftype = llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0 if bits == 8 else llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0
+            names = (f"{stem}-f16.gguf".encode(), f"{path}.partial".encode())
+            if llama_cpp.llama_model_quantize(*names, ctypes.byref(parameters)):
+                raise RuntimeError("llama_model_quantize failed")
+            os.replace(f"{path}.partial", path)
+        return path
+
+    def load(self, model, bits, threads, context, sequences):
+        """Returns the seconds that it took."""
+        import llama_cpp
+
+        path, self.lib, self.seed = self.prepare(model, bits), llama_cpp, 0
+        began = time.perf_counter()
+        llama_cpp.llama_backend_init()
+        self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
+        parameters = llama_cpp.llama_context_default_params()
+        parameters.n_ctx, parameters.n_batch, parameters.n_ubatch = context + 544 * sequences, 2048, 512
+        parameters.n_seq_max, parameters.n_threads, parameters.n_threads_batch = sequences, threads, threads
+        parameters.kv_unified = True
+        self.context = llama_cpp.llama_init_from_model(self.model, parameters)
+        if not self.context:
+            raise RuntimeError("llama_init_from_model failed")
+        self.batch = llama_cpp.llama_batch_init(2048, 0, 1)
+        return time.perf_counter() - began
+
+    def _forget(self):
+        self.lib.llama_memory_clear(self.lib.llama_get_memory(self.context), True)
+
+    def _feed(self, rows):
+        """rows: (token, position, stream, wanted)."""
+        for first in range(0, len(rows), 2048):
+            part = rows[first : first + 2048]
+            self.batch.n_tokens = len(part)
+            for i, (token, position, stream, wanted) in enumerate(part):
+                self.batch.token[i], self.batch.pos[i] = token, position
+                self.batch.n_seq_id[i], self.batch.seq_id[i][0], self.batch.logits[i] = 1, stream, wanted
+            if self.lib.llama_decode(self.context, self.batch):
+                raise RuntimeError("llama_decode failed")
+            self.lib.llama_get_logits(self.context)  # waits until it is done
+
+    def _prompt(self, tokens, stream=0):
+        self.seed += 1
+        ids = random_ids(tokens, self.seed)
+        return [(token, i, stream, i == tokens - 1) for i, token in enumerate(ids)]
+
+    def prefill(self, tokens):
+        """Tokens a second, from the call to the first logits."""
+        self._forget()
+        rows = self._prompt(tokens)
+        began = time.perf_counter()
+        self._feed(rows)
+        return tokens / (time.perf_counter() - began)
+
+    def cached(self, tokens):
+        """Seconds to the logits of the last token of a prompt whose K and V are there."""
+        self._forget()
+        rows = self._prompt(tokens)
+        self._feed(rows)
+        self.lib.llama_memory_seq_rm(self.lib.llama_get_memory(self.context), 0, tokens - 1, -1)
+        began = time.perf_counter()
+        self._feed(rows[-1:])
+        return time.perf_counter() - began
+
+    def decode(self, batch, context, new_tokens):
+        """Tokens a second of all streams."""
+        self._forget()
+        for stream in range(batch):
+            self._feed(self._prompt(context, stream))
+        began = time.perf_counter()
+        for step in range(new_tokens):
+            self._feed([(5 + step, context + step, stream, True) for stream in range(batch)])
+        return batch * new_tokens / (time.perf_counter() - began)
+
+
+serve(Driver())

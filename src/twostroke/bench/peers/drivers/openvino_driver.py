@@ -1,0 +1,74 @@
+"""OpenVINO GenAI on the CPU: LLMPipeline, many streams as one batch.
+
+The checkpoint is exported by optimum-intel once for each number of bits (int4: symmetric, groups of 128) and kept
+beside it.
+
+Knows: openvino_genai, optimum-intel. Must not know: other engines.
+"""
+
+import os
+import subprocess
+import sys
+import time
+
+from protocol import random_ids, serve
+
+
+class Driver:
+    """See protocol.py."""
+
+    def prepare(self, model, bits):
+        """Export; returns the folder."""
+        folder = f"{model.rstrip('/')}-openvino-int{bits}"
+        if not os.path.exists(os.path.join(folder, "openvino_model.bin")):
+            extra = ["--group-size", "128", "--sym", "--ratio", "1.0"] if bits == 4 else []
+            command = [os.path.join(os.path.dirname(sys.executable), "optimum-cli"), "export", "openvino", "-m", model]
+            command += ["--task", "text-generation-with-past", "--weight-format", f"int{bits}", *extra, folder]
+            subprocess.run(command, check=True, stdout=2)
+        return folder
+
+    def load(self, model, bits, threads, context, sequences):
+        """Returns the seconds that it took."""
+        import openvino_genai
+
+        self.genai, self.folder, self.seed, self.batcher = openvino_genai, self.prepare(model, bits), 0, None
+        self.settings = {"INFERENCE_NUM_THREADS": threads}
+        began = time.perf_counter()
+        self.pipeline = openvino_genai.LLMPipeline(self.folder, "CPU", **self.settings)
+        return time.perf_counter() - began
+
+    def _inputs(self, rows):
+        import numpy as np
+        import openvino
+
+        ids = np.array(rows, dtype=np.int64)
+        return self.genai.TokenizedInputs(openvino.Tensor(ids), openvino.Tensor(np.ones_like(ids)))
+
+    def _config(self, new_tokens):
+        config = self.genai.GenerationConfig()
+        config.max_new_tokens, config.ignore_eos, config.do_sample = new_tokens, True, False
+        return config
+
+    def _ids(self, tokens):
+        self.seed += 1
+        return random_ids(tokens, self.seed)
+
+    def prefill(self, tokens):
+        """Tokens a second, from the call to the first token."""
+        inputs, config = self._inputs([self._ids(tokens)]), self._config(1)
+        began = time.perf_counter()
+        self.pipeline.generate(inputs, config)
+        return tokens / (time.perf_counter() - began)
+
+    def decode(self, batch, context, new_tokens):
+        """Tokens a second of all streams: the same prompts to one token and to new_tokens + 1, and the difference."""
+        inputs = self._inputs([self._ids(context) for _ in range(batch)])
+        took = []
+        for count in (1, new_tokens + 1):
+            began = time.perf_counter()
+            self.pipeline.generate(inputs, self._config(count))
+            took.append(time.perf_counter() - began)
+        return batch * new_tokens / (took[1] - took[0])
+
+
+serve(Driver())

@@ -1,0 +1,63 @@
+"""How a driver talks: one JSON object a line in, one a line out. Runs under the peer's own Python.
+
+A driver is an object with load(model, bits, threads, context, sequences) and a method for each case it can do:
+prefill(tokens), decode(batch, context, new_tokens), cached(tokens). Each returns seconds or tokens a second, as its
+command says. prepare(model, bits), where there is one, exports the checkpoint.
+
+Knows: standard input and output. Must not know: engines.
+"""
+
+import json
+import os
+import sys
+import time
+
+
+class Answers:
+    """The real standard output, kept apart: what an engine prints goes to standard error."""
+
+    def __init__(self):
+        self.file = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+
+    def say(self, value):
+        """One line."""
+        self.file.write(json.dumps(value) + "\n")
+        self.file.flush()
+
+
+def random_ids(count, seed, vocabulary=100_000):
+    """The same ids for the same seed under every Python."""
+    state, made = seed * 2654435761 % 2**32, []
+    for _ in range(count):
+        state = (1664525 * state + 1013904223) % 2**32
+        made.append(1000 + (state >> 8) % (vocabulary - 1000))
+    return made
+
+
+def steady_rate(arrivals):
+    """arrivals: (seconds, stream). Tokens a second while every stream was decoding."""
+    first, last = {}, {}
+    for at, stream in arrivals:
+        first.setdefault(stream, at)
+        last[stream] = at
+    begin, end = max(first.values()), min(last.values())
+    return sum(begin < at <= end for at, _ in arrivals) / (end - begin)
+
+
+def serve(driver):
+    """Answer until standard input ends."""
+    answers = Answers()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        command = asked.pop("command")
+        act = getattr(driver, command, None)
+        if act is None:
+            answers.say({"missing": f"it has no {command} here"})
+            continue
+        try:
+            began = time.perf_counter()
+            value = act(**asked)
+            answers.say({"value": value, "seconds": time.perf_counter() - began})
+        except Exception as error:  # every fault of an engine is an answer: the run goes on without that case
+            answers.say({"error": f"{type(error).__name__}: {error}"[:500]})

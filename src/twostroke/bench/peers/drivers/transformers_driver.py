@@ -1,0 +1,48 @@
+"""transformers with PyTorch on the CPU, bf16 weights: the yardstick that everybody has.
+
+Knows: transformers. Must not know: other engines.
+"""
+
+import time
+
+from protocol import random_ids, serve
+
+
+class Driver:
+    """See protocol.py."""
+
+    def load(self, model, bits, threads, context, sequences):
+        """Returns the seconds that it took; bits is what the run compares, the weights stay bf16."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        began = time.perf_counter()
+        torch.set_num_threads(threads)
+        self.torch, self.seed = torch, 0
+        self.model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16)
+        self.model.train(False)
+        return time.perf_counter() - began
+
+    def _ids(self, rows, tokens):
+        self.seed += 1
+        return self.torch.tensor([random_ids(tokens, self.seed * 1000 + row) for row in range(rows)])
+
+    def prefill(self, tokens):
+        """Tokens a second, from the call to the first token."""
+        ids = self._ids(1, tokens)
+        began = time.perf_counter()
+        with self.torch.inference_mode():
+            int(self.model(ids, logits_to_keep=1).logits[0, -1].argmax())
+        return tokens / (time.perf_counter() - began)
+
+    def decode(self, batch, context, new_tokens):
+        """Tokens a second of all streams."""
+        with self.torch.inference_mode():
+            made = self.model(self._ids(batch, context), use_cache=True, logits_to_keep=1)
+            began = time.perf_counter()
+            for _ in range(new_tokens):
+                made = self.model(made.logits[:, -1:].argmax(-1), past_key_values=made.past_key_values, use_cache=True)
+            return batch * new_tokens / (time.perf_counter() - began)
+
+
+serve(Driver())

@@ -1,0 +1,54 @@
+"""Twostroke itself, driven like a peer.
+
+Knows: the public Python interface. Must not know: other engines.
+"""
+
+import time
+
+from protocol import random_ids, serve, steady_rate
+
+
+class Driver:
+    """See protocol.py."""
+
+    def load(self, model, bits, threads, context, sequences):
+        """Returns the seconds that it took."""
+        from twostroke import LLM
+
+        began = time.perf_counter()
+        settings = {"context": context, "max_sequences": sequences, "threads": threads, "kv_memory": "2GB"}
+        self.llm = LLM(model, weights=f"int{bits}", **settings)
+        self.seed = 0
+        return time.perf_counter() - began
+
+    def _prompt(self, tokens, new_tokens, seed=None):
+        from twostroke import SamplingParams
+        from twostroke.types.output import Prompt
+
+        self.seed += 1
+        ids = tuple(random_ids(tokens, self.seed if seed is None else seed))
+        return Prompt(ids, SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True))
+
+    def prefill(self, tokens):
+        """Tokens a second, from the call to the first token."""
+        began = time.perf_counter()
+        self.llm.engine.generate([self._prompt(tokens, 1)])
+        return tokens / (time.perf_counter() - began)
+
+    def cached(self, tokens):
+        """Seconds to the first token of a prompt that was read before."""
+        self.llm.engine.generate([self._prompt(tokens, 1, seed=7)])
+        began = time.perf_counter()
+        self.llm.engine.generate([self._prompt(tokens, 1, seed=7)])
+        return time.perf_counter() - began
+
+    def decode(self, batch, context, new_tokens):
+        """Tokens a second of all streams."""
+        prompts = [self._prompt(context, new_tokens) for _ in range(batch)]
+        arrivals = []
+        for delta in self.llm.engine.stream(prompts):
+            arrivals += [(time.perf_counter(), delta.request_id)] * len(delta.token_ids)
+        return steady_rate(arrivals)
+
+
+serve(Driver())

@@ -1,0 +1,120 @@
+"""The whole of `bench compare`: checkpoint, limits, who takes part, the rounds, the result.
+
+Knows: the pieces of this room, where the cache folder is.
+Must not know: the command line.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twostroke.bench import cases as case_room
+from twostroke.bench.cases import Case
+from twostroke.bench.checkpoints import Progress, write_checkpoint
+from twostroke.bench.compare import Column, Comparison, Contestant, Note, Row, Setup, rows
+from twostroke.bench.comparison_text import text
+from twostroke.bench.figure import figure
+from twostroke.bench.limits import LimitMeter, Limits
+from twostroke.bench.peers.environment import own_python, python_of
+from twostroke.bench.peers.peer import OURS, find_peer
+from twostroke.env import process_environment, processor_name, read_machine
+from twostroke.spec.model import ModelSpec
+
+SEQUENCES = 32
+ROOM_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to compare. folder: a checkpoint, or None for random weights of `shape`."""
+
+    shape: str
+    folder: Path | None
+    bits: tuple[int, ...]
+    peers: tuple[str, ...]
+    peers_folder: Path | None
+    rounds: int
+    threads: int
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Everything that was measured."""
+
+    model: str
+    machine: str
+    limits: Limits
+    rounds: int
+    rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+
+    def text(self) -> str:
+        """For people."""
+        return text(self.model, self.limits, self.rows, self.columns, self.rounds)
+
+    def figure(self) -> str:
+        """An SVG picture."""
+        return figure(f"{self.model}, {self.limits.threads} threads, tokens a second", self.rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, every round's figure among them."""
+        return {
+            "model": self.model,
+            "machine": self.machine,
+            "limits": self.limits.as_json(),
+            "rounds": self.rounds,
+            "rows": [row.as_json() for row in self.rows],
+            "raw": {column.contestant.key: column.values for column in self.columns},
+            "faults": {column.contestant.key: column.faults for column in self.columns if column.faults},
+        }
+
+
+def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress | None) -> Result:
+    """Measure. Raises ConfigError for unknown names; a line says how to install a peer that is missing."""
+    machine = read_machine()
+    folder = asked.folder or write_checkpoint(asked.shape, machine.cache_folder / "random" / asked.shape, progress)
+    spec = ModelSpec.from_hf(json.loads((folder / "config.json").read_text()))
+    contestants = _contestants(asked, asked.peers_folder or machine.cache_folder / "peers", note)
+    meter = LimitMeter(asked.threads, clock)
+    try:
+        limits = meter.measure()
+    finally:
+        meter.close()
+    note(limits.words())
+    longest = max(case.arguments.get("context", 0) + case.arguments.get("new_tokens", 0) for case in asked.cases)
+    longest = max(longest, *(case.arguments.get("tokens", 0) for case in asked.cases))
+    logs = machine.cache_folder / "compare"
+    logs.mkdir(parents=True, exist_ok=True)
+    setup = Setup(
+        model=str(folder.resolve()),
+        threads=asked.threads,
+        context=longest + ROOM_TOKENS,
+        sequences=SEQUENCES,
+        variables={**process_environment(), "OMP_NUM_THREADS": str(asked.threads)},
+        log_folder=logs,
+    )
+    columns = Comparison(setup, asked.cases, clock, note).run(contestants, asked.rounds)
+    found = rows(columns, asked.cases, lambda case, bits: case_room.bound(case, spec, bits, limits))
+    described = f"{processor_name() or platform.machine()}, {machine.cores} cores, {platform.system()}"
+    return Result(folder.name, described, limits, asked.rounds, tuple(found), tuple(columns))
+
+
+def _contestants(asked: Asked, peers_folder: Path, note: Note) -> list[Contestant]:
+    pythons = []
+    for peer in [find_peer(name) for name in asked.peers]:
+        python = python_of(peers_folder, peer)
+        if python is None:
+            note(f"{peer.title} is not installed: twostroke bench peers install {peer.name}")
+            continue
+        pythons.append((peer, python))
+    made = []
+    for bits in asked.bits:
+        made.append(Contestant(OURS, own_python(), bits))
+        made += [Contestant(peer, python, bits) for peer, python in pythons]
+    return made

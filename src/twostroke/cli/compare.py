@@ -1,0 +1,127 @@
+"""`twostroke bench compare` and `twostroke bench peers`: side by side with other engines.
+
+Knows: the bench room.
+Must not know: engines.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from twostroke.cli.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.progress import progress_bar
+
+PEERS_HELP = "Where the peers' environments are [default: the cache folder]."
+
+
+@click.group()
+def peers() -> None:
+    """The engines to compare with, each in an environment of its own."""
+
+
+@peers.command(cls=ExampleCommand, example="twostroke bench peers install llama_cpp")
+@click.argument("names", nargs=-1, required=True)
+@click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def install(names: tuple[str, ...], peers_folder: Path | None, verbose: bool) -> None:
+    """Install engines to compare with: openvino, llama_cpp, transformers."""
+    with clear_errors(verbose):
+        from twostroke.bench.peers import environment
+        from twostroke.bench.peers.peer import find_peer
+        from twostroke.env import process_environment, read_machine
+
+        folder = peers_folder or read_machine().cache_folder / "peers"
+        for peer in [find_peer(name) for name in names]:
+            python = environment.install(folder, peer, process_environment(), lambda line: click.echo(line, err=True))
+            click.echo(f"{peer.title}: {python}")
+
+
+@peers.command(name="list", cls=ExampleCommand, example="twostroke bench peers list")
+@click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
+    """Which engines are installed."""
+    with clear_errors(verbose):
+        from twostroke.bench.peers.environment import python_of
+        from twostroke.bench.peers.peer import PEERS
+        from twostroke.env import read_machine
+
+        folder = peers_folder or read_machine().cache_folder / "peers"
+        found = {name: python_of(folder, peer) for name, peer in PEERS.items()}
+        if as_json:
+            print_json({name: None if python is None else str(python) for name, python in found.items()})
+            return
+        for name, python in found.items():
+            click.echo(f"{name:<14} {python or f'not installed: twostroke bench peers install {name}'}")
+
+
+@click.command(cls=ExampleCommand, example="twostroke bench compare --quick --save result.json --plot result.svg")
+@click.option("--shape", default="llama-3.2-1b", help="Random weights of this shape: llama-3.2-1b, qwen2.5-0.5b.")
+@click.option("--model", "folder", type=click.Path(path_type=Path), default=None, help="A checkpoint folder instead.")
+@click.option("--bits", default="8,4", help="Weight bits to compare at [default: 8,4].")
+@click.option("--peers", "names", default="openvino,llama_cpp", help="Peers, with commas between; none for us alone.")
+@click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
+@click.option("--rounds", default=3, help="Turns of each engine [default: 3].")
+@click.option("--threads", default=2, help="Threads of every engine [default: 2].")
+@click.option("--quick", is_flag=True, help="Six cases instead of ten.")
+@click.option("--save", type=click.Path(path_type=Path), default=None, help="Write the result as JSON.")
+@click.option("--plot", type=click.Path(path_type=Path), default=None, help="Write a picture (SVG).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def compare(
+    shape: str,
+    folder: Path | None,
+    bits: str,
+    names: str,
+    peers_folder: Path | None,
+    rounds: int,
+    threads: int,
+    quick: bool,
+    save: Path | None,
+    plot: Path | None,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Us and other engines on the same random checkpoint, in turn, beside the machine's limits."""
+    with clear_errors(verbose):
+        from twostroke.bench.cases import QUICK, STANDARD
+        from twostroke.bench.run_compare import Asked, run
+
+        asked = Asked(
+            shape=shape,
+            folder=folder,
+            bits=_bits(bits),
+            peers=tuple(name.strip() for name in names.split(",") if name.strip() not in ("", "none")),
+            peers_folder=peers_folder,
+            rounds=rounds,
+            threads=threads,
+            cases=QUICK if quick else STANDARD,
+        )
+        with progress_bar("checkpoint") as progress:
+            result = run(asked, time.perf_counter, lambda line: click.echo(line, err=True), progress)
+        _write(result, save, plot)
+        if as_json:
+            print_json(result.as_json())
+        else:
+            click.echo(result.text())
+
+
+def _bits(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not parts or any(part not in ("8", "4") for part in parts):
+        raise click.BadParameter(f"{text!r} is not 8, 4 or 8,4")
+    return tuple(int(part) for part in parts)
+
+
+def _write(result: Any, save: Path | None, plot: Path | None) -> None:
+    import json
+
+    if save is not None:
+        save.write_text(json.dumps(result.as_json(), indent=1) + "\n", encoding="utf-8")
+    if plot is not None:
+        plot.write_text(result.figure(), encoding="utf-8")

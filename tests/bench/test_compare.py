@@ -1,0 +1,146 @@
+"""bench compare with engines that are scripts: turns, medians, ratios, faults, what is missing, the picture."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from twostroke.bench import cases
+from twostroke.bench.compare import Comparison, Contestant, Row, Setup, ratio_to_best, rows
+from twostroke.bench.comparison_text import text
+from twostroke.bench.figure import figure
+from twostroke.bench.limits import LimitMeter, Limits
+from twostroke.bench.peers import peer as peer_room
+from twostroke.bench.peers.environment import install, python_of
+from twostroke.bench.peers.peer import OURS, PEERS, Peer, find_peer
+from twostroke.bench.peers.session import Missing, PeerFault, Session
+from twostroke.spec.model import ModelSpec
+from twostroke.types.errors import ConfigError
+
+LIMITS = Limits(2, "avx512", 30e9, 480e9, 1900e9)
+CASES = (cases.prefill(128), cases.decode(2, 64), cases.CACHED)
+FAKE = """
+import os, sys
+sys.path.insert(0, {drivers!r})
+from protocol import random_ids, serve, steady_rate
+class Driver:
+    turns = 0
+    def load(self, model, bits, threads, context, sequences):
+        print("noise on standard output")
+        return 0.1
+    def prefill(self, tokens):
+        assert len(random_ids(tokens, 3)) == tokens and random_ids(4, 3) == random_ids(4, 3)
+        return {prefill}
+    def decode(self, batch, context, new_tokens):
+        {decode}
+serve(Driver())
+"""
+
+
+def fake(folder: Path, name: str, prefill: float, decode: str) -> Contestant:
+    script = folder / f"{name}_driver.py"
+    script.write_text(FAKE.format(drivers=str(peer_room.DRIVERS), prefill=prefill, decode=decode))
+    made = Peer(name, name.title(), str(script), ())
+    return Contestant(made, Path(sys.executable), 8)
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    return Setup("model", 2, 100, 4, {}, tmp_path)
+
+
+def test_turns_medians_and_faults(tmp_path: Path, setup: Setup) -> None:
+    ours = fake(tmp_path, OURS.name, 300.0, "return steady_rate([(0, 1), (1, 1), (2, 1), (3, 1)])")
+    other = fake(tmp_path, "other", 200.0, "raise ValueError('no streams')")
+    dead = fake(tmp_path, "dead", 1.0, "os._exit(3)")
+    said: list[str] = []
+    columns = Comparison(setup, CASES, time.perf_counter, said.append).run([ours, other, dead], 2)
+    assert [line for line in said if line.startswith("round")][:3] == [
+        "round 1 of 2: twostroke int8",
+        "round 1 of 2: other int8",
+        "round 1 of 2: dead int8",
+    ]
+    assert columns[0].values["prefill 128"] == [300.0, 300.0] and columns[0].median(CASES[1]) == 1.0
+    assert columns[0].faults == {cases.CACHED.name: "not offered"}
+    assert "no streams" in columns[1].faults["all"] or "failed at decode" in columns[1].faults["all"]
+    assert "ended during decode" in columns[2].faults["all"]
+    assert columns[0].values["peak memory"][0] > 1e6
+    table = rows(columns, CASES, lambda case, bits: None)
+    first = table[0]
+    assert first.times_best == 1.5 and first.values == {"twostroke": 300.0, "other": 200.0, "dead": 1.0}
+    printed = text("model", LIMITS, table, columns, 2)
+    assert "30.0 GB/s" in printed and "| prefill 128 | 300 | 200 | 1.0 |" in printed and "not offered" in printed
+
+
+def test_ratios_know_which_way_is_better() -> None:
+    assert ratio_to_best(cases.prefill(1), 300.0, [100.0, 200.0]) == 1.5
+    assert ratio_to_best(cases.CACHED, 0.1, [0.4, 0.2]) == 2.0
+    assert ratio_to_best(cases.CACHED, 0.1, []) is None
+
+
+def test_the_limit_of_a_case_is_the_roofline() -> None:
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 512,
+        "vocab_size": 1024,
+        "tie_word_embeddings": True,
+    }
+    spec = ModelSpec.from_hf(config)
+    layers = 2 * (256 * (256 + 2 * 128) + 256 * 256 + 3 * 256 * 512)
+    prefill = cases.bound(cases.prefill(100), spec, 8, LIMITS)
+    assert prefill and prefill.tokens_per_s == pytest.approx(100 * 1900e9 / (2 * (100 * layers + 1024 * 256)))
+    one = cases.bound(cases.decode(1, 100), spec, 8, LIMITS)
+    weights = (layers + 1024 * 256) * (8 + 16 / 256) / 8
+    kv = (100 + 12) * 2 * 2 * 2 * 64 * 2
+    assert one and one.tokens_per_s == pytest.approx(30e9 / (weights + kv), rel=0.01) and "reading" in one.words
+    assert cases.bound(cases.CACHED, spec, 8, LIMITS) is None
+
+
+def test_a_missing_peer_is_a_clear_line(tmp_path: Path) -> None:
+    assert python_of(tmp_path, PEERS["llama_cpp"]) is None
+    with pytest.raises(ConfigError, match="No peer"):
+        find_peer("lama")
+    broken = Peer("broken", "Broken", "x.py", ("/nonexistent/package",))
+    with pytest.raises(ConfigError, match="could not be installed"):
+        install(tmp_path, broken, {}, lambda line: None)
+    assert python_of(tmp_path, broken) is None
+
+
+def test_a_session_names_what_is_not_there(tmp_path: Path) -> None:
+    contestant = fake(tmp_path, "some", 1.0, "return 2.0")
+    with Session(contestant.peer, contestant.python, {}, tmp_path / "log") as session:
+        with pytest.raises(Missing):
+            session.ask("cached", tokens=3)
+        assert session.ask("decode", batch=1, context=1, new_tokens=1) == 2.0
+        with pytest.raises(PeerFault, match="failed at decode"):
+            session.ask("decode", wrong=1)
+    session.close()
+
+
+def test_the_picture_is_well_formed() -> None:
+    bound = cases.Bound(400.0, "reading")
+    found = [
+        Row(cases.prefill(128), 8, {"twostroke": 300.0, "a<b": 200.0, "none": None}, bound),
+        Row(cases.CACHED, 8, {"twostroke": 0.1, "a<b": None}, None),
+    ]
+    tree = ElementTree.fromstring(figure("title & more", found))
+    assert tree.tag.endswith("svg") and len(tree.findall(".//{*}rect")) == 1 + 3 + 2
+    assert json.dumps(found[0].as_json())
+
+
+def test_the_limits_of_this_machine_are_positive() -> None:
+    meter = LimitMeter(1, time.perf_counter, read_bytes=1 << 24)
+    limits = meter.measure(rounds=1)
+    meter.close()
+    meter.close()
+    assert min(limits.read_bytes_per_s, limits.f32_flops_per_s, limits.int8_ops_per_s) > 1e8
+    assert "GB/s" in limits.words() and limits.as_json()["threads"] == 1

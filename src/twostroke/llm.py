@@ -16,6 +16,7 @@ from typing import Any
 
 from twostroke import assemble
 from twostroke.engine.sync_engine import SyncEngine
+from twostroke.spec.model import ModelSpec
 from twostroke.text.chat_template import ChatTemplate, required
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import BackendError, InvalidRequest
@@ -50,6 +51,12 @@ class LLM:
     def resolved(self) -> Any:
         """Every setting with its reason."""
         return self._built.resolved
+
+    @property
+    def spec(self) -> ModelSpec:
+        """Sizes and flags of the model."""
+        found: ModelSpec = self._built.spec
+        return found
 
     @property
     def vocab_size(self) -> int:

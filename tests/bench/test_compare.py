@@ -19,6 +19,8 @@ from twostroke.bench.peers import peer as peer_room
 from twostroke.bench.peers.environment import install, python_of
 from twostroke.bench.peers.peer import OURS, PEERS, Peer, find_peer
 from twostroke.bench.peers.session import Missing, PeerFault, Session
+from twostroke.quant.formats import INT8
+from twostroke.spec.formats import F32, KVKind
 from twostroke.spec.model import ModelSpec
 from twostroke.types.errors import ConfigError
 
@@ -96,13 +98,15 @@ def test_the_limit_of_a_case_is_the_roofline() -> None:
     }
     spec = ModelSpec.from_hf(config)
     layers = 2 * (256 * (256 + 2 * 128) + 256 * 256 + 3 * 256 * 512)
-    prefill = cases.bound(cases.prefill(100), spec, 8, LIMITS)
+    prefill = cases.bound(cases.prefill(100), spec, INT8, KVKind.BF16, LIMITS)
     assert prefill and prefill.tokens_per_s == pytest.approx(100 * 1900e9 / (2 * (100 * layers + 1024 * 256)))
-    one = cases.bound(cases.decode(1, 100), spec, 8, LIMITS)
+    one = cases.bound(cases.decode(1, 100), spec, INT8, KVKind.BF16, LIMITS)
     weights = (layers + 1024 * 256) * (8 + 16 / 256) / 8
     kv = (100 + 12) * 2 * 2 * 2 * 64 * 2
     assert one and one.tokens_per_s == pytest.approx(30e9 / (weights + kv), rel=0.01) and "reading" in one.words
-    assert cases.bound(cases.CACHED, spec, 8, LIMITS) is None
+    assert cases.bound(cases.CACHED, spec, INT8, KVKind.BF16, LIMITS) is None
+    exact = cases.bound(cases.prefill(100), spec, F32, KVKind.F32, LIMITS)
+    assert exact and "float32" in exact.words and exact.tokens_per_s < prefill.tokens_per_s
 
 
 def test_a_missing_peer_is_a_clear_line(tmp_path: Path) -> None:

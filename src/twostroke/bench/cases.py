@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twostroke.bench.limits import Limits
-from twostroke.quant.formats import weight_format
-from twostroke.spec.formats import KVKind
+from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
 from twostroke.spec.model import MatrixRole, ModelSpec
 
 
@@ -57,33 +56,29 @@ class Bound:
     words: str
 
 
-def bound(case: Case, spec: ModelSpec, bits: int, limits: Limits) -> Bound | None:
-    """The roofline of a case with our formats; None for cases that have none."""
-    chosen = weight_format(f"int{bits}")
-    layers = sum(
-        spec.matrix_count(role) * spec.matrix_shape(role)[0] * spec.matrix_shape(role)[1]
-        for role in (MatrixRole.QKV, MatrixRole.O, MatrixRole.GATE_UP, MatrixRole.DOWN)
-    )
+def bound(case: Case, spec: ModelSpec, chosen: WeightFormat, kv: KVKind, limits: Limits) -> Bound | None:
+    """The roofline of a case with weights and K and V in these formats; None for cases that have none."""
+    roles = (MatrixRole.QKV, MatrixRole.O, MatrixRole.GATE_UP, MatrixRole.DOWN)
+    shapes = [(*spec.matrix_shape(role), spec.matrix_count(role)) for role in roles]
+    layers = sum(rows * columns * count for rows, columns, count in shapes)
     head = spec.vocab_size * spec.hidden_size
+    rate, words = limits.f32_flops_per_s, f"float32 products, {limits.f32_flops_per_s / 1e9:,.0f} GFLOP/s"
+    if chosen.kind in (WeightKind.INT8, WeightKind.INT4):
+        rate, words = limits.int8_ops_per_s, f"int8 products, {limits.int8_ops_per_s / 1e9:,.0f} GOP/s"
     if case.command == "prefill":
         tokens = case.arguments["tokens"]
-        operations = 2 * (layers * tokens + head)
-        rate = tokens / (operations / limits.int8_ops_per_s)
-        return Bound(rate, f"int8 products, {limits.int8_ops_per_s / 1e9:,.0f} GOP/s")
-    if case.command == "decode":
-        batch, context = case.arguments["batch"], case.arguments["context"]
-        kv_bytes = batch * (context + case.arguments["new_tokens"] // 2) * spec.kv_bytes_per_token(KVKind.BF16)
-        weight_bytes = sum(
-            chosen.total_bytes(*spec.matrix_shape(role)) * spec.matrix_count(role)
-            for role in (MatrixRole.QKV, MatrixRole.O, MatrixRole.GATE_UP, MatrixRole.DOWN)
-        ) + chosen.total_bytes(spec.vocab_size, spec.hidden_size)
-        memory_s = (weight_bytes + kv_bytes) / limits.read_bytes_per_s
-        products_s = 2 * (layers + head) * batch / limits.int8_ops_per_s
-        words = f"reading weights and K and V, {limits.read_bytes_per_s / 1e9:.1f} GB/s"
-        if products_s > memory_s:
-            words = f"int8 products, {limits.int8_ops_per_s / 1e9:,.0f} GOP/s"
-        return Bound(batch / max(memory_s, products_s), words)
-    return None
+        return Bound(tokens * rate / (2 * (layers * tokens + head)), words)
+    if case.command != "decode":
+        return None
+    batch, context = case.arguments["batch"], case.arguments["context"]
+    kv_bytes = batch * (context + case.arguments["new_tokens"] // 2) * spec.kv_bytes_per_token(kv)
+    weight_bytes = sum(chosen.total_bytes(rows, columns) * count for rows, columns, count in shapes)
+    weight_bytes += chosen.total_bytes(spec.vocab_size, spec.hidden_size)
+    memory_s = (weight_bytes + kv_bytes) / limits.read_bytes_per_s
+    products_s = 2 * (layers + head) * batch / rate
+    if products_s > memory_s:
+        return Bound(batch / products_s, words)
+    return Bound(batch / memory_s, f"reading weights and K and V, {limits.read_bytes_per_s / 1e9:.1f} GB/s")
 
 
 def shown(value: float, unit: str) -> str:

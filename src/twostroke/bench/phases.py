@@ -17,8 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from twostroke.bench.cases import bound, decode, prefill
+from twostroke.bench.limits import LimitMeter, Limits
 from twostroke.bench.memory import peak_bytes
+from twostroke.config import kv_kind
 from twostroke.llm import LLM
+from twostroke.quant.formats import weight_format
 from twostroke.types.errors import ConfigError
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
@@ -36,6 +40,13 @@ class PhaseFigures:
     tokens_per_s: float
     slowest_tokens_per_s: float
     fastest_tokens_per_s: float
+    limit_tokens_per_s: float
+    limit: str
+
+    @property
+    def share_of_limit(self) -> float:
+        """What was reached of what the machine allows."""
+        return self.tokens_per_s / self.limit_tokens_per_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,7 @@ class PhasesReport:
 
     model: str
     settings: dict[str, Any]
+    limits: Limits
     rounds: int
     figures: tuple[PhaseFigures, ...]
     peak_bytes: int
@@ -87,12 +99,31 @@ class PhaseBench:
                 speed = self._prefill(case[2]) if case[0] == "prefill" else self._decode(case[1], case[2], new_tokens)
                 if round_index:
                     speeds[case].append(speed)
-        figures = tuple(
-            PhaseFigures(*case, statistics.median(found), min(found), max(found)) for case, found in speeds.items()
-        )
+        peak = peak_bytes()  # before the limits, which need memory to read
+        limits = self._limits(note)
+        figures = tuple(self._figures(case, found, new_tokens, limits) for case, found in speeds.items())
         settings = {setting.name: setting.value for setting in self._llm.resolved.settings}
         expected = settings["weight_bytes"] + settings["kv_memory"]
-        return PhasesReport(self._llm.model_name, settings, rounds, figures, peak_bytes(), expected)
+        return PhasesReport(self._llm.model_name, settings, limits, rounds, figures, peak, expected)
+
+    def _limits(self, note: Note) -> Limits:
+        note("the machine's limits")
+        meter = LimitMeter(self._llm.resolved["threads"], self._clock)
+        try:
+            return meter.measure()
+        finally:
+            meter.close()
+
+    def _figures(self, case: tuple[str, int, int], found: list[float], new_tokens: int, limits: Limits) -> PhaseFigures:
+        phase, batch, tokens = case
+        asked = prefill(tokens) if phase == "prefill" else decode(batch, tokens, new_tokens)
+        resolved = self._llm.resolved
+        formats = (weight_format(resolved["weights"]), kv_kind(resolved["kv_format"]))
+        limit = bound(asked, self._llm.spec, *formats, limits)
+        if limit is None:
+            raise RuntimeError(f"no limit is known for {phase}")
+        reached = (statistics.median(found), min(found), max(found))
+        return PhaseFigures(*case, *reached, limit.tokens_per_s, limit.words)
 
     def _prompt(self, length: int, new_tokens: int) -> Prompt:
         ids = tuple(self._random.randrange(self._llm.vocab_size) for _ in range(length))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from twostroke.bench import cases as case_room
-from twostroke.bench.cases import Case
+from twostroke.bench.cases import Bound, Case
 from twostroke.bench.checkpoints import Progress, write_checkpoint
 from twostroke.bench.compare import Column, Comparison, Contestant, Note, Row, Setup, rows
 from twostroke.bench.comparison_text import text
@@ -23,6 +23,8 @@ from twostroke.bench.limits import LimitMeter, Limits
 from twostroke.bench.peers.environment import own_python, python_of
 from twostroke.bench.peers.peer import OURS, find_peer
 from twostroke.env import process_environment, processor_name, read_machine
+from twostroke.quant.formats import weight_format
+from twostroke.spec.formats import KVKind
 from twostroke.spec.model import ModelSpec
 
 SEQUENCES = 32
@@ -100,7 +102,11 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
         log_folder=logs,
     )
     columns = Comparison(setup, asked.cases, clock, note).run(contestants, asked.rounds)
-    found = rows(columns, asked.cases, lambda case, bits: case_room.bound(case, spec, bits, limits))
+
+    def limit(case: Case, bits: int) -> Bound | None:
+        return case_room.bound(case, spec, weight_format(f"int{bits}"), KVKind.BF16, limits)
+
+    found = rows(columns, asked.cases, limit)
     described = f"{processor_name() or platform.machine()}, {machine.cores} cores, {platform.system()}"
     return Result(folder.name, described, limits, asked.rounds, tuple(found), tuple(columns))
 

@@ -100,11 +100,15 @@ def phases(
                 **{**report.settings, "model": report.model}
             )
         )
-        click.echo(f"{'phase':<8} {'batch':>5} {'tokens':>6} {'tok/s':>9}   slowest .. fastest of {report.rounds}")
+        click.echo(report.limits.words())
+        click.echo(
+            f"{'phase':<8} {'batch':>5} {'tokens':>6} {'tok/s':>9} {'of limit':>9}   "
+            f"slowest .. fastest of {report.rounds}; the limit"
+        )
         for f in report.figures:
             click.echo(
-                f"{f.phase:<8} {f.batch:>5} {f.tokens:>6} {f.tokens_per_s:>9,.1f}   "
-                f"{f.slowest_tokens_per_s:,.1f} .. {f.fastest_tokens_per_s:,.1f}"
+                f"{f.phase:<8} {f.batch:>5} {f.tokens:>6} {f.tokens_per_s:>9,.1f} {f.share_of_limit:>9.0%}   "
+                f"{f.slowest_tokens_per_s:,.1f} .. {f.fastest_tokens_per_s:,.1f}; {f.limit}"
             )
         click.echo(
             f"peak memory {report.peak_bytes / 1e9:.2f} GB; weights and KV pool {report.expected_bytes / 1e9:.2f} GB"

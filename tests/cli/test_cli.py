@@ -25,7 +25,10 @@ def run(
     )
 
 
-@pytest.mark.parametrize("words", [[], *([verb] for verb in VERBS if verb != "bench"), ["bench", "phases"], ["bench", "compare"], ["bench", "peers", "install"]])
+BENCH = [["bench", "phases"], ["bench", "compare"], ["bench", "peers", "install"], ["bench", "peers", "list"]]
+
+
+@pytest.mark.parametrize("words", [[], *([verb] for verb in VERBS if verb != "bench"), *BENCH])
 def test_help_begins_with_an_example(words):
     result = run(*words, "--help")
     assert result.returncode == 0 and result.stdout.startswith("Example: twostroke")

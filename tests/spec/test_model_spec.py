@@ -89,8 +89,9 @@ def test_known_sizes():
     # 128256, 3072, 2048, 16384 and 8192 rows are all multiples of 64: no padding, so bytes are parameters.
     vectors = spec.vector_elements()
     assert spec.weight_bytes(lambda role: BF16) == 2 * (spec.parameters() - vectors) + 4 * vectors
-    int4 = WeightFormat(WeightKind.INT4, 32)
-    assert spec.weight_bytes(lambda role: int4) == (spec.parameters() - vectors) * 9 // 16 + 4 * vectors
+    # A group of 256 columns: 128 bytes of values, 8 of multipliers, 2 of scale.
+    int4 = WeightFormat(WeightKind.INT4, 256)
+    assert spec.weight_bytes(lambda role: int4) == (spec.parameters() - vectors) * 138 // 256 + 4 * vectors
     mixed = spec.weight_bytes(lambda role: F32 if role is MatrixRole.EMBEDDING else BF16)
     assert mixed - spec.weight_bytes(lambda role: BF16) == 2 * 128_256 * 2048
 

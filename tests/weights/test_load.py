@@ -21,8 +21,8 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_folder, load_weights
 from twostroke.weights.numpy_packer import NumpyPacker
 
-INT8 = WeightFormat(WeightKind.INT8, 32)
-INT4 = WeightFormat(WeightKind.INT4, 32)
+INT8 = WeightFormat(WeightKind.INT8, 64)
+INT4 = WeightFormat(WeightKind.INT4, 64)
 ALL_CONFIGS = pytest.mark.parametrize(
     "config", [CONFIG, BIASED, QWEN2, QWEN3], ids=["llama", "biased", "qwen2", "qwen3"]
 )

@@ -31,8 +31,8 @@ from twostroke.weights.packed_file import StaleFile, map_file, verify
 from twostroke.weights.tree import ModelWeights
 
 ROOT = Path(__file__).resolve().parents[2]
-INT8 = WeightFormat(WeightKind.INT8, 32)
-INT4 = WeightFormat(WeightKind.INT4, 32)
+INT8 = WeightFormat(WeightKind.INT8, 64)
+INT4 = WeightFormat(WeightKind.INT4, 64)
 
 
 class Start:

@@ -1,0 +1,65 @@
+"""What a step is made of, and what a prediction of its time says.
+
+Knows: counts, seconds.
+Must not know: which machine, how a prediction is made, token ids.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from twostroke.cost.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One sequence's part of a step: positions [start, start + num_tokens). samples: its last row needs logits."""
+
+    start: int
+    num_tokens: int
+    samples: bool
+
+
+class Bound(enum.Enum):
+    """What the time of a part is spent on."""
+
+    MEMORY = "memory"
+    ARITHMETIC = "arithmetic"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class PartPrediction:
+    """One part of a step: `weights` (all products), `attention`, `head` (logits), `other` (norms, rope, KV writes), `host`."""
+
+    name: str
+    seconds: float
+    work: Work
+    bound: Bound
+
+
+@dataclass(frozen=True, slots=True)
+class StepPrediction:
+    """A step's time, part by part."""
+
+    parts: tuple[PartPrediction, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The sum of the parts."""
+        return sum(part.seconds for part in self.parts)
+
+    @property
+    def work(self) -> Work:
+        """The sum of the parts."""
+        return sum((part.work for part in self.parts), Work())
+
+
+class StepCost(Protocol):
+    """Predicts a step: by roofline for hardware of the catalogue, by measured rates for this machine."""
+
+    def predict(self, segments: Sequence[Segment]) -> StepPrediction:
+        """The time of one step with these sequences; an empty step costs the host part alone."""

@@ -33,7 +33,10 @@ class Bound(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartPrediction:
-    """One part of a step: `weights` (all products), `attention`, `head` (logits), `other` (norms, rope, KV writes), `host`."""
+    """One part of a step.
+
+    name: `weights` (all products of the layers), `head` (logits), `attention`, `other` (norms, rope, KV writes) or `host`.
+    """
 
     name: str
     seconds: float

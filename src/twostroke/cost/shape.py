@@ -35,7 +35,7 @@ class Bound(enum.Enum):
 class PartPrediction:
     """One part of a step.
 
-    name: `weights` (all products of the layers), `head` (logits), `attention`, `other` (norms, rope, KV writes) or `host`.
+    name: `weights` (products of the layers), `head` (logits), `attention`, `other` (norms, rope, KV writes), `host`.
     """
 
     name: str

@@ -1,5 +1,5 @@
 // ts_kv_write: K and V of new positions into their pages, rounded as ops/kv_write.py says. A token writes its own bytes alone, so
-// tokens are shared out freely.
+// heads and tokens are shared out freely.
 // Knows: the page layout. Must not know: attention, why these pages.
 #include <math.h>
 #include <string.h>
@@ -97,32 +97,39 @@ void write_int4(const float* k, const float* v, int64_t dim, uint8_t* keys, uint
   }
 }
 
-void write_token(const WriteJob* job, int64_t t) {
-  const KVLayout layout(job->layer);
+void write_head(const WriteJob* job, const KVLayout& layout, int64_t t, int64_t h) {
   const int64_t page = job->slots[t] / TS_PAGE_TOKENS, offset = job->slots[t] % TS_PAGE_TOKENS, dim = job->layer->head_dim;
-  for (int64_t h = 0; h < layout.kv_heads; ++h) {
-    const float* k = job->k + t * job->stride + h * dim;
-    const float* v = job->v + t * job->stride + h * dim;
-    uint8_t* keys = layout.keys(page, h);
-    uint8_t* values = layout.values(keys) + offset * layout.value_row_bytes;
-    uint8_t* k_scale = layout.key_scales(keys) + 2 * offset;
-    uint8_t* v_scale = layout.value_scales(keys) + 2 * offset;
-    switch (job->layer->kind) {
-      case TS_KV_F32: write_floats(k, v, dim, reinterpret_cast<float*>(keys) + offset, reinterpret_cast<float*>(values)); break;
-      case TS_KV_BF16: write_floats(k, v, dim, reinterpret_cast<uint16_t*>(keys) + offset, reinterpret_cast<uint16_t*>(values)); break;
-      case TS_KV_INT8: write_int8(k, v, dim, keys + offset, values, k_scale, v_scale); break;
-      default: write_int4(k, v, dim, keys + offset, values, k_scale, v_scale); break;
-    }
+  const float* k = job->k + t * job->stride + h * dim;
+  const float* v = job->v + t * job->stride + h * dim;
+  uint8_t* keys = layout.keys(page, h);
+  uint8_t* values = layout.values(keys) + offset * layout.value_row_bytes;
+  uint8_t* k_scale = layout.key_scales(keys) + 2 * offset;
+  uint8_t* v_scale = layout.value_scales(keys) + 2 * offset;
+  switch (job->layer->kind) {
+    case TS_KV_F32: write_floats(k, v, dim, reinterpret_cast<float*>(keys) + offset, reinterpret_cast<float*>(values)); break;
+    case TS_KV_BF16: write_floats(k, v, dim, reinterpret_cast<uint16_t*>(keys) + offset, reinterpret_cast<uint16_t*>(values)); break;
+    case TS_KV_INT8: write_int8(k, v, dim, keys + offset, values, k_scale, v_scale); break;
+    default: write_int4(k, v, dim, keys + offset, values, k_scale, v_scale); break;
   }
 }
 
-constexpr int64_t kTokensPerTask = 4;
+// Tokens of one page share the lines of K, so threads take heads: two of them in one head's page would pass its lines to and fro.
+constexpr int64_t kTokensPerTask = 64;
+constexpr int64_t kSerialTokens = 4;
 
 void write_task(void* opaque, int64_t index, int32_t) {
   const WriteJob* job = static_cast<const WriteJob*>(opaque);
-  const int64_t first = index * kTokensPerTask;
+  const KVLayout layout(job->layer);
+  const int64_t blocks = (job->tokens + kTokensPerTask - 1) / kTokensPerTask;
+  const int64_t head = index / blocks, first = index % blocks * kTokensPerTask;
   const int64_t last = first + kTokensPerTask < job->tokens ? first + kTokensPerTask : job->tokens;
-  for (int64_t t = first; t < last; ++t) write_token(job, t);
+  for (int64_t t = first; t < last; ++t) write_head(job, layout, t, head);
+}
+
+void write_all(ts_context* context, WriteJob& job) {
+  const int64_t blocks = (job.tokens + kTokensPerTask - 1) / kTokensPerTask, tasks = blocks * job.layer->kv_heads;
+  if (job.tokens > kSerialTokens) return ts_parallel(context, tasks, write_task, &job);
+  for (int64_t i = 0; i < tasks; ++i) write_task(&job, i, 0);
 }
 
 }  // namespace
@@ -139,6 +146,6 @@ int32_t ts_kv_write(ts_context* context, const ts_kv_layer* layer, const float* 
   for (int64_t t = 0; t < tokens; ++t)
     if (slots[t] < 0 || slots[t] / TS_PAGE_TOKENS >= layer->num_pages) return TS_BAD_INDEX;
   twostroke::WriteJob job = {layer, k, v, kv_stride, tokens, slots};
-  ts_parallel(context, (tokens + twostroke::kTokensPerTask - 1) / twostroke::kTokensPerTask, twostroke::write_task, &job);
+  twostroke::write_all(context, job);
   return TS_OK;
 }

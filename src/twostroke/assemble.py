@@ -31,7 +31,7 @@ from twostroke.models.batch import Buffers
 from twostroke.models.llama import LlamaModel
 from twostroke.models.rope_tables import rope_table
 from twostroke.quant.formats import weight_format
-from twostroke.runner.runner import ModelRunner
+from twostroke.runner.build import RunnerSizes, build_runner
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
@@ -155,7 +155,8 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     closing.callback(ops.close)
     model = LlamaModel(spec, weights, rope_table(spec.rope, resolved["context"]), ops)
     sizes = (resolved["max_step_tokens"], resolved["max_sequences"])
-    runner = ModelRunner(model, kv_kind(resolved["kv_format"]), found.num_pages, *sizes, time.perf_counter)
+    runner_sizes = RunnerSizes(found.num_pages, resolved["context"], *sizes)
+    runner = build_runner(model, ops, kv_kind(resolved["kv_format"]), runner_sizes, time.perf_counter)
     scheduler = Scheduler(CacheManager(found.num_pages, PAGE_TOKENS), SchedulerLimits(*sizes))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     limits = EngineLimits(resolved["context"], spec.vocab_size, found.num_pages * PAGE_TOKENS, ends)

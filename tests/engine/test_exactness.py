@@ -22,7 +22,7 @@ from twostroke.engine.core import EngineCore
 from twostroke.models.llama import LlamaModel
 from twostroke.models.rope_tables import rope_table
 from twostroke.quant.formats import weight_format
-from twostroke.runner.runner import ModelRunner
+from twostroke.runner.build import RunnerSizes, build_runner
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
@@ -66,7 +66,8 @@ def load(folders):
 def core(loaded: Loaded, kv: KVKind, ops: CpuOps, pages: int, limits: SchedulerLimits) -> EngineCore:
     spec, weights = loaded
     model = LlamaModel(spec, weights, rope_table(spec.rope, spec.max_positions), ops)
-    runner = ModelRunner(model, kv, pages, limits.max_step_tokens, limits.max_sequences, lambda: 0.0)
+    sizes = RunnerSizes(pages, spec.max_positions, limits.max_step_tokens, limits.max_sequences)
+    runner = build_runner(model, ops, kv, sizes, lambda: 0.0)
     return EngineCore(Scheduler(CacheManager(pages, PAGE_TOKENS), limits), runner)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from twostroke.types.errors import BackendError
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 LEVELS = ("generic", "avx2", "avx512", "amx")
 """In rising order; the number of a level in the ABI is its place here."""
 
@@ -53,8 +53,19 @@ class KVLayerStruct(Structure):
     ]
 
 
+class CallStruct(Structure):
+    """ts_call."""
+
+    _fields_ = [
+        ("op", c_int32),
+        ("number", c_float),
+        ("pointers", c_void_p * 6),
+        ("integers", c_int64 * 6),
+    ]
+
+
 _P, _I, _L, _F = c_void_p, c_int32, c_int64, c_float
-_W, _K = POINTER(WeightStruct), POINTER(KVLayerStruct)
+_W, _K, _C = POINTER(WeightStruct), POINTER(KVLayerStruct), POINTER(CallStruct)
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_abi_version": (_I, []),
     "ts_level_name": (ctypes.c_char_p, []),
@@ -72,10 +83,16 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_kv_write": (_I, [_P, _K, _P, _P, _L, _P, _L]),
     "ts_attention": (_I, [_P, _K, _P, _L, _L, _P, _P, _L, _P, _L, _F, _I, _P, _L]),
     "ts_gather_rows": (_I, [_P, _P, _L, _L, _P, _L, _L, _P, _L]),
+    "ts_run": (_I, [_P, _C, _L, POINTER(c_int64)]),
     "ts_limit_read": (_L, [_P, _P, _L]),
     "ts_limit_rate": (_L, [_P, _I, _L]),
     "ts_pack": (_I, [_P, _P, _I, _L, _L, _L, _I, _I, _L, _L, _P, _P]),
 }
+
+
+def argument_types(op: str) -> list[object]:
+    """The ctypes of an op's arguments after the context."""
+    return _SIGNATURES[f"ts_{op}"][1][1:]
 
 
 def library_path(level: str) -> Path:

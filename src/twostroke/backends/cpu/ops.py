@@ -1,29 +1,29 @@
-"""The cpu backend: the ten ops as calls into one native library.
+"""The cpu backend: the ten ops, run one by one as they are called, or recorded and run together.
 
-Knows: the C ABI, one thread pool.
+Knows: one native library, one thread pool.
 Must not know: models, requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from weakref import WeakKeyDictionary
+from typing import Any
 
-from twostroke.backends.cpu.arrays import heads, integers, refuse, rows, vector
-from twostroke.backends.cpu.library import STATUSES, KVLayerStruct, WeightStruct, best_level, load_library
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, PackedWeight, RopeTable
+from twostroke.backends.cpu.calls import KernelCalls, Structs
+from twostroke.backends.cpu.library import STATUSES, best_level, load_library
+from twostroke.backends.cpu.program import Program, Recorder
 from twostroke.types.errors import BackendError
 
 MAX_THREADS = 256
 
 
-class CpuOps:
-    """Satisfies `ops.protocol.Ops`. One call at a time: its pool and scratch memory belong to one caller.
+class CpuOps(KernelCalls):
+    """One call at a time: its pool and scratch memory belong to one caller.
 
     level: None takes the best of this CPU. Wrong operands raise BackendError and write nothing.
     """
 
     def __init__(self, level: str | None, num_threads: int) -> None:
+        super().__init__(Structs())
         self.level = level or best_level()
         self._library = load_library(self.level)
         self._context = self._library.ts_context_create(num_threads) if 1 <= num_threads <= MAX_THREADS else None
@@ -32,8 +32,6 @@ class CpuOps:
                 f"A pool of {num_threads} threads could not be made.",
                 fix=f"Ask for 1 to {MAX_THREADS} threads (--threads).",
             )
-        self._weights: WeakKeyDictionary[PackedWeight, WeightStruct] = WeakKeyDictionary()
-        self._layers: WeakKeyDictionary[KVLayer, KVLayerStruct] = WeakKeyDictionary()
 
     def close(self) -> None:
         """End the threads; the object cannot be used afterwards. Closing twice is harmless."""
@@ -50,134 +48,18 @@ class CpuOps:
         """Scratch memory taken so far."""
         return int(self._library.ts_context_scratch_bytes(self._context))
 
-    def embed(self, out: F32Array, table: PackedWeight, token_ids: I32Array) -> None:
-        """See ops/embed.py."""
-        out_at, out_stride = rows(out, "embed", "out")
-        _same(out.shape, (len(token_ids), table.columns), "embed", "out", out)
-        ids = integers(token_ids, len(token_ids), "embed", "token_ids")
-        self._check(
-            "embed", self._library.ts_embed(self._context, self._weight(table), ids, len(token_ids), out_at, out_stride)
-        )
+    def recorder(self) -> Recorder:
+        """Ops that are checked and kept, not run."""
+        return Recorder(self._structs)
 
-    def rms_norm(self, out: F32Array, x: F32Array, weight: F32Array, eps: float) -> None:
-        """See ops/rms_norm.py."""
-        x_at, x_stride = rows(x, "rms_norm", "x")
-        out_at, out_stride = rows(out, "rms_norm", "out")
-        _same(out.shape, x.shape, "rms_norm", "out", out)
-        weight_at = vector(weight, x.shape[1], "rms_norm", "weight")
-        status = self._library.ts_rms_norm(
-            self._context, x_at, x_stride, weight_at, eps, x.shape[0], x.shape[1], out_at, out_stride
-        )
-        self._check("rms_norm", status)
+    def run(self, program: Program) -> None:
+        """Run what was recorded, on the operands' contents of now. Raises BackendError where an op refuses."""
+        status, ran = program.run(self._library, self._context)
+        self._check(program.names[min(ran, len(program.names) - 1)] if program.names else "run", status)
 
-    def head_norm(self, x: F32Array, weight: F32Array, eps: float) -> None:
-        """See ops/head_norm.py."""
-        x_at, x_stride = heads(x, "head_norm", "x")
-        weight_at = vector(weight, x.shape[2], "head_norm", "weight")
-        self._check("head_norm", self._library.ts_head_norm(self._context, x_at, x_stride, weight_at, eps, *x.shape))
-
-    def linear(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
-        """See ops/linear.py."""
-        self._linear("linear", self._library.ts_linear, out, x, weight, weight.rows)
-
-    def linear_add(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
-        """See ops/linear_add.py."""
-        self._linear("linear_add", self._library.ts_linear_add, out, x, weight, weight.rows)
-
-    def linear_silu(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
-        """See ops/linear_silu.py."""
-        self._linear("linear_silu", self._library.ts_linear_silu, out, x, weight, weight.rows // 2)
-
-    def rope(self, x: F32Array, table: RopeTable, positions: I32Array) -> None:
-        """See ops/rope.py."""
-        x_at, x_stride = heads(x, "rope", "x")
-        at = integers(positions, x.shape[0], "rope", "positions")
-        size = table.cos.size
-        cos, sin = (vector(part.reshape(-1), size, "rope", "table") for part in (table.cos, table.sin))
-        status = self._library.ts_rope(self._context, x_at, x_stride, *x.shape, cos, sin, *table.cos.shape, at)
-        self._check("rope", status)
-
-    def kv_write(self, layer: KVLayer, k: F32Array, v: F32Array, slots: I32Array) -> None:
-        """See ops/kv_write.py."""
-        k_at, k_stride = heads(k, "kv_write", "k")
-        v_at, v_stride = heads(v, "kv_write", "v")
-        _same(k.shape, (len(slots), layer.kv_heads, layer.head_dim), "kv_write", "k", k)
-        _same(v.shape, k.shape, "kv_write", "v", v)
-        if k_stride != v_stride:
-            raise refuse("kv_write", "v", "strided like k", v)
-        at = integers(slots, len(slots), "kv_write", "slots")
-        status = self._library.ts_kv_write(self._context, self._layer(layer), k_at, v_at, k_stride, at, len(slots))
-        self._check("kv_write", status)
-
-    def attention(
-        self, out: F32Array, q: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float, window: int
-    ) -> None:
-        """See ops/attention.py."""
-        q_at, q_stride = heads(q, "attention", "q")
-        out_at, out_stride = heads(out, "attention", "out")
-        _same(out.shape, q.shape, "attention", "out", out)
-        _same(q.shape[2:], (layer.head_dim,), "attention", "q", q)
-        sequences = len(batch.context_tokens)
-        starts = integers(batch.row_starts, sequences + 1, "attention", "row_starts")
-        contexts = integers(batch.context_tokens, sequences, "attention", "context_tokens")
-        table = batch.page_table
-        if table.ndim != 2 or table.shape[0] != sequences:
-            raise refuse("attention", "page_table", f"int32 ({sequences}, pages)", table)
-        pages = integers(table.reshape(-1), table.size, "attention", "page_table")
-        if sequences and int(batch.row_starts[-1]) != q.shape[0]:
-            raise refuse("attention", "row_starts", f"rising from 0 to the {q.shape[0]} rows of q", batch.row_starts)
-        arguments = (starts, contexts, sequences, pages, table.shape[1], scale, window, out_at, out_stride)
-        layer_struct = self._layer(layer)
-        status = self._library.ts_attention(self._context, layer_struct, q_at, q_stride, q.shape[1], *arguments)
-        self._check("attention", status)
-
-    def gather_rows(self, out: F32Array, x: F32Array, rows: I32Array) -> None:
-        """See ops/gather_rows.py."""
-        self._gather(out, x, rows)  # the contract's argument name hides the module's function
-
-    def _gather(self, out: F32Array, x: F32Array, chosen: I32Array) -> None:
-        x_at, x_stride = rows(x, "gather_rows", "x")
-        out_at, out_stride = rows(out, "gather_rows", "out")
-        _same(out.shape, (len(chosen), x.shape[1]), "gather_rows", "out", out)
-        at = integers(chosen, len(chosen), "gather_rows", "rows")
-        status = self._library.ts_gather_rows(
-            self._context, x_at, x_stride, x.shape[0], at, len(chosen), x.shape[1], out_at, out_stride
-        )
-        self._check("gather_rows", status)
-
-    def _linear(
-        self, op: str, function: Callable[..., int], out: F32Array, x: F32Array, weight: PackedWeight, width: int
-    ) -> None:
-        x_at, x_stride = rows(x, op, "x")
-        out_at, out_stride = rows(out, op, "out")
-        _same(out.shape, (x.shape[0], width), op, "out", out)
-        _same(x.shape[1:], (weight.columns,), op, "x", x)
-        self._check(op, function(self._context, self._weight(weight), x_at, x_stride, x.shape[0], out_at, out_stride))
-
-    def _weight(self, weight: PackedWeight) -> WeightStruct:
-        found = self._weights.get(weight)
-        if found is None:
-            scales = None if weight.scales is None else weight.scales.ctypes.data
-            bias = None if weight.bias is None else weight.bias.ctypes.data
-            kind, group = int(weight.format.kind), weight.format.group
-            data = weight.data.ctypes.data
-            found = WeightStruct(kind, group, weight.rows, weight.columns, data, scales, bias)
-            self._weights[weight] = found
-        return found
-
-    def _layer(self, layer: KVLayer) -> KVLayerStruct:
-        found = self._layers.get(layer)
-        if found is None:
-            kind, at = int(layer.kind), layer.data.ctypes.data
-            found = KVLayerStruct(kind, layer.kv_heads, layer.head_dim, layer.num_pages, at)
-            self._layers[layer] = found
-        return found
+    def _issue(self, op: str, *arguments: Any) -> None:
+        self._check(op, getattr(self._library, f"ts_{op}")(self._context, *arguments))
 
     def _check(self, op: str, status: int) -> None:
         if status:
             raise BackendError(f"{op} was refused by the {self.level} kernels: {STATUSES.get(status, status)}.")
-
-
-def _same(found: tuple[int, ...], expected: tuple[int, ...], op: str, argument: str, array: F32Array) -> None:
-    if found != expected:
-        raise refuse(op, argument, f"of shape {expected}", array)

@@ -16,8 +16,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps, NativePacker, best_level
+from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
 from twostroke.cache.manager import CacheManager
 from twostroke.config import ModelFacts, Resolved, Resolver, collect, kv_kind, resolve_engine, resolve_memory
 from twostroke.cost.memory import MemoryNeeds
@@ -45,6 +48,7 @@ from twostroke.weights.hub import ModelFolder, resolve_model
 from twostroke.weights.json_file import read_object
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed_cache import cached_weights
+from twostroke.weights.settle import Settler
 from twostroke.weights.tree import ModelWeights
 
 Progress = Callable[[int, int, str], None]
@@ -81,6 +85,7 @@ class Heart:
     resolved: Resolved
     model_name: str
     generation: GenerationDefaults
+    settler: Settler
     closing: ExitStack
 
     @property
@@ -153,6 +158,8 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     closing = ExitStack()
     ops = CpuOps(resolved["cpu_level"], resolved["threads"])
     closing.callback(ops.close)
+    settler = _settler(weights, found.machine)
+    closing.callback(settler.close)
     model = LlamaModel(spec, weights, rope_table(spec.rope, resolved["context"]), ops)
     sizes = (resolved["max_step_tokens"], resolved["max_sequences"])
     runner_sizes = RunnerSizes(found.num_pages, resolved["context"], *sizes)
@@ -174,7 +181,8 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
 
     stepper = Stepper(scheduler, runner, session, time.perf_counter, report_fault)
     template = ChatTemplate.from_folder(folder)
-    return Heart(stepper, session, tokenizer, template, spec, resolved, found.name, generation, closing)
+    settler.start()
+    return Heart(stepper, session, tokenizer, template, spec, resolved, found.name, generation, settler, closing)
 
 
 def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> BuiltSync:
@@ -195,6 +203,12 @@ def load(found: Found, resolved: Resolved, progress: Progress | None, report: Re
             return cached_weights(cache_folder, checkpoint, found.spec, format_for, packer, progress, report)
     finally:
         packer.close()
+
+
+def _settler(weights: ModelWeights, machine: Machine) -> Settler:
+    nothing = np.empty(0, np.uint8)
+    mapped = weights.mapped if weights.mapped is not None and machine.huge_pages else nothing
+    return Settler(mapped, settle, HUGE_PAGE_BYTES)
 
 
 def print_report(sentence: str) -> None:

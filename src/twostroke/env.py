@@ -21,11 +21,15 @@ class Machine:
     cores: int
     available_bytes: int
     cache_folder: Path
+    huge_pages: bool = False
 
 
 def read_machine() -> Machine:
-    """Cores by affinity and cgroup quota, memory by MemAvailable and cgroup limit, the cache folder by XDG."""
-    return Machine(_usable_cores(), _available_bytes(), _cache_folder())
+    """Cores by affinity and cgroup quota, memory by MemAvailable and cgroup limit, the cache folder by XDG.
+
+    huge_pages: whether a process may ask for them.
+    """
+    return Machine(_usable_cores(), _available_bytes(), _cache_folder(), _huge_pages())
 
 
 def asked_by_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -73,6 +77,11 @@ def _available_bytes() -> int:
     if limit.isdigit() and used.isdigit():
         available = min(available, max(0, int(limit) - int(used)))
     return available
+
+
+def _huge_pages() -> bool:
+    allowed = _read_text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))
+    return "[madvise]" in allowed or "[always]" in allowed
 
 
 def _cache_folder() -> Path:

@@ -122,6 +122,10 @@ class LLM:
         """The answer piece by piece. Closing the iterator ends the request."""
         return self.engine.stream([self._prompt(prompt, params or self.default_params())])
 
+    def settle(self) -> None:
+        """Wait until the weights lie in huge pages; for measurements, since the engine answers before that too."""
+        self._built.settler.wait()
+
     def close(self) -> None:
         """Give back memory and threads; the object is of no use afterwards."""
         self._built.close()

@@ -83,6 +83,10 @@ int32_t ts_run(ts_context*, const ts_call* calls, int64_t count, int64_t* ran);
 int64_t ts_limit_read(ts_context*, const void* data, int64_t bytes);
 int64_t ts_limit_rate(ts_context*, int32_t kind, int64_t rounds);
 
+// Moves read-only mapped bytes into huge pages without changing their address; both multiples of 2 MiB. Others may read meanwhile.
+// TS_NO_MEMORY leaves everything as it was.
+int32_t ts_settle(void* address, int64_t bytes);
+
 // Packing at load. source: (rows, columns) row-major float32 (source_kind 0) or bf16 bits (1), row range [first_row, first_row+count)
 // of the packed matrix; first_row is a multiple of TS_PANEL_ROWS. Writes the panels of those rows (and zero padding) into
 // data and scales, which are those of the whole matrix. Integer kinds: symmetric, scale search as in quant/codec.py, bit for bit.

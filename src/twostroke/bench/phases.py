@@ -93,6 +93,7 @@ class PhaseBench:
         cases: list[tuple[str, int, int]] = [("prefill", 1, length) for length in prompt_lengths]
         cases += [("decode", batch, context) for batch in batches]
         speeds: dict[tuple[str, int, int], list[float]] = {case: [] for case in cases}
+        self._llm.settle()
         for round_index in range(rounds + 1):
             for case in cases:
                 note(f"round {round_index} of {rounds}: {case[0]}, batch {case[1]}, {case[2]} tokens")

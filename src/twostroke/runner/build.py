@@ -33,9 +33,7 @@ def build_runner(
 ) -> ModelRunner:
     """The runner of the engine: steps are recorded on `backend`, which is also the model's ops."""
     spec = model.spec
-    kv = tuple(
-        new_kv_layer(kv_kind, sizes.num_pages, spec.num_kv_heads, spec.head_dim) for _ in range(spec.num_layers)
-    )
+    kv = tuple(new_kv_layer(kv_kind, sizes.num_pages, spec.num_kv_heads, spec.head_dim) for _ in range(spec.num_layers))
     buffers = Buffers(spec, sizes.max_step_tokens, sizes.max_sequences)
     max_pages = min(sizes.num_pages, -(-sizes.context_tokens // PAGE_TOKENS))
     batches = BatchBuilder(sizes.max_step_tokens, sizes.max_sequences, max_pages)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from twostroke.spec.model import FormatChoice, MatrixRole, ModelSpec
@@ -92,7 +92,8 @@ def cached_weights(
 
 
 def _mapped(entry: CacheEntry, spec: ModelSpec, format_for: FormatChoice) -> ModelWeights:
-    return weights_from_blobs(spec, format_for, map_file(entry.path, entry.plan).__getitem__)
+    whole, blobs = map_file(entry.path, entry.plan)
+    return replace(weights_from_blobs(spec, format_for, blobs.__getitem__), mapped=whole)
 
 
 def _require_room(entry: CacheEntry) -> None:

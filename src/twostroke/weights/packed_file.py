@@ -136,13 +136,13 @@ def new_file(path: Path, plan: FilePlan) -> Iterator[FileTarget]:
             os.unlink(name)
 
 
-def map_file(path: Path, plan: FilePlan) -> dict[str, U8Array]:
-    """Blobs of a file as read-only views of one mapping. Raises StaleFile where it is not exactly as planned."""
+def map_file(path: Path, plan: FilePlan) -> tuple[U8Array, dict[str, U8Array]]:
+    """-> the whole file, mapped read-only, and its blobs as views. Raises StaleFile where it is not as planned."""
     with _opened(path) as descriptor:
         _check(descriptor, plan)
         mapping = mmap.mmap(descriptor, plan.file_bytes, access=mmap.ACCESS_READ)
     whole = np.frombuffer(mapping, np.uint8)
-    return {extent.key: whole[extent.offset : extent.offset + extent.num_bytes] for extent in plan.extents}
+    return whole, {e.key: whole[e.offset : e.offset + e.num_bytes] for e in plan.extents}
 
 
 def verify(path: Path, plan: FilePlan) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.operands import F32Array, PackedWeight, U8Array
 from twostroke.spec.model import ModelSpec
 
 
@@ -32,12 +32,16 @@ class LayerWeights:
 
 @dataclass(frozen=True, eq=False)
 class ModelWeights:
-    """A model. `head` is `embedding` itself, the same object, where they are tied. final_norm: (hidden,) float32."""
+    """A model. `head` is `embedding` itself, the same object, where they are tied. final_norm: (hidden,) float32.
+
+    mapped: the bytes of the file that all of them are views of, where they are.
+    """
 
     embedding: PackedWeight
     layers: tuple[LayerWeights, ...]
     final_norm: F32Array
     head: PackedWeight
+    mapped: U8Array | None = None
 
 
 def build_tree(spec: ModelSpec, matrices: Mapping[str, PackedWeight], vectors: Mapping[str, F32Array]) -> ModelWeights:

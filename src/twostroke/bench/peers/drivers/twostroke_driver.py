@@ -19,7 +19,9 @@ class Driver:
         settings = {"context": context, "max_sequences": sequences, "threads": threads, "kv_memory": "2GB"}
         self.llm = LLM(model, weights=f"int{bits}", **settings)
         self.seed = 0
-        return time.perf_counter() - began
+        took = time.perf_counter() - began
+        self.llm.settle()
+        return took
 
     def _prompt(self, tokens, new_tokens, seed=None):
         from twostroke import SamplingParams

@@ -2,6 +2,7 @@
 // Knows: registers, the pool. Must not know: models, clocks (the caller's).
 #include "twostroke/context.h"
 #include "twostroke/simd.h"
+#include "twostroke/stream.h"
 
 #if defined(TS_LEVEL_AMX) || defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AVX2)
 #include <immintrin.h>
@@ -24,8 +25,8 @@ void read_task(void* arg, int64_t index, int32_t thread) {
   const int64_t first = index * kSlice, last = first + kSlice < job->bytes ? first + kSlice : job->bytes;
   uint64_t sum[16] = {};
   for (int64_t at = first; at + 128 <= last; at += 128) {
-    __builtin_prefetch(job->data + at + 4096);
-    __builtin_prefetch(job->data + at + 4160);
+    prefetch_line(job->data + at);
+    prefetch_line(job->data + at + 64);
     uint64_t words[16];
     memcpy(words, job->data + at, 128);
     for (int i = 0; i < 16; ++i) sum[i] += words[i];

@@ -4,13 +4,13 @@
 #include <immintrin.h>
 
 #include "twostroke/linear.h"
+#include "twostroke/stream.h"
 
 namespace twostroke {
 namespace {
 
 constexpr int kLanes = 8;                  // columns of one register
 constexpr int64_t kQuadBytes = 4 * kPanel;  // packed bytes of one step of a kernel
-constexpr int64_t kAheadBytes = 4096;      // the hardware prefetchers stop at a page; this looks past its end
 constexpr int64_t kBlockColumns = 64;      // k of a float block: its weights stay in the first-level cache between strips
 
 // Registers across a strip: one row crosses the panel in one strip, so that it streams.
@@ -23,8 +23,6 @@ TS_INLINE __m256i broadcast_quad(const int8_t* q) {
   memcpy(&quad, q, 4);
   return _mm256_set1_epi32(quad);
 }
-
-TS_INLINE void prefetch(const uint8_t* data) { _mm_prefetch(reinterpret_cast<const char*>(data + kAheadBytes), _MM_HINT_T0); }
 
 TS_INLINE __m256 load_bf16(const uint8_t* data) {
   const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
@@ -61,7 +59,7 @@ TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Gro
   for (int64_t k = 0; k < group.columns; k += 4, q += 4, data += kQuadBytes) {
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) {
-      if (j % 2 == 0) prefetch(data + 32 * j);
+      if (j % 2 == 0) prefetch_line(data + 32 * j);
       const Int8Step step(data + 32 * j);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) integers[r][j] = step.dot(integers[r][j], q + r * x.q_stride);
@@ -129,7 +127,7 @@ TS_INLINE void float_strip(const uint8_t* data, const TileRows& x, int64_t first
   int64_t k = first;
   for (; k + Step::kColumns <= last; k += Step::kColumns, data += kQuadBytes) {
     TS_UNROLL
-    for (int j = 0; j < kVectors; j += 2) prefetch(data + 32 * j);
+    for (int j = 0; j < kVectors; j += 2) prefetch_line(data + 32 * j);
     TS_UNROLL
     for (int64_t i = 0; i < Step::kColumns; ++i) {
       multiply_add<Step, kRows, kVectors>(totals, data, i, x.x + k + i, x.x_stride);

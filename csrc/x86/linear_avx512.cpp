@@ -1,21 +1,18 @@
 // The register tiles of ts_linear for AVX-512 with VNNI, floats and bytes: up to 6 rows by 64 columns in 24 accumulators.
 // Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
+#include "twostroke/stream.h"
 #include "twostroke/vnni.h"
 
 namespace twostroke {
 namespace {
-
-constexpr int64_t kAheadBytes = 4096;  // the hardware prefetchers stop at a page; this looks past its end
 
 // Few rows stream the weights from memory; many find them in the second-level cache.
 template <int kRows>
 TS_INLINE void prefetch(const uint8_t* data) {
   if (kRows > 4) return;
   TS_UNROLL
-  for (int j = 0; j < kVectors; ++j) {
-    _mm_prefetch(reinterpret_cast<const char*>(data + kAheadBytes + 64 * j), _MM_HINT_T0);
-  }
+  for (int j = 0; j < kVectors; ++j) prefetch_line(data + 64 * j);
 }
 
 template <int kRows>

@@ -1,17 +1,16 @@
 // int4 weights of ts_linear for AVX-512 with VNNI: few rows straight from the nibbles, and the unpacking for many.
 // Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
+#include "twostroke/stream.h"
 #include "twostroke/vnni.h"
 
 namespace twostroke {
 namespace {
 
-constexpr int64_t kAheadBytes = 8192;  // the hardware prefetchers stop at a page; this looks past its end
-
 template <int kLines>
 TS_INLINE void prefetch(const uint8_t* data) {
   TS_UNROLL
-  for (int i = 0; i < kLines; ++i) _mm_prefetch(reinterpret_cast<const char*>(data + kAheadBytes + 64 * i), _MM_HINT_T1);
+  for (int i = 0; i < kLines; ++i) prefetch_line(data + 64 * i);
 }
 
 // 16 k of 16 columns: sums of at most 16 * 8 * 127 fit the low halves of the lanes, so that one 16-bit product with the

@@ -15,6 +15,8 @@ TS_INLINE void prefetch(const uint8_t* data) {
   for (int j = 0; j < kVectors; ++j) prefetch_line(data + 64 * j);
 }
 
+constexpr int kQuads = 4;  // quads of k in one turn of the loop: scalar work between products takes their ports
+
 template <int kRows>
 void int8_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
   __m512i integers[kRows][kVectors];
@@ -25,16 +27,21 @@ void int8_group(const uint8_t* data, const Group& group, const TileRows& x, floa
     for (int j = 0; j < kVectors; ++j) integers[r][j] = correction;
   }
   const int8_t* q = x.q + group.first;
-  for (int64_t k = 0; k < group.columns; k += 4, q += 4, data += kQuadBytes) {
-    __m512i weights[kVectors];
+  const int64_t stride = x.q_stride;
+  const int8_t* upper = q + 3 * stride;  // rows are at most two strides from one of the two: addresses need no arithmetic
+  for (int64_t k = 0; k < group.columns; k += 4 * kQuads, q += 4 * kQuads, upper += 4 * kQuads, data += kQuads * kQuadBytes) {
     TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) weights[j] = load(data + 64 * j);
-    prefetch<kRows>(data);
-    TS_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const __m512i quad = broadcast_quad(q + r * x.q_stride);
+    for (int i = 0; i < kQuads; ++i) {
+      __m512i weights[kVectors];
       TS_UNROLL
-      for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], weights[j], quad);
+      for (int j = 0; j < kVectors; ++j) weights[j] = load(data + i * kQuadBytes + 64 * j);
+      prefetch<kRows>(data + i * kQuadBytes);
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const __m512i quad = broadcast_quad((r < 3 ? q + r * stride : upper + (r - 3) * stride) + 4 * i);
+        TS_UNROLL
+        for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], weights[j], quad);
+      }
     }
   }
   fold<kRows>(integers, x, group, sums);

@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from twostroke.bench.cases import bound, decode, prefill
@@ -140,6 +140,8 @@ class PhaseBench:
 
     def _decode(self, batch: int, context: int, new_tokens: int) -> float:
         prompts = [self._prompt(context, new_tokens) for _ in range(batch)]
+        # Read beforehand: with many prompts the first streams would have ended before the last has begun.
+        self._llm.engine.generate([replace(p, params=replace(p.params, max_tokens=1)) for p in prompts])
         arrivals: list[tuple[float, str]] = []
         for delta in self._llm.engine.stream(prompts):
             arrivals += [(self._clock(), delta.request_id)] * len(delta.token_ids)

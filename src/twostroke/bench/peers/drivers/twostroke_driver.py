@@ -45,8 +45,10 @@ class Driver:
         return time.perf_counter() - began
 
     def decode(self, batch, context, new_tokens):
-        """Tokens a second of all streams."""
-        prompts = [self._prompt(context, new_tokens) for _ in range(batch)]
+        """Tokens a second of all streams, whose prompts were read before, so that they begin together."""
+        seeds = range(self.seed + 1, self.seed + 1 + batch)
+        self.llm.engine.generate([self._prompt(context, 1, seed) for seed in seeds])
+        prompts = [self._prompt(context, new_tokens, seed) for seed in seeds]
         arrivals = []
         for delta in self.llm.engine.stream(prompts):
             arrivals += [(time.perf_counter(), delta.request_id)] * len(delta.token_ids)

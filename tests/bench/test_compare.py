@@ -13,6 +13,7 @@ import pytest
 from twostroke.bench import cases
 from twostroke.bench.compare import Comparison, Contestant, Row, Setup, ratio_to_best, rows
 from twostroke.bench.comparison_text import text
+from twostroke.bench.evict import evict
 from twostroke.bench.figure import figure
 from twostroke.bench.limits import LimitMeter, Limits
 from twostroke.bench.peers import peer as peer_room
@@ -35,6 +36,8 @@ class Driver:
     def load(self, model, bits, threads, context, sequences):
         print("noise on standard output")
         return 0.1
+    def files(self, model, bits):
+        return [os.path.dirname(__file__), "/nonexistent"]
     def prefill(self, tokens):
         assert len(random_ids(tokens, 3)) == tokens and random_ids(4, 3) == random_ids(4, 3)
         return {prefill}
@@ -72,6 +75,7 @@ def test_turns_medians_and_faults(tmp_path: Path, setup: Setup) -> None:
     assert "no streams" in columns[1].faults["all"] or "failed at decode" in columns[1].faults["all"]
     assert "ended during decode" in columns[2].faults["all"]
     assert columns[0].values["peak memory"][0] > 1e6
+    assert len(columns[0].values[cases.START.name]) == len(columns[0].values[cases.COLD_START.name]) == 2
     table = rows(columns, CASES, lambda case, bits: None)
     first = table[0]
     assert first.times_best == 1.5 and first.values == {"twostroke": 300.0, "other": 200.0, "dead": 1.0}
@@ -117,6 +121,29 @@ def test_a_missing_peer_is_a_clear_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="could not be installed"):
         install(tmp_path, broken, {}, lambda line: None)
     assert python_of(tmp_path, broken) is None
+
+
+def test_an_engine_that_cannot_says_why(tmp_path: Path, setup: Setup) -> None:
+    script = tmp_path / "unable.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(peer_room.DRIVERS)!r})\n"
+        "from protocol import Unable, serve\n"
+        "class Driver:\n"
+        "    def load(self, **_):\n"
+        "        raise Unable('it has no int8')\n"
+        "serve(Driver())\n"
+    )
+    unable = Contestant(Peer("unable", "Unable", str(script), ()), Path(sys.executable), 8)
+    (column,) = Comparison(setup, CASES, time.perf_counter, lambda line: None).run([unable], 1)
+    assert "it has no int8" in column.faults["all"] and column.values == {}
+    assert column.faults[cases.COLD_START.name] == "not offered"
+
+
+def test_evicted_files_keep_their_bytes(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "weights").write_bytes(b"abc" * 5000)
+    evict([str(tmp_path), str(tmp_path / "missing")])
+    assert (tmp_path / "inner" / "weights").read_bytes() == b"abc" * 5000
 
 
 def test_a_session_names_what_is_not_there(tmp_path: Path) -> None:

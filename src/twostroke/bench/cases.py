@@ -38,6 +38,7 @@ def decode(batch: int, context: int, new_tokens: int = 24) -> Case:
 
 CACHED = Case("cached prompt 512", "cached", {"tokens": 512}, "s", higher=False)
 START = Case("start to first token", "start", {}, "s", higher=False)
+COLD_START = Case("the same, files not in memory", "start", {}, "s", higher=False)
 MEMORY = Case("peak memory", "memory", {}, "bytes", higher=False)
 STANDARD: tuple[Case, ...] = (
     *(prefill(tokens) for tokens in (128, 512, 2048)),

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from twostroke.bench.cases import MEMORY, START, Bound, Case
+from twostroke.bench.cases import COLD_START, MEMORY, START, Bound, Case
+from twostroke.bench.evict import evict
 from twostroke.bench.peers.peer import OURS, Peer
 from twostroke.bench.peers.session import Missing, PeerFault, Session
 
@@ -83,29 +84,46 @@ class Comparison:
         return columns
 
     def _turn(self, column: Column) -> None:
-        contestant, setup = column.contestant, self._setup
-        log = setup.log_folder / f"{contestant.peer.name}.log"
+        contestant = column.contestant
+        log = self._setup.log_folder / f"{contestant.peer.name}.log"
         self._prepare(contestant, log)
+        self._cold_start(column, log)
         began_s = self._clock()
-        with Session(contestant.peer, contestant.python, setup.variables, log) as session:
-            session.ask(
-                "load",
-                model=setup.model,
-                bits=contestant.bits,
-                threads=setup.threads,
-                context=setup.context,
-                sequences=setup.sequences,
-            )
-            session.ask("prefill", tokens=WARM_TOKENS)
+        with self._session(contestant, log) as session:
+            self._first_token(session, contestant)
             column.values.setdefault(START.name, []).append(self._clock() - began_s)
             session.ask("prefill", tokens=WARM_TOKENS)
             for case in self._cases:
                 self._measure(session, column, case)
             column.values.setdefault(MEMORY.name, []).append(session.peak_bytes())
 
+    def _session(self, contestant: Contestant, log: Path) -> Session:
+        return Session(contestant.peer, contestant.python, self._setup.variables, log)
+
+    def _first_token(self, session: Session, contestant: Contestant) -> None:
+        setup = self._setup
+        sizes = {"threads": setup.threads, "context": setup.context, "sequences": setup.sequences}
+        session.ask("load", model=setup.model, bits=contestant.bits, **sizes)
+        session.ask("prefill", tokens=WARM_TOKENS)
+
+    def _cold_start(self, column: Column, log: Path) -> None:
+        """A start of its own, after the files that the engine reads were dropped from memory."""
+        contestant = column.contestant
+        try:
+            with self._session(contestant, log) as session:
+                files = session.ask("files", model=self._setup.model, bits=contestant.bits)
+        except Missing:
+            column.faults.setdefault(COLD_START.name, "not offered")
+            return
+        evict(files)
+        began_s = self._clock()
+        with self._session(contestant, log) as session:
+            self._first_token(session, contestant)
+        column.values.setdefault(COLD_START.name, []).append(self._clock() - began_s)
+
     def _prepare(self, contestant: Contestant, log: Path) -> None:
         """Exports happen outside the timed start."""
-        with Session(contestant.peer, contestant.python, self._setup.variables, log) as session:
+        with self._session(contestant, log) as session:
             try:
                 session.ask("prepare", model=self._setup.model, bits=contestant.bits)
             except Missing:
@@ -174,7 +192,7 @@ def rows(columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Cas
     made = []
     for bits in sorted({column.contestant.bits for column in columns}, reverse=True):
         same = [column for column in columns if column.contestant.bits == bits]
-        for case in (*cases, START, MEMORY):
+        for case in (*cases, START, COLD_START, MEMORY):
             values = {column.contestant.peer.name: column.median(case) for column in same}
             made.append(Row(case, bits, values, bounds(case, bits)))
     return made

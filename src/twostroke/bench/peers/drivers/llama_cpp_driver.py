@@ -96,6 +96,10 @@ class Driver:
             os.replace(f"{path}.partial", path)
         return path
 
+    def files(self, model, bits):
+        """What it reads at its start."""
+        return [self.prepare(model, bits)]
+
     def load(self, model, bits, threads, context, sequences):
         """Returns the seconds that it took."""
         import llama_cpp

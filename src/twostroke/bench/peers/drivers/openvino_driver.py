@@ -27,6 +27,10 @@ class Driver:
             subprocess.run(command, check=True, stdout=2)
         return folder
 
+    def files(self, model, bits):
+        """What it reads at its start."""
+        return [self.prepare(model, bits)]
+
     def load(self, model, bits, threads, context, sequences):
         """Returns the seconds that it took."""
         import openvino_genai

@@ -2,7 +2,8 @@
 
 A driver is an object with load(model, bits, threads, context, sequences) and a method for each case it can do:
 prefill(tokens), decode(batch, context, new_tokens), cached(tokens). Each returns seconds or tokens a second, as its
-command says. prepare(model, bits), where there is one, exports the checkpoint.
+command says. prepare(model, bits), where there is one, exports the checkpoint; files(model, bits) are the paths that a
+start reads.
 
 Knows: standard input and output. Must not know: engines.
 """
@@ -24,6 +25,10 @@ class Answers:
         """One line."""
         self.file.write(json.dumps(value) + "\n")
         self.file.flush()
+
+
+class Unable(Exception):
+    """The engine has no such thing; the text says why."""
 
 
 def random_ids(count, seed, vocabulary=100_000):
@@ -59,5 +64,7 @@ def serve(driver):
             began = time.perf_counter()
             value = act(**asked)
             answers.say({"value": value, "seconds": time.perf_counter() - began})
+        except Unable as reason:
+            answers.say({"missing": str(reason)})
         except Exception as error:  # every fault of an engine is an answer: the run goes on without that case
             answers.say({"error": f"{type(error).__name__}: {error}"[:500]})

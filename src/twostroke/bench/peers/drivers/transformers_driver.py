@@ -11,6 +11,10 @@ from protocol import random_ids, serve
 class Driver:
     """See protocol.py."""
 
+    def files(self, model, bits):
+        """What it reads at its start."""
+        return [model]
+
     def load(self, model, bits, threads, context, sequences):
         """Returns the seconds that it took; bits is what the run compares, the weights stay bf16."""
         import torch

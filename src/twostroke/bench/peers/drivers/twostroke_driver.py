@@ -11,6 +11,12 @@ from protocol import random_ids, serve, steady_rate
 class Driver:
     """See protocol.py."""
 
+    def files(self, model, bits):
+        """What it reads at its start: the cache of packed weights, if there is one yet."""
+        from twostroke.env import read_machine
+
+        return [model, str(read_machine().cache_folder / "packed")]
+
     def load(self, model, bits, threads, context, sequences):
         """Returns the seconds that it took."""
         from twostroke import LLM

@@ -109,9 +109,9 @@ class Driver:
         llama_cpp.llama_backend_init()
         self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
         parameters = llama_cpp.llama_context_default_params()
-        parameters.n_ctx, parameters.n_batch, parameters.n_ubatch = context + 544 * sequences, 2048, 512
+        parameters.n_ctx, parameters.n_batch, parameters.n_ubatch = context * sequences, 2048, 512
         parameters.n_seq_max, parameters.n_threads, parameters.n_threads_batch = sequences, threads, threads
-        parameters.kv_unified = True
+        parameters.kv_unified = False  # one cache for all streams would make each look through the others' positions
         self.context = llama_cpp.llama_init_from_model(self.model, parameters)
         if not self.context:
             raise RuntimeError("llama_init_from_model failed")
@@ -157,13 +157,16 @@ class Driver:
         return time.perf_counter() - began
 
     def decode(self, batch, context, new_tokens):
-        """Tokens a second of all streams."""
+        """Tokens a second of all streams; one prompt is read, the other streams begin with copies of its K and V."""
         self._forget()
-        for stream in range(batch):
-            self._feed(self._prompt(context, stream))
+        self._feed(self._prompt(context))
+        memory = self.lib.llama_get_memory(self.context)
+        for stream in range(1, batch):
+            self.lib.llama_memory_seq_cp(memory, 0, stream, -1, -1)
+        self._feed([(5, context, stream, True) for stream in range(batch)])
         began = time.perf_counter()
         for step in range(new_tokens):
-            self._feed([(5 + step, context + step, stream, True) for stream in range(batch)])
+            self._feed([(6 + step, context + 1 + step, stream, True) for stream in range(batch)])
         return batch * new_tokens / (time.perf_counter() - began)
 
 

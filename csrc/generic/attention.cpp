@@ -39,15 +39,13 @@ void add_block(const AttentionJob* job, const Block& block, const Tile& tile, co
 
 template <typename Element>
 void run_tile(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
-  constexpr bool kNibbles = std::is_same<Element, Nibbles>::value;
-  constexpr bool kScaled = kNibbles || std::is_same<Element, int8_t>::value;
+  constexpr bool kScaled = kIsNibbles<Element> || std::is_same<Element, int8_t>::value;
   const KVLayout layout(job->layer);
   const int64_t dim = job->layer->head_dim, padded = job->padded_dim, rows = block.rows;
   const TileView<Element> keys = view_of<Element>(tile, 0, TS_PAGE_TOKENS);
-  const TileView<Element> values =
-      view_of<Element>(tile, layout.key_bytes, layout.value_row_bytes / static_cast<int64_t>(sizeof(Element)));
-  const bool thin = rows <= kThinBlockRows && dim % (kNibbles ? 32 : 16) == 0;
-  if (kScaled) load_scales(job, tile, block.key_scales, block.value_scales);
+  const TileView<Element> values = view_of<Element>(tile, layout.key_bytes, value_step<Element>(layout));
+  const bool thin = rows <= kThinBlockRows && dim % (kIsNibbles<Element> ? 32 : 16) == 0;
+  if (kScaled) load_scales(job, block, tile);
   if (thin) {
     score_rows<Element, kThinRows, kThinVectors>(block.q, padded, rows, keys, tile.pages, dim, block.scores);
   } else {
@@ -74,72 +72,41 @@ void run_tiles(const AttentionJob* job, const Block& block, int64_t begin, int64
 }
 
 #if defined(TS_LEVEL_AMX)
-// A tile on its way through the matrix registers.
-struct Stage {
-  Tile tile;
-  float *key_scales, *value_scales;
-  uint16_t *keys, *values;
-
-  Stage(const AttentionJob* job, float* memory) {
-    key_scales = memory;
-    value_scales = key_scales + kTile;
-    keys = reinterpret_cast<uint16_t*>(value_scales + kTile);
-    values = keys + 2 * packed_key_floats(job->padded_dim);
-  }
-};
-
-template <typename Element>
-void pack_tile(const AttentionJob* job, const Block& block, int64_t start, Stage* stage) {
-  find_tile(job, block, start, &stage->tile);
-  const Tile& tile = stage->tile;
+// As run_tile, on matrix registers, for bf16.
+void run_matrix_tile(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
   const KVLayout layout(job->layer);
   const int64_t dim = job->layer->head_dim;
-  const TileView<Element> keys = view_of<Element>(tile, 0, TS_PAGE_TOKENS);
-  const TileView<Element> values =
-      view_of<Element>(tile, layout.key_bytes, layout.value_row_bytes / static_cast<int64_t>(sizeof(Element)));
-  if (!std::is_same<Element, uint16_t>::value) load_scales(job, tile, stage->key_scales, stage->value_scales);
-  for (int p = 0; p < tile.pages; ++p) {
-    prefetch_part(tile, layout.head_bytes, 2 * p, 2 * kTilePages);
-    pack_keys(keys, p, dim, stage->keys);
-    prefetch_part(tile, layout.head_bytes, 2 * p + 1, 2 * kTilePages);
-    pack_values(values, p, tile.first, tile.last, dim, stage->values);
+  const TileView<Bf16Pair> keys = view_of<Bf16Pair>(tile, 0, TS_PAGE_TOKENS);
+  TileView<Bf16Pair> values = view_of<Bf16Pair>(tile, layout.key_bytes, value_step<Bf16Pair>(layout));
+  for (int p = 0; p < kTilePages; ++p) {
+    const int start = p * TS_PAGE_TOKENS, end = start + TS_PAGE_TOKENS;
+    if (tile.first <= start && end <= tile.last) continue;
+    Bf16Pair* kept = reinterpret_cast<Bf16Pair*>(block.values) + start / 2 * dim;
+    keep_positions(values.pages[p], tile.first - start, tile.last - start, dim, kept);
+    values.pages[p] = kept;
   }
-  for (int p = tile.pages; p < kTilePages; ++p) pack_values(values, p, tile.first, tile.last, dim, stage->values);
+  // What the next tile reads is fetched bit by bit: all at once would fill the line buffers that this one's loads wait for.
+  const int64_t moments = dim / kChunk * kTilePages + (dim + 4 * kLanes - 1) / (4 * kLanes) * kTilePages * kWeightParts;
+  int64_t done = 0;
+  const auto moment = [&] { prefetch_part(tile, layout.head_bytes, done < moments ? done : moments - 1, moments), ++done; };
+  matrix_scores(block.query_parts, keys, tile.pages, block.rows, dim, block.scores, moment);
+  soften<false>(block.scores, tile.spans, block.rows, nullptr, nullptr, partial, block.rescale, block.found, block.sums);
+  split_weights(block.scores, block.rows, block.weight_parts);
+  rescale_rows(partial.sum, block.rescale, block.rows, dim);
+  matrix_values(block.weight_parts, values, block.rows, dim, partial.sum, moment);
 }
 
-template <typename Element>
-void soften_tile(const AttentionJob* job, const Block& block, const Stage& stage, const Partial& partial) {
-  constexpr bool kScaled = !std::is_same<Element, uint16_t>::value;
-  soften<kScaled>(block.scores, stage.tile.spans, block.rows, stage.key_scales, stage.value_scales, partial, block.rescale, block.found,
-                  block.sums);
-  split_rows<kWeightParts>(block.scores, kTile, block.rows, kTile, block.weight_parts);
-  rescale_rows(partial.sum, block.rescale, block.rows, job->padded_dim);
-}
-
-// As run_tiles, on matrix registers. Between what is stored and the matrix loads that want it there is always other work: a load
-// that meets a store on its way to the cache waits, and sixteen lines of a tile wait sixteen times.
-template <typename Element>
-void run_products(const AttentionJob* job, const Block& block, int64_t begin, int64_t end, const Partial& partial) {
-  if (begin >= end) return;
-  const int64_t floats = Block::stage_floats(job), padded = job->padded_dim;
-  Stage stages[kStages] = {Stage(job, block.stages), Stage(job, block.stages + floats), Stage(job, block.stages + 2 * floats)};
-  int64_t at = 0, before = 0;
-  pack_tile<Element>(job, block, begin, &stages[0]);
+void run_bf16(const AttentionJob* job, const Block& block, int64_t begin, int64_t end, const Partial& partial) {
+  if (!job->matrix) return run_tiles<Bf16Pair>(job, block, begin, end, partial);
+  Tile tile;
   for (int64_t start = begin; start < end; start += kTile) {
-    matrix_scores(block.query_parts, stages[at].keys, block.rows, dim_chunks(job->layer->head_dim), block.scores);
-    if (start > begin) matrix_values(block.weight_parts, stages[before].values, block.rows, padded, partial.sum);
-    const int64_t next = (at + 1) % kStages;
-    if (start + kTile < end) pack_tile<Element>(job, block, start + kTile, &stages[next]);
-    soften_tile<Element>(job, block, stages[at], partial);
-    before = at;
-    at = next;
+    find_tile(job, block, start, &tile);
+    run_matrix_tile(job, block, tile, partial);
   }
-  matrix_values(block.weight_parts, stages[before].values, block.rows, padded, partial.sum);
 }
 #else
-template <typename Element>
-void run_products(const AttentionJob* job, const Block& block, int64_t begin, int64_t end, const Partial& partial) {
-  run_tiles<Element>(job, block, begin, end, partial);
+void run_bf16(const AttentionJob* job, const Block& block, int64_t begin, int64_t end, const Partial& partial) {
+  run_tiles<Bf16Pair>(job, block, begin, end, partial);
 }
 #endif
 
@@ -150,9 +117,9 @@ void run_segment(const AttentionJob* job, const Block& block, int64_t segment, c
   const int64_t end = smaller((segment + 1) * kSegment, block.first_position + block.tokens);
   switch (job->layer->kind) {
     case TS_KV_F32: return run_tiles<float>(job, block, begin, end, partial);
-    case TS_KV_BF16: return run_products<uint16_t>(job, block, begin, end, partial);
-    case TS_KV_INT8: return run_products<int8_t>(job, block, begin, end, partial);
-    default: return run_products<Nibbles>(job, block, begin, end, partial);
+    case TS_KV_BF16: return run_bf16(job, block, begin, end, partial);
+    case TS_KV_INT8: return run_tiles<int8_t>(job, block, begin, end, partial);
+    default: return run_tiles<Nibbles>(job, block, begin, end, partial);
   }
 }
 
@@ -169,7 +136,7 @@ void load_queries(const AttentionJob* job, const Block& block) {
   }
 #if defined(TS_LEVEL_AMX)
   if (!job->matrix) return;
-  split_rows<kQueryParts>(block.q, job->padded_dim, block.rows, job->padded_dim, block.query_parts);
+  split_queries(block.q, block.rows, job->padded_dim, block.query_parts);
   matrix_attention_begin(block.rows);
 #endif
 }
@@ -273,7 +240,7 @@ void plan(AttentionJob* job, int64_t threads) {
   job->tokens_per_block = smaller(longest, larger(1, kBlockRows / job->group));
   job->capacity = divide_up(job->tokens_per_block * job->group, kLanes) * kLanes;
   job->padded_dim = divide_up(job->layer->head_dim, kLanes) * kLanes;
-  job->matrix = kMatrixAttention && job->layer->kind != TS_KV_F32;
+  job->matrix = kMatrixAttention && job->layer->kind == TS_KV_BF16 && job->layer->head_dim % kChunk == 0;
   job->thread_floats = Block::floats(job);
   for (int64_t s = 0; s < job->sequences; ++s) tasks += blocks_of(job, s) * job->layer->kv_heads;
   job->split = threads > 1 && tasks < kTasksPerThread * threads;

@@ -10,7 +10,6 @@ constexpr int64_t kBlockRows = 192;     // enough to pay for widening K and V on
 constexpr int64_t kThinBlockRows = 8;   // up to here K and V are widened on the way to the multiplier
 constexpr int64_t kMaxGroup = 512;
 constexpr int64_t kSegment = 512;       // positions; a multiple of kTile
-constexpr int64_t kStages = 3;          // tiles between packing and the last use of what was packed
 constexpr int64_t kTasksPerThread = 3;  // below this a block is shared out by segments
 
 struct AttentionJob {
@@ -45,8 +44,7 @@ inline Partial partial_at(const AttentionJob* job, float* memory) {
 // One thread's memory for a block of rows. Every array begins at a cache line.
 struct Block {
   float *q, *scores, *rescale, *found, *sums, *key_scales, *value_scales, *keys, *values;
-  uint16_t *query_parts, *weight_parts;  // for matrix registers, as is the next
-  float* stages;                         // of kStages tiles: scales, packed K and V
+  uint16_t *query_parts, *weight_parts;  // for matrix registers
   Partial whole, segment;
   int64_t rows, first_token, tokens, first_position, sequence, kv_head;
 
@@ -64,19 +62,13 @@ struct Block {
     float* parts = values + kTile * dim;
     query_parts = reinterpret_cast<uint16_t*>(parts);
     weight_parts = query_parts + (job->matrix ? 2 * query_part_floats(capacity, dim) : 0);
-    stages = parts + (job->matrix ? query_part_floats(capacity, dim) + weight_part_floats(capacity) : 0);
-    float* rest = stages + kStages * stage_floats(job);
+    float* rest = parts + part_floats(job);
     whole = partial_at(job, rest);
     segment = partial_at(job, rest + partial_floats(job));
   }
 
-  static int64_t stage_floats(const AttentionJob* job) {
-    return job->matrix ? 2 * kTile + packed_floats(job->padded_dim) : 0;
-  }
-
   static int64_t part_floats(const AttentionJob* job) {
-    if (!job->matrix) return 0;
-    return query_part_floats(job->capacity, job->padded_dim) + weight_part_floats(job->capacity) + kStages * stage_floats(job);
+    return job->matrix ? query_part_floats(job->capacity, job->padded_dim) + weight_part_floats(job->capacity) : 0;
   }
 
   static int64_t floats(const AttentionJob* job) {
@@ -133,6 +125,12 @@ TileView<Element> view_of(const Tile& tile, int64_t offset, int64_t step) {
   return view;
 }
 
+// Elements from one row of V to the next.
+template <typename Element>
+int64_t value_step(const KVLayout& layout) {
+  return layout.value_row_bytes * (kIsPair<Element> ? 2 : 1) / static_cast<int64_t>(sizeof(Element));
+}
+
 // A tile that was widened: K (dim, kTile), V (kTile, padded).
 inline TileView<float> widened(const float* data, int64_t page_step, int64_t step) {
   TileView<float> view = {};
@@ -141,15 +139,15 @@ inline TileView<float> widened(const float* data, int64_t page_step, int64_t ste
   return view;
 }
 
-inline void load_scales(const AttentionJob* job, const Tile& tile, float* key_scales, float* value_scales) {
+inline void load_scales(const AttentionJob* job, const Block& block, const Tile& tile) {
   const KVLayout layout(job->layer);
   for (int p = 0; p < tile.pages; ++p) {
     uint8_t* scales = layout.key_scales(tile.keys[p]);
     prefetch_ahead(scales, tile.ahead[p]);
     uint16_t both[2 * kLanes];
     memcpy(both, scales, sizeof both);
-    store(key_scales + p * kLanes, load_bf16(both));
-    store(value_scales + p * kLanes, load_bf16(both + kLanes));
+    store(block.key_scales + p * kLanes, load_bf16(both));
+    store(block.value_scales + p * kLanes, load_bf16(both + kLanes));
   }
 }
 

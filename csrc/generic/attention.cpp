@@ -5,160 +5,12 @@
 // A task is one block of query rows (tokens of one sequence times the heads that share a KV head); where blocks are too few for
 // the threads, a task is one segment of a block. Tiles and segments lie at absolute positions, and what a row does not see leaves
 // it as it was, so its arithmetic is the same whichever rows share its block and whoever computes its segments.
-// Knows: the pool, attention_tile.h, attention_rows.h. Must not know: models.
-#include "twostroke/attention_rows.h"
+// Knows: the pool, attention_job.h and what it includes. Must not know: models.
+#include "twostroke/attention_job.h"
 #include "twostroke/context.h"
 
 namespace twostroke {
 namespace {
-
-constexpr int64_t kBlockRows = 192;     // enough to pay for widening K and V once a block; a multiple of kWideRows
-constexpr int64_t kThinBlockRows = 8;   // up to here K and V are widened on the way to the multiplier
-constexpr int64_t kMaxGroup = 512;
-constexpr int64_t kSegment = 512;       // positions; a multiple of kTile
-constexpr int64_t kTasksPerThread = 3;  // below this a block is shared out by segments
-
-struct AttentionJob {
-  const ts_kv_layer* layer;
-  const float* q;
-  const int32_t *row_starts, *context_tokens, *page_table;
-  float* out;
-  int64_t q_stride, heads, sequences, page_table_stride, out_stride;
-  float scale;
-  int32_t window;
-  int64_t group, tokens_per_block, padded_dim, capacity;  // capacity: rows of a block, a multiple of 16
-  bool split;
-  int64_t* task_starts;   // (sequences + 1,) first task of each sequence
-  int64_t* merge_starts;  // the same for the merging tasks
-  float* partials;        // one partial result a task, where split
-  float* thread_scratch;
-  int64_t thread_floats;
-};
-
-inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-int64_t partial_floats(const AttentionJob* job) { return job->capacity * (job->padded_dim + 2); }
-
-Partial partial_at(const AttentionJob* job, float* memory) {
-  float* peak = memory + job->capacity * job->padded_dim;
-  return {memory, peak, peak + job->capacity};
-}
-
-// One thread's memory for a block of rows. Every array begins at a cache line.
-struct Block {
-  float *q, *scores, *rescale, *found, *sums, *key_scales, *value_scales, *keys, *values;
-  Partial whole, segment;
-  int64_t rows, first_token, tokens, first_position, sequence, kv_head;
-
-  Block(const AttentionJob* job, int32_t thread) {
-    const int64_t capacity = job->capacity, dim = job->padded_dim;
-    q = job->thread_scratch + thread * job->thread_floats;
-    scores = q + capacity * dim;
-    rescale = scores + capacity * kTile;
-    found = rescale + capacity;
-    sums = found + capacity;
-    key_scales = sums + capacity;
-    value_scales = key_scales + kTile;
-    keys = value_scales + kTile;
-    values = keys + kTile * dim;
-    float* rest = values + kTile * dim;
-    whole = partial_at(job, rest);
-    segment = partial_at(job, rest + partial_floats(job));
-  }
-
-  static int64_t floats(const AttentionJob* job) {
-    return job->capacity * (job->padded_dim + kTile + 3) + 2 * kTile + 2 * kTile * job->padded_dim + 2 * partial_floats(job);
-  }
-};
-
-// One tile of a block's sequence: where K begins in each page.
-struct Tile {
-  int64_t start;
-  int pages, first, last;  // positions [first, last) from the start are seen by some row
-  uint8_t* keys[kTilePages];
-  int64_t ahead[kTilePages];
-  Span spans[kMaxGroup > kBlockRows ? kMaxGroup : kBlockRows];
-};
-
-int64_t first_seen(const AttentionJob* job, int64_t position) {
-  return job->window > 0 ? larger(0, position - job->window + 1) : 0;
-}
-
-void find_tile(const AttentionJob* job, const Block& block, int64_t start, Tile* tile) {
-  const int64_t end = block.first_position + block.tokens;
-  const KVLayout layout(job->layer);
-  const int32_t* table = job->page_table + block.sequence * job->page_table_stride;
-  tile->start = start;
-  tile->pages = static_cast<int>(smaller(kTilePages, divide_up(end - start, TS_PAGE_TOKENS)));
-  tile->first = kTile;
-  tile->last = 0;
-  for (int p = 0; p < tile->pages; ++p) {
-    const int64_t page = start / TS_PAGE_TOKENS + p, next = page + kTilePages;
-    tile->keys[p] = layout.keys(table[page], block.kv_head);
-    tile->ahead[p] = next * TS_PAGE_TOKENS < end ? layout.keys(table[next], block.kv_head) - tile->keys[p] : 0;
-  }
-  for (int64_t t = 0; t < block.tokens; ++t) {
-    const int64_t position = block.first_position + t;
-    const Span span = {static_cast<int>(larger(first_seen(job, position) - start, 0)),
-                       static_cast<int>(smaller(position + 1 - start, kTile))};
-    for (int64_t g = 0; g < job->group; ++g) tile->spans[t * job->group + g] = span;
-    if (span.empty()) continue;
-    tile->first = span.begin < tile->first ? span.begin : tile->first;
-    tile->last = span.end > tile->last ? span.end : tile->last;
-  }
-}
-
-template <typename Element>
-TileView<Element> view_of(const Tile& tile, int64_t offset, int64_t step) {
-  TileView<Element> view = {};
-  view.step = step;
-  for (int p = 0; p < tile.pages; ++p) {
-    view.pages[p] = reinterpret_cast<const Element*>(tile.keys[p] + offset);
-    view.ahead[p] = tile.ahead[p];
-  }
-  return view;
-}
-
-// A tile that was widened: K (dim, kTile), V (kTile, padded).
-TileView<float> widened(const float* data, int64_t page_step, int64_t step) {
-  TileView<float> view = {};
-  view.step = step;
-  for (int p = 0; p < kTilePages; ++p) view.pages[p] = data + p * page_step;
-  return view;
-}
-
-void load_scales(const AttentionJob* job, const Block& block, const Tile& tile) {
-  const KVLayout layout(job->layer);
-  for (int p = 0; p < tile.pages; ++p) {
-    uint8_t* scales = layout.key_scales(tile.keys[p]);
-    prefetch_ahead(scales, tile.ahead[p]);
-    uint16_t both[2 * kLanes];
-    memcpy(both, scales, sizeof both);
-    store(block.key_scales + p * kLanes, load_bf16(both));
-    store(block.value_scales + p * kLanes, load_bf16(both + kLanes));
-  }
-}
-
-// What some row of [r, r + count) sees of a tile.
-Span seen_by(const Tile& tile, int64_t r, int64_t count) {
-  Span seen = {kTile, 0};
-  for (int64_t i = r; i < r + count; ++i) {
-    if (tile.spans[i].empty()) continue;
-    seen.begin = tile.spans[i].begin < seen.begin ? tile.spans[i].begin : seen.begin;
-    seen.end = tile.spans[i].end > seen.end ? tile.spans[i].end : seen.end;
-  }
-  return seen;
-}
-
-// Part `part` of `parts` of the pages that the next tile reads.
-void prefetch_part(const Tile& tile, int64_t head_bytes, int64_t part, int64_t parts) {
-  for (int p = 0; p < tile.pages; ++p) {
-    const int64_t end = head_bytes * (part + 1) / parts;
-    for (int64_t at = head_bytes * part / parts / 64 * 64; at < end; at += 64) prefetch_ahead(tile.keys[p] + at, tile.ahead[p]);
-  }
-}
 
 // Both products, a register tile of rows at a time, over what these rows see; K and V are widened beforehand.
 void score_block(const AttentionJob* job, const Block& block, const Tile& tile) {
@@ -187,14 +39,12 @@ void add_block(const AttentionJob* job, const Block& block, const Tile& tile, co
 
 template <typename Element>
 void run_tile(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
-  constexpr bool kNibbles = std::is_same<Element, Nibbles>::value;
-  constexpr bool kScaled = kNibbles || std::is_same<Element, int8_t>::value;
+  constexpr bool kScaled = kIsNibbles<Element> || std::is_same<Element, int8_t>::value;
   const KVLayout layout(job->layer);
   const int64_t dim = job->layer->head_dim, padded = job->padded_dim, rows = block.rows;
   const TileView<Element> keys = view_of<Element>(tile, 0, TS_PAGE_TOKENS);
-  const TileView<Element> values =
-      view_of<Element>(tile, layout.key_bytes, layout.value_row_bytes / static_cast<int64_t>(sizeof(Element)));
-  const bool thin = rows <= kThinBlockRows && dim % (kNibbles ? 32 : 16) == 0;
+  const TileView<Element> values = view_of<Element>(tile, layout.key_bytes, value_step<Element>(layout));
+  const bool thin = rows <= kThinBlockRows && dim % (kIsNibbles<Element> ? 32 : 16) == 0;
   if (kScaled) load_scales(job, block, tile);
   if (thin) {
     score_rows<Element, kThinRows, kThinVectors>(block.q, padded, rows, keys, tile.pages, dim, block.scores);
@@ -211,24 +61,69 @@ void run_tile(const AttentionJob* job, const Block& block, const Tile& tile, con
   }
 }
 
+// The tiles of [begin, end) into `partial`, one after the other.
+template <typename Element>
+void run_tiles(const AttentionJob* job, const Block& block, int64_t begin, int64_t end, const Partial& partial) {
+  Tile tile;
+  for (int64_t start = begin; start < end; start += kTile) {
+    find_tile(job, block, start, &tile);
+    run_tile<Element>(job, block, tile, partial);
+  }
+}
+
+#if defined(TS_LEVEL_AMX)
+// As run_tile, on matrix registers, for bf16.
+void run_matrix_tile(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
+  const KVLayout layout(job->layer);
+  const int64_t dim = job->layer->head_dim;
+  const TileView<Bf16Pair> keys = view_of<Bf16Pair>(tile, 0, TS_PAGE_TOKENS);
+  TileView<Bf16Pair> values = view_of<Bf16Pair>(tile, layout.key_bytes, value_step<Bf16Pair>(layout));
+  for (int p = 0; p < kTilePages; ++p) {
+    const int start = p * TS_PAGE_TOKENS, end = start + TS_PAGE_TOKENS;
+    if (tile.first <= start && end <= tile.last) continue;
+    Bf16Pair* kept = reinterpret_cast<Bf16Pair*>(block.values) + start / 2 * dim;
+    keep_positions(values.pages[p], tile.first - start, tile.last - start, dim, kept);
+    values.pages[p] = kept;
+  }
+  // What the next tile reads is fetched bit by bit: all at once would fill the line buffers that this one's loads wait for.
+  const int64_t moments = dim / kChunk * kTilePages + (dim + 4 * kLanes - 1) / (4 * kLanes) * kTilePages * kWeightParts;
+  int64_t done = 0;
+  const auto moment = [&] { prefetch_part(tile, layout.head_bytes, done < moments ? done : moments - 1, moments), ++done; };
+  matrix_scores(block.query_parts, keys, tile.pages, block.rows, dim, block.scores, moment);
+  soften<false>(block.scores, tile.spans, block.rows, nullptr, nullptr, partial, block.rescale, block.found, block.sums);
+  split_weights(block.scores, block.rows, block.weight_parts);
+  rescale_rows(partial.sum, block.rescale, block.rows, dim);
+  matrix_values(block.weight_parts, values, block.rows, dim, partial.sum, moment);
+}
+
+void run_bf16(const AttentionJob* job, const Block& block, int64_t begin, int64_t end, const Partial& partial) {
+  if (!job->matrix) return run_tiles<Bf16Pair>(job, block, begin, end, partial);
+  Tile tile;
+  for (int64_t start = begin; start < end; start += kTile) {
+    find_tile(job, block, start, &tile);
+    run_matrix_tile(job, block, tile, partial);
+  }
+}
+#else
+void run_bf16(const AttentionJob* job, const Block& block, int64_t begin, int64_t end, const Partial& partial) {
+  run_tiles<Bf16Pair>(job, block, begin, end, partial);
+}
+#endif
+
 // The tiles of one segment that some row of the block sees, into `partial`.
 void run_segment(const AttentionJob* job, const Block& block, int64_t segment, const Partial& partial) {
   partial.clear(block.rows, job->padded_dim);
   const int64_t begin = larger(segment * kSegment, first_seen(job, block.first_position) / kTile * kTile);
   const int64_t end = smaller((segment + 1) * kSegment, block.first_position + block.tokens);
-  Tile tile;
-  for (int64_t start = begin; start < end; start += kTile) {
-    find_tile(job, block, start, &tile);
-    switch (job->layer->kind) {
-      case TS_KV_F32: run_tile<float>(job, block, tile, partial); break;
-      case TS_KV_BF16: run_tile<uint16_t>(job, block, tile, partial); break;
-      case TS_KV_INT8: run_tile<int8_t>(job, block, tile, partial); break;
-      default: run_tile<Nibbles>(job, block, tile, partial); break;
-    }
+  switch (job->layer->kind) {
+    case TS_KV_F32: return run_tiles<float>(job, block, begin, end, partial);
+    case TS_KV_BF16: return run_bf16(job, block, begin, end, partial);
+    case TS_KV_INT8: return run_tiles<int8_t>(job, block, begin, end, partial);
+    default: return run_tiles<Nibbles>(job, block, begin, end, partial);
   }
 }
 
-// log2(e) is in the queries, because weights are powers of two.
+// log2(e) is in the queries, because weights are powers of two. Begins the block.
 void load_queries(const AttentionJob* job, const Block& block) {
   const int64_t dim = job->layer->head_dim;
   const float scale = job->scale * 1.44269504088896341f;
@@ -239,6 +134,11 @@ void load_queries(const AttentionJob* job, const Block& block) {
     for (int64_t d = 0; d < dim; ++d) to[d] = from[d] * scale;
     for (int64_t d = dim; d < job->padded_dim; ++d) to[d] = 0.0f;
   }
+#if defined(TS_LEVEL_AMX)
+  if (!job->matrix) return;
+  split_queries(block.q, block.rows, job->padded_dim, block.query_parts);
+  matrix_attention_begin(block.rows);
+#endif
 }
 
 void store_outputs(const AttentionJob* job, const Block& block, const Partial& partial) {
@@ -288,6 +188,7 @@ void whole_task(void* opaque, int64_t index, int32_t thread) {
     run_segment(job, block, segment, block.segment);
     merge(block.whole, block.segment, block.rows, job->padded_dim, block.rescale, block.sums);
   }
+  if (job->matrix) matrix_attention_end();
   store_outputs(job, block, block.whole);
 }
 
@@ -298,6 +199,7 @@ void segment_task(void* opaque, int64_t index, int32_t thread) {
   find_block(job, s, local / segments_of(job, s), &block);
   load_queries(job, block);
   run_segment(job, block, local % segments_of(job, s), partial_at(job, job->partials + index * partial_floats(job)));
+  if (job->matrix) matrix_attention_end();
 }
 
 void merge_task(void* opaque, int64_t index, int32_t thread) {
@@ -338,6 +240,7 @@ void plan(AttentionJob* job, int64_t threads) {
   job->tokens_per_block = smaller(longest, larger(1, kBlockRows / job->group));
   job->capacity = divide_up(job->tokens_per_block * job->group, kLanes) * kLanes;
   job->padded_dim = divide_up(job->layer->head_dim, kLanes) * kLanes;
+  job->matrix = kMatrixAttention && job->layer->kind == TS_KV_BF16 && job->layer->head_dim % kChunk == 0;
   job->thread_floats = Block::floats(job);
   for (int64_t s = 0; s < job->sequences; ++s) tasks += blocks_of(job, s) * job->layer->kv_heads;
   job->split = threads > 1 && tasks < kTasksPerThread * threads;

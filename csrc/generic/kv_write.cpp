@@ -1,5 +1,4 @@
-// ts_kv_write: K and V of new positions into their pages, rounded as ops/kv_write.py says. A token writes its own bytes alone, so
-// heads and tokens are shared out freely.
+// ts_kv_write: K and V of new positions into their pages, rounded as ops/kv_write.py says. A token writes its own bytes alone.
 // Knows: the page layout. Must not know: attention, why these pages.
 #include <math.h>
 #include <string.h>
@@ -18,8 +17,6 @@ struct WriteJob {
   const int32_t* slots;
 };
 
-inline void convert(float value, float* out) { *out = value; }
-
 inline void convert(float value, uint16_t* out) {
   uint32_t bits;
   memcpy(&bits, &value, 4);
@@ -27,10 +24,20 @@ inline void convert(float value, uint16_t* out) {
   *out = is_nan ? 0x7FC0 : static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
-template <typename Element>
-void write_floats(const float* k, const float* v, int64_t dim, Element* keys, Element* values) {
-  for (int64_t d = 0; d < dim; ++d) convert(k[d], keys + d * TS_PAGE_TOKENS);
-  for (int64_t d = 0; d < dim; ++d) convert(v[d], values + d);
+void write_f32(const float* k, const float* v, int64_t dim, float* keys, float* values) {
+  for (int64_t d = 0; d < dim; ++d) keys[d * TS_PAGE_TOKENS] = k[d];
+  memcpy(values, v, static_cast<size_t>(dim) * 4);
+}
+
+// Pairs of dimensions of K, pairs of positions of V; an odd last dimension is paired with zeros.
+void write_bf16(const float* k, const float* v, int64_t dim, int64_t offset, Bf16Pair* keys, Bf16Pair* values) {
+  for (int64_t d = 0; d < dim; d += 2, keys += TS_PAGE_TOKENS) {
+    convert(k[d], &keys[offset].first);
+    convert(d + 1 < dim ? k[d + 1] : 0.0f, &keys[offset].second);
+  }
+  const int64_t even = (dim + 1) / 2 * 2;
+  values += offset / 2 * even;
+  for (int64_t d = 0; d < even; ++d) convert(d < dim ? v[d] : 0.0f, offset % 2 == 0 ? &values[d].first : &values[d].second);
 }
 
 inline float widen(uint16_t bits) {
@@ -106,8 +113,10 @@ void write_head(const WriteJob* job, const KVLayout& layout, int64_t t, int64_t 
   uint8_t* k_scale = layout.key_scales(keys) + 2 * offset;
   uint8_t* v_scale = layout.value_scales(keys) + 2 * offset;
   switch (job->layer->kind) {
-    case TS_KV_F32: write_floats(k, v, dim, reinterpret_cast<float*>(keys) + offset, reinterpret_cast<float*>(values)); break;
-    case TS_KV_BF16: write_floats(k, v, dim, reinterpret_cast<uint16_t*>(keys) + offset, reinterpret_cast<uint16_t*>(values)); break;
+    case TS_KV_F32: write_f32(k, v, dim, reinterpret_cast<float*>(keys) + offset, reinterpret_cast<float*>(values)); break;
+    case TS_KV_BF16:
+      write_bf16(k, v, dim, offset, reinterpret_cast<Bf16Pair*>(keys), reinterpret_cast<Bf16Pair*>(layout.values(keys)));
+      break;
     case TS_KV_INT8: write_int8(k, v, dim, keys + offset, values, k_scale, v_scale); break;
     default: write_int4(k, v, dim, keys + offset, values, k_scale, v_scale); break;
   }

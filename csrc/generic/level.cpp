@@ -48,7 +48,9 @@ int32_t ts_best_level(void) {
   if (!f16c_fma || !has(b7, 5) || !has(b7, 3) || !has(b7, 8) || (state & 0x6) != 0x6) return 0;
   const bool avx512 = has(b7, 16) && has(b7, 17) && has(b7, 28) && has(b7, 30) && has(b7, 31) && has(c7, 11);
   if (!avx512 || (state & 0xE0) != 0xE0) return 1;
-  return has(d7, 24) && has(d7, 25) && may_use_tiles(state) ? 3 : 2;
+  uint32_t a71 = 0, b71, c71, d71;
+  const bool bf16 = a7 >= 1 && __get_cpuid_count(7, 1, &a71, &b71, &c71, &d71) && has(a71, 5);
+  return bf16 && has(d7, 22) && has(d7, 24) && has(d7, 25) && may_use_tiles(state) ? 3 : 2;
 }
 #else
 int32_t ts_best_level(void) { return 0; }

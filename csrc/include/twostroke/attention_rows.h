@@ -101,6 +101,13 @@ void soften(float* scores, const Span* spans, int64_t rows, const float* key_sca
     store(partial.total + r, fma(load(partial.total + r), load(rescale + r), load(sums + r)));
 }
 
+inline void rescale_rows(float* sums, const float* rescale, int64_t rows, int64_t dim) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const Vec factor = set1(rescale[r]);
+    for (int64_t d = 0; d < dim; d += kLanes) store(sums + r * dim + d, load(sums + r * dim + d) * factor);
+  }
+}
+
 // into = into and `from`, which holds later positions. A part that saw nothing changes nothing.
 inline void merge(const Partial& into, const Partial& from, int64_t rows, int64_t dim, float* keep, float* add) {
   for (int64_t r = 0; r < rows; r += kLanes) {

@@ -28,8 +28,8 @@ constexpr int kWideRows = 6, kWideVectors = 1, kThinRows = 2, kThinVectors = 2;
 constexpr int kWideRows = 2, kWideVectors = 1, kThinRows = 1, kThinVectors = 2;
 #endif
 
-// K or V of a tile as a kernel sees it. K: row d of page p is at [p] + d * step (int4: a row is two dimensions). V: position t is
-// at [t / 16] + (t % 16) * step. ahead: bytes from a page to the one that the next tile reads in its place.
+// K or V of a tile as a kernel sees it. K: row d of page p is at [p] + d * step (int4, bf16: a row is two dimensions). V: position t is
+// at [t / 16] + (t % 16) * step (bf16: a row is two positions). ahead: bytes from a page to the one that the next tile reads in its place.
 template <typename Element>
 struct TileView {
   const Element* pages[kTilePages];
@@ -38,8 +38,22 @@ struct TileView {
 };
 
 TS_VECTOR_INLINE Vec load_element(const float* p) { return load(p); }
-TS_VECTOR_INLINE Vec load_element(const uint16_t* p) { return load_bf16(p); }
 TS_VECTOR_INLINE Vec load_element(const int8_t* p) { return load_int8(p); }
+
+// Elements that hold two numbers each: what one load brings, and its two vectors.
+TS_VECTOR_INLINE Bytes load_two(const Nibbles* p) { return load_bytes(&p->bits); }
+TS_VECTOR_INLINE Vec first_of(Bytes a) { return low_nibbles(a); }
+TS_VECTOR_INLINE Vec second_of(Bytes a) { return high_nibbles(a); }
+TS_VECTOR_INLINE Words load_two(const Bf16Pair* p) { return load_words(p); }
+TS_VECTOR_INLINE Vec first_of(Words a) { return low_halves(a); }
+TS_VECTOR_INLINE Vec second_of(Words a) { return high_halves(a); }
+
+template <typename Element>
+constexpr bool kIsNibbles = std::is_same<Element, Nibbles>::value;
+template <typename Element>
+constexpr bool kIsPair = std::is_same<Element, Bf16Pair>::value;
+template <typename Element>
+constexpr bool kIsTwo = kIsNibbles<Element> || kIsPair<Element>;
 
 template <typename Element>
 TS_VECTOR_INLINE void prefetch_ahead(const Element* at, int64_t ahead) {
@@ -61,7 +75,6 @@ TS_VECTOR_INLINE void multiply_add(Vec (&sum)[kRows][kColumns], const float* fac
 template <typename Element, int kRows, int kPages>
 TS_VECTOR_INLINE void score_tile(const float* q, int64_t q_stride, const TileView<Element>& keys, int first_page, int64_t dim,
                                  float* scores) {
-  constexpr bool kNibbles = std::is_same<Element, Nibbles>::value;
   constexpr bool kAhead = !std::is_same<Element, float>::value || kRows <= kThinRows;
   constexpr int64_t kLine = 64 / (TS_PAGE_TOKENS * static_cast<int64_t>(sizeof(Element)));  // rows of K in a cache line
   Vec sum[kRows][kPages], key[kPages];
@@ -71,21 +84,21 @@ TS_VECTOR_INLINE void score_tile(const float* q, int64_t q_stride, const TileVie
     for (int p = 0; p < kPages; ++p) sum[r][p] = zero();
   }
   const Element* const* pages = keys.pages + first_page;
-  const int64_t rows = kNibbles ? (dim + 1) / 2 : dim;
+  const int64_t rows = kIsTwo<Element> ? (dim + 1) / 2 : dim;
   for (int64_t row = 0; row < rows; ++row) {
     if (kAhead && row % kLine == 0) {
       TS_EVERY
       for (int p = 0; p < kPages; ++p) prefetch_ahead(pages[p] + row * keys.step, keys.ahead[first_page + p]);
     }
-    if constexpr (kNibbles) {
-      Bytes raw[kPages];
+    if constexpr (kIsTwo<Element>) {
+      decltype(load_two(pages[0])) raw[kPages];
       TS_EVERY
-      for (int p = 0; p < kPages; ++p) raw[p] = load_bytes(&pages[p][row * keys.step].bits);
+      for (int p = 0; p < kPages; ++p) raw[p] = load_two(pages[p] + row * keys.step);
       TS_EVERY
-      for (int p = 0; p < kPages; ++p) key[p] = low_nibbles(raw[p]);
+      for (int p = 0; p < kPages; ++p) key[p] = first_of(raw[p]);
       multiply_add<kRows, kPages>(sum, q + 2 * row, q_stride, key);
       TS_EVERY
-      for (int p = 0; p < kPages; ++p) key[p] = high_nibbles(raw[p]);
+      for (int p = 0; p < kPages; ++p) key[p] = second_of(raw[p]);
       multiply_add<kRows, kPages>(sum, q + 2 * row + 1, q_stride, key);
     } else {
       TS_EVERY
@@ -100,10 +113,16 @@ TS_VECTOR_INLINE void score_tile(const float* q, int64_t q_stride, const TileVie
   }
 }
 
-// Vectors v .. v + kVectors of one position's V.
+// Vectors v .. v + kVectors of one position's V; second: of the second position of a row of pairs.
 template <typename Element, int kVectors>
-TS_VECTOR_INLINE void load_values(const Element* row, Vec (&value)[kVectors]) {
-  if constexpr (std::is_same<Element, Nibbles>::value) {
+TS_VECTOR_INLINE void load_values(const Element* row, bool second, Vec (&value)[kVectors]) {
+  if constexpr (kIsPair<Element>) {
+    Words raw[kVectors];
+    TS_EVERY
+    for (int v = 0; v < kVectors; ++v) raw[v] = load_words(row + v * kLanes);
+    TS_EVERY
+    for (int v = 0; v < kVectors; ++v) value[v] = second ? high_halves(raw[v]) : low_halves(raw[v]);
+  } else if constexpr (kIsNibbles<Element>) {
     TS_EVERY
     for (int v = 0; v < kVectors; v += 2) {
       const Bytes raw = load_bytes(&row[v / 2 * kLanes].bits);
@@ -114,6 +133,12 @@ TS_VECTOR_INLINE void load_values(const Element* row, Vec (&value)[kVectors]) {
     TS_EVERY
     for (int v = 0; v < kVectors; ++v) value[v] = load_element(row + v * kLanes);
   }
+}
+
+// Which row of its page holds position t.
+template <typename Element>
+TS_VECTOR_INLINE int64_t value_row(int t) {
+  return t % TS_PAGE_TOKENS / (kIsPair<Element> ? 2 : 1);
 }
 
 // out[r][..] = out * rescale[r] + sum over t in [first, last) of weights[r][t] * V[t][..]; `from`: elements into a row of V.
@@ -131,15 +156,21 @@ TS_VECTOR_INLINE void value_tile(const float* weights, const float* rescale, con
   }
   for (int t = first; t < last;) {
     const int page = t / TS_PAGE_TOKENS, end = last < (page + 1) * TS_PAGE_TOKENS ? last : (page + 1) * TS_PAGE_TOKENS;
-    const Element* row = values.pages[page] + (t % TS_PAGE_TOKENS) * values.step + from;
-    for (; t < end; ++t, row += values.step) {
+    const Element* row = values.pages[page] + value_row<Element>(t) * values.step + from;
+    for (; t < end; row += values.step) {
       if (kAhead) {
         TS_EVERY
         for (int64_t b = 0; b < kBytes; b += 64) prefetch_ahead(reinterpret_cast<const uint8_t*>(row) + b, values.ahead[page]);
       }
       Vec value[kVectors];
-      load_values<Element, kVectors>(row, value);
-      multiply_add<kRows, kVectors>(sum, weights + t, kTile, value);
+      if (!kIsPair<Element> || t % 2 == 0) {
+        load_values<Element, kVectors>(row, false, value);
+        multiply_add<kRows, kVectors>(sum, weights + t++, kTile, value);
+      }
+      if (kIsPair<Element> && t < end) {
+        load_values<Element, kVectors>(row, true, value);
+        multiply_add<kRows, kVectors>(sum, weights + t++, kTile, value);
+      }
     }
   }
   TS_EVERY
@@ -170,7 +201,7 @@ void score_rows(const float* q, int64_t q_stride, int64_t rows, const TileView<E
 template <typename Element, int kRows, int kVectors>
 void value_rows_at(const float* weights, const float* rescale, const TileView<Element>& values, int first, int last, int64_t width,
                    float* out, int64_t out_stride) {
-  constexpr bool kNibbles = std::is_same<Element, Nibbles>::value;
+  constexpr bool kNibbles = kIsNibbles<Element>;
   constexpr int kLeast = kNibbles ? 2 : 1;
   int64_t d = 0;
   for (; d + kVectors * kLanes <= width; d += kVectors * kLanes)
@@ -197,11 +228,11 @@ template <typename Element>
 void widen_keys(const TileView<Element>& keys, int pages, int64_t dim, float* to) {
   for (int p = 0; p < pages; ++p) {
     const Element* from = keys.pages[p];
-    if constexpr (std::is_same<Element, Nibbles>::value) {
+    if constexpr (kIsTwo<Element>) {
       for (int64_t d = 0; d < dim; d += 2) {
-        const Bytes raw = load_bytes(&from[d / 2 * TS_PAGE_TOKENS].bits);
-        store(to + d * kTile + p * kLanes, low_nibbles(raw));
-        if (d + 1 < dim) store(to + (d + 1) * kTile + p * kLanes, high_nibbles(raw));
+        const auto raw = load_two(from + d / 2 * TS_PAGE_TOKENS);
+        store(to + d * kTile + p * kLanes, first_of(raw));
+        if (d + 1 < dim) store(to + (d + 1) * kTile + p * kLanes, second_of(raw));
       }
     } else {
       for (int64_t d = 0; d < dim; ++d) store(to + d * kTile + p * kLanes, load_element(from + d * TS_PAGE_TOKENS));
@@ -217,13 +248,26 @@ TS_VECTOR_INLINE Vec load_last(const Element* from, int64_t count) {
   return load_element(part);
 }
 
+// One position's vector of a row of pairs; `count` of 16 are there, zeros beyond.
+TS_VECTOR_INLINE Vec load_half(const Bf16Pair* from, bool second, int64_t count) {
+  Bf16Pair part[kLanes] = {};
+  if (count < kLanes) {
+    for (int64_t i = 0; i < count; ++i) part[i] = from[i];
+    from = part;
+  }
+  const Words raw = load_words(from);
+  return second ? high_halves(raw) : low_halves(raw);
+}
+
 // V of positions [first, last) as float32 (kTile, padded), padded = dim rounded up to 16.
 template <typename Element>
 void widen_values(const TileView<Element>& values, int first, int last, int64_t dim, int64_t padded, float* to) {
   for (int t = first; t < last; ++t) {
-    const Element* from = values.pages[t / TS_PAGE_TOKENS] + (t % TS_PAGE_TOKENS) * values.step;
+    const Element* from = values.pages[t / TS_PAGE_TOKENS] + value_row<Element>(t) * values.step;
     float* row = to + t * padded;
-    if constexpr (std::is_same<Element, Nibbles>::value) {
+    if constexpr (kIsPair<Element>) {
+      for (int64_t d = 0; d < dim; d += kLanes) store(row + d, load_half(from + d, t % 2 != 0, dim - d));
+    } else if constexpr (kIsNibbles<Element>) {
       for (int64_t d = 0; d < dim; d += 2 * kLanes) {
         const Bytes raw = load_bytes(&from[d / 2].bits);
         store(row + d, low_nibbles(raw));

@@ -1,5 +1,6 @@
-// Where K and V of one head lie in a page. f32, bf16: K (head_dim, 16) transposed, then V (16, head_dim). int8, int4: the same
-// in bytes or nibbles, then 16 bf16 scales of K and 16 of V. The law is src/twostroke/ops/kv_pages.py.
+// Where K and V of one head lie in a page. f32: K (head_dim, 16) transposed, then V (16, head_dim). bf16: the same in pairs, of two
+// dimensions for K and of two positions for V, as matrix registers want them. int8, int4: as f32 in bytes or nibbles, then 16 bf16
+// scales of K and 16 of V. The law is src/twostroke/ops/kv_pages.py.
 // Knows: the layout. Must not know: attention.
 #pragma once
 #include <stdint.h>
@@ -13,11 +14,16 @@ struct Nibbles {
   uint8_t bits;
 };
 
+// Two bf16 numbers: dimensions 2i and 2i + 1 of one position's K, or one dimension of the V of positions 2i and 2i + 1.
+struct Bf16Pair {
+  uint16_t first, second;
+};
+
 inline bool has_scales(int32_t kind) { return kind == TS_KV_INT8 || kind == TS_KV_INT4; }
 
 struct KVLayout {
   uint8_t* data;
-  int64_t kv_heads, key_bytes, value_row_bytes, head_bytes;  // key_bytes: K of one page's 16 positions
+  int64_t kv_heads, key_bytes, value_row_bytes, head_bytes;  // key_bytes: K of a page's 16 positions; value_row_bytes: V of one
 
   explicit KVLayout(const ts_kv_layer* layer) : data(static_cast<uint8_t*>(layer->data)), kv_heads(layer->kv_heads) {
     const int64_t dim = layer->head_dim;
@@ -25,7 +31,7 @@ struct KVLayout {
       key_bytes = (dim + 1) / 2 * TS_PAGE_TOKENS;
       value_row_bytes = (dim + 31) / 32 * 16;
     } else {
-      value_row_bytes = dim * (layer->kind == TS_KV_F32 ? 4 : layer->kind == TS_KV_BF16 ? 2 : 1);
+      value_row_bytes = layer->kind == TS_KV_F32 ? dim * 4 : layer->kind == TS_KV_BF16 ? (dim + 1) / 2 * 4 : dim;
       key_bytes = value_row_bytes * TS_PAGE_TOKENS;
     }
     head_bytes = key_bytes + TS_PAGE_TOKENS * value_row_bytes + (has_scales(layer->kind) ? 4 * TS_PAGE_TOKENS : 0);

@@ -44,6 +44,15 @@ TS_VECTOR_INLINE __m512 nibble_values() {  // a permutation looks at the low fou
 }
 TS_VECTOR_INLINE Vec low_nibbles(Bytes a) { return {_mm512_permutexvar_ps(a.v, nibble_values())}; }
 TS_VECTOR_INLINE Vec high_nibbles(Bytes a) { return {_mm512_permutexvar_ps(_mm512_srli_epi32(a.v, 4), nibble_values())}; }
+// Sixteen 32-bit words, each two bf16 numbers.
+struct Words {
+  __m512i v;
+};
+TS_VECTOR_INLINE Words load_words(const void* p) { return {_mm512_loadu_si512(p)}; }
+TS_VECTOR_INLINE Vec low_halves(Words a) { return {_mm512_castsi512_ps(_mm512_slli_epi32(a.v, 16))}; }
+TS_VECTOR_INLINE Vec high_halves(Words a) {
+  return {_mm512_castsi512_ps(_mm512_and_si512(a.v, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000u))))};
+}
 // Lanes [begin, end) of a, `fill` in the others.
 TS_VECTOR_INLINE Vec keep_lanes(Vec a, int begin, int end, float fill) {
   const uint32_t below_end = end >= kLanes ? 0xFFFFu : end <= 0 ? 0u : (1u << end) - 1;
@@ -103,6 +112,20 @@ TS_VECTOR_INLINE __m256 nibble_value(__m256i a) {
 }
 TS_VECTOR_INLINE Vec low_nibbles(Bytes a) { return {nibble_value(a.lo), nibble_value(a.hi)}; }
 TS_VECTOR_INLINE Vec high_nibbles(Bytes a) { return {nibble_value(_mm256_srli_epi32(a.lo, 4)), nibble_value(_mm256_srli_epi32(a.hi, 4))}; }
+struct Words {
+  __m256i lo, hi;
+};
+TS_VECTOR_INLINE Words load_words(const void* p) {
+  const __m256i* at = static_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(at), _mm256_loadu_si256(at + 1)};
+}
+TS_VECTOR_INLINE Vec low_halves(Words a) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(a.lo, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(a.hi, 16))};
+}
+TS_VECTOR_INLINE Vec high_halves(Words a) {
+  const __m256i mask = _mm256_set1_epi32(static_cast<int32_t>(0xffff0000u));
+  return {_mm256_castsi256_ps(_mm256_and_si256(a.lo, mask)), _mm256_castsi256_ps(_mm256_and_si256(a.hi, mask))};
+}
 // Lanes [begin, end) of a, `fill` in the others.
 TS_VECTOR_INLINE Vec keep_lanes(Vec a, int begin, int end, float fill) {
   const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), first = _mm256_set1_epi32(begin - 1), after = _mm256_set1_epi32(end);
@@ -166,6 +189,16 @@ TS_VECTOR_INLINE Bytes load_bytes(const uint8_t* p) {
 }
 TS_VECTOR_INLINE Vec low_nibbles(Bytes a) { TS_EACH_LANE(static_cast<float>(static_cast<int32_t>(a.x[i] & 15) - 8)); }
 TS_VECTOR_INLINE Vec high_nibbles(Bytes a) { TS_EACH_LANE(static_cast<float>(static_cast<int32_t>(a.x[i] >> 4) - 8)); }
+struct Words {
+  uint16_t x[2 * kLanes];
+};
+TS_VECTOR_INLINE Words load_words(const void* p) {
+  Words r;
+  memcpy(r.x, p, sizeof r.x);
+  return r;
+}
+TS_VECTOR_INLINE Vec low_halves(Words a) { TS_EACH_LANE(widen_bf16(a.x[2 * i])); }
+TS_VECTOR_INLINE Vec high_halves(Words a) { TS_EACH_LANE(widen_bf16(a.x[2 * i + 1])); }
 // Lanes [begin, end) of a, `fill` in the others.
 TS_VECTOR_INLINE Vec keep_lanes(Vec a, int begin, int end, float fill) { TS_EACH_LANE(i >= begin && i < end ? a.x[i] : fill); }
 // a * 2^n, where the float n + 1.5 * 2^23 is given.

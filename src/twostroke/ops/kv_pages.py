@@ -52,12 +52,17 @@ def write_rows(layer: KVLayer, k: F32Array, v: F32Array, pages: I32Array, offset
         keys[pages, :, :, offsets], key_scales[pages, :, offsets] = _key_bytes(layer.kind, q_k), k_bits
         values[pages, :, offsets], value_scales[pages, :, offsets] = _value_bytes(layer.kind, q_v), v_bits
         return
-    cast = f32_to_bf16 if layer.kind is KVKind.BF16 else np.asarray
     # Splitting the last axis of a slice never copies: these are views.
+    if layer.kind is KVKind.BF16:
+        keys, values = _pairs(layer)
+        k_bits, v_bits = _even(f32_to_bf16(k)), _even(f32_to_bf16(v))
+        keys[pages, :, :, offsets] = k_bits.reshape(*k.shape[:2], -1, 2)
+        values[pages, :, offsets // 2, :, offsets % 2] = v_bits
+        return
     all_keys = layer.data[:, :, 0].reshape(layer.num_pages, layer.kv_heads, layer.head_dim, PAGE_TOKENS)
     all_values = layer.data[:, :, 1].reshape(layer.num_pages, layer.kv_heads, PAGE_TOKENS, layer.head_dim)
-    all_keys[pages, :, :, offsets] = cast(k)
-    all_values[pages, :, offsets] = cast(v)
+    all_keys[pages, :, :, offsets] = k
+    all_values[pages, :, offsets] = v
 
 
 def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:
@@ -73,9 +78,27 @@ def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array,
             q_values.astype(np.float32) * bf16_to_f32(value_scales)[..., None],
         )
     raw = layer.data[page_ids]
-    data: F32Array = bf16_to_f32(raw.view(np.uint16)) if layer.kind is KVKind.BF16 else raw.view(np.float32)
+    if layer.kind is KVKind.BF16:
+        keys, values = _pairs(KVLayer(layer.kind, layer.kv_heads, dim, raw))
+        k_bits = keys.transpose(0, 1, 3, 2, 4).reshape(len(raw), layer.kv_heads, PAGE_TOKENS, -1)
+        v_bits = values.transpose(0, 1, 2, 4, 3).reshape(len(raw), layer.kv_heads, PAGE_TOKENS, -1)
+        return bf16_to_f32(k_bits[..., :dim]), bf16_to_f32(v_bits[..., :dim])
+    data: F32Array = raw.view(np.float32)
     all_keys = data[:, :, 0].reshape(-1, layer.kv_heads, dim, PAGE_TOKENS).transpose(0, 1, 3, 2)
     return all_keys, data[:, :, 1].reshape(-1, layer.kv_heads, PAGE_TOKENS, dim)
+
+
+def _pairs(layer: KVLayer) -> tuple[U16Array, U16Array]:
+    """Views of a bf16 layer: K (pages, heads, dim / 2, 16, 2), V (pages, heads, 8, dim, 2), dim rounded up to even."""
+    data = layer.data.view(np.uint16)
+    shape = (layer.num_pages, layer.kv_heads)
+    keys = data[:, :, 0].reshape(*shape, -1, PAGE_TOKENS, 2)
+    return keys, data[:, :, 1].reshape(*shape, PAGE_TOKENS // 2, -1, 2)
+
+
+def _even(rows: U16Array) -> U16Array:
+    """(T, heads, dim) with zeros behind an odd dim."""
+    return np.pad(rows, ((0, 0), (0, 0), (0, rows.shape[-1] % 2)))
 
 
 def _parts(layer: KVLayer) -> tuple[U8Array, U8Array, U16Array, U16Array]:

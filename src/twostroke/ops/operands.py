@@ -13,9 +13,11 @@ P = N / 64 panels):
                               k = 8i + 4 + j. The weight is (q * m) * scale; q * m, in [-120, 105], is its int8 number
     scales (P, groups, 64)    uint16 (bf16 bits), for int8 and int4; groups of `group` k, the last may be shorter
 
-KV layer, f32 and bf16: (pages, kv_heads, 2, page_tokens * head_dim), float32 or uint16. Part 0 is K, transposed inside
-its page to (head_dim, page_tokens), so that scores of 16 positions are one vector; part 1 is V, (page_tokens,
-head_dim). KV layer, int8 and int4: (pages, kv_heads, bytes) uint8, laid out in ops/kv_pages.py.
+KV layer, f32: (pages, kv_heads, 2, page_tokens * head_dim) float32. Part 0 is K, transposed inside its page to
+(head_dim, page_tokens), so that scores of 16 positions are one vector; part 1 is V, (page_tokens, head_dim).
+KV layer, bf16: the same of uint16, in pairs, with head_dim rounded up to an even number (zeros): K (head_dim / 2,
+page_tokens, 2), pairs of dimensions, and V (page_tokens / 2, head_dim, 2), pairs of positions, as matrix registers
+want them. KV layer, int8 and int4: (pages, kv_heads, bytes) uint8, laid out in ops/kv_pages.py.
 
 Knows: shapes and layouts.
 Must not know: how the numbers were rounded, who computes with them.
@@ -223,7 +225,5 @@ def new_kv_layer(kind: KVKind, num_pages: int, kv_heads: int, head_dim: int) -> 
     flat = room[-room.ctypes.data % CACHE_LINE_BYTES :][:size]
     if kind.is_integer:
         return KVLayer(kind, kv_heads, head_dim, flat.reshape(num_pages, kv_heads, -1))
-    shape = (num_pages, kv_heads, 2, PAGE_TOKENS * head_dim)
-    if kind is KVKind.F32:
-        return KVLayer(kind, kv_heads, head_dim, flat.view(np.float32).reshape(shape))
-    return KVLayer(kind, kv_heads, head_dim, flat.view(np.uint16).reshape(shape))
+    halves = flat.view(np.float32 if kind is KVKind.F32 else np.uint16)
+    return KVLayer(kind, kv_heads, head_dim, halves.reshape(num_pages, kv_heads, 2, -1))

@@ -48,10 +48,9 @@ class KVKind(enum.IntEnum):
         return self in (KVKind.INT8, KVKind.INT4)
 
     def key_bytes(self, head_dim: int) -> int:
-        """Bytes of one position's K in one head, without its scale. int4: two dimensions a byte."""
-        if self is KVKind.INT4:
-            return -(-head_dim // 2)
-        return head_dim * {KVKind.F32: 4, KVKind.BF16: 2, KVKind.INT8: 1}[self]
+        """Bytes of one position's K in one head, without its scale. int4: two dimensions a byte; bf16: pairs of them."""
+        pairs = -(-head_dim // 2)
+        return {KVKind.F32: 4 * head_dim, KVKind.BF16: 4 * pairs, KVKind.INT8: head_dim, KVKind.INT4: pairs}[self]
 
     def value_bytes(self, head_dim: int) -> int:
         """Bytes of one position's V in one head, without its scale. int4: blocks of 32 dimensions, 16 bytes each."""

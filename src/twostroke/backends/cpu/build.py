@@ -25,7 +25,7 @@ LEVELS: dict[str, dict[str, str]] = {
         "generic": "x86_64",
         "avx2": "x86_64_v3",
         "avx512": "x86_64_v4+avx512vnni",
-        "amx": "x86_64_v4+avx512vnni+amx_tile+amx_int8",
+        "amx": "x86_64_v4+avx512vnni+avx512bf16+amx_tile+amx_int8+amx_bf16",
     },
     "aarch64": {"generic": "generic"},
 }

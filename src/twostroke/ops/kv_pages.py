@@ -54,10 +54,9 @@ def write_rows(layer: KVLayer, k: F32Array, v: F32Array, pages: I32Array, offset
         return
     # Splitting the last axis of a slice never copies: these are views.
     if layer.kind is KVKind.BF16:
-        keys, values = _pairs(layer)
-        k_bits, v_bits = _even(f32_to_bf16(k)), _even(f32_to_bf16(v))
-        keys[pages, :, :, offsets] = k_bits.reshape(*k.shape[:2], -1, 2)
-        values[pages, :, offsets // 2, :, offsets % 2] = v_bits
+        k_pairs, v_pairs = _pairs(layer)
+        k_pairs[pages, :, :, offsets] = _even(f32_to_bf16(k)).reshape(*k.shape[:2], -1, 2)
+        v_pairs[pages, :, offsets // 2, :, offsets % 2] = _even(f32_to_bf16(v))
         return
     all_keys = layer.data[:, :, 0].reshape(layer.num_pages, layer.kv_heads, layer.head_dim, PAGE_TOKENS)
     all_values = layer.data[:, :, 1].reshape(layer.num_pages, layer.kv_heads, PAGE_TOKENS, layer.head_dim)
@@ -79,9 +78,9 @@ def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array,
         )
     raw = layer.data[page_ids]
     if layer.kind is KVKind.BF16:
-        keys, values = _pairs(KVLayer(layer.kind, layer.kv_heads, dim, raw))
-        k_bits = keys.transpose(0, 1, 3, 2, 4).reshape(len(raw), layer.kv_heads, PAGE_TOKENS, -1)
-        v_bits = values.transpose(0, 1, 2, 4, 3).reshape(len(raw), layer.kv_heads, PAGE_TOKENS, -1)
+        k_pairs, v_pairs = _pairs(KVLayer(layer.kind, layer.kv_heads, dim, raw))
+        k_bits = k_pairs.transpose(0, 1, 3, 2, 4).reshape(len(raw), layer.kv_heads, PAGE_TOKENS, -1)
+        v_bits = v_pairs.transpose(0, 1, 2, 4, 3).reshape(len(raw), layer.kv_heads, PAGE_TOKENS, -1)
         return bf16_to_f32(k_bits[..., :dim]), bf16_to_f32(v_bits[..., :dim])
     data: F32Array = raw.view(np.float32)
     all_keys = data[:, :, 0].reshape(-1, layer.kv_heads, dim, PAGE_TOKENS).transpose(0, 1, 3, 2)

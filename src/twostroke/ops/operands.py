@@ -225,5 +225,7 @@ def new_kv_layer(kind: KVKind, num_pages: int, kv_heads: int, head_dim: int) -> 
     flat = room[-room.ctypes.data % CACHE_LINE_BYTES :][:size]
     if kind.is_integer:
         return KVLayer(kind, kv_heads, head_dim, flat.reshape(num_pages, kv_heads, -1))
-    halves = flat.view(np.float32 if kind is KVKind.F32 else np.uint16)
-    return KVLayer(kind, kv_heads, head_dim, halves.reshape(num_pages, kv_heads, 2, -1))
+    shape = (num_pages, kv_heads, 2, -1)
+    if kind is KVKind.F32:
+        return KVLayer(kind, kv_heads, head_dim, flat.view(np.float32).reshape(shape))
+    return KVLayer(kind, kv_heads, head_dim, flat.view(np.uint16).reshape(shape))

@@ -48,7 +48,7 @@ class KVKind(enum.IntEnum):
         return self in (KVKind.INT8, KVKind.INT4)
 
     def key_bytes(self, head_dim: int) -> int:
-        """Bytes of one position's K in one head, without its scale. int4: two dimensions a byte; bf16: pairs of them."""
+        """Bytes of one position's K in one head, without its scale. int4 and bf16: whole pairs of dimensions."""
         pairs = -(-head_dim // 2)
         return {KVKind.F32: 4 * head_dim, KVKind.BF16: 4 * pairs, KVKind.INT8: head_dim, KVKind.INT4: pairs}[self]
 

@@ -23,7 +23,15 @@ LEVEL_FLAGS = {
     "generic": [],
     "avx2": ["-march=x86-64-v3"],
     "avx512": ["-march=x86-64-v4", "-mavx512vnni"],
-    "amx": ["-march=x86-64-v4", "-mavx512vnni", "-mamx-tile", "-mamx-int8", "-DTS_LEVEL_AVX512"],
+    "amx": [
+        "-march=x86-64-v4",
+        "-mavx512vnni",
+        "-mavx512bf16",
+        "-mamx-tile",
+        "-mamx-int8",
+        "-mamx-bf16",
+        "-DTS_LEVEL_AVX512",
+    ],
 }
 
 

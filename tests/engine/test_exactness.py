@@ -36,6 +36,7 @@ from twostroke.weights.tree import ModelWeights
 
 CASES = [("llama3-grouped", "int8", KVKind.BF16), ("mistral-window", "int4", KVKind.F32)]
 CASES += [("qwen3-head-norms", "f32", KVKind.F32), ("qwen2-biases", "bf16", KVKind.BF16)]
+CASES += [("llama-head-32", "int8", KVKind.BF16)]
 CASES += [("llama3-grouped", "bf16", KVKind.INT8), ("mistral-window", "int8", KVKind.INT4)]
 Loaded = tuple[ModelSpec, ModelWeights]
 Output = tuple[tuple[int, ...], tuple[object, ...]]

@@ -73,6 +73,7 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     "llama-odd-sizes": lambda: _llama(
         hidden_size=72, num_attention_heads=3, num_key_value_heads=1, vocab_size=101, head_dim=20
     ),
+    "llama-head-32": lambda: _llama(head_dim=32),  # what matrix registers take
     "mistral-window": _mistral,
     "mistral-no-window": lambda: _mistral(sliding_window=None),
     "qwen2-biases": _qwen2,

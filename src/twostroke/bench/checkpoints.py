@@ -51,6 +51,10 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
+TOKENIZER_CONFIG = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
+"""Without it other loaders guess a class by the architecture, and that adds tokens beyond the vocabulary."""
+
+
 def write_checkpoint(shape: str, folder: Path, progress: Progress | None = None) -> Path:
     """Write config.json, model.safetensors (bf16) and tokenizer.json of `shape`; returns the folder.
 
@@ -64,6 +68,7 @@ def write_checkpoint(shape: str, folder: Path, progress: Progress | None = None)
     config = {**SHAPES[shape], "hidden_act": "silu", "torch_dtype": "bfloat16", "bos_token_id": 0, "eos_token_id": 1}
     (folder / "config.json").write_text(json.dumps(config, indent=2))
     _write_safetensors(folder / "model.safetensors", list(_tensor_shapes(config)), progress)
+    (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG, indent=2))
     _write_tokenizer(folder / "tokenizer.json", config["vocab_size"])
     return folder
 

@@ -28,7 +28,7 @@ def peers() -> None:
 @click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def install(names: tuple[str, ...], peers_folder: Path | None, verbose: bool) -> None:
-    """Install engines to compare with: openvino, llama_cpp, transformers."""
+    """Install engines to compare with: openvino, llama_cpp, onnxruntime, vllm, transformers."""
     with clear_errors(verbose):
         from twostroke.bench.peers import environment
         from twostroke.bench.peers.peer import find_peer

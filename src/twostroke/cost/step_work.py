@@ -1,0 +1,170 @@
+"""What one step of the Llama family computes and moves, part by part: the meter's counts without running the program.
+
+The parts are those of `cost.shape.PartPrediction`: `weights` (products of the layers), `head` (logits), `attention`, and
+`other` (embedding rows, norms, rope, KV writes). tests/cost holds that they equal what backends/meter counts.
+
+Knows: the order of the ops, their costs, as arithmetic on a ModelSpec.
+Must not know: tensors, machines, time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twostroke.cost.shape import Segment
+from twostroke.cost.work import Work
+from twostroke.spec.formats import KVKind
+from twostroke.spec.model import LAYER_ROLES, FormatChoice, MatrixRole, ModelSpec
+
+F32_BYTES = 4
+NORM_FLOPS, ROPE_FLOPS, SILU_FLOPS = 4, 3, 5
+
+
+@dataclass(frozen=True, slots=True)
+class StepWork:
+    """Work of each part of one step."""
+
+    weights: Work
+    head: Work
+    attention: Work
+    other: Work
+
+    @property
+    def total(self) -> Work:
+        """The sum of the parts."""
+        return self.weights + self.head + self.attention + self.other
+
+
+NOTHING = StepWork(Work(), Work(), Work(), Work())
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCounts:
+    """What a step's segments add up to. rows: new tokens. logit_rows: rows that need logits."""
+
+    rows: int
+    logit_rows: int
+
+
+def count(segments: Sequence[Segment]) -> SegmentCounts:
+    """Rows of a step."""
+    rows = logit_rows = 0
+    for segment in segments:
+        rows += segment.num_tokens
+        logit_rows += segment.samples
+    return SegmentCounts(rows, logit_rows)
+
+
+def visible_positions(start: int, num_tokens: int, window: int) -> int:
+    """Sum over positions [start, start + num_tokens) of the positions each sees; window 0 sees all."""
+    end = start + num_tokens
+    if window == 0 or end <= window:
+        return num_tokens * (start + end + 1) // 2
+    full = max(start, window - 1)  # positions from here on see `window`
+    return (full - start) * (start + full + 1) // 2 + (end - full) * window
+
+
+def kv_positions(start: int, num_tokens: int, window: int) -> int:
+    """Cached positions that these rows read, each once."""
+    end = start + num_tokens
+    return min(end, window + num_tokens - 1) if window else end
+
+
+class WorkCounter:
+    """Counts for one model in one choice of formats; a step takes microseconds."""
+
+    def __init__(self, spec: ModelSpec, format_for: FormatChoice, kv_kind: KVKind) -> None:
+        self.spec = spec
+        self.windows = tuple(Counter(spec.windows).items())
+        self._kv_position_bytes = spec.num_kv_heads * kv_kind.token_bytes(spec.head_dim)
+        self._pair_flops = 4 * spec.num_heads * spec.head_dim
+        self._layer_row, self._layer_bytes = self._layers(format_for)
+        table = format_for(MatrixRole.EMBEDDING)
+        table_bytes = table.total_bytes(*spec.matrix_shape(MatrixRole.EMBEDDING))
+        head = table if spec.tied_embeddings else format_for(MatrixRole.HEAD)
+        self._head_bytes = head.total_bytes(*spec.matrix_shape(MatrixRole.HEAD))
+        self._embed_row_bytes = table_bytes // spec.vocab_size
+        self._norm_bytes = F32_BYTES * spec.num_layers * (2 * spec.hidden_size + 2 * spec.head_dim * spec.qk_norm)
+        self._other_row = self._others()
+
+    def step(self, segments: Sequence[Segment]) -> StepWork:
+        """Work of a step with these segments; nothing where there are none."""
+        if not segments:
+            return NOTHING
+        counts = count(segments)
+        return StepWork(
+            self.weights(counts.rows), self.head(counts.logit_rows), self.attention(segments), self.other(counts)
+        )
+
+    def weights(self, rows: int) -> Work:
+        """The four products of every layer over `rows` rows; weights are read once."""
+        flops, activation_bytes = self._layer_row
+        return Work(flops * rows, weight_bytes=self._layer_bytes, activation_bytes=activation_bytes * rows)
+
+    def head(self, logit_rows: int) -> Work:
+        """The product with the head; nothing where no row samples."""
+        spec = self.spec
+        if not logit_rows:
+            return Work()
+        flops = 2 * logit_rows * spec.vocab_size * spec.hidden_size
+        moved = F32_BYTES * logit_rows * (spec.vocab_size + spec.hidden_size)
+        return Work(flops, weight_bytes=self._head_bytes, activation_bytes=moved)
+
+    def attention(self, segments: Sequence[Segment]) -> Work:
+        """Scores and weighted sums of all layers; each sequence's K and V are read once in a layer."""
+        pairs = positions = rows = 0
+        for segment in segments:
+            start, num_tokens = segment.start, segment.num_tokens
+            rows += num_tokens
+            for window, layers in self.windows:
+                pairs += layers * visible_positions(start, num_tokens, window)
+                positions += layers * kv_positions(start, num_tokens, window)
+        moved = 2 * F32_BYTES * rows * self.spec.query_size * self.spec.num_layers
+        return Work(
+            pairs * self._pair_flops, kv_bytes=positions * self._kv_position_bytes, activation_bytes=moved
+        )
+
+    def other(self, counts: SegmentCounts) -> Work:
+        """Embedding rows, norms, head norms, rope, KV writes, the rows that need logits."""
+        row, hidden = self._other_row, self.spec.hidden_size
+        rows, selected = counts.rows, counts.logit_rows
+        final_norm = F32_BYTES * hidden if selected else 0
+        return Work(
+            row.flops * rows + NORM_FLOPS * hidden * selected,
+            row.weight_bytes * rows + self._norm_bytes + final_norm,
+            row.kv_bytes * rows,
+            row.activation_bytes * rows + 2 * 2 * F32_BYTES * hidden * selected,
+        )
+
+    def _layers(self, format_for: FormatChoice) -> tuple[tuple[int, int], int]:
+        """((FLOPs, activation bytes) of one row, weight bytes), all layers."""
+        spec = self.spec
+        flops = elements = weight_bytes = 0
+        for role in LAYER_ROLES:
+            rows, columns = spec.matrix_shape(role)
+            flops += 2 * rows * columns
+            elements += rows + columns
+            weight_bytes += format_for(role).total_bytes(rows, columns)
+        # O and DOWN add to the residual stream: one addition and one more read an element.
+        flops += 2 * spec.hidden_size
+        elements += 2 * spec.hidden_size
+        # GATE_UP writes half of what it multiplies.
+        flops += SILU_FLOPS * spec.intermediate_size
+        elements -= spec.intermediate_size
+        layers = spec.num_layers
+        return (flops * layers, F32_BYTES * elements * layers), weight_bytes * layers
+
+    def _others(self) -> Work:
+        """One row's embedding, norms, rope and KV write; norm weights are left out, they are read once."""
+        spec, layers = self.spec, self.spec.num_layers
+        normed = 2 * spec.hidden_size + (spec.query_size + spec.kv_size if spec.qk_norm else 0)
+        rotated = (spec.num_heads + spec.num_kv_heads) * spec.rope.rotary_dim
+        layer_bytes = 2 * F32_BYTES * (normed + rotated + spec.kv_size)
+        return Work(
+            layers * (NORM_FLOPS * normed + ROPE_FLOPS * rotated),
+            self._embed_row_bytes,
+            layers * self._kv_position_bytes,
+            layers * layer_bytes + F32_BYTES * spec.hidden_size,
+        )

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from twostroke.backends.cpu.limits import LimitMeter, Limits
 from twostroke.bench import cases
 from twostroke.bench.compare import Comparison, Contestant, Row, Setup, ratio_to_best, rows
 from twostroke.bench.comparison_text import text
 from twostroke.bench.evict import evict
 from twostroke.bench.figure import figure
-from twostroke.bench.limits import LimitMeter, Limits
 from twostroke.bench.peers import peer as peer_room
 from twostroke.bench.peers.environment import install, python_of
 from twostroke.bench.peers.peer import OURS, PEERS, Peer, find_peer

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from twostroke.bench.limits import Limits
+from twostroke.backends.cpu.limits import Limits
 from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
 from twostroke.spec.model import MatrixRole, ModelSpec
 

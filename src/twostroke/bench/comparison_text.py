@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from twostroke.backends.cpu.limits import Limits
 from twostroke.bench.cases import shown
 from twostroke.bench.compare import Column, Row
-from twostroke.bench.limits import Limits
 
 
 def text(model: str, limits: Limits, found: Sequence[Row], columns: Sequence[Column], rounds: int) -> str:

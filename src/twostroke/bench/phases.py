@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from twostroke.backends.cpu.limits import LimitMeter, Limits
 from twostroke.bench.cases import bound, decode, prefill
-from twostroke.bench.limits import LimitMeter, Limits
 from twostroke.bench.memory import peak_bytes
 from twostroke.config import kv_kind
 from twostroke.llm import LLM

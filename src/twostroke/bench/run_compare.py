@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from twostroke.backends.cpu.limits import LimitMeter, Limits
 from twostroke.bench import cases as case_room
 from twostroke.bench.cases import Bound, Case
 from twostroke.bench.checkpoints import Progress, write_checkpoint
 from twostroke.bench.compare import Column, Comparison, Contestant, Note, Row, Setup, rows
 from twostroke.bench.comparison_text import text
 from twostroke.bench.figure import figure
-from twostroke.bench.limits import LimitMeter, Limits
 from twostroke.bench.peers.environment import own_python, python_of
 from twostroke.bench.peers.peer import OURS, find_peer
 from twostroke.env import process_environment, processor_name, read_machine

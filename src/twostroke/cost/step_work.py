@@ -122,9 +122,7 @@ class WorkCounter:
                 pairs += layers * visible_positions(start, num_tokens, window)
                 positions += layers * kv_positions(start, num_tokens, window)
         moved = 2 * F32_BYTES * rows * self.spec.query_size * self.spec.num_layers
-        return Work(
-            pairs * self._pair_flops, kv_bytes=positions * self._kv_position_bytes, activation_bytes=moved
-        )
+        return Work(pairs * self._pair_flops, kv_bytes=positions * self._kv_position_bytes, activation_bytes=moved)
 
     def other(self, counts: SegmentCounts) -> Work:
         """Embedding rows, norms, head norms, rope, KV writes, the rows that need logits."""

@@ -1,7 +1,7 @@
 """What this machine can do at most: read memory, multiply float32, multiply int8. Measured, not looked up.
 
 Knows: the native loops, a clock.
-Must not know: models, peers.
+Must not know: models, what the figures are for.
 """
 
 from __future__ import annotations

@@ -1,0 +1,154 @@
+"""Calibration: what `twostroke doctor` measured of one machine, as numbers that a step's time is predicted from.
+
+Knows: seconds by weight, by byte, by FLOP; their JSON form.
+Must not know: how they were measured, files, models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from twostroke.cost.curve import Curve
+from twostroke.spec.formats import KVKind, WeightKind
+
+VERSION = 1
+"""Of the JSON form; a file of another version is measured again."""
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class LinearRates:
+    """Rows of a product -> seconds for each weight of the matrix (all rows together).
+
+    cold: weights come from memory. warm: they stay in the last-level cache between steps.
+    """
+
+    cold: Curve
+    warm: Curve
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionRates:
+    """decode: one new row a sequence, seconds = KV bytes * s_per_byte + FLOPs * s_per_flop.
+
+    prefill: rows of one sequence -> seconds for each FLOP (4 a visible position, head and dimension).
+    """
+
+    decode_s_per_byte: float
+    decode_s_per_flop: float
+    prefill: Curve
+
+
+@dataclass(frozen=True, slots=True)
+class HostRates:
+    """Python's share of a step: fixed, for each sequence, for each logit of a sampled row."""
+
+    step_s: float
+    sequence_s: float
+    logit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """One machine with a number of threads. fingerprint: a change of it makes the figures stale.
+
+    read_bytes_per_s, f32_flops_per_s, int8_ops_per_s: the limits, from loops that do nothing else. memory_bytes:
+    available when measured. warm_bytes, cold_bytes: weights of a model up to the first stay in caches, from the
+    second on they come from memory. layer_s: starting the ops of one layer. other: rows -> seconds for each activation
+    byte that norms, rope and KV writes move.
+    """
+
+    fingerprint: str
+    title: str
+    threads: int
+    memory_bytes: int
+    read_bytes_per_s: float
+    f32_flops_per_s: float
+    int8_ops_per_s: float
+    warm_bytes: float
+    cold_bytes: float
+    linear: Mapping[WeightKind, LinearRates]
+    attention: Mapping[KVKind, AttentionRates]
+    other: Curve
+    layer_s: float
+    host: HostRates
+
+    def product_rate(self, kind: WeightKind) -> float:
+        """Peak operations a second of products with weights of this kind, as measured by the limit loops."""
+        return self.int8_ops_per_s if kind in (WeightKind.INT8, WeightKind.INT4) else self.f32_flops_per_s
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for `from_json`."""
+        return {
+            "version": VERSION,
+            **{name: getattr(self, name) for name in _PLAIN},
+            "linear": {
+                kind.name.lower(): {"cold": _points(rates.cold), "warm": _points(rates.warm)}
+                for kind, rates in self.linear.items()
+            },
+            "attention": {
+                kind.name.lower(): {
+                    "decode_s_per_byte": rates.decode_s_per_byte,
+                    "decode_s_per_flop": rates.decode_s_per_flop,
+                    "prefill": _points(rates.prefill),
+                }
+                for kind, rates in self.attention.items()
+            },
+            "other": _points(self.other),
+            "host": {"step_s": self.host.step_s, "sequence_s": self.host.sequence_s, "logit_s": self.host.logit_s},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Calibration:
+        """The inverse of as_json. Raises ValueError for another version or a broken value."""
+        try:
+            if value["version"] != VERSION:
+                raise ValueError(f"version {value['version']}, not {VERSION}")
+            plain = {name: kind(value[name]) for name, kind in _PLAIN.items()}
+            return cls(
+                **plain,
+                linear=_by_kind(value["linear"], WeightKind.__getitem__, _linear),
+                attention=_by_kind(value["attention"], KVKind.__getitem__, _attention),
+                other=_curve(value["other"]),
+                host=HostRates(*(float(value["host"][name]) for name in ("step_s", "sequence_s", "logit_s"))),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a calibration: {type(error).__name__}: {error}") from None
+
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "fingerprint": str,
+    "title": str,
+    "threads": int,
+    "memory_bytes": int,
+    "read_bytes_per_s": float,
+    "f32_flops_per_s": float,
+    "int8_ops_per_s": float,
+    "warm_bytes": float,
+    "cold_bytes": float,
+    "layer_s": float,
+}
+
+
+def _points(curve: Curve) -> list[list[float]]:
+    return [[x, y] for x, y in zip(curve.xs, curve.ys, strict=True)]
+
+
+def _curve(points: Any) -> Curve:
+    return Curve.of([(float(x), float(y)) for x, y in points])
+
+
+def _linear(value: Any) -> LinearRates:
+    return LinearRates(_curve(value["cold"]), _curve(value["warm"]))
+
+
+def _attention(value: Any) -> AttentionRates:
+    decode = (float(value["decode_s_per_byte"]), float(value["decode_s_per_flop"]))
+    return AttentionRates(*decode, _curve(value["prefill"]))
+
+
+def _by_kind(values: Any, kind: Callable[[str], Any], read: Callable[[Any], Value]) -> dict[Any, Value]:
+    return {kind(name.upper()): read(value) for name, value in values.items()}

@@ -1,0 +1,45 @@
+"""A measured relation between two numbers, linear between the points.
+
+Knows: arithmetic.
+Must not know: what is measured.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Points (xs[i], ys[i]) with xs rising, at least one. Raises ValueError for others."""
+
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        rising = all(a < b for a, b in zip(self.xs, self.xs[1:], strict=False))
+        if not self.xs or len(self.xs) != len(self.ys) or not rising:
+            raise ValueError("a curve needs as many ys as xs, and xs that rise")
+
+    @classmethod
+    def of(cls, points: Sequence[tuple[float, float]]) -> Curve:
+        """From (x, y) pairs in any order."""
+        ordered = sorted(points)
+        return cls(tuple(x for x, _ in ordered), tuple(y for _, y in ordered))
+
+    def at(self, x: float) -> float:
+        """y at x; beyond the ends the nearest point's."""
+        index = bisect_right(self.xs, x)
+        if index == 0:
+            return self.ys[0]
+        if index == len(self.xs):
+            return self.ys[-1]
+        x0, y0 = self.xs[index - 1], self.ys[index - 1]
+        return y0 + (self.ys[index] - y0) * (x - x0) / (self.xs[index] - x0)
+
+    def scaled_at(self, x: float) -> float:
+        """As `at`, but beyond the last point y grows in proportion to x."""
+        last = self.xs[-1]
+        return self.ys[-1] * x / last if x > last else self.at(x)

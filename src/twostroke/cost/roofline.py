@@ -1,0 +1,53 @@
+"""StepCost of published hardware: each part takes as long as the slower of its arithmetic and its bytes.
+
+Knows: HardwareSpec, Work.
+Must not know: measured machines, requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
+from twostroke.cost.step_work import WorkCounter
+from twostroke.cost.work import Work
+from twostroke.spec.formats import WeightKind
+from twostroke.spec.hardware import HardwareSpec
+from twostroke.spec.model import FormatChoice, MatrixRole
+
+
+class RooflineCost:
+    """Satisfies `cost.shape.StepCost`. Efficiency shares are those of the hardware's class."""
+
+    def __init__(self, counter: WorkCounter, format_for: FormatChoice, hardware: HardwareSpec) -> None:
+        shares = hardware.efficiency
+        self._counter = counter
+        layers, head = format_for(MatrixRole.GATE_UP).kind, format_for(MatrixRole.HEAD).kind
+        self._layer_s_per_flop = 1 / (hardware.product_rate(layers) * shares.products)
+        self._head_s_per_flop = 1 / (hardware.product_rate(head) * shares.products)
+        self._attention_s_per_flop = 1 / (hardware.product_rate(WeightKind.BF16) * shares.attention)
+        self._other_s_per_flop = 1 / (hardware.f32_flops_per_s * shares.attention)
+        self._s_per_byte = 1 / (hardware.read_bytes_per_s * shares.memory)
+        self._host_s = shares.step_s + shares.layer_s * counter.spec.num_layers
+
+    def predict(self, segments: Sequence[Segment]) -> StepPrediction:
+        """See StepCost."""
+        work = self._counter.step(segments)
+        host = PartPrediction("host", self._host_s, Work(), Bound.HOST)
+        if not segments:
+            return StepPrediction((host,))
+        return StepPrediction(
+            (
+                self._part("weights", work.weights, self._layer_s_per_flop),
+                self._part("head", work.head, self._head_s_per_flop),
+                self._part("attention", work.attention, self._attention_s_per_flop),
+                self._part("other", work.other, self._other_s_per_flop),
+                host,
+            )
+        )
+
+    def _part(self, name: str, work: Work, s_per_flop: float) -> PartPrediction:
+        arithmetic_s, memory_s = work.flops * s_per_flop, work.total_bytes * self._s_per_byte
+        if arithmetic_s > memory_s:
+            return PartPrediction(name, arithmetic_s, work, Bound.ARITHMETIC)
+        return PartPrediction(name, memory_s, work, Bound.MEMORY)

@@ -8,6 +8,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from twostroke.backends.cpu.limits import LimitMeter, Limits
@@ -169,7 +170,7 @@ def test_the_picture_is_well_formed() -> None:
 
 
 def test_the_limits_of_this_machine_are_positive() -> None:
-    meter = LimitMeter(1, time.perf_counter, read_bytes=1 << 24)
+    meter = LimitMeter(1, time.perf_counter, np.ones(1 << 24, np.uint8))
     limits = meter.measure(rounds=1)
     meter.close()
     meter.close()

@@ -18,6 +18,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "chat": ("twostroke.cli.chat", "Talk with a model in the terminal."),
     "bench": ("twostroke.cli.bench", "Measure prefill and decode on this machine."),
     "pull": ("twostroke.cli.pull", "Download a model from the hub."),
+    "doctor": ("twostroke.cli.doctor", "Measure this machine, and what it means for a model."),
+    "plan": ("twostroke.cli.plan", "What a model will do and cost on a machine, from its config.json."),
     "config": ("twostroke.cli.config", "Print every resolved setting with its reason."),
 }
 

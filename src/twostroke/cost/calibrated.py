@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from twostroke.cost.calibration import Calibration, LinearRates
 from twostroke.cost.curve import Curve
 from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
-from twostroke.cost.step_work import WorkCounter, count, kv_positions, visible_positions
+from twostroke.cost.step_work import SegmentCounts, WorkCounter
 from twostroke.cost.work import Work
 from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.spec.model import LAYER_ROLES, FormatChoice, MatrixRole
@@ -60,8 +60,6 @@ class CalibratedCost:
         if kv_kind not in calibration.attention:
             raise _unmeasured(f"a KV cache in {kv_kind.name.lower()}")
         self._attention_rates = calibration.attention[kv_kind]
-        self._pair_flops = 4 * spec.num_heads * spec.head_dim
-        self._position_bytes = spec.num_kv_heads * kv_kind.token_bytes(spec.head_dim)
         self._other = calibration.other
         self._fixed_s = calibration.layer_s * spec.num_layers
         self._host = calibration.host
@@ -69,15 +67,16 @@ class CalibratedCost:
 
     def predict(self, segments: Sequence[Segment]) -> StepPrediction:
         """See StepCost."""
-        work, counts = self._counter.step(segments), count(segments)
+        counts = self._counter.count(segments)
         host_s = self._host.step_s + self._host.sequence_s * len(segments)
         host_s += self._host.logit_s * counts.logit_rows * self._vocab_size
         host = PartPrediction("host", host_s, Work(), Bound.HOST)
         if not segments:
             return StepPrediction((host,))
+        work = self._counter.work(counts)
         rows, selected = counts.rows, counts.logit_rows
         products_s = sum(product.seconds(rows) for product in self._layers)
-        attention_s, attention_bound = self._attention(segments)
+        attention_s, attention_bound = self._attention(counts)
         other_s = work.other.activation_bytes * self._other.at(rows) + self._fixed_s
         return StepPrediction(
             (
@@ -96,23 +95,13 @@ class CalibratedCost:
             raise _unmeasured(f"weights in {kind.name.lower()}")
         return _Product(_between(calibration.linear[kind], self._warmth), elements)
 
-    def _attention(self, segments: Sequence[Segment]) -> tuple[float, Bound]:
-        rates = self._attention_rates
-        byte_s = flop_s = prefill_s = 0.0
-        for segment in segments:
-            start, num_tokens = segment.start, segment.num_tokens
-            pairs = positions = 0
-            for window, layers in self._counter.windows:
-                pairs += layers * visible_positions(start, num_tokens, window)
-                positions += layers * kv_positions(start, num_tokens, window)
-            flops = pairs * self._pair_flops
-            if num_tokens == 1:
-                byte_s += positions * self._position_bytes * rates.decode_s_per_byte
-                flop_s += flops * rates.decode_s_per_flop
-            else:
-                prefill_s += flops * rates.prefill.at(num_tokens)
-        bound = Bound.MEMORY if byte_s > flop_s + prefill_s else Bound.ARITHMETIC
-        return byte_s + flop_s + prefill_s, bound
+    def _attention(self, counts: SegmentCounts) -> tuple[float, Bound]:
+        rates, counter = self._attention_rates, self._counter
+        byte_s = counts.decode_positions * counter.kv_position_bytes * rates.decode_s_per_byte
+        flop_s = counts.decode_pairs * counter.pair_flops * rates.decode_s_per_flop
+        for rows, pairs in counts.chunks:
+            flop_s += pairs * counter.pair_flops * rates.prefill.at(rows)
+        return byte_s + flop_s, Bound.MEMORY if byte_s > flop_s else Bound.ARITHMETIC
 
 
 def _elements(counter: WorkCounter, role: MatrixRole) -> int:

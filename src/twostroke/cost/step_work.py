@@ -1,7 +1,7 @@
 """What one step of the Llama family computes and moves, part by part: the meter's counts without running the program.
 
-The parts are those of `cost.shape.PartPrediction`: `weights` (products of the layers), `head` (logits), `attention`, and
-`other` (embedding rows, norms, rope, KV writes). tests/cost holds that they equal what backends/meter counts.
+The parts are those of `cost.shape.PartPrediction`: `weights` (products of the layers), `head` (logits), `attention`,
+and `other` (embedding rows, norms, rope, KV writes). tests/cost holds that they equal what backends/meter counts.
 
 Knows: the order of the ops, their costs, as arithmetic on a ModelSpec.
 Must not know: tensors, machines, time.
@@ -42,19 +42,28 @@ NOTHING = StepWork(Work(), Work(), Work(), Work())
 
 @dataclass(frozen=True, slots=True)
 class SegmentCounts:
-    """What a step's segments add up to. rows: new tokens. logit_rows: rows that need logits."""
+    """What a step's segments add up to. rows: new tokens. logit_rows: rows that need logits.
+
+    pairs: visible positions, added over rows and layers. positions: cached positions read, added over layers. Both
+    apart for sequences of one new row (decode) and of more; chunks: (rows, pairs) of each of the latter.
+    """
 
     rows: int
     logit_rows: int
+    decode_pairs: int
+    decode_positions: int
+    chunk_positions: int
+    chunks: tuple[tuple[int, int], ...]
 
+    @property
+    def pairs(self) -> int:
+        """Of all rows."""
+        return self.decode_pairs + sum(pairs for _, pairs in self.chunks)
 
-def count(segments: Sequence[Segment]) -> SegmentCounts:
-    """Rows of a step."""
-    rows = logit_rows = 0
-    for segment in segments:
-        rows += segment.num_tokens
-        logit_rows += segment.samples
-    return SegmentCounts(rows, logit_rows)
+    @property
+    def positions(self) -> int:
+        """Of all sequences."""
+        return self.decode_positions + self.chunk_positions
 
 
 def visible_positions(start: int, num_tokens: int, window: int) -> int:
@@ -73,13 +82,17 @@ def kv_positions(start: int, num_tokens: int, window: int) -> int:
 
 
 class WorkCounter:
-    """Counts for one model in one choice of formats; a step takes microseconds."""
+    """Counts for one model in one choice of formats; a step takes microseconds.
+
+    windows: (window, layers that have it). pair_flops: FLOPs of one row and visible position in one layer.
+    kv_position_bytes: K and V of one position in one layer.
+    """
 
     def __init__(self, spec: ModelSpec, format_for: FormatChoice, kv_kind: KVKind) -> None:
         self.spec = spec
         self.windows = tuple(Counter(spec.windows).items())
-        self._kv_position_bytes = spec.num_kv_heads * kv_kind.token_bytes(spec.head_dim)
-        self._pair_flops = 4 * spec.num_heads * spec.head_dim
+        self.kv_position_bytes = spec.num_kv_heads * kv_kind.token_bytes(spec.head_dim)
+        self.pair_flops = 4 * spec.num_heads * spec.head_dim
         self._layer_row, self._layer_bytes = self._layers(format_for)
         table = format_for(MatrixRole.EMBEDDING)
         table_bytes = table.total_bytes(*spec.matrix_shape(MatrixRole.EMBEDDING))
@@ -91,12 +104,35 @@ class WorkCounter:
 
     def step(self, segments: Sequence[Segment]) -> StepWork:
         """Work of a step with these segments; nothing where there are none."""
-        if not segments:
-            return NOTHING
-        counts = count(segments)
+        return self.work(self.count(segments)) if segments else NOTHING
+
+    def work(self, counts: SegmentCounts) -> StepWork:
+        """Work of a step that adds up to `counts`."""
         return StepWork(
-            self.weights(counts.rows), self.head(counts.logit_rows), self.attention(segments), self.other(counts)
+            self.weights(counts.rows), self.head(counts.logit_rows), self.attention(counts), self.other(counts)
         )
+
+    def count(self, segments: Sequence[Segment]) -> SegmentCounts:
+        """One pass over the segments; half a microsecond for each."""
+        rows = logit_rows = decode_pairs = decode_positions = chunk_positions = 0
+        chunks: list[tuple[int, int]] = []
+        windows = self.windows
+        for segment in segments:
+            start, num_tokens = segment.start, segment.num_tokens
+            rows += num_tokens
+            logit_rows += segment.samples
+            if num_tokens == 1:
+                for window, layers in windows:
+                    seen = layers * (min(start + 1, window) if window else start + 1)
+                    decode_pairs += seen
+                    decode_positions += seen
+                continue
+            pairs = 0
+            for window, layers in windows:
+                pairs += layers * visible_positions(start, num_tokens, window)
+                chunk_positions += layers * kv_positions(start, num_tokens, window)
+            chunks.append((num_tokens, pairs))
+        return SegmentCounts(rows, logit_rows, decode_pairs, decode_positions, chunk_positions, tuple(chunks))
 
     def weights(self, rows: int) -> Work:
         """The four products of every layer over `rows` rows; weights are read once."""
@@ -112,17 +148,11 @@ class WorkCounter:
         moved = F32_BYTES * logit_rows * (spec.vocab_size + spec.hidden_size)
         return Work(flops, weight_bytes=self._head_bytes, activation_bytes=moved)
 
-    def attention(self, segments: Sequence[Segment]) -> Work:
+    def attention(self, counts: SegmentCounts) -> Work:
         """Scores and weighted sums of all layers; each sequence's K and V are read once in a layer."""
-        pairs = positions = rows = 0
-        for segment in segments:
-            start, num_tokens = segment.start, segment.num_tokens
-            rows += num_tokens
-            for window, layers in self.windows:
-                pairs += layers * visible_positions(start, num_tokens, window)
-                positions += layers * kv_positions(start, num_tokens, window)
-        moved = 2 * F32_BYTES * rows * self.spec.query_size * self.spec.num_layers
-        return Work(pairs * self._pair_flops, kv_bytes=positions * self._kv_position_bytes, activation_bytes=moved)
+        moved = 2 * F32_BYTES * counts.rows * self.spec.query_size * self.spec.num_layers
+        kv_bytes = counts.positions * self.kv_position_bytes
+        return Work(counts.pairs * self.pair_flops, kv_bytes=kv_bytes, activation_bytes=moved)
 
     def other(self, counts: SegmentCounts) -> Work:
         """Embedding rows, norms, head norms, rope, KV writes, the rows that need logits."""
@@ -163,6 +193,6 @@ class WorkCounter:
         return Work(
             layers * (NORM_FLOPS * normed + ROPE_FLOPS * rotated),
             self._embed_row_bytes,
-            layers * self._kv_position_bytes,
+            layers * self.kv_position_bytes,
             layers * layer_bytes + F32_BYTES * spec.hidden_size,
         )

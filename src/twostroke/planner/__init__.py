@@ -1,5 +1,5 @@
 """What a model will cost on a machine, before anything but its config.json is read.
 
-Knows: model sizes, hardware, predictions.
-Must not know: kernels, servers, running engines.
+Knows: model sizes, hardware, predictions. doctor/ measures this machine for them.
+Must not know: servers, running engines; kernels (but for doctor/).
 """

@@ -76,12 +76,52 @@ def resolve_model(
         access = token
     path = _download(name_or_path, revision, offline, cache_dir, endpoint, access, progress)
     if not (path / "config.json").is_file():
-        raise ModelNotFound(
-            f"{name_or_path} has no config.json.",
-            why="It is not a model in the Hugging Face format (it may hold GGUF files or an adapter).",
-            fix="Look for the original model that it was made from.",
-        )
+        raise _no_config(name_or_path)
     return ModelFolder(path, name_or_path, path.name)
+
+
+def resolve_config(
+    name_or_path: str,
+    revision: str | None = None,
+    offline: bool = False,
+    cache_dir: Path | None = None,
+    endpoint: str | None = None,
+) -> Path:
+    """The config.json of a model; of a hub id this one file is downloaded and nothing else.
+
+    Arguments and errors as of resolve_model.
+    """
+    local = Path(name_or_path).expanduser()
+    if local.exists() or not _looks_like_hub_id(name_or_path):
+        return resolve_model(name_or_path, revision).path / "config.json"
+    from huggingface_hub import constants, hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    folder = cache_dir or Path(constants.HF_HUB_CACHE)
+    elsewhere = endpoint is not None and endpoint.rstrip("/") != DEFAULT_ENDPOINT
+    try:
+        path = hf_hub_download(
+            name_or_path,
+            "config.json",
+            revision=revision,
+            cache_dir=folder,
+            endpoint=endpoint,
+            token=False if elsewhere else None,
+            local_files_only=offline,
+        )
+    except Exception as error:
+        if isinstance(error, EntryNotFoundError) and _status(error) == 404:
+            raise _no_config(name_or_path) from error
+        raise _translate(error, name_or_path, revision, offline, folder) from error
+    return Path(path)
+
+
+def _no_config(repo_id: str) -> ModelNotFound:
+    return ModelNotFound(
+        f"{repo_id} has no config.json.",
+        why="It is not a model in the Hugging Face format (it may hold GGUF files or an adapter).",
+        fix="Look for the original model that it was made from.",
+    )
 
 
 def _looks_like_hub_id(name: str) -> bool:

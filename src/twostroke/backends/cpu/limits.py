@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from twostroke.backends.cpu.library import best_level, load_library
+from twostroke.ops.operands import U8Array
 from twostroke.types.errors import BackendError
 
 READ_BYTES = 1 << 30
@@ -45,16 +46,16 @@ class Limits:
 
 
 class LimitMeter:
-    """Owns the threads and the memory to read. Close it after use."""
+    """Owns the threads and, where none is given, the memory to read. Close it after use."""
 
-    def __init__(self, num_threads: int, clock: Callable[[], float], read_bytes: int = READ_BYTES) -> None:
+    def __init__(self, num_threads: int, clock: Callable[[], float], memory: U8Array | None = None) -> None:
         self.level = best_level()
         self._threads, self._clock = num_threads, clock
         self._library = load_library(self.level)
         self._context = self._library.ts_context_create(num_threads)
         if not self._context:
             raise BackendError(f"A pool of {num_threads} threads could not be made.", fix="Ask for fewer (--threads).")
-        self._memory = np.ones(read_bytes, np.uint8)
+        self._memory = np.ones(READ_BYTES, np.uint8) if memory is None else memory
 
     def close(self) -> None:
         """End the threads; closing twice is harmless."""

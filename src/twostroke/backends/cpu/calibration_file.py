@@ -1,0 +1,65 @@
+"""Where the measurement of this machine is kept: one JSON file for a processor, a thread count, a build of the kernels.
+
+    kept = read_calibration(machine.cache_folder, fingerprint(processor_name(), best_level(), threads))
+
+Knows: the file's place and name.
+Must not know: how a machine is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from twostroke.backends.cpu.library import library_path
+from twostroke.cost.calibration import VERSION, Calibration
+from twostroke.types.errors import ConfigError
+
+FOLDER = "doctor"
+MAX_BYTES = 1 << 20
+
+
+def fingerprint(processor: str, level: str, threads: int) -> str:
+    """Changes with the processor, the threads, the kernels' build and the form of the file."""
+    path = library_path(level)
+    kernels = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    text = "\n".join((str(VERSION), processor, level, str(threads), kernels))
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def read_calibration(cache_folder: Path, mark: str) -> Calibration | None:
+    """What was kept for this fingerprint; None where nothing is, or what is cannot be read (it is measured again)."""
+    path = _path(cache_folder, mark)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            return None
+        found = Calibration.from_json(json.loads(path.read_bytes()))
+    except (OSError, ValueError):
+        return None
+    return found if found.fingerprint == mark else None
+
+
+def write_calibration(cache_folder: Path, calibration: Calibration) -> Path:
+    """Keep it; a half-written file never replaces a whole one. Raises ConfigError where the folder refuses."""
+    path = _path(cache_folder, calibration.fingerprint)
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(calibration.as_json(), indent=1))
+        partial.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise ConfigError(
+            f"The measurement could not be kept in {path.parent}.",
+            why=f"{error.strerror or error}.",
+            fix="Make room there, or set XDG_CACHE_HOME to another folder.",
+        ) from None
+    return path
+
+
+def _path(cache_folder: Path, mark: str) -> Path:
+    return cache_folder / FOLDER / f"{mark}.json"

@@ -1,0 +1,86 @@
+"""`twostroke doctor`: measure this machine once, keep the figures, say what they mean.
+
+Knows: the planner's doctor, printing.
+Must not know: kernels, how a step is predicted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from twostroke.cli.command import ExampleCommand, clear_errors, print_json
+
+MEANT = ("int8", "int4")
+
+
+@click.command(cls=ExampleCommand, example="twostroke doctor --fresh")
+@click.option(
+    "--threads", type=click.IntRange(1, 256), default=None, help="CPU threads [default: cores of this process]."
+)
+@click.option("--fresh", is_flag=True, help="Measure again, even where figures of this machine are kept.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def command(threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> None:
+    """Measure what this machine can do (about ten seconds): read bandwidth, products, attention, Python's share.
+
+    The figures are kept in the cache folder and predict step times; `twostroke plan` uses them.
+    """
+    with clear_errors(verbose):
+        from twostroke.planner.doctor.machine import ThisMachine
+        from twostroke.planner.doctor.meaning import meaning
+
+        here = ThisMachine.read(threads)
+        calibration = None if fresh else here.kept()
+        kept = calibration is not None
+        if calibration is None:
+            with step_notes() as note:
+                calibration, _ = here.measure(note)
+        meant = [meaning(calibration, name) for name in MEANT]
+        if as_json:
+            print_json(_as_json(calibration, meant, kept))
+            return
+        click.echo(f"{calibration.title}; {here.cores} cores, {calibration.threads} threads, {here.level} kernels")
+        click.echo(f"{calibration.memory_bytes / 1e9:.1f} GB of memory were available when it was measured")
+        click.echo(f"reads memory at   {calibration.read_bytes_per_s / 1e9:>9,.1f} GB/s")
+        click.echo(f"float32 products  {calibration.f32_flops_per_s / 1e9:>9,.0f} GFLOP/s")
+        click.echo(f"int8 products     {calibration.int8_ops_per_s / 1e9:>9,.0f} GOP/s")
+        click.echo(f"Python's share    {1e3 * calibration.host.step_s:>9.2f} ms a step")
+        for each in meant:
+            click.echo("\n" + each.words())
+        click.echo("\nkept from before; --fresh measures again" if kept else "\nkept for `twostroke plan`")
+
+
+def _as_json(calibration: Any, meant: list[Any], kept: bool) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {"kept": kept, "calibration": calibration.as_json(), "one_billion": [asdict(each) for each in meant]}
+
+
+@contextlib.contextmanager
+def step_notes() -> Iterator[Callable[[int, int, str], None]]:
+    """Progress by steps on standard error: a bar in a terminal, one line at the beginning elsewhere."""
+    if not sys.stderr.isatty():
+        said: list[str] = []
+
+        def line(done: int, total: int, what: str) -> None:
+            if not said:
+                said.append(what)
+                click.echo("measuring this machine, about ten seconds", err=True)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    with Progress(BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("measuring this machine", total=None)
+
+        def update(done: int, total: int, what: str) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        yield update

@@ -1,0 +1,85 @@
+"""What somebody wants of a model: formats, lengths, streams, objectives, a price.
+
+Knows: the questions, their checks and defaults.
+Must not know: machines, answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.quant.formats import weight_format
+from twostroke.spec.formats import KVKind, WeightFormat
+from twostroke.spec.model import MatrixRole, ModelSpec
+from twostroke.types.errors import ConfigError
+
+DEFAULT_CONTEXT = 2048
+DEFAULT_OUTPUT_SHARE, DEFAULT_OUTPUT_TOKENS = 4, 512
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request is `prompt_tokens` read and `output_tokens` written; `concurrency` of them run all the time.
+
+    ttft_s, itl_s: objectives, None where there are none. price_per_hour: of the whole machine, in any currency.
+    """
+
+    weights: str
+    kv_format: str
+    prompt_tokens: int
+    output_tokens: int
+    concurrency: int = 1
+    ttft_s: float | None = None
+    itl_s: float | None = None
+    price_per_hour: float | None = None
+
+    @property
+    def context_tokens(self) -> int:
+        """Prompt and answer."""
+        return self.prompt_tokens + self.output_tokens
+
+    @property
+    def weight_format(self) -> WeightFormat:
+        """Of all matrices."""
+        return weight_format(self.weights)
+
+    @property
+    def kv_kind(self) -> KVKind:
+        """Of the KV cache."""
+        return KVKind[self.kv_format.upper()]
+
+    def format_for(self, _role: MatrixRole) -> WeightFormat:
+        """A `FormatChoice`."""
+        return self.weight_format
+
+
+def make_ask(
+    spec: ModelSpec,
+    weights: str | None = None,
+    kv_format: str | None = None,
+    context: int | None = None,
+    output_tokens: int | None = None,
+    concurrency: int = 1,
+    ttft_s: float | None = None,
+    itl_s: float | None = None,
+    price_per_hour: float | None = None,
+) -> Ask:
+    """Fill in what was not said, as the engine would. Raises ConfigError naming the option that cannot be."""
+    chosen = weights or ("f32" if spec.dtype == "float32" else "int8")
+    kept = kv_format or ("f32" if chosen == "f32" else "bf16")
+    total = context or min(spec.max_positions, DEFAULT_CONTEXT)
+    if total > spec.max_positions:
+        raise ConfigError(
+            f"--context {total:,} is more than the model's {spec.max_positions:,} positions.",
+            why="config.json: max_position_embeddings.",
+            fix=f"Ask for at most {spec.max_positions:,}.",
+        )
+    if total < 2:
+        raise ConfigError("--context 1 leaves no room for an answer.", fix="Ask for 2 tokens or more.")
+    output = output_tokens or max(1, min(DEFAULT_OUTPUT_TOKENS, total // DEFAULT_OUTPUT_SHARE))
+    if output >= total:
+        raise ConfigError(
+            f"--output {output:,} leaves no room for a prompt in --context {total:,}.",
+            fix="Raise --context or lower --output.",
+        )
+    return Ask(chosen, kept, total - output, output, concurrency, ttft_s, itl_s, price_per_hour)

@@ -1,0 +1,43 @@
+"""The formulas that everybody quotes, as functions: what bandwidth and arithmetic allow at best.
+
+Knows: arithmetic of DOMAIN's formulas.
+Must not know: efficiencies, measured machines, requests.
+"""
+
+from __future__ import annotations
+
+
+def decode_ceiling_tokens_per_s(read_bytes_per_s: float, weight_bytes: float, kv_bytes: float = 0.0) -> float:
+    """Tokens a second of one stream that reads so much for each token."""
+    return read_bytes_per_s / (weight_bytes + kv_bytes)
+
+
+def batch_ceiling_tokens_per_s(read_bytes_per_s: float, weight_bytes: float, kv_bytes: float, streams: int) -> float:
+    """Of all streams together: weights are read once, `kv_bytes` for each stream."""
+    return streams * read_bytes_per_s / (weight_bytes + streams * kv_bytes)
+
+
+def bandwidth_for_bytes_per_s(tokens_per_s: float, bytes_per_token: float) -> float:
+    """What must be read a second for so many tokens a second."""
+    return tokens_per_s * bytes_per_token
+
+
+def prefill_floor_s(flops: float, flops_per_s: float) -> float:
+    """Seconds that a prompt's arithmetic takes at least."""
+    return flops / flops_per_s
+
+
+def answer_s(prefill_s: float, output_tokens: int, tokens_per_s: float) -> float:
+    """Seconds from the request to its last token."""
+    return prefill_s + output_tokens / tokens_per_s
+
+
+def streams_for_bytes(pool_bytes: float, bytes_per_stream: float) -> float:
+    """How many sequences fill so much KV memory."""
+    return pool_bytes / bytes_per_stream
+
+
+def page_waste_share(page_tokens: int, mean_tokens: float) -> float:
+    """Share of KV memory that paging leaves unused: half a page of each sequence on average."""
+    unused = (page_tokens - 1) / 2
+    return unused / (mean_tokens + unused)

@@ -1,0 +1,51 @@
+"""This machine as measured: what is kept, or measured now.
+
+Knows: the environment's facts, the file, the examination.
+Must not know: how figures are shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from twostroke.backends.cpu import best_level
+from twostroke.backends.cpu.calibration_file import fingerprint, read_calibration, write_calibration
+from twostroke.cost.calibration import Calibration
+from twostroke.env import Machine, processor_name, read_machine
+from twostroke.planner.doctor.examine import Note, Patient, examine
+
+Examine = Callable[[Patient, Callable[[], float], Note], Calibration]
+
+
+@dataclass(frozen=True, slots=True)
+class ThisMachine:
+    """What the doctor knows before measuring. level: of the kernels."""
+
+    patient: Patient
+    level: str
+    cores: int
+    cache_folder: Path
+
+    @classmethod
+    def read(cls, threads: int | None = None, machine: Machine | None = None) -> ThisMachine:
+        """threads: None takes the cores that this process may use. Raises BackendError where there are no kernels."""
+        found = machine or read_machine()
+        count, level, name = threads or found.cores, best_level(), processor_name()
+        patient = Patient(fingerprint(name, level, count), name or "this machine", count, found.available_bytes)
+        return cls(patient, level, found.cores, found.cache_folder)
+
+    def kept(self) -> Calibration | None:
+        """The measurement that is kept, if it is of this machine."""
+        return read_calibration(self.cache_folder, self.patient.fingerprint)
+
+    def measure(self, note: Note, how: Examine = examine) -> tuple[Calibration, Path]:
+        """Measure now and keep it; also the file's place."""
+        calibration = how(self.patient, time.perf_counter, note)
+        return calibration, write_calibration(self.cache_folder, calibration)
+
+    def kept_or_measured(self, note: Note, how: Examine = examine) -> Calibration:
+        """What is kept; measured and kept where nothing is."""
+        return self.kept() or self.measure(note, how)[0]

@@ -1,0 +1,81 @@
+"""What a machine's figures mean for somebody who wants to run a model of a billion parameters.
+
+Knows: a Calibration, the shape of Llama-3.2-1B.
+Must not know: how the figures were measured, click.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.cost.calibration import Calibration
+from twostroke.cost.model_cost import step_cost
+from twostroke.cost.shape import Segment
+from twostroke.cost.step_work import WorkCounter
+from twostroke.planner.ceilings import decode_ceiling_tokens_per_s
+from twostroke.quant.formats import weight_format
+from twostroke.spec.formats import KVKind
+from twostroke.spec.model import ModelSpec
+
+ONE_BILLION = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 2048,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "intermediate_size": 8192,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "tie_word_embeddings": True,
+}
+"""Llama-3.2-1B."""
+
+PROMPT_TOKENS, STREAMS = 512, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A 1 B model in one weight format. Ceilings are what the limits allow, the others what the kernels will give."""
+
+    weights: str
+    weight_bytes: int
+    decode_ceiling_tokens_per_s: float
+    decode_tokens_per_s: float
+    batch_decode_tokens_per_s: float
+    prefill_ceiling_tokens_per_s: float
+    prefill_tokens_per_s: float
+
+    def words(self) -> str:
+        """Two sentences."""
+        return (
+            f"decode of a 1 B {self.weights} model cannot pass {_short(self.decode_ceiling_tokens_per_s)} tok/s here "
+            f"({self.weight_bytes / 1e9:.2f} GB are read for each token); the kernels give "
+            f"{_short(self.decode_tokens_per_s)}, and {_short(self.batch_decode_tokens_per_s)} to {STREAMS} streams "
+            f"together. Its prefill cannot pass {_short(self.prefill_ceiling_tokens_per_s)} tok/s; the kernels give "
+            f"{_short(self.prefill_tokens_per_s)} with a prompt of {PROMPT_TOKENS} tokens."
+        )
+
+
+def meaning(calibration: Calibration, weights: str) -> Meaning:
+    """For weights in "int8", "int4", "bf16" or "f32", K and V in bf16."""
+    spec, chosen = ModelSpec.from_hf(ONE_BILLION), weight_format(weights)
+    counter = WorkCounter(spec, lambda role: chosen, KVKind.BF16)
+    cost = step_cost(spec, lambda role: chosen, KVKind.BF16, calibration)
+    prompt = [Segment(0, PROMPT_TOKENS, True)]
+    one = [Segment(PROMPT_TOKENS, 1, True)]
+    work = counter.step(one)
+    moved = work.total.weight_bytes + work.total.kv_bytes
+    return Meaning(
+        weights,
+        work.weights.weight_bytes + work.head.weight_bytes,
+        decode_ceiling_tokens_per_s(calibration.read_bytes_per_s, moved),
+        1 / cost.predict(one).seconds,
+        STREAMS / cost.predict(one * STREAMS).seconds,
+        PROMPT_TOKENS * calibration.product_rate(chosen.kind) / counter.step(prompt).total.flops,
+        PROMPT_TOKENS / cost.predict(prompt).seconds,
+    )
+
+
+def _short(value: float) -> str:
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"

@@ -1,0 +1,91 @@
+"""Python's share of a step, timed on the real engine with the embedded model: schedule, batch, sample, commit.
+
+The embedded model is small enough that its own time can be taken away without an error that matters.
+
+Knows: assemble, the observer, the sampler.
+Must not know: kernels.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+import numpy as np
+
+from twostroke.assemble import EMBEDDED, build_heart, find_model
+from twostroke.cost.calibration import HostRates
+from twostroke.engine.observer import Nobody
+from twostroke.engine.sync_engine import SyncEngine
+from twostroke.planner.doctor.stopwatch import Stopwatch
+from twostroke.runner.batch_builder import BatchBuilder
+from twostroke.sampling.sampler import sample
+from twostroke.types.output import Prompt
+from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.request import Request
+from twostroke.types.result import StepResult
+from twostroke.types.sampling_params import SamplingParams
+
+FEW, MANY = 1, 16
+STEPS, CONTEXT = 32, 64
+SMALL_VOCABULARY, LARGE_VOCABULARY = 1 << 10, 1 << 17
+
+
+class HostMeter(Nobody):
+    """An observer that keeps what a step takes beside the model."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
+        """The model's time includes making the batch, which is timed apart."""
+        if plan.num_tokens == len(plan.sequences):
+            self.seconds.append(duration_s - result.model_s)
+
+
+def measure_host(threads: int, clock: Callable[[], float]) -> HostRates:
+    """Fixed seconds of a step, seconds for each sequence, seconds for each logit of a sampled row."""
+    meter = HostMeter()
+    options = {"threads": threads, "cache": "off", "weights": "f32", "context": 512, "kv_memory": "32MB"}
+    with build_heart(find_model(EMBEDDED, options), None, lambda sentence: None, meter) as heart:
+        engine = SyncEngine(heart.stepper)
+        vocabulary = heart.spec.vocab_size
+        step_s = {}
+        for streams in (FEW, MANY):
+            meter.seconds.clear()
+            engine.generate([_prompt() for _ in range(streams)])
+            step_s[streams] = statistics.median(meter.seconds)
+    watch = Stopwatch(clock, 0.01)
+    batch_s = {streams: _batch_s(watch, streams) for streams in (FEW, MANY)}
+    small_s, large_s = (_sample_s(watch, size) for size in (SMALL_VOCABULARY, LARGE_VOCABULARY))
+    logit_s = max(0.0, large_s - small_s) / (LARGE_VOCABULARY - SMALL_VOCABULARY)
+    total = {streams: step_s[streams] + batch_s[streams] for streams in (FEW, MANY)}
+    sequence_s = max(0.0, total[MANY] - total[FEW]) / (MANY - FEW)
+    fixed_s = max(0.0, total[FEW] - sequence_s * FEW)
+    return HostRates(fixed_s, max(0.0, sequence_s - logit_s * vocabulary), logit_s)
+
+
+def _prompt() -> Prompt:
+    return Prompt((1, 2, 3, 4), SamplingParams(temperature=0.0, max_tokens=STEPS, ignore_eos=True))
+
+
+def _planned(index: int) -> PlannedSequence:
+    params = SamplingParams(temperature=0.0, max_tokens=STEPS, ignore_eos=True)
+    known = tuple(range(CONTEXT))
+    request = Request(f"r{index}", "", known, params, 0, STEPS, frozenset(), 0.0)
+    return PlannedSequence(request, CONTEXT - 1, 1, known, tuple(range(CONTEXT // 16)), True)
+
+
+def _batch_s(watch: Stopwatch, streams: int) -> float:
+    builder = BatchBuilder(MANY, MANY, CONTEXT // 16)
+    plan = Plan(0, tuple(_planned(index) for index in range(streams)))
+    return watch.seconds([lambda: _discard(builder.build(plan))])
+
+
+def _sample_s(watch: Stopwatch, vocabulary: int) -> float:
+    row, sequence = np.random.default_rng(0).standard_normal(vocabulary, dtype=np.float32), _planned(0)
+    return watch.seconds([lambda: _discard(sample(row, sequence))])
+
+
+def _discard(_made: object) -> None:
+    """What is timed gives something that nobody needs."""

@@ -1,0 +1,208 @@
+"""The real kernels timed on synthetic weights and pages: what a step's time is later put together from.
+
+Weights pass by in a ring larger than any cache, because servers' last-level caches hide the time of memory: a layer
+that is run again and again from a cache of hundreds of megabytes says nothing about decoding.
+
+Knows: CpuOps, the ops' operands and costs.
+Must not know: requests, where results are kept.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu.program import Program
+from twostroke.backends.meter import MeterOps
+from twostroke.cost.calibration import AttentionRates, LinearRates
+from twostroke.cost.curve import Curve
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, PackedWeight, RopeTable, U8Array
+from twostroke.ops.protocol import Ops
+from twostroke.planner.doctor.stopwatch import Call, Stopwatch
+from twostroke.planner.doctor.synthetic import (
+    HEAD_DIM,
+    HEADS,
+    HIDDEN,
+    INNER,
+    KV_HEADS,
+    LAYER_SHAPES,
+    LAYER_WEIGHTS,
+    Layer,
+    layers_in,
+    pages_in,
+)
+from twostroke.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
+
+ROWS = (1, 2, 4, 5, 8, 16, 32, 64, 128, 256, 512)
+"""Around the steps that kernels have: matrix registers begin at 5 rows, their tiles have 16 and 32."""
+FEW_ROWS = (1, 4, 8, 32, 128, 256)
+WARM_ROWS_LIMIT = 64
+"""From here on products are bound by arithmetic and it does not matter where the weights are."""
+WARM_BYTES, COLD_BYTES = 48 << 20, 192 << 20
+"""Models of fewer bytes than the first are taken to stay in caches, of more than the second to come from memory."""
+
+DECODE_CONTEXT, DECODE_SEQUENCES, DECODE_BATCHES = 1024, 4, 16
+PREFILL_CONTEXT = 512
+PREFILL_ROWS = (2, 8, 32, 128, 512)
+OTHER_ROWS = (1, 8, 64, 512)
+ROUNDS = 3
+
+Record = Callable[[Ops], None]
+
+
+class OpTimer:
+    """Times ops on one backend and one block of memory; both are the caller's."""
+
+    def __init__(self, ops: CpuOps, memory: U8Array, watch: Stopwatch, rounds: int = ROUNDS) -> None:
+        self._ops, self._memory, self._watch, self._rounds = ops, memory, watch, rounds
+        self._numbers = np.random.default_rng(1)
+
+    def linear(self, weight_format: WeightFormat, rows: Sequence[int] = ROWS) -> LinearRates:
+        """Seconds a weight by rows, from memory and from caches; medians."""
+        cold = self._linear(layers_in(self._memory, weight_format, self._memory.nbytes), rows)
+        few = [count for count in rows if count < WARM_ROWS_LIMIT]
+        warm = self._linear(layers_in(self._memory, weight_format, WARM_BYTES), few)
+        # From caches nothing is slower; what says so is noise.
+        lower = {x: min(y, cold.at(x)) for x, y in zip(warm.xs, warm.ys, strict=True)}
+        return LinearRates(cold, Curve(cold.xs, tuple(lower.get(x, y) for x, y in zip(cold.xs, cold.ys, strict=True))))
+
+    def attention(self, kind: KVKind) -> AttentionRates:
+        """Decode from two numbers of query heads over the same K and V; prefill by rows of one sequence."""
+        layer = pages_in(self._memory, kind)
+        moved = DECODE_SEQUENCES * DECODE_CONTEXT * KV_HEADS * kind.token_bytes(HEAD_DIM)
+        flops = 4 * DECODE_SEQUENCES * DECODE_CONTEXT * HEAD_DIM
+        few_s, many_s = (self._decode(layer, heads) for heads in (KV_HEADS, HEADS))
+        s_per_flop = max(0.0, (many_s - few_s) / (flops * (HEADS - KV_HEADS)))
+        s_per_byte = max(0.0, few_s - s_per_flop * flops * KV_HEADS) / moved
+        return AttentionRates(s_per_byte, s_per_flop, self._prefill(layer))
+
+    def other(self) -> Curve:
+        """Rows -> seconds for each activation byte of norms, rope and KV writes."""
+        layer = pages_in(self._memory, KVKind.BF16)
+        points = []
+        for rows in OTHER_ROWS:
+            record = self._others(rows, layer)
+            meter = MeterOps()
+            record(meter)
+            points.append((float(rows), self._median([record]) / meter.total().activation_bytes))
+        return Curve.of(points)
+
+    def layer_s(self) -> float:
+        """Seconds to start the ops of one layer: the same ops as in `others` and four products, on next to nothing."""
+        layer = pages_in(self._memory, KVKind.BF16)
+        tiny = PackedWeight(F32, 64, 64, self._memory[: 4 * 64 * 64])
+        x, out = np.zeros((1, 64), np.float32), np.zeros((1, 64), np.float32)
+        batch = _batch(1, 1, np.zeros((1, 1), np.int32))
+        q = np.zeros((1, HEADS, HEAD_DIM), np.float32)
+        others = self._others(1, layer)
+
+        def record(ops: Ops) -> None:
+            others(ops)
+            for _ in range(4):
+                ops.linear(out, x, tiny)
+            ops.attention(q, q, layer, batch, 0.125, 0)
+
+        return self._median([record])
+
+    def _linear(self, layers: list[Layer], rows: Sequence[int]) -> Curve:
+        """Rounds alternate over `rows`, and the ring goes on where the last timing left it."""
+        calls = {count: self._calls([*self._products(layers, count)]) for count in rows}
+        found: dict[int, list[float]] = {count: [] for count in rows}
+        place = 0
+        calls[rows[0]][place]()
+        for _ in range(self._rounds):
+            for count in rows:
+                times, place = self._watch.times(calls[count], place)
+                found[count] += times
+        return Curve.of([(float(count), statistics.median(times) / LAYER_WEIGHTS) for count, times in found.items()])
+
+    def _products(self, layers: list[Layer], rows: int) -> Iterator[Record]:
+        """The four products of each layer; all layers read and write the same activations, as a model does."""
+        normed, activated = self._normal(rows, HIDDEN), self._normal(rows, INNER)
+        qkv, hidden = np.empty((rows, LAYER_SHAPES[0][0]), np.float32), np.zeros((rows, HIDDEN), np.float32)
+        wide = np.empty((rows, INNER), np.float32)
+
+        def record(ops: Ops, layer: Layer) -> None:
+            ops.linear(qkv, normed, layer.qkv)
+            ops.linear_add(hidden, normed, layer.o)
+            ops.linear_silu(wide, normed, layer.gate_up)
+            ops.linear_add(hidden, activated, layer.down)
+
+        for layer in layers:
+            yield partial(record, layer=layer)
+
+    def _decode(self, layer: KVLayer, heads: int) -> float:
+        q, pages = self._normal(DECODE_SEQUENCES, heads, HEAD_DIM), DECODE_CONTEXT // PAGE_TOKENS
+        out = np.empty_like(q)
+        batches = min(DECODE_BATCHES, max(1, layer.num_pages // (DECODE_SEQUENCES * pages)))
+        order = self._numbers.permutation(layer.num_pages).astype(np.int32)
+        order = np.resize(order, (batches, DECODE_SEQUENCES, pages))
+
+        def record(table: I32Array) -> Record:
+            batch = _batch(DECODE_SEQUENCES, DECODE_CONTEXT, np.ascontiguousarray(table))
+            return lambda ops: ops.attention(out, q, layer, batch, HEAD_DIM**-0.5, 0)
+
+        return self._median([record(table) for table in order])
+
+    def _prefill(self, layer: KVLayer) -> Curve:
+        points = []
+        for rows in PREFILL_ROWS:
+            q = self._normal(rows, HEADS, HEAD_DIM)
+            out = np.empty_like(q)
+            table = np.arange(PREFILL_CONTEXT // PAGE_TOKENS, dtype=np.int32)[None, :]
+            starts, contexts = np.array([0, rows], np.int32), np.array([PREFILL_CONTEXT], np.int32)
+            batch = AttentionBatch(starts, contexts, table)
+
+            def record(ops: Ops, out: F32Array = out, q: F32Array = q, batch: AttentionBatch = batch) -> None:
+                ops.attention(out, q, layer, batch, HEAD_DIM**-0.5, 0)
+
+            meter = MeterOps()
+            record(meter)
+            points.append((float(rows), self._median([record]) / meter.total().flops))
+        return Curve.of(points)
+
+    def _others(self, rows: int, layer: KVLayer) -> Record:
+        x, normed = self._normal(rows, HIDDEN), np.empty((rows, HIDDEN), np.float32)
+        weight = np.ones(HIDDEN, np.float32)
+        qkv = self._normal(rows, HEADS + 2 * KV_HEADS, HEAD_DIM)
+        angles = RopeTable(np.ones((rows, HEAD_DIM // 2), np.float32), np.zeros((rows, HEAD_DIM // 2), np.float32))
+        positions = np.arange(rows, dtype=np.int32)
+        end = HEADS + KV_HEADS
+
+        def record(ops: Ops) -> None:
+            ops.rms_norm(normed, x, weight, 1e-5)
+            ops.rope(qkv[:, :end], angles, positions)
+            ops.kv_write(layer, qkv[:, HEADS:end], qkv[:, end:], positions)
+            ops.rms_norm(normed, x, weight, 1e-5)
+
+        return record
+
+    def _normal(self, *shape: int) -> F32Array:
+        return self._numbers.standard_normal(shape, dtype=np.float32)
+
+    def _calls(self, records: Sequence[Record]) -> list[Call]:
+        calls: list[Call] = []
+        for record in records:
+            recorder = self._ops.recorder()
+            record(recorder)
+            program = recorder.program()
+            # `record` holds the operands, whose addresses the program has.
+            calls.append(partial(self._run, program, record))
+        return calls
+
+    def _run(self, program: Program, _kept: Record) -> None:
+        self._ops.run(program)
+
+    def _median(self, records: Sequence[Record]) -> float:
+        calls = self._calls(records)
+        return statistics.median(self._watch.seconds(calls) for _ in range(self._rounds))
+
+
+def _batch(sequences: int, context: int, table: I32Array) -> AttentionBatch:
+    """One new row of each sequence."""
+    starts = np.arange(sequences + 1, dtype=np.int32)
+    return AttentionBatch(starts, np.full(sequences, context, np.int32), table)

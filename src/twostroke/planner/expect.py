@@ -1,0 +1,220 @@
+"""What a model does on one target: memory, TTFT, ITL, throughput, the side of the ridge, the cost of a token.
+
+Knows: step costs, the ceilings' formulas, the closed loop of `concurrency` requests.
+Must not know: other targets, how an expectation is shown.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from twostroke.cost.memory import KEPT_FREE_SHARE
+from twostroke.cost.model_cost import step_cost
+from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.step_work import WorkCounter
+from twostroke.cost.work import Work
+from twostroke.models.batch import Buffers
+from twostroke.planner.ask import Ask
+from twostroke.planner.ceilings import batch_ceiling_tokens_per_s
+from twostroke.planner.target import Target
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.spec.model import ModelSpec
+
+MEMORY, ARITHMETIC = "memory", "arithmetic"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Bytes. sequences: of the asked context that fit beside weights and buffers; 0 where the weights do not fit."""
+
+    parameters: int
+    weight_bytes: int
+    buffer_bytes: int
+    kv_bytes_per_token: int
+    kv_bytes_per_sequence: int
+    memory_bytes: int
+    sequences: int
+
+    @property
+    def needed_bytes(self) -> int:
+        """Weights, buffers and one sequence."""
+        return self.weight_bytes + self.buffer_bytes + self.kv_bytes_per_sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One kind of step. rate: tokens a second of all streams. ceiling: what the limits allow.
+
+    intensity: FLOPs a byte. side: "memory" below the ridge, "arithmetic" above it.
+    """
+
+    name: str
+    streams: int
+    seconds: float
+    rate_tokens_per_s: float
+    ceiling_tokens_per_s: float
+    work: Work
+    ridge_flops_per_byte: float
+    memory_share: float
+
+    @property
+    def intensity_flops_per_byte(self) -> float:
+        """FLOPs for each byte of weights and K and V; activations stay in caches."""
+        return self.work.flops / (self.work.weight_bytes + self.work.kv_bytes)
+
+    @property
+    def side(self) -> str:
+        """Of the ridge."""
+        return ARITHMETIC if self.intensity_flops_per_byte > self.ridge_flops_per_byte else MEMORY
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The closed loop: as many requests as run are always running. longest_gap_s: a gap with another prompt's chunk."""
+
+    streams: int
+    ttft_s: float
+    itl_s: float
+    longest_gap_s: float
+    requests_per_s: float
+    input_tokens_per_s: float
+    output_tokens_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Of a million tokens, in the currency of the hourly price."""
+
+    input_per_million: float
+    output_per_million: float
+    mixed_per_million: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times an output token costs what an input token does."""
+        return self.output_per_million / self.input_per_million
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """All of it, for one target. load and prices are None where nothing fits (or no price is known).
+
+    prefill: one step of `prefill_tokens` of a prompt. ttft_alone_s: all steps of it.
+    """
+
+    target: Target
+    room: Room
+    prefill: Phase
+    prefill_tokens: int
+    decode_one: Phase
+    decode: Phase
+    ttft_alone_s: float
+    load: Load | None
+    prices: Prices | None
+
+
+def step_budget(ask: Ask, target: Target) -> int:
+    """Rows of one step: the target's, or twice the streams where those are many."""
+    return max(target.step_tokens, 2 * ask.concurrency)
+
+
+def room_for(spec: ModelSpec, ask: Ask, target: Target) -> Room:
+    """Memory, with the share that the engine leaves free."""
+    kv_token_bytes = spec.kv_bytes_per_token(ask.kv_kind)
+    sequence_bytes = -(-ask.context_tokens // PAGE_TOKENS) * PAGE_TOKENS * kv_token_bytes
+    weight_bytes = spec.weight_bytes(ask.format_for)
+    buffer_bytes = Buffers.bytes_for(spec, step_budget(ask, target), ask.concurrency)
+    left = int(target.memory_bytes * (1 - KEPT_FREE_SHARE)) - weight_bytes - buffer_bytes
+    sequences = max(0, left // sequence_bytes)
+    return Room(
+        spec.parameters(),
+        *(weight_bytes, buffer_bytes, kv_token_bytes, sequence_bytes, target.memory_bytes, sequences),
+    )
+
+
+def expect(spec: ModelSpec, ask: Ask, target: Target) -> Expectation:
+    """Everything about one target. Raises ConfigError where its measurement lacks the format."""
+    cost = step_cost(spec, ask.format_for, ask.kv_kind, target.machine)
+    room = room_for(spec, ask, target)
+    streams = max(1, min(ask.concurrency, room.sequences))
+    budget = step_budget(ask, target)
+    chunk = min(ask.prompt_tokens, budget)
+    prefill = _phase("prefill", spec, ask, target, cost, [Segment(0, chunk, chunk == ask.prompt_tokens)])
+    decode_one, decode = (_phase("decode", spec, ask, target, cost, _decoding(ask, count)) for count in (1, streams))
+    alone_s = _prompt_s(ask, cost, budget, 0)
+    load = _load(ask, cost, budget, streams) if room.sequences else None
+    prices = None
+    if ask.price_per_hour is not None and load is not None:
+        prices = _prices(ask.price_per_hour, alone_s / ask.prompt_tokens, decode.seconds / streams, load)
+    return Expectation(target, room, prefill, chunk, decode_one, decode, alone_s, load, prices)
+
+
+def _decoding(ask: Ask, streams: int) -> list[Segment]:
+    """So many streams in the middle of their answers."""
+    return [Segment(ask.prompt_tokens + ask.output_tokens // 2, 1, True)] * streams
+
+
+def _phase(name: str, spec: ModelSpec, ask: Ask, target: Target, cost: StepCost, segments: list[Segment]) -> Phase:
+    prediction = cost.predict(segments)
+    counter = WorkCounter(spec, ask.format_for, ask.kv_kind)
+    counts = counter.count(segments)
+    work = counter.weights(counts.rows) + counter.head(counts.logit_rows) + counter.attention(counts)
+    kind, tokens = ask.weight_format.kind, counts.rows
+    arithmetic = tokens * target.peak_ops_per_s(kind) / work.flops
+    streams = len(segments)
+    reading = target.read_bytes_per_s * tokens / (work.weight_bytes + work.kv_bytes)
+    if name == "decode":
+        reading = batch_ceiling_tokens_per_s(
+            target.read_bytes_per_s, work.weight_bytes, work.kv_bytes / streams, streams
+        )
+    memory_s = sum(part.seconds for part in prediction.parts if part.bound.value == MEMORY)
+    return Phase(
+        name,
+        streams,
+        prediction.seconds,
+        tokens / prediction.seconds,
+        min(arithmetic, reading),
+        work,
+        target.ridge_flops_per_byte(kind),
+        memory_s / prediction.seconds,
+    )
+
+
+def _prompt_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> float:
+    """Seconds of the steps that read one prompt in chunks, with `others` streams decoding in each of them."""
+    budget = step_tokens - others
+    decoding = _decoding(ask, others)
+    total_s, start = 0.0, 0
+    while start < ask.prompt_tokens:
+        rows = min(budget, ask.prompt_tokens - start)
+        last = start + rows == ask.prompt_tokens
+        total_s += cost.predict([*decoding, Segment(start, rows, last)]).seconds
+        start += rows
+    return total_s
+
+
+def _load(ask: Ask, cost: StepCost, step_tokens: int, streams: int) -> Load:
+    """One turn of the loop: every stream reads one prompt and writes one answer.
+
+    A chunk's step is a decode step for the other streams, so of a stream's gaps (streams - 1) * chunks hold a chunk of
+    somebody else, as far as the answer is that long; the rest are plain decode steps.
+    """
+    others = streams - 1
+    chunks = math.ceil(ask.prompt_tokens / (step_tokens - others))
+    prompt_s = _prompt_s(ask, cost, step_tokens, others)
+    decode_s = cost.predict(_decoding(ask, streams)).seconds
+    gaps = max(1, ask.output_tokens - 1)
+    shared = min(gaps, others * chunks)
+    turn_s = streams * prompt_s + (gaps - shared) * decode_s
+    itl_s = (turn_s - prompt_s) / gaps if others * chunks <= gaps else prompt_s / chunks
+    longest_s = prompt_s / chunks if others else decode_s
+    rate = streams / turn_s
+    # Little's law: whoever is not writing waits for the first token.
+    ttft_s = ask.concurrency / rate - gaps * itl_s
+    return Load(streams, ttft_s, itl_s, longest_s, rate, rate * ask.prompt_tokens, rate * ask.output_tokens)
+
+
+def _prices(per_hour: float, input_s: float, output_s: float, load: Load) -> Prices:
+    million = per_hour / 3600 * 1e6
+    return Prices(million * input_s, million * output_s, million / (load.input_tokens_per_s + load.output_tokens_per_s))

@@ -1,0 +1,43 @@
+"""A model's config.json alone: of the embedded model, of a folder, or of a hub id. Nothing else is read or downloaded.
+
+Knows: where a config.json is found.
+Must not know: weights, machines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from twostroke.assemble import EMBEDDED
+from twostroke.assets import spark_path
+from twostroke.env import hub_offline
+from twostroke.spec.model import ModelSpec
+from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
+from twostroke.weights.hub import resolve_config
+from twostroke.weights.json_file import read_object
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedModel:
+    """source: what was asked for. spec: its shape."""
+
+    source: str
+    spec: ModelSpec
+
+
+def read_model(
+    model: str, revision: str | None = None, endpoint: str | None = None, cache_dir: Path | None = None
+) -> PlannedModel:
+    """Raises ModelNotFound; ConfigError naming the field where config.json lacks what a plan needs."""
+    if model == EMBEDDED:
+        path = spark_path() / "config.json"
+    else:
+        path = resolve_config(model, revision, hub_offline(), cache_dir, endpoint)
+    try:
+        return PlannedModel(model, ModelSpec.from_hf(read_object(path)))
+    except ModelNotFound:
+        raise
+    except ModelError as error:
+        # A plan is made from this one file: what is missing there is wrong input, not a broken model.
+        raise ConfigError(f"{model}: {error.what}", why=error.why, fix=error.fix) from None

@@ -1,0 +1,123 @@
+"""The whole plan of one model: expectation on one target, what of the catalogue would do, assumptions, plain JSON.
+
+Knows: expectations, candidates, round figures.
+Must not know: text layout, click, where a config.json came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from twostroke.cost.memory import KEPT_FREE_SHARE
+from twostroke.planner.ask import Ask
+from twostroke.planner.choose import Candidate, candidates, lacking, require_possible
+from twostroke.planner.expect import Expectation, Phase, expect, step_budget
+from twostroke.planner.published import figures_for
+from twostroke.planner.target import Target
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.spec.hardware import HardwareSpec
+from twostroke.spec.hardware_catalogue import CATALOGUE
+from twostroke.spec.model import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """lacks: what keeps the target from what was asked; empty where nothing does."""
+
+    source: str
+    spec: ModelSpec
+    ask: Ask
+    expectation: Expectation
+    lacks: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    round_figures: tuple[str, ...]
+    assumptions: tuple[str, ...]
+
+
+def make_plan(
+    source: str, spec: ModelSpec, ask: Ask, target: Target, known: Sequence[HardwareSpec] = CATALOGUE
+) -> ModelPlan:
+    """Raises ConfigError where no hardware can do what is asked, naming the objective."""
+    expectation = expect(spec, ask, target)
+    found = candidates(spec, ask, known)
+    require_possible(ask, found, expectation)
+    said = figures_for(spec, ask.weights, expectation.room.weight_bytes)
+    assumptions = (*_assumptions(spec, ask, target), *target.assumptions)
+    return ModelPlan(
+        *(source, spec, ask, expectation, lacking(ask, expectation), tuple(found), tuple(said)), assumptions
+    )
+
+
+def _assumptions(spec: ModelSpec, ask: Ask, target: Target) -> list[str]:
+    windows = sum(1 for window in spec.windows if window)
+    said = [
+        f"requests: {ask.prompt_tokens:,} tokens in, {ask.output_tokens:,} out, {ask.concurrency} at a time, each "
+        "followed by the next at once (closed loop); no two share a prefix",
+        f"weights {ask.weights} ({ask.weight_format.bits_per_weight:.2f} bits each with scales), K and V "
+        f"{ask.kv_format}, in pages of {PAGE_TOKENS} positions; int8 and int4 weights meet activations rounded to int8",
+        f"prompts are read in steps of at most {step_budget(ask, target):,} tokens, decoding streams in the same steps",
+        f"{KEPT_FREE_SHARE:.0%} of the memory is left free; the rest, less weights and buffers, holds K and V",
+        "weights are read once in a step for all streams, K and V once for each stream, in the middle of its answer",
+        "queues are those of the closed loop alone; network, tokenizer and clients cost nothing",
+    ]
+    if windows:
+        said.append(f"{windows} of {spec.num_layers} layers see a window: it bounds what is read, not what is kept")
+    if ask.price_per_hour is not None:
+        said.append("the hourly price is paid for the whole machine, and it is busy all the hour")
+    return said
+
+
+def plan_json(plan: ModelPlan) -> dict[str, Any]:
+    """Plain values; seconds, bytes, tokens a second."""
+    expectation, ask = plan.expectation, plan.ask
+    load, prices = expectation.load, expectation.prices
+    return {
+        "model": plan.source,
+        "architecture": plan.spec.architecture,
+        "ask": asdict(ask),
+        "hardware": {
+            "name": expectation.target.name,
+            "title": expectation.target.title,
+            "memory_bytes": expectation.target.memory_bytes,
+            "read_bytes_per_s": expectation.target.read_bytes_per_s,
+            "peak_ops_per_s": expectation.target.peak_ops_per_s(ask.weight_format.kind),
+        },
+        "memory": {**asdict(expectation.room), "fits": expectation.room.sequences > 0},
+        "prefill": _phase_json(expectation.prefill),
+        "decode_one": _phase_json(expectation.decode_one),
+        "decode": _phase_json(expectation.decode),
+        "ttft_alone_s": expectation.ttft_alone_s,
+        "load": None if load is None else asdict(load),
+        "prices": None if prices is None else {**asdict(prices), "ratio": prices.ratio},
+        "misses": list(plan.lacks),
+        "catalogue": [_candidate_json(each) for each in plan.candidates],
+        "round_figures": list(plan.round_figures),
+        "assumptions": list(plan.assumptions),
+    }
+
+
+def _phase_json(phase: Phase) -> dict[str, Any]:
+    return {
+        **asdict(phase),
+        "intensity_flops_per_byte": phase.intensity_flops_per_byte,
+        "side": phase.side,
+    }
+
+
+def _candidate_json(candidate: Candidate) -> dict[str, Any]:
+    expectation = candidate.expectation
+    load = expectation.load
+    return {
+        "name": candidate.hardware.name,
+        "title": expectation.target.title,
+        "does": candidate.does,
+        "misses": list(candidate.lacks),
+        "sequences": expectation.room.sequences,
+        "ttft_s": None if load is None else load.ttft_s,
+        "itl_s": None if load is None else load.itl_s,
+        "output_tokens_per_s": None if load is None else load.output_tokens_per_s,
+        "source": candidate.hardware.source,
+        "note": candidate.hardware.note,
+    }

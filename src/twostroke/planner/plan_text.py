@@ -1,0 +1,156 @@
+"""A plan as people read it.
+
+Knows: plans, units.
+Must not know: how figures come about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twostroke.planner.choose import Candidate, seconds
+from twostroke.planner.expect import ARITHMETIC, Expectation, Phase
+from twostroke.planner.plan import ModelPlan
+
+LACK_WORDS = {"memory": "does not hold them", "ttft": "TTFT too long", "itl": "ITL too long"}
+
+
+def plan_text(plan: ModelPlan) -> str:
+    """Sections, each a few lines."""
+    sections = [
+        *(_head(plan), _memory(plan), _phases(plan), _load(plan), _prices(plan), _catalogue(plan)),
+        ["Round figures you may have read:", *(f"  - {figure}" for figure in plan.round_figures)]
+        if plan.round_figures
+        else [],
+        ["Assumptions:", *(f"  - {assumption}" for assumption in plan.assumptions)],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def size(num_bytes: float) -> str:
+    """Bytes in the unit that fits."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if num_bytes >= factor:
+            return (
+                f"{num_bytes / factor:,.3g} {unit}" if num_bytes < 1e3 * factor else f"{num_bytes / factor:,.0f} {unit}"
+            )
+    return f"{num_bytes:.0f} bytes"
+
+
+def rate(tokens_per_s: float) -> str:
+    """Tokens a second."""
+    return f"{tokens_per_s:,.1f} tok/s" if tokens_per_s < 100 else f"{tokens_per_s:,.0f} tok/s"
+
+
+def _parameters(count: int) -> str:
+    return f"{count / 1e9:.3g} B" if count >= 1e9 else f"{count / 1e6:.3g} M"
+
+
+def _head(plan: ModelPlan) -> list[str]:
+    target, ask = plan.expectation.target, plan.ask
+    peak = target.peak_ops_per_s(ask.weight_format.kind)
+    return [
+        f"{plan.source}: {_parameters(plan.expectation.room.parameters)} parameters, weights {ask.weights}, "
+        f"K and V {ask.kv_format}",
+        f"on {target.title}: {size(target.memory_bytes)}, {target.read_bytes_per_s / 1e9:,.4g} GB/s, "
+        f"{peak / 1e12:,.4g} T operations a second with these weights",
+    ]
+
+
+def _memory(plan: ModelPlan) -> list[str]:
+    room, ask = plan.expectation.room, plan.ask
+    lines = [
+        f"weights             {size(room.weight_bytes):>12}   read once in every step",
+        f"K and V a token     {size(room.kv_bytes_per_token):>12}",
+        f"K and V a sequence  {size(room.kv_bytes_per_sequence):>12}   of {ask.context_tokens:,} tokens",
+    ]
+    if room.sequences == 0:
+        lines.append(
+            f"DOES NOT FIT: weights, buffers and one sequence need {size(room.needed_bytes)} "
+            f"of {size(room.memory_bytes)}"
+        )
+        return lines
+    lines.append(f"sequences that fit  {room.sequences:>12,}")
+    if room.sequences < ask.concurrency:
+        lines.append(f"{ask.concurrency} at a time do not fit: {ask.concurrency - room.sequences} wait")
+    return lines
+
+
+def _phases(plan: ModelPlan) -> list[str]:
+    found = plan.expectation
+    ridge = found.prefill.ridge_flops_per_byte
+    lines = [f"ridge {ridge:,.0f} FLOPs a byte: steps above it are bound by arithmetic, below it by memory"]
+    lines.append(_phase_line(f"prefill, {found.prefill_tokens:,} tokens", found.prefill))
+    lines.append(_phase_line("decode, 1 stream", found.decode_one))
+    if found.decode.streams > 1:
+        lines.append(_phase_line(f"decode, {found.decode.streams} streams", found.decode))
+    lines.append(
+        f"one request alone: TTFT {seconds(found.ttft_alone_s)}, then {seconds(found.decode_one.seconds)} a token"
+    )
+    return lines
+
+
+def _phase_line(name: str, phase: Phase) -> str:
+    sign = "above" if phase.side == ARITHMETIC else "below"
+    return (
+        f"{name:<22} {rate(phase.rate_tokens_per_s):>14} of at most {rate(phase.ceiling_tokens_per_s):>14}; "
+        f"{phase.intensity_flops_per_byte:,.4g} FLOPs a byte, {sign} the ridge: {phase.side}"
+    )
+
+
+def _load(plan: ModelPlan) -> list[str]:
+    load, ask = plan.expectation.load, plan.ask
+    if load is None:
+        return []
+    lines = [
+        f"{ask.concurrency} at a time, {ask.prompt_tokens:,} tokens in and {ask.output_tokens:,} out: "
+        f"TTFT {seconds(load.ttft_s)}, ITL {seconds(load.itl_s)} on average, {seconds(load.longest_gap_s)} at most",
+        f"{load.requests_per_s:.3g} requests a second; {rate(load.input_tokens_per_s)} read, "
+        f"{rate(load.output_tokens_per_s)} written",
+    ]
+    for name, wanted, got in (("ttft", ask.ttft_s, load.ttft_s), ("itl", ask.itl_s, load.itl_s)):
+        if wanted is not None:
+            verdict = "met" if got <= wanted else "MISSED"
+            lines.append(f"--{name} {seconds(wanted)}: {verdict} ({seconds(got)})")
+    return lines
+
+
+def _prices(plan: ModelPlan) -> list[str]:
+    prices = plan.expectation.prices
+    if prices is None:
+        return []
+    return [
+        f"at {plan.ask.price_per_hour:g} an hour: {prices.input_per_million:.3g} a million input tokens, "
+        f"{prices.output_per_million:.3g} a million output tokens, {prices.mixed_per_million:.3g} of this mix",
+        price_reason(plan.expectation, prices.ratio),
+    ]
+
+
+def price_reason(found: Expectation, ratio: float) -> str:
+    """Why an output token does not cost what an input token costs."""
+    streams = found.decode.streams
+    tokens = f"{streams} token{'s' if streams > 1 else ''}"
+    return (
+        f"an output token costs {ratio:,.2g} times an input token: a step reads the weights, "
+        f"{size(found.decode.work.weight_bytes)}, for {tokens} when it decodes and for "
+        f"{found.prefill_tokens:,} when it reads a prompt"
+    )
+
+
+def _catalogue(plan: ModelPlan) -> list[str]:
+    return [
+        f"{'hardware that would do':<38} {'holds':>7} {'TTFT':>9} {'ITL':>9} {'written':>14}",
+        *_candidate_lines([each for each in plan.candidates if each.does]),
+        *(["would not do:"] if any(not each.does for each in plan.candidates) else []),
+        *_candidate_lines([each for each in plan.candidates if not each.does]),
+    ]
+
+
+def _candidate_lines(found: list[Candidate]) -> Iterator[str]:
+    for each in found:
+        target, load = each.expectation.target, each.expectation.load
+        figures = f"{'-':>9} {'-':>9} {'-':>14}"
+        if load is not None:
+            figures = f"{seconds(load.ttft_s):>9} {seconds(load.itl_s):>9} {rate(load.output_tokens_per_s):>14}"
+        why = "" if each.does else "  " + ", ".join(LACK_WORDS[lack] for lack in each.lacks)
+        yield f"  {target.title:<36} {each.expectation.room.sequences:>7,} {figures}{why}"

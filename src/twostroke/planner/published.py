@@ -1,0 +1,73 @@
+"""Round figures that articles give, beside what the formula gives.
+
+Knows: DOMAIN's worked figures, shapes of well-known models.
+Must not know: machines at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from twostroke.spec.formats import KVKind
+from twostroke.spec.model import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFigure:
+    """layers, kv_elements: the shape it is said of (elements of K in one layer and token). tokens: of KV cache.
+
+    published_bytes: what is said; the formula decides.
+    """
+
+    said: str
+    layers: int
+    kv_elements: int
+    tokens: int
+    published_bytes: float
+
+    def formula_bytes(self) -> int:
+        """2 x layers x kv_heads x head_dim x 2 bytes x tokens."""
+        return 2 * self.layers * self.kv_elements * 2 * self.tokens
+
+    def words(self) -> str:
+        """What is said, and what it is."""
+        exact, ratio = self.formula_bytes(), self.published_bytes / self.formula_bytes()
+        return f'"{self.said}": by the formula {_size(exact)}; the published figure is {ratio:.2g} times that'
+
+
+ROUND_FIGURES = (
+    RoundFigure("a 13B model needs roughly 1 MB of fp16 KV cache a token", 40, 5120, 1, 1e6),
+    RoundFigure("a 13B model needs 4 GB for a context of 4K tokens", 40, 5120, 4096, 4e9),
+    RoundFigure("a 7B model needs 2 GB of fp16 KV cache for 2,048 tokens", 32, 4096, 2048, 2e9),
+    RoundFigure("a 70B model needs 60 to 80 GB of KV cache for 2,000 tokens", 80, 1024, 2000, 70e9),
+)
+
+
+def weight_words(spec: ModelSpec, weights: str, weight_bytes: int) -> str | None:
+    """Parameters times bits is less than what is stored; None where the difference is under 1%."""
+    bits = {"f32": 32, "bf16": 16, "int8": 8, "int4": 4}[weights]
+    said = spec.parameters() * bits / 8
+    if abs(weight_bytes - said) < 0.01 * said:
+        return None
+    return (
+        f'"{bits} bits a weight": {spec.parameters() / 1e9:.2f} B parameters x {bits / 8:g} bytes = {_size(said)}; '
+        f"stored are {_size(weight_bytes)}, {weight_bytes / said - 1:+.0%}: scales, multipliers and padding"
+    )
+
+
+def figures_for(spec: ModelSpec, weights: str, weight_bytes: int) -> list[str]:
+    """What articles say of a model of this shape, corrected."""
+    same: Callable[[RoundFigure], bool] = lambda f: (f.layers, f.kv_elements) == (spec.num_layers, spec.kv_size)  # noqa: E731
+    found = [figure.words() for figure in ROUND_FIGURES if same(figure)]
+    of_weights = weight_words(spec, weights, weight_bytes)
+    return ([of_weights] if of_weights else []) + found
+
+
+def kv_bytes_per_token(spec: ModelSpec) -> int:
+    """The textbook's: 16-bit K and V, no scales."""
+    return spec.kv_bytes_per_token(KVKind.BF16)
+
+
+def _size(num_bytes: float) -> str:
+    return f"{num_bytes / 1e9:,.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:,.3g} MB"

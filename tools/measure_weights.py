@@ -41,9 +41,7 @@ def each_matrix(weights: ModelWeights, change: Callable[[PackedWeight], PackedWe
     """The same tree with every matrix changed; a tied head stays the embedding itself."""
 
     def layer(one: LayerWeights) -> LayerWeights:
-        return replace(
-            one, qkv=change(one.qkv), o=change(one.o), gate_up=change(one.gate_up), down=change(one.down)
-        )
+        return replace(one, qkv=change(one.qkv), o=change(one.o), gate_up=change(one.gate_up), down=change(one.down))
 
     embedding = change(weights.embedding)
     head = embedding if weights.head is weights.embedding else change(weights.head)

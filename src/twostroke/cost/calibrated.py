@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from twostroke.cost.calibration import Calibration, LinearRates
-from twostroke.cost.curve import Curve
 from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
 from twostroke.cost.step_work import SegmentCounts, WorkCounter
 from twostroke.cost.work import Work
@@ -24,17 +23,21 @@ MEMORY_ROWS_FACTOR = 1.5
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """Seconds of products with some matrices by rows."""
+    """Seconds of products with some matrices by rows, and by how much of the weights stays in caches."""
 
-    curve: Curve
+    rates: LinearRates
     elements: int
 
-    def seconds(self, rows: int) -> float:
-        return self.curve.scaled_at(rows) * self.elements
+    def seconds(self, rows: int, warmth: float) -> float:
+        return self._weight_s(rows, warmth) * self.elements
 
-    def bound(self, rows: int) -> Bound:
-        near = self.curve.scaled_at(rows) < MEMORY_ROWS_FACTOR * self.curve.ys[0]
+    def bound(self, rows: int, warmth: float) -> Bound:
+        near = self._weight_s(rows, warmth) < MEMORY_ROWS_FACTOR * self._weight_s(1, warmth)
         return Bound.MEMORY if near else Bound.ARITHMETIC
+
+    def _weight_s(self, rows: int, warmth: float) -> float:
+        cold_s = self.rates.cold.scaled_at(rows)
+        return cold_s + warmth * (self.rates.warm.scaled_at(rows) - cold_s) if warmth else cold_s
 
 
 class CalibratedCost:
@@ -45,7 +48,8 @@ class CalibratedCost:
     ) -> None:
         spec = counter.spec
         self._counter = counter
-        self._warmth = _warmth(calibration, spec.weight_bytes(format_for))
+        self._weight_bytes = spec.weight_bytes(format_for)
+        self._warm_bytes, self._cold_bytes = calibration.warm_bytes, calibration.cold_bytes
         roles = {format_for(role).kind for role in LAYER_ROLES}
         self._layers = tuple(
             self._product(
@@ -75,30 +79,36 @@ class CalibratedCost:
             return StepPrediction((host,))
         work = self._counter.work(counts)
         rows, selected = counts.rows, counts.logit_rows
-        products_s = sum(product.seconds(rows) for product in self._layers)
+        warmth = self._warmth(work.attention.kv_bytes)
+        products_s = sum(product.seconds(rows, warmth) for product in self._layers)
+        head_s = self._head.seconds(selected, warmth) if selected else 0.0
         attention_s, attention_bound = self._attention(counts)
         other_s = work.other.activation_bytes * self._other.at(rows) + self._fixed_s
         return StepPrediction(
             (
-                PartPrediction("weights", products_s, work.weights, self._layers[0].bound(rows)),
-                PartPrediction(
-                    "head", self._head.seconds(selected) if selected else 0.0, work.head, self._head.bound(selected)
-                ),
+                PartPrediction("weights", products_s, work.weights, self._layers[0].bound(rows, warmth)),
+                PartPrediction("head", head_s, work.head, self._head.bound(selected, warmth)),
                 PartPrediction("attention", attention_s, work.attention, attention_bound),
                 PartPrediction("other", other_s, work.other, Bound.MEMORY),
                 host,
             )
         )
 
+    def _warmth(self, kv_bytes: int) -> float:
+        """1 where all that a step reads stays in caches until the next, 0 where nothing does."""
+        read_bytes = self._weight_bytes + kv_bytes
+        return min(1.0, max(0.0, (self._cold_bytes - read_bytes) / (self._cold_bytes - self._warm_bytes)))
+
     def _product(self, calibration: Calibration, kind: WeightKind, elements: int) -> _Product:
         if kind not in calibration.linear:
             raise _unmeasured(f"weights in {kind.name.lower()}")
-        return _Product(_between(calibration.linear[kind], self._warmth), elements)
+        return _Product(calibration.linear[kind], elements)
 
     def _attention(self, counts: SegmentCounts) -> tuple[float, Bound]:
         rates, counter = self._attention_rates, self._counter
         byte_s = counts.decode_positions * counter.kv_position_bytes * rates.decode_s_per_byte
         flop_s = counts.decode_pairs * counter.pair_flops * rates.decode_s_per_flop
+        flop_s += counts.decodes * counter.layer_heads * rates.decode_s_per_head
         for rows, pairs in counts.chunks:
             flop_s += pairs * counter.pair_flops * rates.prefill.at(rows)
         return byte_s + flop_s, Bound.MEMORY if byte_s > flop_s else Bound.ARITHMETIC
@@ -107,19 +117,6 @@ class CalibratedCost:
 def _elements(counter: WorkCounter, role: MatrixRole) -> int:
     rows, columns = counter.spec.matrix_shape(role)
     return rows * columns * counter.spec.num_layers
-
-
-def _warmth(calibration: Calibration, weight_bytes: int) -> float:
-    """1 where all weights stay in caches between steps, 0 where none do."""
-    low, high = calibration.warm_bytes, calibration.cold_bytes
-    return min(1.0, max(0.0, (high - weight_bytes) / (high - low)))
-
-
-def _between(rates: LinearRates, warmth: float) -> Curve:
-    xs = rates.cold.xs
-    return Curve(
-        xs, tuple(cold + warmth * (rates.warm.at(x) - cold) for x, cold in zip(xs, rates.cold.ys, strict=True))
-    )
 
 
 def _unmeasured(what: str) -> ConfigError:

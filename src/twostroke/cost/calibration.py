@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from twostroke.cost.curve import Curve
 from twostroke.spec.formats import KVKind, WeightKind
 
-VERSION = 1
+VERSION = 2
 """Of the JSON form; a file of another version is measured again."""
 
 Value = TypeVar("Value")
@@ -32,13 +32,14 @@ class LinearRates:
 
 @dataclass(frozen=True, slots=True)
 class AttentionRates:
-    """decode: one new row a sequence, seconds = KV bytes * s_per_byte + FLOPs * s_per_flop.
+    """decode: one new row a sequence, seconds = KV bytes * s_per_byte + FLOPs * s_per_flop + KV heads * s_per_head.
 
     prefill: rows of one sequence -> seconds for each FLOP (4 a visible position, head and dimension).
     """
 
     decode_s_per_byte: float
     decode_s_per_flop: float
+    decode_s_per_head: float
     prefill: Curve
 
 
@@ -56,9 +57,9 @@ class Calibration:
     """One machine with a number of threads. fingerprint: a change of it makes the figures stale.
 
     read_bytes_per_s, f32_flops_per_s, int8_ops_per_s: the limits, from loops that do nothing else. memory_bytes:
-    available when measured. warm_bytes, cold_bytes: weights of a model up to the first stay in caches, from the
-    second on they come from memory. layer_s: starting the ops of one layer. other: rows -> seconds for each activation
-    byte that norms, rope and KV writes move.
+    available when measured. warm_bytes, cold_bytes: where weights and cached K and V of a step are no more than the
+    first, they stay in caches from step to step; from the second on they come from memory. layer_s: starting the ops
+    of one layer. other: rows -> seconds for each activation byte that norms, rope and KV writes move.
     """
 
     fingerprint: str
@@ -93,6 +94,7 @@ class Calibration:
                 kind.name.lower(): {
                     "decode_s_per_byte": rates.decode_s_per_byte,
                     "decode_s_per_flop": rates.decode_s_per_flop,
+                    "decode_s_per_head": rates.decode_s_per_head,
                     "prefill": _points(rates.prefill),
                 }
                 for kind, rates in self.attention.items()
@@ -146,8 +148,8 @@ def _linear(value: Any) -> LinearRates:
 
 
 def _attention(value: Any) -> AttentionRates:
-    decode = (float(value["decode_s_per_byte"]), float(value["decode_s_per_flop"]))
-    return AttentionRates(*decode, _curve(value["prefill"]))
+    byte_s, flop_s, head_s = (float(value[f"decode_s_per_{unit}"]) for unit in ("byte", "flop", "head"))
+    return AttentionRates(byte_s, flop_s, head_s, _curve(value["prefill"]))
 
 
 def _by_kind(values: Any, kind: Callable[[str], Any], read: Callable[[Any], Value]) -> dict[Any, Value]:

@@ -42,7 +42,7 @@ NOTHING = StepWork(Work(), Work(), Work(), Work())
 
 @dataclass(frozen=True, slots=True)
 class SegmentCounts:
-    """What a step's segments add up to. rows: new tokens. logit_rows: rows that need logits.
+    """What a step's segments add up to. rows: new tokens. logit_rows: rows that need logits. decodes: sequences of one.
 
     pairs: visible positions, added over rows and layers. positions: cached positions read, added over layers. Both
     apart for sequences of one new row (decode) and of more; chunks: (rows, pairs) of each of the latter.
@@ -50,6 +50,7 @@ class SegmentCounts:
 
     rows: int
     logit_rows: int
+    decodes: int
     decode_pairs: int
     decode_positions: int
     chunk_positions: int
@@ -85,12 +86,13 @@ class WorkCounter:
     """Counts for one model in one choice of formats; a step takes microseconds.
 
     windows: (window, layers that have it). pair_flops: FLOPs of one row and visible position in one layer.
-    kv_position_bytes: K and V of one position in one layer.
+    kv_position_bytes: K and V of one position in one layer. layer_heads: KV heads of all layers.
     """
 
     def __init__(self, spec: ModelSpec, format_for: FormatChoice, kv_kind: KVKind) -> None:
         self.spec = spec
         self.windows = tuple(Counter(spec.windows).items())
+        self.layer_heads = spec.num_layers * spec.num_kv_heads
         self.kv_position_bytes = spec.num_kv_heads * kv_kind.token_bytes(spec.head_dim)
         self.pair_flops = 4 * spec.num_heads * spec.head_dim
         self._layer_row, self._layer_bytes = self._layers(format_for)
@@ -132,7 +134,8 @@ class WorkCounter:
                 pairs += layers * visible_positions(start, num_tokens, window)
                 chunk_positions += layers * kv_positions(start, num_tokens, window)
             chunks.append((num_tokens, pairs))
-        return SegmentCounts(rows, logit_rows, decode_pairs, decode_positions, chunk_positions, tuple(chunks))
+        decodes = len(segments) - len(chunks)
+        return SegmentCounts(rows, logit_rows, decodes, decode_pairs, decode_positions, chunk_positions, tuple(chunks))
 
     def weights(self, rows: int) -> Work:
         """The four products of every layer over `rows` rows; weights are read once."""

@@ -6,10 +6,8 @@ Must not know: machines at hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from twostroke.spec.formats import KVKind
 from twostroke.spec.model import ModelSpec
 
 
@@ -58,15 +56,10 @@ def weight_words(spec: ModelSpec, weights: str, weight_bytes: int) -> str | None
 
 def figures_for(spec: ModelSpec, weights: str, weight_bytes: int) -> list[str]:
     """What articles say of a model of this shape, corrected."""
-    same: Callable[[RoundFigure], bool] = lambda f: (f.layers, f.kv_elements) == (spec.num_layers, spec.kv_size)  # noqa: E731
-    found = [figure.words() for figure in ROUND_FIGURES if same(figure)]
+    shape = (spec.num_layers, spec.kv_size)
+    found = [figure.words() for figure in ROUND_FIGURES if (figure.layers, figure.kv_elements) == shape]
     of_weights = weight_words(spec, weights, weight_bytes)
     return ([of_weights] if of_weights else []) + found
-
-
-def kv_bytes_per_token(spec: ModelSpec) -> int:
-    """The textbook's: 16-bit K and V, no scales."""
-    return spec.kv_bytes_per_token(KVKind.BF16)
 
 
 def _size(num_bytes: float) -> str:

@@ -13,20 +13,35 @@ from twostroke.backends.cpu import CpuOps, best_level
 from twostroke.backends.cpu.limits import LimitMeter
 from twostroke.cost.calibration import Calibration
 from twostroke.planner.doctor.measure_host import measure_host
-from twostroke.planner.doctor.measure_ops import COLD_BYTES, FEW_ROWS, ROWS, WARM_BYTES, OpTimer
-from twostroke.planner.doctor.stopwatch import Stopwatch
+from twostroke.planner.doctor.measure_ops import COLD_BYTES, FEW_ROWS, ROUNDS, ROWS, WARM_BYTES, OpTimer
+from twostroke.planner.doctor.stopwatch import LEAST_S, Stopwatch
 from twostroke.planner.doctor.synthetic import random_memory
 from twostroke.quant.formats import FORMATS
 from twostroke.spec.formats import KVKind
 from twostroke.types.errors import OutOfMemory
 
-RING_BYTES = 1100 << 20
-"""Of weights that pass by: more than any cache that a few cores share."""
-
 MEMORY_SHARE = 0.3
 """Of the available memory, at most."""
 
-LEAST_RING_BYTES = 300 << 20
+LEAST_RING_SHARE = 0.25
+"""Of the ring that is wanted: with less there is nothing that a cache could not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """ring_bytes: of weights that pass by; more than any cache that a few cores share. rows: of integer weights.
+
+    few_rows: of float weights. least_s: of one timing.
+    """
+
+    ring_bytes: int = 1100 << 20
+    rounds: int = ROUNDS
+    rows: tuple[int, ...] = ROWS
+    few_rows: tuple[int, ...] = FEW_ROWS
+    least_s: float = LEAST_S
+
+
+FULL = Effort()
 
 Note = Callable[[int, int, str], None]
 """(done, of, what)"""
@@ -42,12 +57,14 @@ class Patient:
     available_bytes: int
 
 
-def examine(patient: Patient, clock: Callable[[], float], note: Note, ring_bytes: int = RING_BYTES) -> Calibration:
+def examine(patient: Patient, clock: Callable[[], float], note: Note, effort: Effort = FULL) -> Calibration:
     """Measure everything; several seconds. Raises OutOfMemory, BackendError."""
-    room = int(min(ring_bytes, patient.available_bytes * MEMORY_SHARE))
-    if room < min(ring_bytes, LEAST_RING_BYTES):
+    room = int(min(effort.ring_bytes, patient.available_bytes * MEMORY_SHARE))
+    least = LEAST_RING_SHARE * effort.ring_bytes
+    if room < least:
+        needed, available = least / MEMORY_SHARE / 1e9, patient.available_bytes / 1e9
         raise OutOfMemory(
-            f"Measuring takes {LEAST_RING_BYTES / 1e9:.1f} GB; {patient.available_bytes / 1e9:.1f} GB are available.",
+            f"Measuring takes {needed:.1f} GB; {available:.1f} GB are available.",
             why=f"At most {MEMORY_SHARE:.0%} of the available memory is taken.",
             fix="Close other programs, or give the container more memory.",
         )
@@ -67,11 +84,11 @@ def examine(patient: Patient, clock: Callable[[], float], note: Note, ring_bytes
         meter.close()
     ops = CpuOps(best_level(), patient.threads)
     try:
-        timer = OpTimer(ops, memory, Stopwatch(clock))
+        timer = OpTimer(ops, memory, Stopwatch(clock, effort.least_s), effort.rounds)
         linear = {}
         for name, weight_format in FORMATS.items():
             tell(f"products with {name} weights")
-            rows = ROWS if weight_format.group else FEW_ROWS
+            rows = effort.rows if weight_format.group else effort.few_rows
             linear[weight_format.kind] = timer.linear(weight_format, rows)
         attention = {}
         for kind in KVKind:

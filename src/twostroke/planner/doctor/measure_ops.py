@@ -42,10 +42,13 @@ ROWS = (1, 2, 4, 5, 8, 16, 32, 64, 128, 256, 512)
 FEW_ROWS = (1, 4, 8, 32, 128, 256)
 WARM_ROWS_LIMIT = 64
 """From here on products are bound by arithmetic and it does not matter where the weights are."""
-WARM_BYTES, COLD_BYTES = 48 << 20, 192 << 20
-"""Models of fewer bytes than the first are taken to stay in caches, of more than the second to come from memory."""
+WARM_BYTES, COLD_BYTES = 32 << 20, 176 << 20
+"""What a step reads stays in caches until the next up to the first, comes from memory from the second on.
 
-DECODE_CONTEXT, DECODE_SEQUENCES, DECODE_BATCHES = 1024, 4, 16
+Between a model of 116 MB in int4 and one of 230 MB in int8 on a machine whose cache of 480 MB belongs to many.
+"""
+
+DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES, DECODE_BATCHES = 1024, 128, 4, 16
 PREFILL_CONTEXT = 512
 PREFILL_ROWS = (2, 8, 32, 128, 512)
 OTHER_ROWS = (1, 8, 64, 512)
@@ -71,14 +74,19 @@ class OpTimer:
         return LinearRates(cold, Curve(cold.xs, tuple(lower.get(x, y) for x, y in zip(cold.xs, cold.ys, strict=True))))
 
     def attention(self, kind: KVKind) -> AttentionRates:
-        """Decode from two numbers of query heads over the same K and V; prefill by rows of one sequence."""
+        """Decode from two numbers of query heads and two contexts; prefill by rows of one sequence."""
         layer = pages_in(self._memory, kind)
-        moved = DECODE_SEQUENCES * DECODE_CONTEXT * KV_HEADS * kind.token_bytes(HEAD_DIM)
+        kv_heads = DECODE_SEQUENCES * KV_HEADS
+        moved = kv_heads * DECODE_CONTEXT * kind.token_bytes(HEAD_DIM)
         flops = 4 * DECODE_SEQUENCES * DECODE_CONTEXT * HEAD_DIM
-        few_s, many_s = (self._decode(layer, heads) for heads in (KV_HEADS, HEADS))
+        few_s = self._decode(layer, KV_HEADS, DECODE_CONTEXT)
+        many_s = self._decode(layer, HEADS, DECODE_CONTEXT)
+        short_s = self._decode(layer, HEADS, SHORT_CONTEXT)
+        longer = DECODE_CONTEXT // SHORT_CONTEXT
+        s_per_head = max(0.0, (longer * short_s - many_s) / ((longer - 1) * kv_heads))
         s_per_flop = max(0.0, (many_s - few_s) / (flops * (HEADS - KV_HEADS)))
-        s_per_byte = max(0.0, few_s - s_per_flop * flops * KV_HEADS) / moved
-        return AttentionRates(s_per_byte, s_per_flop, self._prefill(layer))
+        rest_s = many_s - s_per_flop * flops * HEADS - s_per_head * kv_heads
+        return AttentionRates(max(0.0, rest_s) / moved, s_per_flop, s_per_head, self._prefill(layer))
 
     def other(self) -> Curve:
         """Rows -> seconds for each activation byte of norms, rope and KV writes."""
@@ -135,15 +143,15 @@ class OpTimer:
         for layer in layers:
             yield partial(record, layer=layer)
 
-    def _decode(self, layer: KVLayer, heads: int) -> float:
-        q, pages = self._normal(DECODE_SEQUENCES, heads, HEAD_DIM), DECODE_CONTEXT // PAGE_TOKENS
+    def _decode(self, layer: KVLayer, heads: int, context: int) -> float:
+        """Seconds of one new row in each of DECODE_SEQUENCES sequences, pages strewn over the memory."""
+        q, pages = self._normal(DECODE_SEQUENCES, heads, HEAD_DIM), context // PAGE_TOKENS
         out = np.empty_like(q)
-        batches = min(DECODE_BATCHES, max(1, layer.num_pages // (DECODE_SEQUENCES * pages)))
         order = self._numbers.permutation(layer.num_pages).astype(np.int32)
-        order = np.resize(order, (batches, DECODE_SEQUENCES, pages))
+        order = np.resize(order, (DECODE_BATCHES, DECODE_SEQUENCES, pages))
 
         def record(table: I32Array) -> Record:
-            batch = _batch(DECODE_SEQUENCES, DECODE_CONTEXT, np.ascontiguousarray(table))
+            batch = _batch(DECODE_SEQUENCES, context, np.ascontiguousarray(table))
             return lambda ops: ops.attention(out, q, layer, batch, HEAD_DIM**-0.5, 0)
 
         return self._median([record(table) for table in order])

@@ -36,7 +36,7 @@ class Driver:
         return Prompt(ids, SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True))
 
     def prefill(self, tokens):
-        """Tokens a second, from the call to the first token. The first call belongs to the start and waits for nothing."""
+        """Tokens a second, from the call to the first token. The first call is the start's and waits for nothing."""
         if self.started:
             self.llm.settle()
         self.started = True

@@ -1,0 +1,55 @@
+"""One step as it was: what it held, what was predicted, what was measured.
+
+Written by the engine's ledger, read by explain, by the trace file (Perfetto) and by the simulator that replays it.
+
+Knows: ids, counts, seconds.
+Must not know: token ids, clocks, files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.cost.shape import Segment, StepPrediction
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceRecord:
+    """One completion's part of a step. num_output_tokens: made before this step; 0 with more rows than one: prefill.
+
+    num_recomputed_tokens: of the rows, those that had been computed before a preemption.
+    """
+
+    request_id: str
+    segment: Segment
+    num_output_tokens: int
+    num_recomputed_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One step. Times are seconds of the engine's clock.
+
+    begin_s: `schedule` was called; end_s: `commit` and the handing over of events were done. model_s and sampling_s are
+    the executor's own figures; what is left of end_s - begin_s is the host gap. waiting: requests that were left waiting.
+    """
+
+    step_id: int
+    begin_s: float
+    end_s: float
+    model_s: float
+    sampling_s: float
+    sequences: tuple[SequenceRecord, ...]
+    preempted: tuple[str, ...] = ()
+    waiting: int = 0
+    predicted: StepPrediction | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Begin to end."""
+        return self.end_s - self.begin_s
+
+    @property
+    def host_s(self) -> float:
+        """What neither the model nor sampling took."""
+        return self.seconds - self.model_s - self.sampling_s

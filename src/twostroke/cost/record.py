@@ -31,7 +31,7 @@ class StepRecord:
     """One step. Times are seconds of the engine's clock.
 
     begin_s: `schedule` was called; end_s: `commit` and the handing over of events were done. model_s and sampling_s are
-    the executor's own figures; what is left of end_s - begin_s is the host gap. waiting: requests that were left waiting.
+    the executor's own figures; what is left of end_s - begin_s is the host gap. waiting: requests left waiting.
     """
 
     step_id: int

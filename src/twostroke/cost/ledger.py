@@ -337,7 +337,8 @@ class Ledger:
             first_token_s=token_s,
             finished_s=event.at_s,
             num_prompt_tokens=len(request.prompt_token_ids),
-            num_output_tokens=event.num_output_tokens,
+            # The end token is generated, and took a step, but is no token of the output.
+            num_output_tokens=event.num_output_tokens + (event.stopped_by is not None),
             num_cached_tokens=event.num_cached_tokens,
             priority=request.priority,
             parts=live.parts(),

@@ -90,6 +90,16 @@ class Sample:
         return self.run.segments(self.offset)
 
     @property
+    def ordinal(self) -> int:
+        """Its number, as the ledger counts."""
+        return self.run.ordinal + self.offset
+
+    @property
+    def has_chunks(self) -> bool:
+        """True where a sequence computed more than one position."""
+        return any(row.num_tokens > 1 for row in self.run.rows)
+
+    @property
     def busy_s(self) -> float:
         """Model and sampling."""
         return self.run.busy_s(self.offset)

@@ -57,11 +57,15 @@ class QueueStory:
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """One preemption: put back at from_s for `by`, planned again at until_s (None: never)."""
+    """One preemption: put back at from_s, planned again at until_s (None: never).
+
+    by: who needed its pages, or, where it found none for its own next position, who held most of them.
+    """
 
     by: str
     from_s: float
     until_s: float | None = None
+    found_none: bool = False
 
 
 @dataclass(eq=False, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from twostroke.cost.explain_causes import Scene, kv_share, prefill_s, weight_share
 from twostroke.cost.explanation import Advice, Cause, CauseKind, duration, short
-from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.shape import Bound, Segment, StepCost
 from twostroke.cost.step_history import device_seconds
 from twostroke.cost.what_if import WhatIf
 from twostroke.spec.formats import KVKind
@@ -20,6 +20,9 @@ from twostroke.types.prefix import MissReason
 
 LEAST_CAUSE_SHARE = 0.05
 """Causes of a smaller share of the time need no advice."""
+
+LEAST_SAVED_SHARE = 0.01
+"""What saves less, but something, is not told."""
 
 LEAST_FACTOR = 1.1
 """What makes a step faster by less does not help."""
@@ -53,14 +56,16 @@ def advice_for(scene: Scene, causes: list[Cause], what_if: WhatIf | None, option
             found.append(Advice(f"more room for KV: {_more_room(what_if)}", cause.seconds))
         else:
             found += _plain(scene, cause)
-    return sorted(found, key=lambda each: -each.saves_s)
+    least_s = LEAST_SAVED_SHARE * scene.account.e2e_s
+    told = [each for each in found if each.saves_s > least_s or not each.saves_s]
+    return sorted(told, key=lambda each: -each.saves_s)
 
 
 def _decode(scene: Scene, cause: Cause, what_if: WhatIf | None) -> list[Advice]:
-    sample = scene.account.sample
-    if what_if is None or sample is None:
+    segments = scene.decoding
+    if what_if is None or not segments:
         return []
-    segments, now = sample.segments, what_if.now
+    now = what_if.now
     token_s = cause.seconds / max(1, scene.account.num_output_tokens - 1)
     weights = f"{weight_share(now, segments):.0%} of each token is reading weights"
     narrower = _factors(what_if.narrower_weights(), now, segments)
@@ -75,17 +80,16 @@ def _decode(scene: Scene, cause: Cause, what_if: WhatIf | None) -> list[Advice]:
         found.append(_by_factor(cached, f"{{}} KV in place of {present}", narrower, cause.seconds, token_s))
     else:
         found.append(Advice(f"{cached}: it is {present} already, nothing narrower is on offer", 0.0))
-    if len(segments) > 1:
-        alone = _seconds(now, segments) / _seconds(now, segments[:1])
-        found.append(
-            Advice(f"{len(segments)} sequences share each step: alone a token would come {alone:.2g}x as fast", 0.0)
-        )
+    alone = _seconds(now, segments) / _seconds(now, segments[:1])
+    if alone >= LEAST_FACTOR:
+        text = f"{len(segments)} sequences share each step: alone a token would come {alone:.1f}x as fast"
+        found.append(Advice(text, cause.seconds * (1 - 1 / alone)))
     return found
 
 
 def _own_prefill(scene: Scene, cause: Cause, what_if: WhatIf | None) -> list[Advice]:
     account = scene.account
-    found = [Advice("a prompt that begins like an earlier one finds those tokens in the prefix cache", 0.0)]
+    found: list[Advice] = []
     if what_if is None:
         return found
     cached, total, step_tokens = account.num_cached_tokens, account.num_prompt_tokens, scene.step_tokens
@@ -97,20 +101,26 @@ def _own_prefill(scene: Scene, cause: Cause, what_if: WhatIf | None) -> list[Adv
     }
     if factors:
         what = f"{{}} weights in place of {what_if.weights}"
-        found.append(_by_factor("prefill is arithmetic on all weights", what, factors, cause.seconds, None))
+        found.append(_by_factor(_prefill_bound(what_if.now, cached, total, step_tokens), what, factors, cause.seconds))
     half_s = prefill_s(what_if.now, cached, cached + max(1, (total - cached) // 2), step_tokens)
-    if total - cached > 1 and now_s:
-        saved_s = cause.seconds * (1 - half_s / now_s)
-        found.append(
-            Advice(f"a prompt with half as many new tokens would be read {now_s / half_s:.1f}x as fast", saved_s)
-        )
+    if half_s and now_s / half_s >= LEAST_FACTOR:
+        text = f"a prompt with half as many new tokens would be read {now_s / half_s:.1f}x as fast"
+        found.append(Advice(text, cause.seconds * (1 - half_s / now_s)))
     return found
+
+
+def _prefill_bound(cost: StepCost, cached: int, total: int, step_tokens: int) -> str:
+    rows = min(step_tokens, total - cached)
+    parts = cost.predict([Segment(cached, rows, True)]).parts
+    if any(part.bound is Bound.ARITHMETIC for part in parts if part.name == "weights"):
+        return "prefill is bound by arithmetic"
+    return f"prefill of {rows} tokens is bound by memory"
 
 
 def _stretched(scene: Scene, cause: Cause, options: Options) -> list[Advice]:
     """Smaller chunks: the same prefill in more steps, each gap stretched by less."""
-    sample, who = scene.account.sample, scene.account.stretches
-    if scene.cost is None or sample is None or not who:
+    decoding, who = scene.decoding, scene.account.stretches
+    if scene.cost is None or not decoding or not who:
         return []
     longest = max(who, key=lambda share: share.longest_s)
     rows = max(2, longest.num_tokens // longest.num_steps)
@@ -118,7 +128,6 @@ def _stretched(scene: Scene, cause: Cause, options: Options) -> list[Advice]:
     if fewer >= rows:
         text = f"chunks of {rows} tokens are small already; a second replica for long prompts would take the whole away"
         return [Advice(text, cause.seconds)]
-    decoding = [Segment(segment.start, 1, True) for segment in sample.segments]
     gap_s = {count: _seconds(scene.cost, [*decoding, Segment(0, count, False)]) for count in (rows, fewer)}
     ratio = longest.longest_s / max(1e-9, gap_s[rows] - _seconds(scene.cost, decoding))
     shorter_s = (gap_s[fewer] - _seconds(scene.cost, decoding)) * ratio
@@ -135,9 +144,8 @@ def _queue(scene: Scene, cause: Cause, what_if: WhatIf | None, options: Options)
         return [Advice(f"more room for KV: {_more_room(what_if)}", cause.seconds)]
     if hold is Hold.SEQUENCES:
         text = f"--max-sequences above {options.max_sequences} would have let it in at once"
-        sample = scene.account.sample
-        if scene.cost is not None and sample is not None:
-            segments = sample.segments
+        segments = scene.decoding
+        if scene.cost is not None and segments:
             slower = _seconds(scene.cost, [*segments, segments[-1]]) / _seconds(scene.cost, segments)
             text += f"; one sequence more makes a step {slower:.2f}x as long"
         return [Advice(text, cause.seconds)]
@@ -188,7 +196,9 @@ def _more_room(what_if: WhatIf | None) -> str:
     return f"{text}, or --kv-format ({', '.join(told)})" if told else text
 
 
-def _by_factor(now: str, what: str, factors: Mapping[str, float], seconds: float, token_s: float | None) -> Advice:
+def _by_factor(
+    now: str, what: str, factors: Mapping[str, float], seconds: float, token_s: float | None = None
+) -> Advice:
     """ "62% of ...: int4 weights in place of int8 would give 1.8x (25 ms -> 14 ms a token)"."""
     best = max(factors, key=lambda name: factors[name])
     factor = factors[best]

@@ -54,6 +54,13 @@ class Scene:
         return TimeParts() if self.account.start is None else self.account.parts - self.account.start
 
     @property
+    def decoding(self) -> list[Segment]:
+        """What decoded in a step from the middle of its decode; nothing where that is not known."""
+        sample = self.account.sample
+        segments = [] if sample is None else sample.segments
+        return [segment for segment in segments if segment.num_tokens == 1] or segments
+
+    @property
     def prefix_s(self) -> float:
         """What the prefix cache would have saved, had it had what it lost; part of the own prefill."""
         account, miss = self.account, self.account.prefix_miss
@@ -201,7 +208,10 @@ def _preempted(scene: Scene) -> Cause:
     account, parts = scene.account, scene.account.parts
     by = tuple(dict.fromkeys(spell.by for spell in account.spells if spell.by != account.request_id))
     times = "once" if len(account.spells) == 1 else f"{len(account.spells)} times"
-    reason = f"for {plain_names(by)}, which needed KV pages" if by else "because no KV page was free for its own next"
+    reason = "because no KV page was free"
+    if by:
+        held = all(spell.found_none for spell in account.spells)
+        reason = f"for {plain_names(by)}, which {'held' if held else 'needed'} the KV pages"
     text = (
         f"put back {times} {reason}: waited {duration(parts.preempted_s)}, computed its positions again in "
         f"{duration(parts.recompute_s)}"
@@ -232,11 +242,11 @@ def _decode(scene: Scene) -> Cause:
     account = scene.account
     count = max(1, account.num_output_tokens - 1)
     token_s = account.parts.decode_s / count
-    text = f"{count:,} tokens, {duration(token_s)} each"
-    if scene.cost is not None and account.sample is not None:
-        segments = account.sample.segments
+    text = f"{count:,} token{'s' * (count > 1)}, {duration(token_s)} each"
+    segments = scene.decoding
+    if scene.cost is not None and segments:
         text += f": {decode_shares(scene.cost, segments)}"
-        predicted_s = device_seconds(scene.cost.predict([s for s in segments if s.num_tokens == 1] or segments))
+        predicted_s = device_seconds(scene.cost.predict(segments))
         if scene.measured and token_s > BUSY_FACTOR * predicted_s:
             text += f"; the cost model says {duration(predicted_s)}: something else uses this machine"
     return Cause(CauseKind.DECODE, Verdict.STREAM, account.parts.decode_s - scene.cold_decode_s, text)
@@ -246,8 +256,7 @@ def decode_shares(cost: StepCost, segments: list[Segment]) -> str:
     """ "62% reading weights, 4% the KV cache, 34% other; 3 sequences share a step"."""
     weights, attention = weight_share(cost, segments), kv_share(cost, segments)
     shared = f"; {len(segments)} sequences share a step" if len(segments) > 1 else ""
-    verb = "reading weights" if len(segments) < 16 else "weights"
-    return f"{weights:.0%} {verb}, {attention:.0%} the KV cache, {1 - weights - attention:.0%} other{shared}"
+    return f"{weights:.0%} reading weights, {attention:.0%} the KV cache, {1 - weights - attention:.0%} other{shared}"
 
 
 def weight_share(cost: StepCost, segments: list[Segment]) -> float:

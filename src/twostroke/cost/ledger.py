@@ -24,7 +24,7 @@ from twostroke.cost.record import RequestRecord, StepRecord
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.cost.step_history import Row, StepHistory, device_seconds
 from twostroke.types.event import FinishedEvent
-from twostroke.types.plan import Hold, Plan, PlannedSequence
+from twostroke.types.plan import Hold, Plan, PlannedSequence, Preemption
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
@@ -139,7 +139,7 @@ class Ledger:
         self, plan: Plan, result: StepResult, begin_s: float, commit_s: float, busy_s: float, away_s: float
     ) -> None:
         for preemption in plan.preemptions:
-            self._put_back(preemption.request_id, preemption.by, preemption.num_computed, begin_s, away_s)
+            self._put_back(preemption, plan, begin_s, away_s)
         was_decoding = self._num_decoding
         planned_decoding = 0
         for sequence in plan.sequences:
@@ -261,7 +261,8 @@ class Ledger:
                 live.decode_s -= base_s
                 live.others_s += base_s
 
-    def _put_back(self, request_id: str, by: str, num_computed: int, begin_s: float, away_s: float) -> None:
+    def _put_back(self, preemption: Preemption, plan: Plan, begin_s: float, away_s: float) -> None:
+        request_id, by = preemption.request_id, preemption.by
         live = self._live.get(request_id)
         if live is None or live.phase in (Phase.QUEUED, Phase.BACK):
             return
@@ -274,9 +275,12 @@ class Ledger:
             del self._filling[request_id]
         live.stall_s += away_s
         live.host_s += begin_s - since_s - away_s
-        live.high = max(live.high, num_computed)
+        live.high = max(live.high, preemption.num_computed)
         live.phase, live.mark_s = Phase.BACK, begin_s
-        live.spells.append(Spell(by, begin_s))
+        if by == request_id:
+            holder = max(plan.sequences, key=lambda each: len(each.page_ids), default=None)
+            by = by if holder is None else holder.request.request_id
+        live.spells.append(Spell(by, begin_s, found_none=preemption.by == request_id))
 
     def _settle(self, live: LiveAccount) -> None:
         """What the running sums grew by since it began to decode, up to the last step's commit."""

@@ -167,21 +167,18 @@ class ChunkStep(tuple[int, float, float, tuple[tuple[str, int, float], ...]]):
 
 def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordinal: int) -> tuple[Share, ...]:
     """Whose chunks these were, the longest first. A step that began before since_s counts with what came after."""
-    sums: dict[str, Share] = {}
+    sums: dict[str, list[float]] = {}  # the fields of a Share, in order
     for ordinal, begin_s, commit_s, chunks in steps:
         kept = 1.0 if begin_s >= since_s else (commit_s - since_s) / (commit_s - begin_s)
         for request_id, rows, chunk_s in chunks:
             if request_id == own_id:
                 continue
             seconds = chunk_s * kept
-            old = sums.get(request_id) or Share(request_id, 0.0, 0, 0, 0.0)
-            longer = seconds > old.longest_s
-            sums[request_id] = Share(
-                request_id,
-                old.seconds + seconds,
-                old.num_steps + 1,
-                old.num_tokens + rows,
-                seconds if longer else old.longest_s,
-                ordinal - first_ordinal if longer else old.longest_at,
-            )
-    return tuple(sorted(sums.values(), key=lambda share: -share.seconds)[:MAX_SHARES])
+            own = sums.setdefault(request_id, [0.0, 0, 0, -1.0, 0])
+            own[0] += seconds
+            own[1] += 1
+            own[2] += rows
+            if seconds > own[3]:
+                own[3], own[4] = seconds, ordinal - first_ordinal
+    most = sorted(sums.items(), key=lambda item: -item[1][0])[:MAX_SHARES]
+    return tuple(Share(name, own[0], int(own[1]), int(own[2]), own[3], int(own[4])) for name, own in most)

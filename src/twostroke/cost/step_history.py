@@ -9,7 +9,6 @@ Must not know: requests' accounts, clocks, files.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,7 +19,10 @@ from twostroke.cost.shape import Segment, StepCost, StepPrediction
 from twostroke.cost.work import Work
 
 MAX_RUN_STEPS = 1024
-FIELDS = 6  # of a step's times: begin, commit, end, model, sampling, and the number waiting
+
+
+Times = tuple[float, float, float, float, int]
+"""Begin, commit, model, sampling, and the number waiting."""
 
 
 class Row(NamedTuple):
@@ -42,12 +44,13 @@ class Run:
     ordinal: int
     rows: tuple[Row, ...]
     preempted: tuple[str, ...]
-    times: array[float] = field(default_factory=lambda: array("d"))
+    times: list[Times] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
 
     @property
     def num_steps(self) -> int:
         """Steps so far."""
-        return len(self.times) // FIELDS
+        return len(self.times)
 
     def segments(self, offset: int = 0) -> list[Segment]:
         """Of the run's step `offset`, for a StepCost."""
@@ -55,11 +58,12 @@ class Run:
 
     def busy_s(self, offset: int) -> float:
         """Model and sampling of the step `offset`."""
-        return self.times[offset * FIELDS + 3] + self.times[offset * FIELDS + 4]
+        return self.times[offset][2] + self.times[offset][3]
 
     def record(self, offset: int, cost: StepCost | None) -> StepRecord:
         """The step `offset` as a record, with a prediction where there is a cost model."""
-        begin_s, _, end_s, model_s, sampling_s, waiting = self.times[offset * FIELDS : (offset + 1) * FIELDS]
+        begin_s, commit_s, model_s, sampling_s, waiting = self.times[offset]
+        end_s = self.ends[offset] if offset < len(self.ends) else commit_s  # an interrupted step has no end
         segments = self.segments(offset)
         return StepRecord(
             self.step_id + offset,
@@ -72,7 +76,7 @@ class Run:
                 for row, segment in zip(self.rows, segments, strict=True)
             ),
             self.preempted if offset == 0 else (),
-            int(waiting),
+            waiting,
             None if cost is None else cost.predict(segments),
         )
 
@@ -114,21 +118,18 @@ class StepHistory:
         self._runs: list[Run] = []
         self._num_steps = self._num_rows = 0  # steps: of closed runs
         self._dropped = Work()
-        self.times = array("d")  # of the open run
+        self.times: list[Times] = []  # of the open run
+        self.ends: list[float] = []
 
     def open(self, step_id: int, ordinal: int, rows: tuple[Row, ...], preempted: tuple[str, ...]) -> None:
-        """A new run; `add` fills it."""
+        """A new run; who records adds to its `times` and `ends`."""
         self._num_steps += self._runs[-1].num_steps if self._runs else 0
         run = Run(step_id, ordinal, rows, preempted)
         self._runs.append(run)
-        self.times = run.times
+        self.times, self.ends = run.times, run.ends
         self._num_rows += len(rows)
         if self._num_rows > self._max_rows or self._num_steps > self._max_steps:
             self._drop()
-
-    def is_full(self) -> bool:
-        """True where the open run should be followed by a new one."""
-        return len(self.times) >= MAX_RUN_STEPS * FIELDS
 
     def last(self) -> StepRecord | None:
         """The last step."""

@@ -72,6 +72,18 @@ def test_every_choice_of_every_prompt_is_explained(spark: Live) -> None:
     assert [one["request_id"] for one in found] == [f"{name}-{i}/{j}" for i in (0, 1) for j in (0, 1)]
 
 
+def test_metrics_tell_parts_and_work(spark: Live) -> None:
+    answered(spark, max_tokens=8)
+    text = spark.get("/metrics", **KEY).body.decode()
+    lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+    values = {name: float(value) for name, value in lines}
+    assert values['twostroke_request_part_seconds_total{part="decode"}'] > 0
+    assert values["twostroke_flops_total"] > 0
+    # Reading the weights is most of what small steps move.
+    moved = {kind: values[f'twostroke_moved_bytes_total{{kind="{kind}"}}'] for kind in ("weights", "kv", "activations")}
+    assert moved["weights"] > moved["activations"] > 0 and moved["kv"] > 0
+
+
 def test_unknown_ids_and_missing_keys(spark: Live) -> None:
     reply = spark.get("/v1/requests/chatcmpl-nobody/explain", **KEY)
     assert reply.status == 404 and reply.error["code"] == "request_not_found"

@@ -193,7 +193,7 @@ class Ledger:
         return tuple(rows)
 
     def _open_run(self, plan: Plan, rows: tuple[Row, ...]) -> None:
-        self.history.open(plan.step_id, self.num_steps, rows, tuple(p.request_id for p in plan.preemptions))
+        self.history.open(plan.step_id, self.num_steps, rows, plan.preempted)
 
     def _chunk_seconds(self, rows: tuple[Row, ...], busy_s: float) -> dict[str, float]:
         """What each chunk adds to the step; within a step chunks share by rows."""

@@ -46,6 +46,7 @@ class Run:
     preempted: tuple[str, ...]
     times: list[Times] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
+    known_work: Work | None = None  # once no step can come any more
 
     @property
     def num_steps(self) -> int:
@@ -156,7 +157,12 @@ class StepHistory:
     def work(self) -> Work:
         """FLOPs and bytes of all steps ever; nothing without a cost model. (A run that crosses the edge of a sliding
         window is counted as if it were straight.)"""
-        return sum((self._work_of(run) for run in list(self._runs)), self._dropped)
+        runs = list(self._runs)
+        for run in runs[:-1]:
+            if run.known_work is None:
+                run.known_work = self._work_of(run)
+        closed = sum((run.known_work for run in runs[:-1] if run.known_work is not None), self._dropped)
+        return closed + self._work_of(runs[-1]) if runs else closed
 
     def _drop(self) -> None:
         """The oldest eighth of what is kept, at least one run; never the open one."""
@@ -166,7 +172,7 @@ class StepHistory:
             run = self._runs[count]
             self._num_rows -= len(run.rows)
             self._num_steps -= run.num_steps
-            self._dropped += self._work_of(run)
+            self._dropped += self._work_of(run) if run.known_work is None else run.known_work
             count += 1
         del self._runs[:count]
 

@@ -37,7 +37,7 @@ def create_app(parts: ServerParts) -> ASGIApp:
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
-    parts.metrics.attach(parts.engine.gauges)
+    parts.metrics.attach(parts.engine.gauges, parts.work)
     routes = [
         Route("/v1/chat/completions", _generate(parts, chat_call, ChatShape), methods=["POST"]),
         Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),

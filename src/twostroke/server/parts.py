@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from twostroke.cost.explanation import Explanation
+from twostroke.cost.work import Work
 from twostroke.server.metrics import EngineGauges, ServerMetrics
 from twostroke.types.output import Delta, Prompt
 
@@ -108,6 +109,7 @@ class ServerParts:
     values of the model's generation_config, by SamplingParams name. created_s: Unix time shown for the model.
     loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address).
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
+    work: FLOPs and bytes of all steps so far.
     """
 
     engine: ServedEngine
@@ -126,3 +128,4 @@ class ServerParts:
     new_id: Callable[[], str] = new_hex_id
     wall_clock: Callable[[], float] = time.time
     explain: Callable[[str], Sequence[Explanation]] = nothing_known
+    work: Callable[[], Work] = Work

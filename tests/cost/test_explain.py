@@ -41,11 +41,10 @@ def test_figures_come_from_the_cost_model() -> None:
     lab.run()
     found = explained(lab)
     sample = lab.account("victim").sample
-    assert sample is not None and [segment.num_tokens for segment in sample.segments] == [1]
-    assert 40 < sample.segments[0].start < 120
+    assert [segment.num_tokens for segment in sample] == [1] and 40 < sample[0].start < 120
     costs = {"int8": WHAT_IF.now, **WHAT_IF.narrower_weights()}
-    seconds = {name: device_seconds(cost.predict(sample.segments)) for name, cost in costs.items()}
-    parts = WHAT_IF.now.predict(sample.segments).parts
+    seconds = {name: device_seconds(cost.predict(sample)) for name, cost in costs.items()}
+    parts = WHAT_IF.now.predict(sample).parts
     share = sum(part.seconds for part in parts if part.name in ("weights", "head")) / seconds["int8"]
     first = found.advice[0]
     assert f"{share:.0%} of each token is reading weights: int4 weights" in first.text

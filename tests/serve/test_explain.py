@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,10 @@ from click.testing import CliRunner, Result
 
 from tests.serve.harness import Live, serving
 from twostroke.cli.main import main
+from twostroke.cost.explanation import CauseKind
 from twostroke.engine.record_file import read_record_file
-from twostroke.server.build import build_server
+from twostroke.server.app import create_app
+from twostroke.server.build import BuiltServer, build_server
 
 PARTS = {
     "queue_s",
@@ -121,3 +124,33 @@ def test_another_server_is_no_server_of_this_kind(spark: Live) -> None:
 def test_explain_config_prints_the_settings() -> None:
     told = explain("config")
     assert told.exit_code == 0 and "max_step_tokens" in told.output
+
+
+def test_a_client_that_does_not_read_is_named() -> None:
+    """The transport takes each write only after a while, as it does when a client leaves its buffers full."""
+    sent: list[bytes] = []
+    body = json.dumps({"model": "spark", "prompt": "one", "max_tokens": 20, "stream": True, "ignore_eos": True})
+
+    async def ask(built: BuiltServer) -> None:
+        messages = [{"type": "http.request", "body": body.encode(), "more_body": False}]
+
+        async def receive() -> Any:
+            return messages.pop() if messages else await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            sent.append(message.get("body", b""))
+            await asyncio.sleep(0.01)
+
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers, "query_string": b""}
+        await built.parts.engine.start()
+        try:
+            await create_app(built.parts)(scope, receive, send)
+        finally:
+            await built.parts.engine.stop()
+
+    with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built:
+        asyncio.run(ask(built))
+        name = json.loads(sent[1].removeprefix(b"data: "))["id"]
+        (found,) = built.parts.explain(f"{name}-0")
+    assert found.causes[0].kind is CauseKind.CLIENT and found.verdict == "slow to stream"

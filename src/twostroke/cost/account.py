@@ -10,7 +10,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from twostroke.cost.step_history import Sample
+from twostroke.cost.shape import Segment
 from twostroke.types.parts import TimeParts
 from twostroke.types.plan import Hold
 from twostroke.types.prefix import PrefixMiss
@@ -118,7 +118,7 @@ class Account:
     late, to that and the delay. start: the parts up to the first token. Times are seconds of the engine's clock.
 
     start_shares, stretches: whose prefill stood in the steps of its own prefill, and of its decode. unread_s: how long
-    pieces lay before the reader took them, all in all. sample: a step from the middle of its decode.
+    pieces lay before the reader took them, all in all. sample: what decoded in a step from the middle of its decode.
     """
 
     request_id: str
@@ -140,7 +140,7 @@ class Account:
     spells: tuple[Spell, ...] = ()
     prefix_miss: PrefixMiss | None = None
     first_ordinal: int = 0
-    sample: Sample | None = None
+    sample: tuple[Segment, ...] = ()
     unread_s: float = 0.0
 
     @property

@@ -56,9 +56,7 @@ class Scene:
     @property
     def decoding(self) -> list[Segment]:
         """What decoded in a step from the middle of its decode; nothing where that is not known."""
-        sample = self.account.sample
-        segments = [] if sample is None else sample.segments
-        return [segment for segment in segments if segment.num_tokens == 1] or segments
+        return list(self.account.sample)
 
     @property
     def prefix_s(self) -> float:

@@ -66,6 +66,7 @@ class Ledger:
         self._steady = False  # the last step held all that decodes, and nothing else is under way
         self._last: Request | None = None
         self._chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
+        self._sampled: tuple[int, tuple[Segment, ...]] = (0, ())
         self._held: Hold | None = None
         self._holds: deque[tuple[float, Hold | None]] = deque(maxlen=4096)  # from when on
         self._ended: deque[tuple[float, str]] = deque(maxlen=MAX_FINISHED)
@@ -357,8 +358,16 @@ class Ledger:
             spells=tuple(live.spells),
             prefix_miss=event.prefix_miss,
             first_ordinal=live.first_ordinal,
-            sample=None if token_s is None else self.history.sample(middle),
+            sample=() if token_s is None else self._decoded_in(middle),
         )
+
+    def _decoded_in(self, ordinal: int) -> tuple[Segment, ...]:
+        """What decoded in this step. Those who end together were in the same one: it is put together once."""
+        if self._sampled[0] != ordinal:
+            sample = self.history.sample(ordinal)
+            segments = [] if sample is None else sample.segments
+            self._sampled = (ordinal, tuple(segment for segment in segments if segment.num_tokens == 1))
+        return self._sampled[1]
 
     def _shares(self, live: LiveAccount, steps: list[ChunkStep]) -> tuple[Share, ...]:
         return shares(steps, live.request.request_id, 0.0, live.token_ordinal)

@@ -144,10 +144,11 @@ class StepHistory:
 
     def sample(self, ordinal: int) -> Sample | None:
         """The step with this number, or None where it is gone."""
-        place = bisect_right(self._runs, ordinal, key=lambda run: run.ordinal) - 1
-        if place < 0 or not self._runs[place].num_steps:
+        runs = self._runs
+        place = bisect_right(runs, ordinal, key=lambda run: run.ordinal) - 1
+        if place < 0 or not runs[place].num_steps:
             return None
-        run = self._runs[place]
+        run = runs[place]
         return Sample(run, min(ordinal - run.ordinal, run.num_steps - 1))
 
     def latest(self, most: int) -> list[Sample]:
@@ -174,7 +175,7 @@ class StepHistory:
             self._num_steps -= run.num_steps
             self._dropped += self._work_of(run) if run.known_work is None else run.known_work
             count += 1
-        del self._runs[:count]
+        self._runs = self._runs[count:]  # a new list: readers in other threads hold the old one
 
     def _work_of(self, run: Run) -> Work:
         if self._cost is None or not run.num_steps:

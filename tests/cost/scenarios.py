@@ -64,8 +64,15 @@ def warmed(draw: random.Random, **sizes: int) -> Lab:
     return lab
 
 
+def noisy(lab: Lab, draw: random.Random) -> Lab:
+    """Small requests of others come in between: they are no cause worth naming first."""
+    for number in range(draw.randrange(1, 4)):
+        lab.request(0.15 * draw.random(), f"small{number}", text(800 + number, draw.randrange(5, 20)), 3)
+    return lab
+
+
 def queue_prefill(draw: random.Random) -> Injected:
-    lab = warmed(draw)
+    lab = noisy(warmed(draw), draw)
     lab.request(0, "long", text(1, draw.randrange(3000, 5000)), 4)
     lab.request(0.003, "victim", text(2, draw.randrange(10, 60)), draw.randrange(2, 6))
     lab.run()
@@ -73,7 +80,7 @@ def queue_prefill(draw: random.Random) -> Injected:
 
 
 def queue_places(draw: random.Random) -> Injected:
-    lab = warmed(draw, max_sequences=2)
+    lab = noisy(warmed(draw, max_sequences=2), draw)
     lengths = [draw.randrange(80, 100), draw.randrange(100, 140)]
     for number, length in enumerate(lengths):
         lab.request(0, f"busy{number}", text(number, draw.randrange(20, 80)), length)
@@ -83,7 +90,7 @@ def queue_places(draw: random.Random) -> Injected:
 
 
 def queue_pages(draw: random.Random) -> Injected:
-    lab = warmed(draw, num_pages=40)
+    lab = noisy(warmed(draw, num_pages=40), draw)
     lab.request(0, "big", text(1, draw.randrange(400, 440)), draw.randrange(60, 100))
     lab.request(0.02, "victim", text(2, draw.randrange(220, 300)), draw.randrange(2, 12))
     lab.run()
@@ -102,7 +109,7 @@ def shared_prefill(draw: random.Random) -> Injected:
 
 
 def stretched(draw: random.Random) -> Injected:
-    lab = warmed(draw)
+    lab = noisy(warmed(draw), draw)
     lab.request(0, "victim", text(1, draw.randrange(10, 40)), draw.randrange(30, 60))
     others = [f"long{number}" for number in range(draw.randrange(1, 4))]
     for number, name in enumerate(others):
@@ -159,7 +166,7 @@ def prefix_short(draw: random.Random) -> Injected:
 
 
 def preempted(draw: random.Random) -> Injected:
-    lab = warmed(draw, num_pages=24)
+    lab = noisy(warmed(draw, num_pages=24), draw)
     lab.request(0, "old", text(1, draw.randrange(150, 180)), draw.randrange(120, 180))
     lab.request(0.001, "victim", text(2, draw.randrange(100, 120)), draw.randrange(90, 110))
     lab.run()
@@ -177,7 +184,7 @@ def client_stall(draw: random.Random) -> Injected:
 
 
 def host_gap(draw: random.Random) -> Injected:
-    lab = warmed(draw)
+    lab = noisy(warmed(draw), draw)
     lab.clock.tick_s = 0.002 + 0.004 * draw.random()
     lab.request(0, "victim", text(1, draw.randrange(10, 60)), draw.randrange(10, 40))
     lab.run()

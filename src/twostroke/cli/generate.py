@@ -125,6 +125,7 @@ def output_json(output: GenerationOutput, model: str) -> dict[str, Any]:
                 "ttft_s": c.timings.ttft_s if c.timings else None,
                 "mean_itl_s": c.timings.mean_itl_s(c.num_output_tokens) if c.timings else None,
                 "e2e_s": c.timings.e2e_s if c.timings else None,
+                "parts_s": c.timings.parts.by_name() if c.timings and c.timings.parts else None,
             }
             for c in output.completions
         ],

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from twostroke.cli.bench_serve import serve
 from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.compare import compare, peers
 from twostroke.cli.progress import progress_bar
@@ -20,11 +21,12 @@ from twostroke.options import ENGINE_OPTIONS
 
 @click.group()
 def command() -> None:
-    """Measure this machine with this engine."""
+    """Measure this machine with this engine, and any server under load."""
 
 
 command.add_command(compare)
 command.add_command(peers)
+command.add_command(serve)
 
 
 def numbers(text: str) -> tuple[int, ...]:

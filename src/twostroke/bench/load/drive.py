@@ -94,6 +94,8 @@ class Drive:
                 if task.done():
                     task.result()
         finally:
-            for task in (*tasks, finished, stopped):
+            stopped.cancel()
+            finished.cancel()
+            for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, finished, stopped, return_exceptions=True)

@@ -34,7 +34,7 @@ Watch = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Whom to ask, and how. silence_s: how long the server may say nothing. tokenizer: of the model, if there is one."""
+    """Whom to ask, and how. silence_s: how long the server may say nothing. tokenizer: of the model, or None."""
 
     url: str
     model: str | None = None

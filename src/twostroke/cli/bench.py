@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from twostroke.cli.bench_serve import serve
+from twostroke.cli.bench_sweep import sweep
 from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.compare import compare, peers
 from twostroke.cli.progress import progress_bar
@@ -27,6 +28,7 @@ def command() -> None:
 command.add_command(compare)
 command.add_command(peers)
 command.add_command(serve)
+command.add_command(sweep)
 
 
 def numbers(text: str) -> tuple[int, ...]:

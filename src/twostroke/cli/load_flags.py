@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from twostroke.cli.plan import COUNT, DURATION
+from twostroke.cli.plan import COUNT, DURATION, reading
+from twostroke.options import parse_count
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 DEFAULT_URL = "http://127.0.0.1:8000"
 MAX_TRACE_BYTES = 4 << 30
+
+
+def number_list(text: str) -> tuple[int, ...]:
+    """ "1,4,1k" -> (1, 4, 1000). Raises ValueError."""
+    return tuple(parse_count(part) for part in text.split(","))
+
+
+NUMBERS = reading(number_list)
 
 TARGET_FLAGS = (
     click.option("--model", metavar="NAME", default=None, help="Model to ask for [default: the first that is served]."),

@@ -94,11 +94,14 @@ def unknown_model(wanted: str, names: list[str]) -> ConfigError:
     )
 
 
-def not_there(address: str, error: Exception) -> ConfigError:
+def not_there(address: str, error: BaseException) -> ConfigError:
     """Nobody answers."""
+    root = error
+    while root.__cause__ is not None or root.__context__ is not None:
+        root = root.__cause__ or root.__context__ or root
     return ConfigError(
         f"No server answers at {address}.",
-        why=f"{type(error).__name__}: {words_of(str(error)) or 'no more is known'}.",
+        why=f"{type(root).__name__}: {words_of(str(root)).rstrip('.') or 'no more is known'}.",
         fix="Start one (`twostroke serve`), or check the address.",
     )
 
@@ -112,7 +115,7 @@ def refused(address: str, status: int, said: str) -> ConfigError:
         429: "Wait, ask for less (--rate, --concurrency, --warmup 0), or raise the server's limit.",
     }
     return ConfigError(
-        f"The server did not answer a first request: {said}.",
+        f"The server did not answer a first request: {said.rstrip('.')}.",
         why=f"Asked at {address}.",
         fix=fixes.get(status, "Look at the server's log; --body and --respect-eos change what is asked."),
     )

@@ -106,7 +106,7 @@ async def walk(session: Session, ask: SweepAsk, note: Note, watch: Watch) -> Swe
             return found
         point = UsersPoint(users, _answered(measured, f"{users} users"))
         found.users.append(point)
-        note(f"{users} users: {point.figures.output_tokens_per_s:,.1f} tok/s")
+        note(f"{users} user{'s' if users > 1 else ''}: {point.figures.output_tokens_per_s:,.1f} tok/s")
     return found
 
 

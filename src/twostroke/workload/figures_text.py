@@ -14,6 +14,7 @@ from twostroke.workload.summary import Summary
 
 HEAD = f"{'':<16}{'mean':>9}{'p50':>9}{'p90':>9}{'p95':>9}{'p99':>9}{'most':>9}"
 NEAR_ONE = 0.02
+LATE_S = 0.01
 
 
 def figures_text(found: Figures, tools: Sequence[ToolFigures] = ()) -> str:
@@ -58,6 +59,11 @@ def _warnings(found: Figures) -> list[str]:
         said.append(
             f"  {found.chunk_tokens:.2f} tokens a chunk: TPOT is of tokens, ITL as far as the server tells each "
             "chunk's count"
+        )
+    if found.send_late is not None and found.send_late.p99 > LATE_S:
+        said.append(
+            f"  the client itself sent late (p99 {1e3 * found.send_late.p99:,.0f} ms), and TTFT and E2E include it: "
+            "give it a core of its own"
         )
     return said
 

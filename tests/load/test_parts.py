@@ -136,6 +136,15 @@ def test_words_of_one_token_are_found() -> None:
         find(dict.fromkeys(CANDIDATES[4:], 2))
 
 
+def test_a_tokenizer_without_merges_gets_letters() -> None:
+    async def by_character(text: str) -> int:
+        return 9 + len(text)
+
+    words = asyncio.run(find_words(by_character))
+    text = words.text(WorkloadRequest(0, 77, 1), 3, 0)
+    assert asyncio.run(by_character(text)) == 77 and " " not in text
+
+
 @given(st.integers(1, 600), st.integers(0, 50), st.integers(0, 2**63))
 def test_prompts_have_the_tokens_that_were_asked(tokens: int, fixed: int, seed: int) -> None:
     words = WordList(tuple(CANDIDATES), fixed + 1)

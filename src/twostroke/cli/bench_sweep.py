@@ -22,9 +22,15 @@ if TYPE_CHECKING:
     from twostroke.bench.load.sweep import Sweep, SweepAsk
 
 SWEEP_FLAGS = (
-    click.option("--users", metavar="LIST", callback=NUMBERS, default="1,2,4,8,16", help="Users at a time to walk."),
     click.option(
-        "--prompts", metavar="LIST", callback=NUMBERS, default="64,128,256,512,1024", help="Prompt tokens to walk."
+        "--users", metavar="LIST", callback=NUMBERS, default="1,2,4,8,16", help="Users at a time [default: 1,2,4,8,16]."
+    ),
+    click.option(
+        "--prompts",
+        metavar="LIST",
+        callback=NUMBERS,
+        default="64,128,256,512,1024",
+        help="Prompt lengths [default: 64 to 1024].",
     ),
     count_flag("--prompt", "Prompt tokens while users are walked [default: 256].", "256"),
     count_flag("--output", "Output tokens of every request [default: 64].", "64"),
@@ -35,8 +41,20 @@ SWEEP_FLAGS = (
         default=None,
         help="Predict for this folder or hub id [default: spark where it is served here]; none: do not.",
     ),
-    click.option("--weights", metavar="FORMAT", callback=FORMAT, default=None, help="Of the prediction."),
-    click.option("--kv-format", metavar="FORMAT", callback=FORMAT, default=None, help="Of the prediction."),
+    click.option(
+        "--weights",
+        metavar="FORMAT",
+        callback=FORMAT,
+        default=None,
+        help="Of the prediction [default: as the engine's].",
+    ),
+    click.option(
+        "--kv-format",
+        metavar="FORMAT",
+        callback=FORMAT,
+        default=None,
+        help="Of the prediction [default: as the engine's].",
+    ),
     click.option("--threads", type=click.IntRange(1, 256), default=None, help="Of the server, for the prediction."),
     click.option("--plot", metavar="FILE.svg", type=click.Path(path_type=Path), default=None, help="Draw it."),
     click.option("--save", metavar="FILE.json", type=click.Path(path_type=Path), default=None, help="Write a report."),

@@ -28,11 +28,11 @@ def figures_text(found: Figures, tools: Sequence[ToolFigures] = ()) -> str:
         *_warnings(found),
         "",
         f"milliseconds{HEAD[12:]}",
-        _row("TTFT", found.ttft),
-        _row("ITL", found.itl),
-        _row("TPOT", found.tpot),
-        _row("E2E", found.e2e),
-        _row("sent late by", found.send_late),
+        _row("TTFT", found.ttft, "from the intended send to the first text"),
+        _row("ITL", found.itl, "gaps between consecutive tokens, of all requests together"),
+        _row("TPOT", found.tpot, "(E2E - TTFT) / (tokens - 1), one a request"),
+        _row("E2E", found.e2e, "from the intended send to the last text"),
+        _row("sent late by", found.send_late, "the client's own delay, in TTFT and E2E"),
     ]
     if found.good is not None and found.goodput_per_s is not None:
         lines += [
@@ -45,7 +45,7 @@ def figures_text(found: Figures, tools: Sequence[ToolFigures] = ()) -> str:
     for tool in tools:
         lines.append(tool.tool)
         for each in tool.figures:
-            lines.append(f"{_row('  ' + each.name, each.value)}   {each.meaning}")
+            lines.append(_row("  " + each.name, each.value, each.meaning))
         if tool.goodput_per_s is not None:
             lines.append(f"  goodput {tool.goodput_per_s:,.2f} requests/s: {tool.goodput_meaning}")
     return "\n".join(lines)
@@ -68,11 +68,11 @@ def _warnings(found: Figures) -> list[str]:
     return said
 
 
-def _row(name: str, value: Summary | None) -> str:
-    if value is None:
-        return f"{name:<16}{'-':>9}"
-    cells = (value.mean, value.p50, value.p90, value.p95, value.p99, value.high)
-    return f"{name:<16}" + "".join(f"{_ms(cell):>9}" for cell in cells)
+def _row(name: str, value: Summary | None, meaning: str) -> str:
+    cells = ["-"] * 6
+    if value is not None:
+        cells = [_ms(cell) for cell in (value.mean, value.p50, value.p90, value.p95, value.p99, value.high)]
+    return f"{name:<16}" + "".join(f"{cell:>9}" for cell in cells) + f"   {meaning}"
 
 
 def _ms(seconds: float) -> str:

@@ -86,8 +86,7 @@ class Session:
     ) -> Measured:
         """A closed loop of `users`, or each request at its time (None). The first interrupt ends it early."""
         asked = self._fitting(requests)
-        clipped = sum(fit.prompt_tokens + fit.output_tokens != was.prompt_tokens + was.output_tokens
-                      for fit, was in zip(asked, requests, strict=True))  # fmt: skip
+        clipped = sum(fit != was for fit, was in zip(asked, requests, strict=True))
         early = sum(request.prompt_tokens for request in asked) <= PREPARED_TOKENS
         texts = [self.words.text(request, seed, index) for index, request in enumerate(asked)] if early else None
         progress, stop, indexes = Progress(len(asked)), asyncio.Event(), []

@@ -191,6 +191,11 @@ def test_a_sweep_without_a_measurement_says_so(spark: Live, monkeypatch: Any) ->
     assert asked.exit_code == 2 and "none is kept" in asked.stderr
 
 
+def test_a_sweep_draws_svg_only() -> None:
+    result = bench("sweep", "127.0.0.1:1", "--plot", "x.png")
+    assert result.exit_code == 2 and ".svg" in result.stderr
+
+
 def test_for_which_server_something_is_predicted() -> None:
     assert is_here("http://localhost:1/v1") and is_here("http://127.0.0.2/v1") and not is_here("http://10.0.0.1/v1")
     assert prediction_model("none", "spark", "http://localhost/v1") == (None, "")

@@ -16,6 +16,7 @@ from twostroke.cli.command import ExampleCommand, clear_errors, print_json
 from twostroke.cli.load_flags import DEFAULT_URL, NUMBERS, TARGET_FLAGS, count_flag, flags, read_target
 from twostroke.cli.load_progress import load_progress
 from twostroke.cli.plan import FORMAT
+from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
     from twostroke.bench.load.session import Target
@@ -80,6 +81,8 @@ def sweep(url: str, as_json: bool, verbose: bool, save: Path | None, plot: Path 
         for path, option in ((save, "--save"), (plot, "--plot")):
             if path is not None:
                 check_place(path, option)
+        if plot is not None and plot.suffix.lower() != ".svg":
+            raise ConfigError(f"--plot {plot}: a sweep is drawn as SVG.", fix="Name a file that ends in .svg.")
         lengths = sorted_unique(options["prompts"])
         sizes = (options["prompt"], options["output"], options["rounds"], options["seed"])
         ask = SweepAsk(sorted_unique(options["users"]), lengths, *sizes)

@@ -168,6 +168,8 @@ class Scheduler:
                 self._query_tokens += len(sequence.known)
                 self._hit_tokens += sequence.computed
             self._plan_one(sequence, step, planned, preempted, now)
+            if preempted:  # found no page after all: nobody behind it may go first
+                return
 
     def _commit_one(self, sequence: Sequence, planned: PlannedSequence, result: StepResult, now: float) -> list[Event]:
         request_id = sequence.request.request_id

@@ -72,7 +72,7 @@ class Replica:
         self.name = name
         self.setup = setup
         self.clock = VirtualClock()
-        self.scheduler = setup.scheduler()
+        self.cache, self.scheduler = setup.heart()
         self.busy_s = 0.0
         self.steps = 0
         self.outstanding: dict[str, Request] = {}
@@ -86,13 +86,18 @@ class Replica:
     def submit(self, request: Request) -> None:
         """A request arrives at request.arrival_s, not before the last one. Raises OutOfMemory where it never fits."""
         tokens = len(request.prompt_token_ids) + request.max_tokens
-        most = min(self.setup.context_tokens, self.setup.num_pages * self.setup.page_tokens)
-        if tokens > most:
-            raise OutOfMemory(f"A request of {tokens:,} tokens is longer than context or KV pool ({most:,}).")
-        if self._run is not None:
-            self._do_run(self._run.begun_before(request.arrival_s))
+        if tokens > self.setup.most_tokens:
+            raise OutOfMemory(
+                f"A request of {tokens:,} tokens is longer than context or KV pool ({self.setup.most_tokens:,})."
+            )
+        self.settle(request.arrival_s)
         self.outstanding[request.request_id] = request
         self._inbox.append(request)
+
+    def settle(self, at_s: float) -> None:
+        """Do what was looked ahead and begins before at_s, so that queues and cache are as they are at that time."""
+        if self._run is not None:
+            self._do_run(self._run.begun_before(at_s))
 
     @property
     def next_s(self) -> float:

@@ -38,9 +38,15 @@ class ReplicaSetup:
     kv_token_bytes: int
     page_tokens: int = PAGE_TOKENS
 
-    def scheduler(self) -> Scheduler:
-        """A fresh scheduler with an empty pool, as `assemble` builds it."""
-        return Scheduler(CacheManager(self.num_pages, self.page_tokens), self.limits)
+    def heart(self) -> tuple[CacheManager, Scheduler]:
+        """An empty pool and a fresh scheduler over it, as `assemble` builds them."""
+        cache = CacheManager(self.num_pages, self.page_tokens)
+        return cache, Scheduler(cache, self.limits)
+
+    @property
+    def most_tokens(self) -> int:
+        """Of one request, prompt and output together."""
+        return min(self.context_tokens, self.num_pages * self.page_tokens)
 
 
 @dataclass(frozen=True, slots=True)

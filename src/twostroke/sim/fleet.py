@@ -10,6 +10,7 @@ Must not know: figures, files.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -89,15 +90,28 @@ class Fleet:
         self._decoders = [self._start("d", number, 0.0) for number in range(plan.decoders)]
         self._notebook = Notebook()
         self._live: dict[str, tuple[int, WorkloadRequest]] = {}
+        self._requests: Iterator[tuple[int, WorkloadRequest]] = iter(())
+        self._until_s = math.inf
         self._arrivals_left = True
+        self._closed = False
         self._traffic = Traffic()
         self._scaling = [(0.0, first + plan.decoders)]
         self._recomputed = 0
         self._end_s = 0.0
 
-    def run(self, workload: Iterable[WorkloadRequest]) -> FleetOutcome:
-        """Serve requests, which come in order of arrival, until the last has ended."""
-        self._expect_arrival(enumerate(workload))
+    def run(
+        self, workload: Iterable[WorkloadRequest], users: int | None = None, until_s: float | None = None
+    ) -> FleetOutcome:
+        """Serve requests until the last has ended: at their times, which rise; or in a closed loop of `users` users,
+        each of whom asks the next question when the last is answered. Nothing comes after until_s."""
+        self._requests = enumerate(workload)
+        self._until_s = math.inf if until_s is None else until_s
+        if users is None:
+            self._expect_arrival()
+        else:
+            self._closed = True
+            for _ in range(users):
+                self._ask_next(0.0)
         if self._scaler is not None:
             self._time.at(self._scaler.rule.every_s, self._scale)
         self._time.run()
@@ -117,28 +131,37 @@ class Fleet:
         """See Listener."""
         self._notebook.on_run(replica, requests, times_s)
 
-    def _expect_arrival(self, arrivals: Iterator[tuple[int, WorkloadRequest]]) -> None:
-        found = next(arrivals, None)
-        if found is None:
+    def _expect_arrival(self) -> None:
+        found = next(self._requests, None)
+        if found is None or found[1].arrival_s > self._until_s:
             self._arrivals_left = False
             return
 
         def arrive(_now_s: float) -> None:
             self._arrive(*found)
-            self._expect_arrival(arrivals)
+            self._expect_arrival()
 
         self._time.at(found[1].arrival_s, arrive)
 
-    def _arrive(self, number: int, asked: WorkloadRequest) -> None:
+    def _ask_next(self, now_s: float) -> None:
+        """One user of a closed loop asks; a question that is refused is followed by the next at once."""
+        for number, asked in self._requests if now_s <= self._until_s else ():
+            if self._arrive(number, replace(asked, arrival_s=now_s)):
+                return
+        self._arrivals_left = False
+
+    def _arrive(self, number: int, asked: WorkloadRequest) -> bool:
+        """Route a request; False where it is refused."""
         name = str(number)
         seen = self._notebook.open(name, asked)
         if asked.prompt_tokens + asked.output_tokens > self._plan.setup.most_tokens:
             seen.error = REFUSED
-            return
+            return False
         member = self._router.choose(asked, [each for each in self._readers if each.state is State.READY])
         request = heart_request(asked, number, name)
         self._live[name] = (number, asked)
         self._submit(member, replace(request, max_tokens=1) if self._decoders else request)
+        return True
 
     def _submit(self, member: Member, request: Request) -> None:
         self._notebook.seen[request.request_id].where.append(member.replica.name)
@@ -167,6 +190,8 @@ class Fleet:
         del self._live[event.request_id]
         if member.state is State.DRAINING and member.requests == 0:
             self._end_member(member, event.at_s)
+        if self._closed:
+            self._ask_next(event.at_s)
 
     def _hand_over(self, number: int, asked: WorkloadRequest, sender: Member, at_s: float) -> None:
         """The prompt has been read: its K and V go to a decoder, which takes the request when they are there."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.step_history import device_seconds
 from twostroke.sim.clock import VirtualClock
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.request import Request
@@ -46,9 +47,9 @@ class PredictedExecutor:
 
     def execute(self, plan: Plan) -> StepResult:
         """Let the predicted time pass; one token for each sequence that samples."""
-        seconds = self._cost.predict(segments_of(plan)).seconds
+        prediction = self._cost.predict(segments_of(plan))
         sampled = {
             each.request.request_id: SampledToken(self._next_token(each)) for each in plan.sequences if each.samples
         }
-        self._clock.advance(seconds)
-        return StepResult(sampled, model_s=seconds)
+        self._clock.advance(prediction.seconds)
+        return StepResult(sampled, model_s=device_seconds(prediction))

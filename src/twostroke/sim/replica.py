@@ -37,6 +37,9 @@ class Listener(Protocol):
 class StepWatch(Protocol):
     """Who wants each single step."""
 
+    def on_arrival(self, replica: Replica, request: Request) -> None:
+        """A request enters the scheduler's queue."""
+
     def on_step(self, replica: Replica, step: Step, begin_s: float, end_s: float) -> None:
         """One step, after its events."""
 
@@ -122,7 +125,10 @@ class Replica:
             self.clock.advance_to(self._inbox[0].arrival_s)
         begin_s = self.clock.now_s
         while self._inbox and self._inbox[0].arrival_s <= begin_s:
-            self.scheduler.add(self._inbox.popleft())
+            request = self._inbox.popleft()
+            self.scheduler.add(request)
+            if self._watch is not None:
+                self._watch.on_arrival(self, request)
         self._run = self._look_ahead()
         if self._run is None:
             self._step(begin_s)

@@ -11,7 +11,9 @@ from twostroke.cost.record_json import Record
 from twostroke.engine.core import Step
 from twostroke.sim.replica import Replica
 from twostroke.types.event import FinishedEvent
+from twostroke.types.plan import Plan
 from twostroke.types.request import Request
+from twostroke.types.result import StepResult
 
 
 class Recorder:
@@ -25,10 +27,13 @@ class Recorder:
         """See StepWatch."""
         self._ledger(replica).arrive(request)
 
-    def on_step(self, replica: Replica, step: Step, begin_s: float, end_s: float) -> None:
+    def on_computed(self, replica: Replica, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
+        """See StepWatch."""
+        self._ledger(replica).step(plan, result, begin_s, commit_s)
+
+    def on_step(self, replica: Replica, step: Step, end_s: float) -> None:
         """See StepWatch."""
         ledger = self._ledger(replica)
-        ledger.step(step.plan, step.result, begin_s, end_s)
         for event in step.events:
             if isinstance(event, FinishedEvent):
                 ledger.finish(event)

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from twostroke.engine.core import EngineCore, Step
+from twostroke.engine.executor import Executor
 from twostroke.sim.clock import VirtualClock
 from twostroke.sim.predicted import PredictedExecutor, invented_tokens
 from twostroke.sim.setup import ReplicaSetup
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent
+from twostroke.types.plan import Plan
 from twostroke.types.request import Request
+from twostroke.types.result import StepResult
 
 MOST_AHEAD = 256
 """Steps that are looked ahead at a time; an arrival among them throws the rest away."""
@@ -40,7 +43,10 @@ class StepWatch(Protocol):
     def on_arrival(self, replica: Replica, request: Request) -> None:
         """A request enters the scheduler's queue."""
 
-    def on_step(self, replica: Replica, step: Step, begin_s: float, end_s: float) -> None:
+    def on_computed(self, replica: Replica, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
+        """A plan was computed and is not committed yet: what it holds of live sequences is as it was planned."""
+
+    def on_step(self, replica: Replica, step: Step, end_s: float) -> None:
         """One step, after its events."""
 
 
@@ -61,6 +67,19 @@ class _Run:
         return count
 
 
+class _Watched:
+    """An executor that tells what was computed."""
+
+    def __init__(self, inner: Executor, replica: Replica, watch: StepWatch) -> None:
+        self._inner, self._replica, self._watch = inner, replica, watch
+
+    def execute(self, plan: Plan) -> StepResult:
+        begin_s = self._replica.clock.now_s
+        result = self._inner.execute(plan)
+        self._watch.on_computed(self._replica, plan, result, begin_s, self._replica.clock.now_s)
+        return result
+
+
 class Replica:
     """Requests that arrive during a step are taken in when it ends, as the engine's step thread does it.
 
@@ -79,7 +98,8 @@ class Replica:
         self.busy_s = 0.0
         self.steps = 0
         self.outstanding: dict[str, Request] = {}
-        self._core = EngineCore(self.scheduler, PredictedExecutor(setup.cost, self.clock))
+        executor: Executor = PredictedExecutor(setup.cost, self.clock)
+        self._core = EngineCore(self.scheduler, executor if watch is None else _Watched(executor, self, watch))
         self._listener = listener
         self._watch = watch
         self._steady = self.scheduler.steady if skips and watch is None else None
@@ -145,7 +165,7 @@ class Replica:
                 del self.outstanding[event.request_id]
             self._listener.on_event(self, event)
         if self._watch is not None:
-            self._watch.on_step(self, step, begin_s, end_s)
+            self._watch.on_step(self, step, end_s)
 
     def _look_ahead(self) -> _Run | None:
         """The steady steps from here to the next arrival."""

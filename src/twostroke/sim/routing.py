@@ -18,7 +18,8 @@ from twostroke.types.errors import ConfigError
 from twostroke.workload.request import WorkloadRequest
 
 REMEMBERED_BLOCKS = 1_000_000
-SLACK_REQUESTS, SLACK_FACTOR = 4, 2
+REMEMBERED_REPLICAS = 64
+SLACK_REQUESTS, SLACK_FACTOR = 2, 1.5
 
 
 class State(enum.Enum):
@@ -75,24 +76,32 @@ class LeastLoaded:
 
 
 class PrefixAffinity:
-    """The one that was sent the longest beginning of this prompt last, unless it has much more to do than another.
+    """The least loaded of those that were sent the longest beginning of this prompt, unless it has much more to do.
 
-    Much more: over twice the requests of the least loaded, and four. Remembers the last million blocks.
+    Much more than the least loaded of all: over one and a half times its requests, and two. Remembers the last million
+    blocks, and the last sixty-four replicas of each.
     """
 
     def __init__(self, remembered: int = REMEMBERED_BLOCKS) -> None:
         self._remembered = remembered
-        self._places: OrderedDict[int, Member] = OrderedDict()
+        self._places: OrderedDict[int, tuple[Member, ...]] = OrderedDict()
 
     def choose(self, asked: WorkloadRequest, members: Sequence[Member]) -> Member:
         """See Router."""
         keys = prefix_keys(asked.block_ids)
-        least = min(members, key=lambda member: member.requests)
-        chosen = next((self._places[key] for key in reversed(keys) if key in self._places), least)
-        if chosen.state is not State.READY or chosen.requests > SLACK_FACTOR * least.requests + SLACK_REQUESTS:
+        chosen = least = min(members, key=lambda member: member.requests)
+        for key in reversed(keys):
+            known = [member for member in self._places.get(key, ()) if member.state is State.READY]
+            if known:
+                chosen = min(known, key=lambda member: member.requests)
+                break
+        if chosen.requests > SLACK_FACTOR * least.requests + SLACK_REQUESTS:
             chosen = least
         for key in keys:
-            self._places[key] = chosen
+            before = self._places.get(key, ())
+            if chosen not in before:
+                before = (*before, chosen)[-REMEMBERED_REPLICAS:]
+            self._places[key] = before
             self._places.move_to_end(key)
         while len(self._places) > self._remembered:
             self._places.popitem(last=False)

@@ -49,10 +49,10 @@ GPUS, REQUESTS_PER_DAY, PEAK = 1000, 10_000_000, 2.0
 REPLICAS = GPUS // GPUS_PER_REPLICA
 MEAN_PER_S = REQUESTS_PER_DAY / 86_400
 OBJECTIVES = Objectives(ttft_s=1.0, itl_s=0.05)
-TOKENS = 2.0
-SLICE = 25
-WARM_UP_S = 15.0
-RAMP_S = 1800.0
+TOKENS = 8.0
+SLICE = 5
+WARM_UP_S = 20.0
+RAMP_SLICE, RAMP_S = 25, 900.0
 
 
 def one_replica(step_tokens: int = 2048) -> ReplicaSetup:
@@ -63,7 +63,7 @@ def one_replica(step_tokens: int = 2048) -> ReplicaSetup:
     return replica_setup(spec, "bf16", KVKind.BF16, target.machine, target.memory_bytes, sizes)
 
 
-def peak_load(seconds: float, rate_per_s: float = MEAN_PER_S * PEAK) -> list[WorkloadRequest]:
+def peak_load(seconds: float, rate_per_s: float = MEAN_PER_S * PEAK / SLICE) -> list[WorkloadRequest]:
     """Agents with common system prompts, sessions of six turns, at the rate of the busiest hour.
 
     A session's later turns come after the slice's end where it began late, so the load is taken from a longer run and
@@ -112,35 +112,37 @@ def run(plan: FleetPlan, router: str, load: list[WorkloadRequest], since_s: floa
 
 
 def routing(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The whole fleet under each policy."""
+    """A slice under each policy, and the whole fleet under the one that does best."""
     load = peak_load(seconds)
     for name in ROUTERS:
-        yield name, run(FleetPlan(one_replica(), REPLICAS), name, load)
+        yield name, run(FleetPlan(one_replica(), REPLICAS // SLICE), name, load)
+    whole = peak_load(seconds, MEAN_PER_S * PEAK)
+    yield "prefix-affinity, whole fleet", run(FleetPlan(one_replica(), REPLICAS), "prefix-affinity", whole)
 
 
 def size(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
     """Fewer GPUs for the same load."""
     load = peak_load(seconds)
-    for replicas in (50, 62, 75, 100, 125):
+    for replicas in (5, 7, 10, 15, 25):
         plan = FleetPlan(one_replica(), replicas)
-        yield f"{replicas * GPUS_PER_REPLICA} GPUs", run(plan, "prefix-affinity", load)
+        yield f"{replicas * GPUS_PER_REPLICA * SLICE} GPUs", run(plan, "prefix-affinity", load)
 
 
 def split(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
     """A pool that reads and a pool that decodes, at the size where it matters."""
     load = peak_load(seconds)
-    whole = 75
+    whole = 10
     for step_tokens in (512, 2048):
         plan = FleetPlan(one_replica(step_tokens), whole)
         yield f"{whole} whole, {step_tokens} rows a step", run(plan, "prefix-affinity", load)
-    for readers, gbit in ((15, 400), (25, 400), (25, 25), (35, 400)):
+    for readers, gbit in ((2, 400), (4, 400), (4, 25), (6, 400)):
         plan = FleetPlan(one_replica(), readers, whole - readers, Link(gbit * 1e9 / 8))
         yield f"{readers} read, {whole - readers} decode, {gbit} Gbit/s", run(plan, "prefix-affinity", load)
 
 
 def ramp(duration_s: float) -> list[WorkloadRequest]:
     """A slice of the fleet through a morning: from a quarter of the mean to the peak and back, as a sine."""
-    low, high = MEAN_PER_S / 4 / SLICE, MEAN_PER_S * PEAK / SLICE
+    low, high = MEAN_PER_S / 4 / RAMP_SLICE, MEAN_PER_S * PEAK / RAMP_SLICE
     steady = shared_prefix_agents(Load(high, round(high * duration_s), 1, TOKENS))
     draws = Draws(7, "thinning")
 
@@ -152,9 +154,9 @@ def ramp(duration_s: float) -> list[WorkloadRequest]:
 
 def scaling(_seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
     """Replicas that come and go, in a slice of one twenty-fifth."""
-    load, most = ramp(RAMP_S), REPLICAS // SLICE
+    load, most = ramp(RAMP_S), REPLICAS // RAMP_SLICE
     yield f"{most} always", run(FleetPlan(one_replica(), most), "prefix-affinity", load)
-    for per_replica, start_s in ((6.0, 60.0), (12.0, 60.0), (12.0, 300.0)):
+    for per_replica, start_s in ((10.0, 60.0), (20.0, 60.0), (20.0, 300.0)):
         rule = Autoscale(1, most, per_replica, start_s=start_s)
         plan = FleetPlan(one_replica(), autoscale=rule)
         yield f"one for {per_replica:g}, {start_s:g} s to start", run(plan, "prefix-affinity", load)
@@ -172,7 +174,7 @@ def main() -> None:
     """Print one line for each run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--part", choices=PARTS, action="append")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of the peak that are simulated")
+    parser.add_argument("--seconds", type=float, default=40.0, help="of the peak that are simulated")
     parser.add_argument("--json", type=Path, default=None)
     asked = parser.parse_args()
     found: dict[str, dict[str, Any]] = {}

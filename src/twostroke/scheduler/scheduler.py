@@ -14,6 +14,7 @@ from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget,
 from twostroke.scheduler.misses import MissReasons
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
+from twostroke.scheduler.steady import SteadyDecode
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
 from twostroke.types.plan import Hold, Plan, PlannedSequence, Preemption
@@ -47,6 +48,8 @@ class Scheduler:
         self._limiters = budgets + extra_limiters
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._siblings = SiblingRule(cache.page_tokens)
+        # Other limiters may shorten what a look ahead believes to be whole steps.
+        self._steady = None if extra_limiters else SteadyDecode(self._queues, cache, self._pages, limits)
         self._misses = MissReasons(cache)
         self._num_added = 0
         self._num_steps = 0
@@ -100,6 +103,11 @@ class Scheduler:
             if sequence is not None and sequence.admission is not None:
                 events += self._commit_one(sequence, planned, result, now)
         return events
+
+    @property
+    def steady(self) -> SteadyDecode | None:
+        """The look ahead for simulators; None where the limiters allow none."""
+        return self._steady
 
     def gauges(self) -> Gauges:
         """Counts of this moment."""
@@ -180,6 +188,8 @@ class Scheduler:
                 self._query_tokens += len(sequence.known)
                 self._hit_tokens += sequence.computed
             self._plan_one(sequence, step, planned, preempted, now)
+            if preempted:  # found no page after all: nobody behind it may go first
+                return Hold.PAGES
         return held
 
     def _commit_one(self, sequence: Sequence, planned: PlannedSequence, result: StepResult, now: float) -> list[Event]:

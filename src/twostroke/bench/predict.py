@@ -1,0 +1,112 @@
+"""Is the cost model right? Each phase predicted from the doctor's measurement, and measured on the real engine.
+
+Knows: PhaseBench, step costs, a Calibration.
+Must not know: how a machine is measured, scheduler, kernels.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from twostroke.bench.phases import Note, PhaseBench, PhaseCase
+from twostroke.config import kv_kind
+from twostroke.cost.calibration import Calibration
+from twostroke.cost.model_cost import step_cost
+from twostroke.cost.shape import Segment, StepCost
+from twostroke.llm import LLM
+from twostroke.quant.formats import weight_format
+
+GOAL = 0.15
+"""A prediction is good where it is within this share of what was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is predicted and measured. context: where decode starts. new_tokens: that each stream decodes."""
+
+    prompt_lengths: tuple[int, ...]
+    batches: tuple[int, ...]
+    context: int
+    new_tokens: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One case. Rates in tokens a second; measured is the median of the rounds. parts_s: of the predicted steps."""
+
+    weights: str
+    phase: str
+    streams: int
+    tokens: int
+    predicted: float
+    measured: float
+    slowest: float
+    fastest: float
+    parts_s: dict[str, float]
+
+    @property
+    def ratio(self) -> float:
+        """Predicted by measured; above 1 the prediction is too fast."""
+        return self.predicted / self.measured
+
+    @property
+    def good(self) -> bool:
+        """Within GOAL."""
+        return abs(self.ratio - 1) <= GOAL
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "ratio": self.ratio, "good": self.good}
+
+
+def predicted_steps(cost: StepCost, case: PhaseCase, step_tokens: int, new_tokens: int) -> dict[str, float]:
+    """Part -> seconds of what a case measures: the steps of a prompt, or one decode step amid the answers."""
+    phase, streams, tokens = case
+    if phase == "decode":
+        steps = [[Segment(tokens + new_tokens // 2, 1, True)] * streams]
+    else:
+        starts = range(0, tokens, step_tokens)
+        steps = [[Segment(at, min(step_tokens, tokens - at), at + step_tokens >= tokens)] for at in starts]
+    parts: dict[str, float] = {}
+    for step in steps:
+        for part in cost.predict(step).parts:
+            parts[part.name] = parts.get(part.name, 0.0) + part.seconds
+    return parts
+
+
+def compare(
+    llm: LLM, calibration: Calibration, asked: Asked, clock: Callable[[], float], note: Note
+) -> list[Comparison]:
+    """Every case on one loaded model. Raises ConfigError for cases longer than its context or formats not measured."""
+    resolved = llm.resolved
+    weights, step_tokens = resolved["weights"], resolved["max_step_tokens"]
+    chosen = weight_format(weights)
+    cost = step_cost(llm.spec, lambda role: chosen, kv_kind(resolved["kv_format"]), calibration)
+    lengths = (asked.prompt_lengths, asked.batches, asked.context, asked.new_tokens, asked.rounds)
+    speeds = PhaseBench(llm, clock).speeds(*lengths, note)
+    made = []
+    for case, found in speeds.items():
+        parts = predicted_steps(cost, case, step_tokens, asked.new_tokens)
+        tokens = case[1] if case[0] == "decode" else case[2]
+        reached = (statistics.median(found), min(found), max(found))
+        made.append(Comparison(weights, *case, tokens / sum(parts.values()), *reached, parts))
+    return made
+
+
+def table(found: Sequence[Comparison]) -> list[str]:
+    """Lines of text: predicted, measured, their ratio."""
+    lines = [
+        f"{'weights':<8} {'phase':<8} {'streams':>7} {'tokens':>7} {'predicted':>10} {'measured':>10} {'ratio':>6}"
+    ]
+    for each in found:
+        sign = "" if each.good else f"   off by more than {GOAL:.0%}"
+        lines.append(
+            f"{each.weights:<8} {each.phase:<8} {each.streams:>7} {each.tokens:>7,} {each.predicted:>10,.1f} "
+            f"{each.measured:>10,.1f} {each.ratio:>6.2f}{sign}"
+        )
+    good = sum(each.good for each in found)
+    return [*lines, f"{good} of {len(found)} within {GOAL:.0%}"]

@@ -107,23 +107,33 @@ class PhaseBench:
 
         Raises ConfigError where a case is longer than the engine's context.
         """
+        cases = self.cases(prompt_lengths, batches, context, new_tokens)
+        found: dict[PhaseCase, list[float]] = {case: [] for case in cases}
+        self._llm.settle()
+        for round_index in range(rounds + 1):
+            for case in cases:
+                note(f"round {round_index} of {rounds}: {case[0]}, batch {case[1]}, {case[2]} tokens")
+                speed = self.speed(case, new_tokens)
+                if round_index:
+                    found[case].append(speed)
+        return found
+
+    def cases(
+        self, prompt_lengths: Sequence[int], batches: Sequence[int], context: int, new_tokens: int
+    ) -> list[PhaseCase]:
+        """Raises ConfigError where one is longer than the engine's context."""
         room = self._llm.resolved["context"]
         if max([*prompt_lengths, context]) + new_tokens > room:
             raise ConfigError(
                 f"The longest case needs {max([*prompt_lengths, context]) + new_tokens} tokens; the context is {room}.",
                 fix="Ask for shorter ones.",
             )
-        cases: list[PhaseCase] = [("prefill", 1, length) for length in prompt_lengths]
-        cases += [("decode", batch, context) for batch in batches]
-        found: dict[PhaseCase, list[float]] = {case: [] for case in cases}
-        self._llm.settle()
-        for round_index in range(rounds + 1):
-            for case in cases:
-                note(f"round {round_index} of {rounds}: {case[0]}, batch {case[1]}, {case[2]} tokens")
-                speed = self._prefill(case[2]) if case[0] == "prefill" else self._decode(case[1], case[2], new_tokens)
-                if round_index:
-                    found[case].append(speed)
-        return found
+        prefills: list[PhaseCase] = [("prefill", 1, length) for length in prompt_lengths]
+        return [*prefills, *(("decode", batch, context) for batch in batches)]
+
+    def speed(self, case: PhaseCase, new_tokens: int) -> float:
+        """Tokens a second of one case, once."""
+        return self._prefill(case[2]) if case[0] == "prefill" else self._decode(case[1], case[2], new_tokens)
 
     def _limits(self, note: Note) -> Limits:
         note("the machine's limits")

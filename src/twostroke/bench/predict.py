@@ -13,11 +13,18 @@ from typing import Any
 
 from twostroke.bench.phases import Note, PhaseBench, PhaseCase
 from twostroke.config import kv_kind
-from twostroke.cost.calibration import Calibration
+from twostroke.cost.calibration import DISTURBED_SHARE, Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment, StepCost
+from twostroke.env import others_share, read_moment
 from twostroke.llm import LLM
 from twostroke.quant.formats import weight_format
+
+ROUND_S = 0.3
+"""A round of a case is repeated until it has taken so long; its figure is the median."""
+
+TRIES = 4
+"""A round in which other programs took part of the cores is tried again, so often at most; the quietest counts."""
 
 GOAL = 0.15
 """A prediction is good where it is within this share of what was measured."""
@@ -36,7 +43,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One case. Rates in tokens a second; measured is the median of the rounds. parts_s: of the predicted steps."""
+    """One case. Rates in tokens a second; measured is the median of the rounds. others_share: what other programs
+    took of the cores meanwhile. parts_s: of the predicted steps."""
 
     weights: str
     phase: str
@@ -46,6 +54,7 @@ class Comparison:
     measured: float
     slowest: float
     fastest: float
+    others_share: float
     parts_s: dict[str, float]
 
     @property
@@ -86,15 +95,47 @@ def compare(
     weights, step_tokens = resolved["weights"], resolved["max_step_tokens"]
     chosen = weight_format(weights)
     cost = step_cost(llm.spec, lambda role: chosen, kv_kind(resolved["kv_format"]), calibration)
-    lengths = (asked.prompt_lengths, asked.batches, asked.context, asked.new_tokens, asked.rounds)
-    speeds = PhaseBench(llm, clock).speeds(*lengths, note)
+    bench = PhaseBench(llm, clock)
+    cases = bench.cases(asked.prompt_lengths, asked.batches, asked.context, asked.new_tokens)
+    rounds: dict[PhaseCase, list[Round]] = {case: [] for case in cases}
+    llm.settle()
+    for case in cases:
+        bench.speed(case, asked.new_tokens)
+    for number in range(asked.rounds):
+        for case in cases:
+            note(f"{weights}, round {number + 1} of {asked.rounds}: {case[0]}, {case[1]} x {case[2]} tokens")
+            rounds[case].append(_quiet_round(bench, case, asked.new_tokens, clock))
     made = []
-    for case, found in speeds.items():
+    for case, found in rounds.items():
         parts = predicted_steps(cost, case, step_tokens, asked.new_tokens)
         tokens = case[1] if case[0] == "decode" else case[2]
-        reached = (statistics.median(found), min(found), max(found))
+        speeds = [each.tokens_per_s for each in found]
+        others = statistics.median(each.others_share for each in found)
+        reached = (statistics.median(speeds), min(speeds), max(speeds), others)
         made.append(Comparison(weights, *case, tokens / sum(parts.values()), *reached, parts))
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One figure, and what other programs took of the cores meanwhile."""
+
+    tokens_per_s: float
+    others_share: float
+
+
+def _quiet_round(bench: PhaseBench, case: PhaseCase, new_tokens: int, clock: Callable[[], float]) -> Round:
+    """The first of TRIES that nobody disturbed, else the quietest."""
+    tried: list[Round] = []
+    while len(tried) < TRIES:
+        before, began_s = read_moment(), clock()
+        speeds: list[float] = []
+        while not speeds or clock() - began_s < ROUND_S:
+            speeds.append(bench.speed(case, new_tokens))
+        tried.append(Round(statistics.median(speeds), others_share(before, read_moment())))
+        if tried[-1].others_share <= DISTURBED_SHARE:
+            return tried[-1]
+    return min(tried, key=lambda each: each.others_share)
 
 
 def table(found: Sequence[Comparison]) -> list[str]:
@@ -104,6 +145,8 @@ def table(found: Sequence[Comparison]) -> list[str]:
     ]
     for each in found:
         sign = "" if each.good else f"   off by more than {GOAL:.0%}"
+        if each.others_share > DISTURBED_SHARE:
+            sign += f"   others took {each.others_share:.0%} of the cores"
         lines.append(
             f"{each.weights:<8} {each.phase:<8} {each.streams:>7} {each.tokens:>7,} {each.predicted:>10,.1f} "
             f"{each.measured:>10,.1f} {each.ratio:>6.2f}{sign}"

@@ -52,6 +52,9 @@ def command(threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> N
         click.echo(f"Python's share    {1e3 * calibration.host.step_s:>9.2f} ms a step")
         for each in meant:
             click.echo("\n" + each.words())
+        if calibration.disturbed:
+            taken = f"{calibration.others_share:.0%} of the cores"
+            click.echo(f"\nother programs took {taken} meanwhile: the figures are too low; --fresh measures again")
         click.echo("\nkept from before; --fresh measures again" if kept else "\nkept for `twostroke plan`")
 
 

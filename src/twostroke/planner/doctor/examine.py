@@ -13,7 +13,7 @@ from twostroke.backends.cpu import CpuOps, best_level
 from twostroke.backends.cpu.limits import LimitMeter
 from twostroke.cost.calibration import Calibration
 from twostroke.planner.doctor.measure_host import measure_host
-from twostroke.planner.doctor.measure_ops import COLD_BYTES, FEW_ROWS, ROUNDS, ROWS, WARM_BYTES, OpTimer
+from twostroke.planner.doctor.measure_ops import COLD_BYTES, FEW_ROWS, LAYER_OPS, ROUNDS, ROWS, WARM_BYTES, OpTimer
 from twostroke.planner.doctor.stopwatch import LEAST_S, Stopwatch
 from twostroke.planner.doctor.synthetic import random_memory
 from twostroke.quant.formats import FORMATS
@@ -85,17 +85,17 @@ def examine(patient: Patient, clock: Callable[[], float], note: Note, effort: Ef
     ops = CpuOps(best_level(), patient.threads)
     try:
         timer = OpTimer(ops, memory, Stopwatch(clock, effort.least_s), effort.rounds)
+        tell("norms, rope and KV writes")
+        other, layer_s = timer.other(), timer.layer_s()
         linear = {}
         for name, weight_format in FORMATS.items():
             tell(f"products with {name} weights")
             rows = effort.rows if weight_format.group else effort.few_rows
-            linear[weight_format.kind] = timer.linear(weight_format, rows)
+            linear[weight_format.kind] = timer.linear(weight_format, layer_s / LAYER_OPS, rows)
         attention = {}
         for kind in KVKind:
             tell(f"attention over {kind.name.lower()} K and V")
             attention[kind] = timer.attention(kind)
-        tell("norms, rope and KV writes")
-        other, layer_s = timer.other(), timer.layer_s()
     finally:
         ops.close()
     tell("schedule, sample and commit")
@@ -106,6 +106,7 @@ def examine(patient: Patient, clock: Callable[[], float], note: Note, effort: Ef
         title=patient.title,
         threads=patient.threads,
         memory_bytes=patient.available_bytes,
+        others_share=0.0,
         read_bytes_per_s=limits.read_bytes_per_s,
         f32_flops_per_s=limits.f32_flops_per_s,
         int8_ops_per_s=limits.int8_ops_per_s,

@@ -90,6 +90,12 @@ class Calibration:
         """Whether other programs took so much that the figures are too low."""
         return self.others_share > DISTURBED_SHARE
 
+    @property
+    def bf16_flops_per_s(self) -> float:
+        """Products with bf16 weights, as the kernels reach them with many rows; 0 where they were not measured."""
+        rates = self.linear.get(WeightKind.BF16)
+        return 2 * rates.cold.xs[-1] / rates.cold.ys[-1] if rates is not None and rates.cold.ys[-1] > 0 else 0.0
+
     def product_rate(self, kind: WeightKind) -> float:
         """Peak operations a second of products with weights of this kind, as measured by the limit loops."""
         return self.int8_ops_per_s if kind in (WeightKind.INT8, WeightKind.INT4) else self.f32_flops_per_s

@@ -31,7 +31,8 @@ class RoundFigure:
     def words(self) -> str:
         """What is said, and what it is."""
         exact, ratio = self.formula_bytes(), self.published_bytes / self.formula_bytes()
-        return f'"{self.said}": by the formula {_size(exact)}; the published figure is {ratio:.2g} times that'
+        about = f"about {ratio:.0f} sequences' worth" if ratio >= 10 else f"{ratio:.1f} times that"
+        return f'"{self.said}": by the formula {_size(exact)}; the published figure is {about}'
 
 
 ROUND_FIGURES = (

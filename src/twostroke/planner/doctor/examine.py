@@ -86,12 +86,14 @@ def examine(patient: Patient, clock: Callable[[], float], note: Note, effort: Ef
     try:
         timer = OpTimer(ops, memory, Stopwatch(clock, effort.least_s), effort.rounds)
         tell("norms, rope and KV writes")
-        other, layer_s = timer.other(), timer.layer_s()
+        layer_s = timer.layer_s()
+        start_s = layer_s / LAYER_OPS
+        other = timer.other(start_s)
         linear = {}
         for name, weight_format in FORMATS.items():
             tell(f"products with {name} weights")
             rows = effort.rows if weight_format.group else effort.few_rows
-            linear[weight_format.kind] = timer.linear(weight_format, layer_s / LAYER_OPS, rows)
+            linear[weight_format.kind] = timer.linear(weight_format, start_s, rows)
         attention = {}
         for kind in KVKind:
             tell(f"attention over {kind.name.lower()} K and V")

@@ -9,7 +9,8 @@ Must not know: kernels.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from twostroke.assemble import EMBEDDED, build_heart, find_model
 from twostroke.cost.calibration import HostRates
 from twostroke.engine.observer import Nobody
 from twostroke.engine.sync_engine import SyncEngine
-from twostroke.planner.doctor.stopwatch import Stopwatch, usual
+from twostroke.planner.doctor.stopwatch import Stopwatch
 from twostroke.runner.batch_builder import BatchBuilder
 from twostroke.sampling.sampler import sample
 from twostroke.types.output import Prompt
@@ -68,7 +69,7 @@ def measure_host(threads: int, clock: Callable[[], float]) -> HostRates:
             meter.forget()
             for _ in engine.stream(prompts):
                 pass
-            step_s[streams] = usual(meter.seconds)
+            step_s[streams] = _mean_of_most(meter.seconds)
     watch = Stopwatch(clock, 0.01)
     batch_s = {streams: _batch_s(watch, streams) for streams in (FEW, MANY)}
     small_s, large_s = (_sample_s(watch, size) for size in (SMALL_VOCABULARY, LARGE_VOCABULARY))
@@ -77,6 +78,12 @@ def measure_host(threads: int, clock: Callable[[], float]) -> HostRates:
     sequence_s = max(0.0, total[MANY] - total[FEW]) / (MANY - FEW)
     fixed_s = max(0.0, total[FEW] - sequence_s * FEW)
     return HostRates(fixed_s, max(0.0, sequence_s - logit_s * vocabulary), logit_s)
+
+
+def _mean_of_most(times: Sequence[float]) -> float:
+    """The mean, not the median, because Python's turns now and then take longer; but without a few that others took."""
+    most = sorted(times)[: max(1, len(times) * 19 // 20)]
+    return statistics.fmean(most)
 
 
 def _prompt(number: int) -> Prompt:

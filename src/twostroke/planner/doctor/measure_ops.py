@@ -9,7 +9,7 @@ Must not know: requests, where results are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -19,10 +19,12 @@ from twostroke.backends.cpu.program import Program
 from twostroke.backends.meter import MeterOps
 from twostroke.cost.calibration import AttentionRates, LinearRates
 from twostroke.cost.curve import Curve
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, PackedWeight, RopeTable, U8Array
+from twostroke.ops.kv_pages import read_pages
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, RopeTable, U8Array
 from twostroke.ops.protocol import Ops
 from twostroke.planner.doctor.stopwatch import Call, Stopwatch, usual
 from twostroke.planner.doctor.synthetic import LARGE, SMALL, Layer, LayerShape, layers_in, pages_in
+from twostroke.quant.formats import INT8
 from twostroke.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
 
 ROWS = (1, 4, 5, 8, 16, 32, 64, 128, 256, 512)
@@ -38,12 +40,13 @@ Between a model of 116 MB in int4 and one of 230 MB in int8 on a machine whose c
 
 SMALL_BYTES = 4 << 20
 """Of the ring of small layers: as large as the embedded model."""
-PRODUCTS, LAYER_OPS = 4, 10
-"""Products among the ops that layer_s starts."""
+PRODUCTS, LAYER_OPS = 4, 9
+"""Products among the ops of a layer."""
 
 DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES, DECODE_BATCHES = 1024, 128, 4, 16
 PREFILL_CONTEXT, PREFILL_ROWS, MOST_ROWS = 1024, (2, 8, 32, 128), 512
 OTHER_ROWS = (1, 8, 64, 512)
+KEY_PAGES = 64
 ROUNDS = 3
 
 Record = Callable[[Ops], None]
@@ -83,7 +86,7 @@ class OpTimer:
 
     def attention(self, kind: KVKind) -> AttentionRates:
         """Decode from two numbers of query heads and two contexts; prefill by rows of one sequence."""
-        layer = pages_in(self._memory, kind)
+        layer = pages_in(self._memory, kind, LARGE)
         kv_heads = DECODE_SEQUENCES * LARGE.kv_heads
         moved = kv_heads * DECODE_CONTEXT * kind.token_bytes(LARGE.head_dim)
         flops = 4 * DECODE_SEQUENCES * DECODE_CONTEXT * LARGE.head_dim
@@ -96,33 +99,31 @@ class OpTimer:
         rest_s = many_s - s_per_flop * flops * LARGE.heads - s_per_head * kv_heads
         return AttentionRates(max(0.0, rest_s) / moved, s_per_flop, s_per_head, *self._prefill(layer))
 
-    def other(self) -> Curve:
-        """Rows -> seconds for each activation byte of norms, rope and KV writes."""
-        layer = pages_in(self._memory, KVKind.BF16)
+    def other(self, start_s: float) -> Curve:
+        """Rows -> seconds for each activation byte of norms, rope and KV writes, and of ops waiting for one another.
+
+        It is what a whole layer takes beyond its products and its attention. start_s: of one op, counted elsewhere.
+        """
+        kv = pages_in(self._memory, KVKind.BF16, SMALL)
+        layers = layers_in(self._memory, SMALL, INT8, SMALL_BYTES)
         points = []
         for rows in OTHER_ROWS:
-            record = self._others(rows, layer)
+            step = _Step(self._normal, rows, SMALL, kv)
+            whole, products = (
+                [partial(record, layer=layer) for layer in layers] for record in (step.all, step.products)
+            )
+            taken_s = self._usual(whole) - self._usual(products) - self._usual([step.attention])
             meter = MeterOps()
-            record(meter)
-            points.append((float(rows), self._usual([record]) / meter.total().activation_bytes))
+            step.others(meter)
+            others = LAYER_OPS - PRODUCTS - 1
+            points.append((float(rows), max(0.0, taken_s - others * start_s) / meter.total().activation_bytes))
         return Curve.of(points)
 
     def layer_s(self) -> float:
-        """Seconds to start the ops of one layer: the same ops as in `others` and four products, on next to nothing."""
-        layer = pages_in(self._memory, KVKind.BF16)
-        tiny = PackedWeight(F32, 64, 64, self._memory[: 4 * 64 * 64])
-        x, out = np.zeros((1, 64), np.float32), np.zeros((1, 64), np.float32)
-        batch = _batch(1, 1, np.zeros((1, 1), np.int32))
-        q = np.zeros((1, LARGE.heads, LARGE.head_dim), np.float32)
-        others = self._others(1, layer)
-
-        def record(ops: Ops) -> None:
-            others(ops)
-            for _ in range(4):
-                ops.linear(out, x, tiny)
-            ops.attention(q, q, layer, batch, 0.125, 0)
-
-        return self._usual([record])
+        """Seconds to start the ops of one layer, on next to nothing."""
+        tiny = LayerShape(64, 64, 1, 1, 64)
+        step = _Step(self._normal, 1, tiny, pages_in(self._memory, KVKind.BF16, tiny))
+        return self._usual([partial(step.all, layer=layers_in(self._memory, tiny, F32, 0)[0])])
 
     def _linear(
         self, shape: LayerShape, weight_format: WeightFormat, ring_bytes: int, rows: Sequence[int]
@@ -132,7 +133,12 @@ class OpTimer:
         Rounds alternate over `rows`, and the ring goes on where the last timing left it.
         """
         layers = layers_in(self._memory, shape, weight_format, ring_bytes)
-        calls = {count: self._calls([*self._products(shape, layers, count)]) for count in rows}
+        kv = pages_in(self._memory, KVKind.BF16, shape)
+        steps = {count: _Step(self._normal, count, shape, kv) for count in rows}
+        calls = {
+            count: self._calls([partial(step.products, layer=layer) for layer in layers])
+            for count, step in steps.items()
+        }
         found: dict[int, list[float]] = {count: [] for count in rows}
         place = 0
         calls[rows[0]][place]()
@@ -142,25 +148,9 @@ class OpTimer:
                 found[count] += times
         return {count: usual(times) for count, times in found.items()}
 
-    def _products(self, shape: LayerShape, layers: list[Layer], rows: int) -> Iterator[Record]:
-        """The four products of each layer; all layers read and write the same activations, as a model does."""
-        (qkv_rows, hidden_size), (_, attended_size), _, (_, inner) = shape.matrices
-        normed, attended = self._normal(rows, hidden_size), self._normal(rows, attended_size)
-        activated, wide = self._normal(rows, inner), np.empty((rows, inner), np.float32)
-        qkv, hidden = np.empty((rows, qkv_rows), np.float32), np.zeros((rows, hidden_size), np.float32)
-
-        def record(ops: Ops, layer: Layer) -> None:
-            ops.linear(qkv, normed, layer.qkv)
-            ops.linear_add(hidden, attended, layer.o)
-            ops.linear_silu(wide, normed, layer.gate_up)
-            ops.linear_add(hidden, activated, layer.down)
-
-        for layer in layers:
-            yield partial(record, layer=layer)
-
     def _decode(self, layer: KVLayer, heads: int, context: int) -> float:
         """Seconds of one new row in each of DECODE_SEQUENCES sequences, pages strewn over the memory."""
-        q, pages = self._normal(DECODE_SEQUENCES, heads, LARGE.head_dim), context // PAGE_TOKENS
+        q, pages = self._queries(layer, DECODE_SEQUENCES, heads), context // PAGE_TOKENS
         out = np.empty_like(q)
         order = self._numbers.permutation(layer.num_pages).astype(np.int32)
         order = np.resize(order, (DECODE_BATCHES, DECODE_SEQUENCES, pages))
@@ -185,7 +175,7 @@ class OpTimer:
 
     def _chunk(self, layer: KVLayer, rows: int, context: int) -> tuple[float, int]:
         """Seconds and FLOPs of the last `rows` of `context` positions of one sequence."""
-        q = self._normal(rows, LARGE.heads, LARGE.head_dim)
+        q = self._queries(layer, rows, LARGE.heads)
         out = np.empty_like(q)
         table = np.arange(context // PAGE_TOKENS, dtype=np.int32)[None, :]
         batch = AttentionBatch(np.array([0, rows], np.int32), np.array([context], np.int32), table)
@@ -197,23 +187,10 @@ class OpTimer:
         record(meter)
         return self._usual([record]), meter.total().flops
 
-    def _others(self, rows: int, layer: KVLayer) -> Record:
-        x, normed = self._normal(rows, LARGE.hidden), np.empty((rows, LARGE.hidden), np.float32)
-        weight = np.ones(LARGE.hidden, np.float32)
-        qkv = self._normal(rows, LARGE.heads + 2 * LARGE.kv_heads, LARGE.head_dim)
-        angles = RopeTable(
-            np.ones((rows, LARGE.head_dim // 2), np.float32), np.zeros((rows, LARGE.head_dim // 2), np.float32)
-        )
-        positions = np.arange(rows, dtype=np.int32)
-        end = LARGE.heads + LARGE.kv_heads
-
-        def record(ops: Ops) -> None:
-            ops.rms_norm(normed, x, weight, 1e-5)
-            ops.rope(qkv[:, :end], angles, positions)
-            ops.kv_write(layer, qkv[:, LARGE.heads : end], qkv[:, end:], positions)
-            ops.rms_norm(normed, x, weight, 1e-5)
-
-        return record
+    def _queries(self, layer: KVLayer, rows: int, heads: int) -> F32Array:
+        """(rows, heads, head_dim): scores spread as far as a model's do, for flat ones are softened quicker."""
+        keys, _ = read_pages(layer, np.arange(KEY_PAGES))
+        return self._normal(rows, heads, LARGE.head_dim) / np.float32(keys.std())
 
     def _normal(self, *shape: int) -> F32Array:
         return self._numbers.standard_normal(shape, dtype=np.float32)
@@ -234,6 +211,59 @@ class OpTimer:
     def _usual(self, records: Sequence[Record]) -> float:
         calls = self._calls(records)
         return min(self._watch.seconds(calls) for _ in range(self._rounds))
+
+
+class _Step:
+    """The ops of one layer over `rows` rows of one sequence: all layers read and write the same activations."""
+
+    def __init__(self, normal: Callable[..., F32Array], rows: int, shape: LayerShape, kv: KVLayer) -> None:
+        self._kv, self._heads, self._scale = kv, shape.heads, shape.head_dim**-0.5
+        self._ones = np.ones(shape.hidden, np.float32)
+        self._hidden, self._normed = normal(rows, shape.hidden), normal(rows, shape.hidden)
+        self._qkv = normal(rows, shape.heads + 2 * shape.kv_heads, shape.head_dim)
+        self._attended, self._activated = normal(rows, shape.heads, shape.head_dim), normal(rows, shape.inner)
+        half = shape.head_dim // 2
+        self._angles = RopeTable(np.ones((rows, half), np.float32), np.zeros((rows, half), np.float32))
+        self._positions = np.arange(rows, dtype=np.int32)
+        table = np.arange(-(-rows // PAGE_TOKENS), dtype=np.int32)[None, :]
+        self._batch = AttentionBatch(np.array([0, rows], np.int32), np.array([rows], np.int32), table)
+
+    def all(self, ops: Ops, layer: Layer) -> None:
+        """As models/llama.py orders them."""
+        flat = len(self._positions), -1
+        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
+        self._place(ops)
+        self.attention(ops)
+        ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
+        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        self._feed_forward(ops, layer)
+
+    def products(self, ops: Ops, layer: Layer) -> None:
+        """The four products."""
+        flat = len(self._positions), -1
+        ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
+        ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
+        self._feed_forward(ops, layer)
+
+    def attention(self, ops: Ops) -> None:
+        """Over these rows alone."""
+        ops.attention(self._attended, self._qkv[:, : self._heads], self._kv, self._batch, self._scale, 0)
+
+    def others(self, ops: Ops) -> None:
+        """What is neither."""
+        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        self._place(ops)
+        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+
+    def _place(self, ops: Ops) -> None:
+        turned = self._heads + self._kv.kv_heads
+        ops.rope(self._qkv[:, :turned], self._angles, self._positions)
+        ops.kv_write(self._kv, self._qkv[:, self._heads : turned], self._qkv[:, turned:], self._positions)
+
+    def _feed_forward(self, ops: Ops, layer: Layer) -> None:
+        ops.linear_silu(self._activated, self._normed, layer.gate_up)
+        ops.linear_add(self._hidden, self._activated, layer.down)
 
 
 def _batch(sequences: int, context: int, table: I32Array) -> AttentionBatch:

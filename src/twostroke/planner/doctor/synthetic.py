@@ -101,15 +101,15 @@ def _aligned(num_bytes: int) -> int:
     return -(-num_bytes // 64) * 64
 
 
-def pages_in(memory: U8Array, kind: KVKind) -> KVLayer:
-    """All of `memory` as KV pages of the large layer's heads."""
-    kv_heads, head_dim = LARGE.kv_heads, LARGE.head_dim
+def pages_in(memory: U8Array, kind: KVKind, shape: LayerShape) -> KVLayer:
+    """All of `memory` as KV pages of a layer."""
+    kv_heads, head_dim = shape.kv_heads, shape.head_dim
     page_bytes = kv_heads * PAGE_TOKENS * kind.token_bytes(head_dim)
     pages = memory.nbytes // page_bytes
     flat = memory[: pages * page_bytes]
     if kind.is_integer:
         return KVLayer(kind, kv_heads, head_dim, flat.reshape(pages, kv_heads, -1))
-    shape = (pages, kv_heads, 2, -1)
+    sizes = (pages, kv_heads, 2, -1)
     if kind is KVKind.F32:
-        return KVLayer(kind, kv_heads, head_dim, flat.view(np.float32).reshape(shape))
-    return KVLayer(kind, kv_heads, head_dim, flat.view(np.uint16).reshape(shape))
+        return KVLayer(kind, kv_heads, head_dim, flat.view(np.float32).reshape(sizes))
+    return KVLayer(kind, kv_heads, head_dim, flat.view(np.uint16).reshape(sizes))

@@ -25,7 +25,13 @@ def run(
     )
 
 
-BENCH = [["bench", "phases"], ["bench", "compare"], ["bench", "peers", "install"], ["bench", "peers", "list"]]
+BENCH = [
+    ["bench", "phases"],
+    ["bench", "predict"],
+    ["bench", "compare"],
+    ["bench", "peers", "install"],
+    ["bench", "peers", "list"],
+]
 
 
 @pytest.mark.parametrize("words", [[], *([verb] for verb in VERBS if verb != "bench"), *BENCH])

@@ -114,8 +114,14 @@ class CalibratedCost:
         flop_s = counts.decode_pairs * counter.pair_flops * rates.decode_s_per_flop
         flop_s += counts.decodes * counter.layer_heads * rates.decode_s_per_head
         for rows, pairs in counts.chunks:
-            flop_s += pairs * counter.pair_flops * rates.prefill.at(rows)
-            flop_s += rows * counter.layer_query_heads * rates.prefill_s_per_head
+            chunk_s = pairs * counter.pair_flops * rates.prefill.at(rows)
+            chunk_s += rows * counter.layer_query_heads * rates.prefill_s_per_head
+            # A few rows over a long context read as much as one row does.
+            seen = pairs / rows
+            row_s = seen * (
+                counter.kv_position_bytes * rates.decode_s_per_byte + counter.pair_flops * rates.decode_s_per_flop
+            )
+            flop_s += max(chunk_s, row_s + counter.layer_heads * rates.decode_s_per_head)
         return byte_s + flop_s, Bound.MEMORY if byte_s > flop_s else Bound.ARITHMETIC
 
 

@@ -208,7 +208,7 @@ def _load(ask: Ask, cost: StepCost, step_tokens: int, streams: int) -> Load:
     shared = min(gaps, others * chunks)
     turn_s = streams * prompt_s + (gaps - shared) * decode_s
     itl_s = (turn_s - prompt_s) / gaps if others * chunks <= gaps else prompt_s / chunks
-    longest_s = prompt_s / chunks if others else decode_s
+    longest_s = max(prompt_s / chunks, decode_s) if others else decode_s
     rate = streams / turn_s
     # Little's law: whoever is not writing waits for the first token.
     ttft_s = ask.concurrency / rate - gaps * itl_s

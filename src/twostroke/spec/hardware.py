@@ -51,7 +51,8 @@ EFFICIENCIES = {
         layer_s=8e-6,
         step_s=1e-3,
         reason="large products reach 60 to 75% of dense peak in vendors' libraries, streaming kernels 75 to 90% of "
-        "bandwidth; ops replayed as a graph; splitting a layer costs two all-reduces over the makers' fast links, and cards joined by PCIe alone lose more",
+        "bandwidth; ops replayed as a graph; splitting a layer costs two all-reduces over the makers' fast links; "
+        "cards joined by PCIe alone lose more",
     ),
     HardwareClass.APPLE: Efficiency(
         products=0.60,

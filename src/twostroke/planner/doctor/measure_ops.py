@@ -40,6 +40,8 @@ Between a model of 116 MB in int4 and one of 230 MB in int8 on a machine whose c
 
 SMALL_BYTES = 4 << 20
 """Of the ring of small layers: as large as the embedded model."""
+MOST_OF_FEATURES = 0.4
+"""Of the large layer's time."""
 PRODUCTS, LAYER_OPS = 4, 9
 """Products among the ops of a layer."""
 
@@ -76,11 +78,13 @@ class OpTimer:
         features: dict[int, float] = {}
         for count in rows:
             rest_s = small[count] - PRODUCTS * start_s - share * warm[count]
-            features[count] = max(0.0, rest_s / (SMALL.features - share * LARGE.features))
+            most_s = MOST_OF_FEATURES * warm[count] / LARGE.features  # more than that is a disturbed timing
+            features[count] = min(most_s, max(0.0, rest_s / (SMALL.features - share * LARGE.features)))
+        features = _rising(features)
 
         def by_weight(taken: dict[int, float]) -> Curve:
-            left = {x: max(0.0, y - features[x] * LARGE.features) for x, y in taken.items()}
-            return Curve.of([(float(x), y / LARGE.weights) for x, y in left.items()])
+            rest = _rising({x: max(0.0, y - features[x] * LARGE.features) for x, y in taken.items()})
+            return Curve.of([(float(x), y / LARGE.weights) for x, y in rest.items()])
 
         return LinearRates(by_weight(cold), by_weight(warm), Curve.of([(float(x), y / x) for x, y in features.items()]))
 
@@ -146,7 +150,7 @@ class OpTimer:
             for count in rows:
                 times, place = self._watch.times(calls[count], place)
                 found[count] += times
-        return {count: usual(times) for count, times in found.items()}
+        return _rising({count: usual(times) for count, times in found.items()})
 
     def _decode(self, layer: KVLayer, heads: int, context: int) -> float:
         """Seconds of one new row in each of DECODE_SEQUENCES sequences, pages strewn over the memory."""
@@ -211,6 +215,14 @@ class OpTimer:
     def _usual(self, records: Sequence[Record]) -> float:
         calls = self._calls(records)
         return min(self._watch.seconds(calls) for _ in range(self._rounds))
+
+
+def _rising(taken_s: dict[int, float]) -> dict[int, float]:
+    """More rows never take less time; what says so is noise."""
+    highest, found = 0.0, {}
+    for count in sorted(taken_s):
+        highest = found[count] = max(highest, taken_s[count])
+    return found
 
 
 class _Step:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.env import Machine, Moment, others_share, read_moment
-from twostroke.planner.doctor.examine import Effort, Patient, examine
+from twostroke.planner.doctor.examine import Effort, Patient, Quiet, examine
 from twostroke.planner.doctor.machine import ThisMachine
 from twostroke.planner.doctor.meaning import meaning
 from twostroke.planner.doctor.measure_ops import _rising
@@ -30,7 +31,7 @@ LITTLE = Effort(ring_bytes=256 << 20, rounds=1, rows=(1, 8, 64), few_rows=(1, 8)
 def measured() -> Iterator[tuple[Calibration, list[tuple[int, int, str]]]]:
     notes: list[tuple[int, int, str]] = []
     patient = Patient("mark", "this processor", 2, 8 * 10**9)
-    yield examine(patient, time.perf_counter, lambda *note: notes.append(note), LITTLE), notes
+    yield examine(patient, time.perf_counter, lambda *note: notes.append(note), LITTLE, lambda: None), notes
 
 
 def test_everything_is_measured(measured: tuple[Calibration, list[tuple[int, int, str]]]) -> None:
@@ -64,6 +65,25 @@ def test_too_little_memory_is_said_with_figures() -> None:
         examine(Patient("mark", "x", 1, 10 << 20), time.perf_counter, lambda *note: None)
 
 
+@pytest.mark.parametrize(
+    ("shares", "best", "share"), [([0.0], 1, 0.0), ([0.3, 0.05], 2, 0.05), ([0.3, 0.2, 0.4, 0.0], 2, 0.2)]
+)
+def test_what_others_disturb_is_measured_again(shares: list[float], best: int, share: float) -> None:
+    moments = [Moment(0.0, 0.0, 0.0, 1)]
+    for each in shares:  # a second each, in which others take that much of the one core
+        moments += [moments[-1], replace(moments[-1], at_s=moments[-1].at_s + 1, busy_s=moments[-1].busy_s + each)]
+    after = iter(moments[1:])
+    calls: list[int] = []
+
+    def work() -> int:
+        calls.append(1)
+        return len(calls)
+
+    quiet = Quiet(lambda: next(after), lambda what: None)
+    assert quiet.measure("x", work) == best and quiet.others_share == pytest.approx(share)
+    assert len(calls) == min(len(shares), 3)
+
+
 def machine_of(folder: Path) -> ThisMachine:
     return ThisMachine.read(1, Machine(cores=2, available_bytes=10**10, cache_folder=folder))
 
@@ -81,7 +101,7 @@ def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
     assert here.kept_or_measured(lambda *note: None, how) == first == here.kept()
     assert len(asked) == 1 and asked[0].threads == 1
     again, path = here.measure(lambda *note: None, how)
-    assert len(asked) == 2 and path.is_file() and 0 <= again.others_share <= 1
+    assert len(asked) == 2 and path.is_file() and again == first
 
 
 def test_another_number_of_threads_is_another_machine(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from twostroke.backends.cpu import best_level
 from twostroke.backends.cpu.calibration_file import fingerprint, read_calibration, write_calibration
 from twostroke.cost.calibration import Calibration
-from twostroke.env import Machine, others_share, processor_name, read_machine, read_moment
+from twostroke.env import Machine, processor_name, read_machine
 from twostroke.planner.doctor.examine import Note, Patient, examine
 
 Examine = Callable[[Patient, Callable[[], float], Note], Calibration]
@@ -43,9 +43,7 @@ class ThisMachine:
 
     def measure(self, note: Note, how: Examine = examine) -> tuple[Calibration, Path]:
         """Measure now and keep it; also the file's place."""
-        before = read_moment()
-        measured = how(self.patient, time.perf_counter, note)
-        calibration = replace(measured, others_share=others_share(before, read_moment()))
+        calibration = how(self.patient, time.perf_counter, note)
         return calibration, write_calibration(self.cache_folder, calibration)
 
     def kept_or_measured(self, note: Note, how: Examine = examine) -> Calibration:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.planner.figures import LLAMA2_7B, LLAMA2_13B, LLAMA3_70B, spec_of
+from twostroke.cost.shape import Segment
+from twostroke.cost.step_work import WorkCounter
 from twostroke.planner import ceilings
 from twostroke.planner.ask import make_ask
 from twostroke.planner.published import figures_for
@@ -77,9 +79,13 @@ def test_a_batch_reads_weights_once_and_kv_for_each() -> None:
 
 
 def test_prefill_floor_by_the_formula() -> None:
-    flops = ceilings.textbook_prefill_flops(7 * 10**9, 32, 4096, 2048)
-    assert flops == 2 * 7e9 * 2048 + 4 * 32 * 4096 * 2048**2 / 2
-    assert ceilings.prefill_floor_s(flops, 312e12) == pytest.approx(0.0955, rel=0.01)
+    """2 x parameters read x tokens, and attention 4 x layers x heads x head_dim x n^2 / 2: as counted."""
+    spec, tokens = spec_of(LLAMA2_7B), 2048
+    read = spec.parameters() - 2 * spec.vocab_size * spec.hidden_size
+    formula = 2 * read * tokens + 4 * 32 * 4096 * tokens**2 / 2
+    counter = WorkCounter(spec, make_ask(spec, weights="bf16").format_for, KVKind.BF16)
+    assert counter.step([Segment(0, tokens, True)]).total.flops == pytest.approx(formula, rel=0.005)
+    assert ceilings.prefill_floor_s(formula, 312e12) == pytest.approx(0.0885, rel=0.01)
 
 
 @pytest.mark.parametrize(

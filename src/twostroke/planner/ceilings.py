@@ -56,8 +56,3 @@ def speculative_gain(acceptance: float, draft_tokens: int, draft_share: float, c
     """
     expected_tokens = (1 - acceptance ** (draft_tokens + 1)) / (1 - acceptance)
     return expected_tokens / (check_share + draft_tokens * draft_share)
-
-
-def textbook_prefill_flops(parameters: int, num_layers: int, query_size: int, tokens: int) -> float:
-    """2 x parameters x tokens, and causal attention: 4 x layers x heads x head_dim x n^2 / 2."""
-    return 2 * parameters * tokens + 4 * num_layers * query_size * tokens**2 / 2

@@ -43,7 +43,7 @@ def command(threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> N
                 calibration, _ = here.measure(note)
         meant = [meaning(calibration, name) for name in MEANT]
         if as_json:
-            print_json(_as_json(calibration, meant, kept))
+            print_json({"cores": here.cores, "level": here.level, **_as_json(calibration, meant, kept)})
             return
         click.echo(f"{calibration.title}; {here.cores} cores, {calibration.threads} threads, {here.level} kernels")
         click.echo(f"{calibration.memory_bytes / 1e9:.1f} GB of memory were available when it was measured")

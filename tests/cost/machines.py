@@ -51,7 +51,7 @@ def calibration(**changes: Any) -> Calibration:
         "warm_bytes": 4e6,
         "cold_bytes": 40e6,
         "linear": {kind: linear_rates(scale) for kind, scale in zip(WeightKind, (4, 2, 1, 0.6), strict=True)},
-        "attention": {kind: AttentionRates(25e-12, 1e-12, 1e-7, 1e-8, flat(2e-12)) for kind in KVKind},
+        "attention": {kind: AttentionRates(25e-12, 20e-12, 1e-12, 1e-7, 1e-8, flat(2e-12)) for kind in KVKind},
         "other": flat(3e-11),
         "layer_s": 1e-5,
         "host": HostRates(1e-4, 2e-5, 1e-10),

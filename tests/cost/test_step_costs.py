@@ -73,7 +73,7 @@ def test_a_decode_step_of_this_machine_by_hand() -> None:
     assert parts["head"].seconds == pytest.approx(16e-12 * 1024 * 256 + 1e-10 * (1024 + 256))
     read = 4 * 100 * 2 * 2 * 64 * 2
     flops = 4 * 100 * 4 * 4 * 64
-    assert parts["attention"].seconds == pytest.approx(read * 25e-12 + flops * 1e-12 + 4 * 2 * 1e-7)
+    assert parts["attention"].seconds == pytest.approx(read * 20e-12 + flops * 1e-12 + 4 * 2 * 1e-7)
     assert parts["host"].seconds == pytest.approx(1e-4 + 2e-5 + 1e-10 * 1024)
     assert parts["host"].bound is Bound.HOST
 

@@ -83,7 +83,7 @@ class CalibratedCost:
         warmth = self._warmth(work.attention.kv_bytes)
         products_s = sum(product.seconds(rows, warmth) for product in self._layers)
         head_s = self._head.seconds(selected, warmth) if selected else 0.0
-        attention_s, attention_bound = self._attention(counts)
+        attention_s, attention_bound = self._attention(counts, warmth)
         other_s = work.other.activation_bytes * self._other.at(rows) + self._fixed_s
         return StepPrediction(
             (
@@ -108,19 +108,18 @@ class CalibratedCost:
         elements = sum(rows * columns * count for rows, columns, count in shapes)
         return _Product(calibration.linear[kind], elements, sum((rows + columns) * n for rows, columns, n in shapes))
 
-    def _attention(self, counts: SegmentCounts) -> tuple[float, Bound]:
+    def _attention(self, counts: SegmentCounts, warmth: float) -> tuple[float, Bound]:
         rates, counter = self._attention_rates, self._counter
-        byte_s = counts.decode_positions * counter.kv_position_bytes * rates.decode_s_per_byte
+        s_per_byte = rates.decode_s_per_byte + warmth * (rates.decode_warm_s_per_byte - rates.decode_s_per_byte)
+        position_s = counter.kv_position_bytes * s_per_byte
+        byte_s = counts.decode_positions * position_s
         flop_s = counts.decode_pairs * counter.pair_flops * rates.decode_s_per_flop
         flop_s += counts.decodes * counter.layer_heads * rates.decode_s_per_head
         for rows, pairs in counts.chunks:
             chunk_s = pairs * counter.pair_flops * rates.prefill.at(rows)
             chunk_s += rows * counter.layer_query_heads * rates.prefill_s_per_head
             # A few rows over a long context read as much as one row does.
-            seen = pairs / rows
-            row_s = seen * (
-                counter.kv_position_bytes * rates.decode_s_per_byte + counter.pair_flops * rates.decode_s_per_flop
-            )
+            row_s = pairs / rows * (position_s + counter.pair_flops * rates.decode_s_per_flop)
             flop_s += max(chunk_s, row_s + counter.layer_heads * rates.decode_s_per_head)
         return byte_s + flop_s, Bound.MEMORY if byte_s > flop_s else Bound.ARITHMETIC
 

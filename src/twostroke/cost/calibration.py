@@ -38,11 +38,13 @@ class LinearRates:
 class AttentionRates:
     """decode: one new row a sequence, seconds = KV bytes * s_per_byte + FLOPs * s_per_flop + KV heads * s_per_head.
 
+    decode_warm_s_per_byte: where K and V stay in caches between steps.
     prefill: rows of one sequence -> seconds for each FLOP (4 a visible position, head and dimension), and beside them
     prefill_s_per_head for each row and query head.
     """
 
     decode_s_per_byte: float
+    decode_warm_s_per_byte: float
     decode_s_per_flop: float
     decode_s_per_head: float
     prefill_s_per_head: float
@@ -139,7 +141,13 @@ class Calibration:
 
 
 _LINEAR = ("cold", "warm", "features")
-_ATTENTION = ("decode_s_per_byte", "decode_s_per_flop", "decode_s_per_head", "prefill_s_per_head")
+_ATTENTION = (
+    "decode_s_per_byte",
+    "decode_warm_s_per_byte",
+    "decode_s_per_flop",
+    "decode_s_per_head",
+    "prefill_s_per_head",
+)
 _PLAIN: dict[str, Callable[[Any], Any]] = {
     "fingerprint": str,
     "title": str,
@@ -168,8 +176,8 @@ def _linear(value: Any) -> LinearRates:
 
 
 def _attention(value: Any) -> AttentionRates:
-    byte_s, flop_s, head_s, row_s = (float(value[name]) for name in _ATTENTION)
-    return AttentionRates(byte_s, flop_s, head_s, row_s, _curve(value["prefill"]))
+    byte_s, warm_s, flop_s, head_s, row_s = (float(value[name]) for name in _ATTENTION)
+    return AttentionRates(byte_s, warm_s, flop_s, head_s, row_s, _curve(value["prefill"]))
 
 
 def _by_kind(values: Any, kind: Callable[[str], Any], read: Callable[[Any], Value]) -> dict[Any, Value]:

@@ -45,7 +45,10 @@ MOST_OF_FEATURES = 0.4
 PRODUCTS, LAYER_OPS = 4, 9
 """Products among the ops of a layer."""
 
-DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES, DECODE_BATCHES = 1024, 128, 4, 16
+DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES = 1024, 128, 4
+DECODE_BATCHES, WARM_BATCHES = 16, 2
+"""In bf16 134 MB of K and V, and 17 MB; the latter also where the context is short."""
+
 PREFILL_CONTEXT, PREFILL_ROWS, MOST_ROWS = 1024, (2, 8, 32, 128), 512
 OTHER_ROWS = (1, 8, 64, 512)
 KEY_PAGES = 64
@@ -94,14 +97,17 @@ class OpTimer:
         kv_heads = DECODE_SEQUENCES * LARGE.kv_heads
         moved = kv_heads * DECODE_CONTEXT * kind.token_bytes(LARGE.head_dim)
         flops = 4 * DECODE_SEQUENCES * DECODE_CONTEXT * LARGE.head_dim
-        few_s = self._decode(layer, LARGE.kv_heads, DECODE_CONTEXT)
-        many_s = self._decode(layer, LARGE.heads, DECODE_CONTEXT)
-        short_s = self._decode(layer, LARGE.heads, SHORT_CONTEXT)
+        few_s = self._decode(layer, LARGE.kv_heads, DECODE_CONTEXT, WARM_BATCHES)
+        many_s = self._decode(layer, LARGE.heads, DECODE_CONTEXT, WARM_BATCHES)
+        short_s = self._decode(layer, LARGE.heads, SHORT_CONTEXT, DECODE_BATCHES)
+        cold_s = self._decode(layer, LARGE.heads, DECODE_CONTEXT, DECODE_BATCHES)
         longer = DECODE_CONTEXT // SHORT_CONTEXT
         s_per_head = max(0.0, (longer * short_s - many_s) / ((longer - 1) * kv_heads))
         s_per_flop = max(0.0, (many_s - few_s) / (flops * (LARGE.heads - LARGE.kv_heads)))
-        rest_s = many_s - s_per_flop * flops * LARGE.heads - s_per_head * kv_heads
-        return AttentionRates(max(0.0, rest_s) / moved, s_per_flop, s_per_head, *self._prefill(layer))
+        beside_s = s_per_flop * flops * LARGE.heads + s_per_head * kv_heads
+        warm = max(0.0, many_s - beside_s) / moved
+        cold = max(warm, (cold_s - beside_s) / moved)
+        return AttentionRates(cold, warm, s_per_flop, s_per_head, *self._prefill(layer))
 
     def other(self, start_s: float) -> Curve:
         """Rows -> seconds for each activation byte of norms, rope and KV writes, and of ops waiting for one another.
@@ -152,12 +158,15 @@ class OpTimer:
                 found[count] += times
         return _rising({count: usual(times) for count, times in found.items()})
 
-    def _decode(self, layer: KVLayer, heads: int, context: int) -> float:
-        """Seconds of one new row in each of DECODE_SEQUENCES sequences, pages strewn over the memory."""
+    def _decode(self, layer: KVLayer, heads: int, context: int, batches: int) -> float:
+        """Seconds of one new row in each of DECODE_SEQUENCES sequences, pages strewn over the memory.
+
+        batches: other sequences that come in between, before the first come again.
+        """
         q, pages = self._queries(layer, DECODE_SEQUENCES, heads), context // PAGE_TOKENS
         out = np.empty_like(q)
         order = self._numbers.permutation(layer.num_pages).astype(np.int32)
-        order = np.resize(order, (DECODE_BATCHES, DECODE_SEQUENCES, pages))
+        order = np.resize(order, (batches, DECODE_SEQUENCES, pages))
 
         def record(table: I32Array) -> Record:
             batch = _batch(DECODE_SEQUENCES, context, np.ascontiguousarray(table))

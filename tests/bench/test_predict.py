@@ -7,10 +7,10 @@ import time
 import pytest
 
 from tests.cost.machines import calibration
-from twostroke.bench import predict
-from twostroke.bench.predict import Asked, Comparison, compare, predicted_steps, table
+from twostroke.bench.predict import TRIES, Asked, Comparison, _quiet_round, compare, predicted_steps, table
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
+from twostroke.env import Moment
 from twostroke.llm import LLM
 from twostroke.planner.model_config import read_model
 from twostroke.quant.formats import weight_format
@@ -47,33 +47,21 @@ def test_every_case_is_predicted_and_measured() -> None:
         assert 0 <= each.others_share <= 1
 
 
-class OtherPrograms:
-    """Stands for PhaseBench, and for what others take: a share for each round."""
-
-    def __init__(self, shares: list[float]) -> None:
-        self.shares, self.made = shares, 0
-
-    def speed(self, _case: object, _new_tokens: int) -> float:
-        self.made += 1
-        return 100.0 * self.made
-
-    def share(self, _before: object, _after: object) -> float:
-        return self.shares[self.made - 1]
-
-
 @pytest.mark.parametrize(
     ("shares", "chosen"), [([0.0], 100.0), ([0.5, 0.02], 200.0), ([0.5, 0.4, 0.2, 0.3, 0.0], 300.0)]
 )
-def test_a_disturbed_round_is_tried_again(monkeypatch: pytest.MonkeyPatch, shares: list[float], chosen: float) -> None:
-    others, now = OtherPrograms(shares), [0.0]
+def test_a_disturbed_round_is_tried_again(shares: list[float], chosen: float) -> None:
+    """Each round is one call of a second on one core, of which others take a share."""
+    now, busy, made = [0.0], [0.0], [0]
 
-    def clock() -> float:
-        now[0] += 2 * predict.ROUND_S
-        return now[0]
+    def speed() -> float:
+        busy[0] += shares[made[0]]
+        made[0] += 1
+        now[0] += 1
+        return 100.0 * made[0]
 
-    monkeypatch.setattr(predict, "others_share", others.share)
-    found = predict._quiet_round(others, ("decode", 1, 8), 4, clock)  # type: ignore[arg-type]
-    assert found.tokens_per_s == chosen and others.made == min(len(shares), predict.TRIES)
+    found = _quiet_round(speed, lambda: now[0], lambda: Moment(now[0], busy[0], 0.0, 1))
+    assert found.tokens_per_s == chosen and made[0] == min(len(shares), TRIES)
 
 
 def test_the_table_marks_what_is_off() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from twostroke.bench.phases import Note, PhaseBench, PhaseCase
@@ -16,7 +17,7 @@ from twostroke.config import kv_kind
 from twostroke.cost.calibration import DISTURBED_SHARE, Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.env import others_share, read_moment
+from twostroke.env import Moment, others_share, read_moment
 from twostroke.llm import LLM
 from twostroke.quant.formats import weight_format
 
@@ -88,7 +89,12 @@ def predicted_steps(cost: StepCost, case: PhaseCase, step_tokens: int, new_token
 
 
 def compare(
-    llm: LLM, calibration: Calibration, asked: Asked, clock: Callable[[], float], note: Note
+    llm: LLM,
+    calibration: Calibration,
+    asked: Asked,
+    clock: Callable[[], float],
+    note: Note,
+    moment: Callable[[], Moment | None] = read_moment,
 ) -> list[Comparison]:
     """Every case on one loaded model. Raises ConfigError for cases longer than its context or formats not measured."""
     resolved = llm.resolved
@@ -104,7 +110,7 @@ def compare(
     for number in range(asked.rounds):
         for case in cases:
             note(f"{weights}, round {number + 1} of {asked.rounds}: {case[0]}, {case[1]} x {case[2]} tokens")
-            rounds[case].append(_quiet_round(bench, case, asked.new_tokens, clock))
+            rounds[case].append(_quiet_round(partial(bench.speed, case, asked.new_tokens), clock, moment))
     made = []
     for case, found in rounds.items():
         parts = predicted_steps(cost, case, step_tokens, asked.new_tokens)
@@ -124,15 +130,15 @@ class Round:
     others_share: float
 
 
-def _quiet_round(bench: PhaseBench, case: PhaseCase, new_tokens: int, clock: Callable[[], float]) -> Round:
+def _quiet_round(speed: Callable[[], float], clock: Callable[[], float], moment: Callable[[], Moment | None]) -> Round:
     """The first of TRIES that nobody disturbed, else the quietest."""
     tried: list[Round] = []
     while len(tried) < TRIES:
-        before, began_s = read_moment(), clock()
+        before, began_s = moment(), clock()
         speeds: list[float] = []
         while not speeds or clock() - began_s < ROUND_S:
-            speeds.append(bench.speed(case, new_tokens))
-        tried.append(Round(statistics.median(speeds), others_share(before, read_moment())))
+            speeds.append(speed())
+        tried.append(Round(statistics.median(speeds), others_share(before, moment())))
         if tried[-1].others_share <= DISTURBED_SHARE:
             return tried[-1]
     return min(tried, key=lambda each: each.others_share)

@@ -122,6 +122,7 @@ class Session:
                     arrival_s=now,
                     cache_salt=prompt.cache_salt,
                     priority=prompt.priority,
+                    objectives=prompt.objectives,
                 )
                 self._book.add(request)
                 text = CompletionText(self._vocabulary, params, prompt.token_ids[-CONTEXT_TOKENS:])

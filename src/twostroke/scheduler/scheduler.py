@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from twostroke.cache.manager import CacheManager
 from twostroke.scheduler.admission import PageAdmission, SiblingRule
 from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget, StepLoad, TokenBudget
+from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
 from twostroke.types.errors import OutOfMemory
@@ -38,12 +39,13 @@ class Gauges:
 class Scheduler:
     """Deterministic: the same calls give the same plans."""
 
-    def __init__(self, cache: CacheManager, limits: SchedulerLimits, extra_limiters: tuple[Limiter, ...] = ()) -> None:
+    def __init__(self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None) -> None:
         self._cache = cache
         self._queues = Queues()
         self._limits = limits
+        self._policy = policy or ArrivalPolicy()
         budgets: tuple[Limiter, ...] = (SequenceBudget(limits.max_sequences), TokenBudget(limits.max_step_tokens))
-        self._limiters = budgets + extra_limiters
+        self._limiters = budgets + self._policy.limiters
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._siblings = SiblingRule(cache.page_tokens)
         self._num_added = 0
@@ -51,6 +53,8 @@ class Scheduler:
         self._preemptions = 0
         self._query_tokens = 0
         self._hit_tokens = 0
+        self._now = 0.0  # the latest that was heard of
+        self._planned_s = 0.0
 
     @property
     def has_work(self) -> bool:
@@ -58,12 +62,18 @@ class Scheduler:
         return len(self._queues) > 0
 
     def add(self, request: Request) -> None:
-        """Queue a request. Raises ValueError for an id that is live, OutOfMemory where the whole pool is too small."""
+        """Queue a request.
+
+        Raises ValueError for an id that is live, OutOfMemory where the whole pool is too small, Overloaded where the
+        policy cannot serve it in time.
+        """
         if request.request_id in self._queues:
             raise ValueError(f"request {request.request_id!r} is live already")
         sequence = Sequence(request, self._num_added + 1, list(request.prompt_token_ids))
         if not self._pages.fits_ever(sequence):
             raise OutOfMemory("The request can never run.", why=f"{self._too_long(sequence)}.", fix="Shorten it.")
+        self._now = max(self._now, request.arrival_s)
+        self._welcome(sequence)
         self._num_added += 1
         self._queues.enqueue(sequence)
 
@@ -81,11 +91,20 @@ class Scheduler:
     def schedule(self, now: float) -> Plan | None:
         """What the next step computes; None where nothing can be computed."""
         step, planned, preempted = StepLoad(), {}, []  # type: StepLoad, dict[str, PlannedSequence], list[str]
-        for sequence in self._queues.decode_first():
+        self._now = max(self._now, now)
+        self._planned_s = now
+        for sequence in self._policy.decodes(self._queues):
             if sequence.admission is not None:  # not preempted a moment ago
-                self._plan_one(sequence, step, planned, preempted, now)
-        if not preempted:
-            self._admit(step, planned, preempted, now)
+                self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
+        closed = False
+        for sequence in self._policy.prefills(self._queues, now):
+            if step.full:
+                break
+            if sequence.admission is not None:
+                self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
+            elif not (closed or preempted):
+                closed = not self._enter(sequence, step, planned, preempted, now)
+        self._policy.planned(step, self._queues)
         if not planned:
             return None
         self._num_steps += 1
@@ -94,6 +113,9 @@ class Scheduler:
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
         """Take in what a plan gave. Requests that ended in between are left out."""
         events: list[Event] = []
+        self._now = max(self._now, now)
+        # What the streams feel: the executor's own time, or more where the clock says so.
+        self._policy.observe(plan, max(now - self._planned_s, result.model_s + result.sampling_s))
         for planned in plan.sequences:
             sequence = self._queues.find(planned.request.request_id)
             if sequence is not None and sequence.admission is not None:
@@ -115,13 +137,29 @@ class Scheduler:
             prefix_hit_tokens=self._hit_tokens,
         )
 
-    def _plan_one(
-        self, sequence: Sequence, step: StepLoad, planned: dict[str, PlannedSequence], preempted: list[str], now: float
-    ) -> None:
-        """Put a running sequence into the step, as far as limits allow, taking pages from others where it must."""
+    def _welcome(self, sequence: Sequence) -> None:
+        """Ask the policy for its rank."""
+        cached = len(self._cache.match(sequence.request.cache_salt, sequence.known)) * self._cache.page_tokens
+        self._policy.welcome(sequence, cached, self._queues, self._now)
+
+    def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
+        """Positions of a sequence that every limit lets into this step."""
         num_tokens = sequence.remaining
         for limiter in self._limiters:
             num_tokens = limiter.limit(sequence, num_tokens, step)
+        step.full = step.full or num_tokens < sequence.remaining
+        return num_tokens
+
+    def _plan_one(
+        self,
+        sequence: Sequence,
+        num_tokens: int,
+        step: StepLoad,
+        planned: dict[str, PlannedSequence],
+        preempted: list[str],
+        now: float,
+    ) -> None:
+        """Put a running sequence into the step, taking pages from others where it must."""
         if num_tokens == 0:
             return
         request_id, end = sequence.request.request_id, sequence.computed + num_tokens
@@ -133,8 +171,8 @@ class Scheduler:
             self._preempt(victim, preempted)
         if sequence.first_scheduled_s is None:
             sequence.first_scheduled_s = now
-        step.num_tokens += num_tokens
-        step.num_sequences += 1
+        step.add(sequence, num_tokens)
+        sequence.last_step = self._num_steps + 1
         page_ids = tuple(self._cache.pages_of(request_id)[: self._cache.pages_for(end)])
         samples = end == len(sequence.known)
         planned[request_id] = PlannedSequence(
@@ -147,27 +185,41 @@ class Scheduler:
         sequence.computed = 0
         sequence.num_preemptions += 1
         self._preemptions += 1
+        self._welcome(sequence)
         self._queues.put_back(sequence)
         preempted.append(sequence.request.request_id)
 
-    def _admit(self, step: StepLoad, planned: dict[str, PlannedSequence], preempted: list[str], now: float) -> None:
-        """In order of rank; the first that does not fit ends it, so that none is overtaken for ever."""
-        for sequence in list(self._queues.waiting):
-            full = step.num_tokens >= self._limits.max_step_tokens
-            if full or len(self._queues.running) >= self._limits.max_sequences:
-                return
-            if self._siblings.holds_back(sequence, self._queues.running):
-                continue
-            matched = self._cache.match(sequence.request.cache_salt, sequence.known)
-            if not self._pages.fits_now(sequence, matched, self._queues.running):
-                return
-            self._queues.admit(sequence)
-            sequence.computed = self._cache.open(sequence.request.request_id, sequence.request.cache_salt, matched)
-            if sequence.num_cached_tokens is None:
-                sequence.num_cached_tokens = sequence.computed
-                self._query_tokens += len(sequence.known)
-                self._hit_tokens += sequence.computed
-            self._plan_one(sequence, step, planned, preempted, now)
+    def _enter(
+        self,
+        sequence: Sequence,
+        step: StepLoad,
+        planned: dict[str, PlannedSequence],
+        preempted: list[str],
+        now: float,
+    ) -> bool:
+        """Let a waiting sequence run. False where it must wait for room: then nobody behind it may go first."""
+        if len(self._queues.running) >= self._limits.max_sequences:
+            return False
+        if self._siblings.holds_back(sequence, self._queues.running):
+            return True
+        matched = self._cache.match(sequence.request.cache_salt, sequence.known)
+        if not self._pages.fits_now(sequence, matched, self._queues.running):
+            return False
+        if not self._policy.may_enter(sequence, self._queues):
+            return False
+        sequence.computed = len(matched) * self._cache.page_tokens
+        num_tokens = self._allowed(sequence, step)
+        if num_tokens == 0:
+            sequence.computed = 0
+            return False
+        self._queues.admit(sequence)
+        self._cache.open(sequence.request.request_id, sequence.request.cache_salt, matched)
+        if sequence.num_cached_tokens is None:
+            sequence.num_cached_tokens = sequence.computed
+            self._query_tokens += len(sequence.known)
+            self._hit_tokens += sequence.computed
+        self._plan_one(sequence, num_tokens, step, planned, preempted, now)
+        return not preempted
 
     def _commit_one(self, sequence: Sequence, planned: PlannedSequence, result: StepResult, now: float) -> list[Event]:
         request_id = sequence.request.request_id
@@ -212,6 +264,7 @@ class Scheduler:
         """The one terminal event; pages are free when it is returned."""
         self._queues.remove(sequence)
         self._cache.close(sequence.request.request_id)
+        self._policy.ended(sequence)
         return FinishedEvent(
             request_id=sequence.request.request_id,
             reason=reason,

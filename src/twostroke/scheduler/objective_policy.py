@@ -8,7 +8,7 @@ Must not know: pages, executors, where the cost model came from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.scheduler.ageing import TURN_STEPS, AgeingTurns
@@ -51,7 +51,7 @@ class ObjectivePolicy:
         self._oldest: Sequence | None = None
         self._last_group = ""
 
-    def welcome(self, newcomer: Sequence, cached_tokens: int, queues: Queues, now: float) -> None:
+    def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
         """Rank by slack; Overloaded where its first token would come too late. Siblings of who was let in may follow.
 
         A preempted stream comes here again and is not refused.
@@ -59,8 +59,9 @@ class ObjectivePolicy:
         request = newcomer.request
         promised = self._objectives.loosened(request.objectives)
         newcomer.objectives = promised if newcomer.interactive else NO_OBJECTIVES
-        own_tokens = newcomer.remaining - cached_tokens
-        newcomer.prefill_s = self._times.usual_s([Segment(cached_tokens, own_tokens, True)])
+        cached = cached_tokens()
+        own_tokens = newcomer.remaining - cached
+        newcomer.prefill_s = self._times.usual_s([Segment(cached, own_tokens, True)])
         newcomer.rank = self._order.rank(newcomer)
         if newcomer.num_preemptions == 0 and request.group_id != self._last_group:
             self._gate.check(newcomer, own_tokens, queues, now)

@@ -6,7 +6,7 @@ Must not know: pages, executors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from twostroke.scheduler.limits import Limiter, StepLoad
@@ -20,10 +20,10 @@ class Policy(Protocol):
 
     limiters: tuple[Limiter, ...]
 
-    def welcome(self, newcomer: Sequence, cached_tokens: int, queues: Queues, now: float) -> None:
+    def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
         """Give a new sequence its rank and its promises, before it waits. Raises Overloaded to refuse it.
 
-        cached_tokens: of its prompt, found in the prefix tree at this moment.
+        cached_tokens(): of its prompt, those found in the prefix tree at this moment.
         """
 
     def decodes(self, queues: Queues) -> Iterable[Sequence]:
@@ -50,7 +50,7 @@ class ArrivalPolicy:
 
     limiters: tuple[Limiter, ...] = ()
 
-    def welcome(self, newcomer: Sequence, cached_tokens: int, queues: Queues, now: float) -> None:
+    def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
         """Lower priority values first, then arrival; a preempted one has its old place again."""
         newcomer.rank = (newcomer.request.priority, 0, 0.0, newcomer.number)
 

@@ -139,8 +139,11 @@ class Scheduler:
 
     def _welcome(self, sequence: Sequence) -> None:
         """Ask the policy for its rank."""
-        cached = len(self._cache.match(sequence.request.cache_salt, sequence.known)) * self._cache.page_tokens
-        self._policy.welcome(sequence, cached, self._queues, self._now)
+
+        def cached_tokens() -> int:
+            return len(self._cache.match(sequence.request.cache_salt, sequence.known)) * self._cache.page_tokens
+
+        self._policy.welcome(sequence, cached_tokens, self._queues, self._now)
 
     def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
         """Positions of a sequence that every limit lets into this step."""

@@ -37,9 +37,9 @@ class AgeingTurns:
         return min(candidates, key=lambda s: s.number, default=None)
 
     def planned(self, prefilled: Iterable[Sequence], oldest: Sequence | None) -> None:
-        """After each step: who was prefilled, and who was the oldest before it."""
+        """After each step: who was prefilled. oldest: of before it, where the turn was open and anybody wanted it."""
         chosen = list(prefilled)
-        if oldest is None or oldest in chosen:
+        if not self.open:
+            self._steps += bool(chosen)
+        elif oldest is None or oldest in chosen:
             self._steps = 0
-        elif chosen or self.open:
-            self._steps += 1

@@ -12,9 +12,10 @@ BATCH_SHARE = 0.1
 class BatchShare:
     """Of the prefill tokens computed while batch work waits, at least `share` go to it.
 
-    Bound. While batch work is pending, interactive prefill gets at most (b + s) * (1 - share) / share tokens for b of
-    batch, where s is the largest step: so batch work of n tokens waits for at most n * (1 - share) / share tokens of
-    interactive prefill and one step.
+    Bound. While batch work is pending, interactive prefill has had at most b * (1 - share) / share + 2 s tokens, for b
+    of batch work and s the largest step: whenever it has had more than the first term, batch work is first in the next
+    step but for one turn of the oldest (scheduler/ageing.py). So batch work of n tokens, those before it included,
+    waits for at most n * (1 - share) / share + 2 s tokens of interactive prefill, once there is a place for it.
     """
 
     def __init__(self, share: float = BATCH_SHARE) -> None:

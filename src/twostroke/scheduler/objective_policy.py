@@ -49,6 +49,7 @@ class ObjectivePolicy:
         self._batch_decodes = BatchDecodes(times.high_s)
         self._streams = streams
         self._oldest: Sequence | None = None
+        self._decoded: set[Sequence] = set()
         self._last_group = ""
 
     def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
@@ -71,7 +72,9 @@ class ObjectivePolicy:
         """Interactive streams all, batch ones as far as they leave room."""
         interactive = [s for s in queues.decoding if s.interactive]
         batch = [s for s in queues.decoding if not s.interactive]
-        return interactive + self._batch_decodes.chosen(interactive, batch, self._limiter.bound_s(interactive))
+        chosen = interactive + self._batch_decodes.chosen(interactive, batch, self._limiter.bound_s(interactive))
+        self._decoded = set(chosen)
+        return chosen
 
     def prefills(self, queues: Queues, now: float) -> Iterator[Sequence]:
         """The oldest where it has its turn, batch work where it is due, then by slack, then batch work."""
@@ -85,10 +88,13 @@ class ObjectivePolicy:
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """Count turns and shares."""
-        prefilled = [(s, num_tokens) for s, num_tokens in step.parts if s.remaining > 1]
+        prefilled = [(s, num_tokens) for s, num_tokens in step.parts if s not in self._decoded]
         batch_tokens = sum(num_tokens for s, num_tokens in prefilled if not s.interactive)
-        pending = batch_tokens > 0 or any(not s.interactive for s in (*queues.prefilling, *queues.waiting[-1:]))
-        self._share.planned(step.num_prefill_tokens - batch_tokens, batch_tokens, pending)
+        # Who waits for a place of a batch stream is owed nothing by interactive prompts.
+        last = queues.waiting[-1:] if self._streams.has_batch_place(queues.running) else []
+        pending = batch_tokens > 0 or any(not s.interactive for s in (*queues.prefilling, *last))
+        interactive_tokens = sum(num_tokens for _, num_tokens in prefilled) - batch_tokens
+        self._share.planned(interactive_tokens, batch_tokens, pending)
         self._turns.planned([s for s, _ in prefilled if s.interactive], self._oldest)
 
     def observe(self, plan: Plan, measured_s: float) -> None:
@@ -102,12 +108,13 @@ class ObjectivePolicy:
     def _in_order(self, queues: Queues, now: float, oldest: Sequence | None) -> Iterator[Sequence]:
         if oldest is not None:
             yield oldest
+        place = self._streams.has_batch_place(queues.running)
         due = self._share.due
         if due:
-            yield from self._order.batch(queues)
+            yield from self._order.batch(queues, place)
         yield from (s for s in self._order.interactive(queues, now) if s is not oldest)
         if not due:
-            yield from self._order.batch(queues)
+            yield from self._order.batch(queues, place)
 
 
 def objective_policy(

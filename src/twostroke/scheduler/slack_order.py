@@ -48,10 +48,11 @@ class SlackOrder:
         yield from merge(sorted(in_time, key=start_by_s), islice(waiting, late_to, end), key=start_by_s)
         yield from sorted(late, key=lambda s: s.number)
 
-    def batch(self, queues: Queues) -> Iterator[Sequence]:
-        """Running ones by admission, then by arrival."""
+    def batch(self, queues: Queues, place: bool) -> Iterator[Sequence]:
+        """Running ones by admission, then, where there is a place for one more, by arrival."""
         yield from [s for s in queues.prefilling if not s.interactive]
-        yield from queues.waiting[_place(queues.waiting, (BATCH, 0, 0.0, 0)) :]
+        if place:
+            yield from queues.waiting[_place(queues.waiting, (BATCH, 0, 0.0, 0)) :]
 
 
 def start_by_s(sequence: Sequence) -> float:

@@ -25,10 +25,14 @@ class StreamRule:
         self._seconds = seconds
         self._max_batch = max(1, int(BATCH_SLOTS_SHARE * max_sequences))
 
+    def has_batch_place(self, running: Sequence[Running]) -> bool:
+        """May one more sequence of batch work run?"""
+        return sum(not s.interactive for s in running) < self._max_batch
+
     def has_room(self, newcomer: Running, running: Sequence[Running]) -> bool:
         """May it enter beside those that run?"""
         if not newcomer.interactive:
-            return sum(not s.interactive for s in running) < self._max_batch
+            return self.has_batch_place(running)
         promises = [s.objectives.itl_s for s in (*running, newcomer) if s.interactive and s.objectives.itl_s]
         streams = [s for s in running if s.interactive]
         if not promises or not streams:

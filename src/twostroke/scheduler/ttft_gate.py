@@ -33,10 +33,18 @@ class Room:
     kept_share: float
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What prompts are computed beside: the streams of this moment, and what a step may take (None: as it likes)."""
+
+    streams: Sequence[Segment]
+    bound_s: float | None
+
+
 class TtftGate:
     """Predicts the TTFT of a newcomer from the prompts ahead of it, and from when a place gets free.
 
-    A prompt that takes longer than its objective when it is alone is not refused for that: it would never be served.
+    A prompt that alone takes longer than its objective at this pace is not refused for that: it would never be served.
     Its own time stands in place of the objective then. Without promise, and for batch work, the gate is open.
     """
 
@@ -50,9 +58,12 @@ class TtftGate:
         """Raises Overloaded where the newcomer would wait too long. own_tokens: of its prompt that must be computed."""
         if newcomer.objectives.ttft_s is None or not newcomer.interactive:
             return
+        streams = queues.decoding
+        pace = Pace([decode_segment(s) for s in streams], self._limiter.bound_s(streams))
+        alone_s = self._prompts_s(pace, own_tokens)
         waited_s = max(0.0, now - newcomer.request.arrival_s)
-        predicted_s = waited_s + self.ttft_s(newcomer, own_tokens, queues)
-        wanted_s = max(newcomer.objectives.ttft_s, newcomer.prefill_s)
+        predicted_s = waited_s + self._ttft_s(newcomer, own_tokens, queues, pace, now)
+        wanted_s = max(newcomer.objectives.ttft_s, alone_s)
         if predicted_s > REFUSAL_FACTOR * wanted_s:
             raise Overloaded(
                 "The request could not be answered in time.",
@@ -62,49 +73,40 @@ class TtftGate:
                 fix=f"Try again in {predicted_s - wanted_s:.0f} s.",
             )
 
-    def ttft_s(self, newcomer: Waiting, own_tokens: int, queues: Queues) -> float:
+    def _ttft_s(self, newcomer: Waiting, own_tokens: int, queues: Queues, pace: Pace, now: float) -> float:
         """Seconds from now to its first token, if nobody else comes."""
-        ahead = self._ahead(newcomer, queues)
-        streams = queues.decoding
-        base = [decode_segment(s) for s in streams]
-        bound_s = self._limiter.bound_s(streams)
-        tokens = own_tokens + sum(s.remaining for s in ahead)
-        prompts_s = self._prefill_s(base, tokens, bound_s) / (1 - self._room.kept_share)
-        if not tokens:
-            prompts_s = self._times.usual_s([*base, Segment(0, 1, True)])
+        ahead = self._ahead(newcomer, queues, now)
+        prompts_s = self._prompts_s(pace, own_tokens + sum(s.remaining for s in ahead))
+        if queues.waiting or queues.prefilling:
+            prompts_s /= 1 - self._room.kept_share
         waiting = sum(s.admission is None for s in ahead)
         missing = waiting + 1 - max(0, self._room.max_sequences - len(queues.running))
         if missing <= 0:
             return prompts_s
-        return max(prompts_s, self._place_s(missing, queues.running, base, bound_s) + newcomer.prefill_s)
+        return max(prompts_s, self._place_s(missing, queues.running) + self._prompts_s(pace, own_tokens))
 
     def ended(self, sequence: Waiting) -> None:
         """Learn how long answers are."""
         if sequence.num_output:
             self._outputs.add(sequence.num_output)
 
-    def _ahead(self, newcomer: Waiting, queues: Queues) -> list[Waiting]:
-        """Whose prompts come first: those with less slack."""
+    def _ahead(self, newcomer: Waiting, queues: Queues, now: float) -> list[Waiting]:
+        """Whose prompts come first: those in time with less slack; before one that is late from the start, all."""
         mine = start_by_s(newcomer)
-        found = [s for s in queues.prefilling if s.interactive and start_by_s(s) <= mine]
-        for waiting in queues.waiting:
-            if not waiting.interactive or start_by_s(waiting) > mine:
-                break
-            found.append(waiting)
-        return found
+        live = [s for s in (*queues.prefilling, *queues.waiting) if s.interactive]
+        if mine < now:
+            return live
+        return [s for s in live if s.num_output or now <= start_by_s(s) <= mine]
 
-    def _prefill_s(self, base: Sequence[Segment], tokens: int, bound_s: float | None) -> float:
+    def _prompts_s(self, pace: Pace, tokens: int) -> float:
         """Of so many tokens, in chunks as steps beside these streams take them."""
         wanted = min(tokens, self._room.max_chunk_tokens)
-        if wanted <= 1 or bound_s is None:
-            seconds = self._times.usual_s([*base, Segment(0, max(1, wanted), True)])
-            return seconds * tokens / max(1, wanted)
-        chunk = self._limiter.chunk(base, 0, wanted, wanted, bound_s)
+        if wanted <= 1 or pace.bound_s is None:
+            return self._times.usual_s([*pace.streams, Segment(0, wanted, True)]) * tokens / wanted
+        chunk = self._limiter.chunk(pace.streams, 0, wanted, wanted, pace.bound_s)
         return chunk.seconds * tokens / chunk.num_tokens
 
-    def _place_s(
-        self, missing: int, running: Sequence[Waiting], base: Sequence[Segment], bound_s: float | None
-    ) -> float:
+    def _place_s(self, missing: int, running: Sequence[Waiting]) -> float:
         """Until so many running sequences have ended, if answers are as long as the last ones were."""
         typical = self._outputs.quantile(0.5)
         left = sorted(
@@ -115,4 +117,8 @@ class TtftGate:
             return 0.0
         rounds, place = divmod(missing - 1, len(left))
         steps = left[place] + rounds * (typical or left[-1])
-        return steps * max(self._times.usual_s(base), bound_s or 0.0)
+        # Whoever enters brings a prompt: one for each answer's length in steps, beside every stream.
+        prompts = sum(len(s.request.prompt_token_ids) for s in running) / (typical or left[-1])
+        chunk = Segment(0, min(self._room.max_chunk_tokens, round(prompts)), True)
+        streams = [decode_segment(s) for s in running]
+        return steps * self._times.usual_s([*streams, chunk] if chunk.num_tokens else streams)

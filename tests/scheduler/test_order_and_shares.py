@@ -77,7 +77,7 @@ def test_nobody_starves_within_the_bound(
     longest_prompt = max(max(victims), *(prompt for prompt, _ in sizes))
     longest_output = max(3, *(output for _, output in sizes))
     # Until a place gets free, with an open turn: everybody who runs is computed and ends.
-    place_steps = places * -(-longest_prompt // LEAST_CHUNK) + longest_output + TURN_STEPS
+    place_steps = places * -(-longest_prompt // LEAST_CHUNK) + longest_output
     flood(world, old, sizes, TURN_STEPS * turns + len(victims) * place_steps, per_step)
 
 

@@ -95,7 +95,8 @@ class ObjectivePolicy:
         pending = batch_tokens > 0 or any(not s.interactive for s in (*queues.prefilling, *last))
         interactive_tokens = sum(num_tokens for _, num_tokens in prefilled) - batch_tokens
         self._share.planned(interactive_tokens, batch_tokens, pending)
-        self._turns.planned([s for s, _ in prefilled if s.interactive], self._oldest)
+        wanted = bool(prefilled or queues.waiting)
+        self._turns.planned([s for s, _ in prefilled if s.interactive], self._oldest, wanted)
 
     def observe(self, plan: Plan, measured_s: float) -> None:
         """Correct the cost model."""

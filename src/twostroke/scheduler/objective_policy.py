@@ -22,7 +22,7 @@ from twostroke.scheduler.sequence import Sequence
 from twostroke.scheduler.slack_order import SlackOrder
 from twostroke.scheduler.step_time import StepTime
 from twostroke.scheduler.stream_rule import StreamRule
-from twostroke.scheduler.ttft_gate import Room, TtftGate
+from twostroke.scheduler.ttft_gate import REFUSAL_FACTOR, Room, TtftGate
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.plan import Plan
 
@@ -119,11 +119,15 @@ class ObjectivePolicy:
 
 
 def objective_policy(
-    cost: StepCost, objectives: LatencyObjectives, limits: SchedulerLimits, page_tokens: int
+    cost: StepCost,
+    objectives: LatencyObjectives,
+    limits: SchedulerLimits,
+    page_tokens: int,
+    refusal_factor: float = REFUSAL_FACTOR,
 ) -> ObjectivePolicy:
     """The policy for these promises on a machine that `cost` predicts."""
     times = StepTime(cost, CostCorrection())
     limiter = ItlLimiter(times.high_s, page_tokens, objectives.ttft_s)
     room = Room(limits.max_sequences, limits.max_step_tokens, BATCH_SHARE + 1 / TURN_STEPS)
     streams = StreamRule(times.high_s, limits.max_sequences)
-    return ObjectivePolicy(objectives, times, limiter, streams, TtftGate(times, limiter, room))
+    return ObjectivePolicy(objectives, times, limiter, streams, TtftGate(times, limiter, room, refusal_factor))

@@ -20,7 +20,7 @@ from twostroke.scheduler.window import Window
 from twostroke.types.errors import Overloaded
 
 REFUSAL_FACTOR = 1.5
-"""A prediction this many times the objective refuses: below, it may still turn out well."""
+"""A prediction of this many times the objective refuses: below, it may still turn out well. Infinity refuses nobody."""
 OUTPUTS_KEPT = 32
 
 
@@ -48,7 +48,8 @@ class TtftGate:
     Its own time stands in place of the objective then. Without promise, and for batch work, the gate is open.
     """
 
-    def __init__(self, times: StepTime, limiter: ItlLimiter, room: Room) -> None:
+    def __init__(self, times: StepTime, limiter: ItlLimiter, room: Room, refusal_factor: float) -> None:
+        self._refusal_factor = refusal_factor
         self._times = times
         self._limiter = limiter
         self._room = room
@@ -64,7 +65,7 @@ class TtftGate:
         waited_s = max(0.0, now - newcomer.request.arrival_s)
         predicted_s = waited_s + self._ttft_s(newcomer, own_tokens, queues, pace, now)
         wanted_s = max(newcomer.objectives.ttft_s, alone_s)
-        if predicted_s > REFUSAL_FACTOR * wanted_s:
+        if predicted_s > self._refusal_factor * wanted_s:
             raise Overloaded(
                 "The request could not be answered in time.",
                 retry_after_s=predicted_s - wanted_s,

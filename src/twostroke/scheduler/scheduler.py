@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from twostroke.cache.manager import CacheManager
 from twostroke.scheduler.admission import PageAdmission, SiblingRule
 from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget, StepLoad, TokenBudget
+from twostroke.scheduler.misses import MissReasons
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
+from twostroke.scheduler.steady import SteadyDecode
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
-from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.plan import Hold, Plan, PlannedSequence, Preemption
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
 
@@ -48,6 +50,9 @@ class Scheduler:
         self._limiters = budgets + self._policy.limiters
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._siblings = SiblingRule(cache.page_tokens)
+        # Another policy may shorten what a look ahead believes to be whole steps.
+        self._steady = None if policy else SteadyDecode(self._queues, cache, self._pages, limits)
+        self._misses = MissReasons(cache)
         self._num_added = 0
         self._num_steps = 0
         self._preemptions = 0
@@ -90,25 +95,27 @@ class Scheduler:
 
     def schedule(self, now: float) -> Plan | None:
         """What the next step computes; None where nothing can be computed."""
-        step, planned, preempted = StepLoad(), {}, []  # type: StepLoad, dict[str, PlannedSequence], list[str]
+        step, planned, preempted = StepLoad(), {}, []  # type: StepLoad, dict[str, PlannedSequence], list[Preemption]
         self._now = max(self._now, now)
         self._planned_s = now
         for sequence in self._policy.decodes(self._queues):
             if sequence.admission is not None:  # not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
-        closed = False
+        held: Hold | None = None
         for sequence in self._policy.prefills(self._queues, now):
             if step.full:
                 break
             if sequence.admission is not None:
                 self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
-            elif not (closed or preempted):
-                closed = not self._enter(sequence, step, planned, preempted, now)
+            elif held in (None, Hold.SIBLING):
+                held = (Hold.PAGES if preempted else self._enter(sequence, step, planned, preempted, now)) or held
+        if step.full and held in (None, Hold.SIBLING) and self._queues.waiting:
+            held = self._why_full(step, preempted)
         self._policy.planned(step, self._queues)
         if not planned:
             return None
         self._num_steps += 1
-        return Plan(self._num_steps, tuple(planned.values()), tuple(preempted))
+        return Plan(self._num_steps, tuple(planned.values()), tuple(preempted), held)
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
         """Take in what a plan gave. Requests that ended in between are left out."""
@@ -121,6 +128,11 @@ class Scheduler:
             if sequence is not None and sequence.admission is not None:
                 events += self._commit_one(sequence, planned, result, now)
         return events
+
+    @property
+    def steady(self) -> SteadyDecode | None:
+        """The look ahead for simulators; None where the limiters allow none."""
+        return self._steady
 
     def gauges(self) -> Gauges:
         """Counts of this moment."""
@@ -159,7 +171,7 @@ class Scheduler:
         num_tokens: int,
         step: StepLoad,
         planned: dict[str, PlannedSequence],
-        preempted: list[str],
+        preempted: list[Preemption],
         now: float,
     ) -> None:
         """Put a running sequence into the step, taking pages from others where it must."""
@@ -169,9 +181,9 @@ class Scheduler:
         while not self._cache.grow(request_id, end):
             victim = self._queues.last_resort(set(planned))
             if victim is None or victim is sequence:
-                self._preempt(sequence, preempted)
+                self._preempt(sequence, request_id, preempted)
                 return
-            self._preempt(victim, preempted)
+            self._preempt(victim, request_id, preempted)
         if sequence.first_scheduled_s is None:
             sequence.first_scheduled_s = now
         step.add(sequence, num_tokens)
@@ -182,47 +194,58 @@ class Scheduler:
             sequence.request, sequence.computed, num_tokens, sequence.known, page_ids, samples
         )
 
-    def _preempt(self, sequence: Sequence, preempted: list[str]) -> None:
+    def _preempt(self, sequence: Sequence, by: str, preempted: list[Preemption]) -> None:
         """Take its pages; its tokens stay known and are computed again, with the same bits."""
+        preempted.append(Preemption(sequence.request.request_id, by, sequence.computed))
         self._cache.close(sequence.request.request_id)
         sequence.computed = 0
         sequence.num_preemptions += 1
         self._preemptions += 1
         self._welcome(sequence)
         self._queues.put_back(sequence)
-        preempted.append(sequence.request.request_id)
 
     def _enter(
         self,
         sequence: Sequence,
         step: StepLoad,
         planned: dict[str, PlannedSequence],
-        preempted: list[str],
+        preempted: list[Preemption],
         now: float,
-    ) -> bool:
-        """Let a waiting sequence run. False where it must wait for room: then nobody behind it may go first."""
+    ) -> Hold | None:
+        """Let a waiting sequence run, or say why not. But for a sibling's, nobody behind it may go first then."""
         if len(self._queues.running) >= self._limits.max_sequences:
-            return False
+            return Hold.SEQUENCES
+        if step.num_tokens >= self._limits.max_step_tokens:
+            return Hold.TOKENS
         if self._siblings.holds_back(sequence, self._queues.running):
-            return True
+            return Hold.SIBLING
         matched = self._cache.match(sequence.request.cache_salt, sequence.known)
         if not self._pages.fits_now(sequence, matched, self._queues.running):
-            return False
+            return Hold.PAGES
         if not self._policy.may_enter(sequence, self._queues):
-            return False
+            return Hold.OBJECTIVE
         sequence.computed = len(matched) * self._cache.page_tokens
         num_tokens = self._allowed(sequence, step)
         if num_tokens == 0:
             sequence.computed = 0
-            return False
+            return self._why_full(step, preempted)
         self._queues.admit(sequence)
         self._cache.open(sequence.request.request_id, sequence.request.cache_salt, matched)
         if sequence.num_cached_tokens is None:
             sequence.num_cached_tokens = sequence.computed
+            sequence.prefix_miss = self._misses.explain(sequence, matched, self._queues.running)
             self._query_tokens += len(sequence.known)
             self._hit_tokens += sequence.computed
         self._plan_one(sequence, num_tokens, step, planned, preempted, now)
-        return not preempted
+        return Hold.PAGES if preempted else None  # it found no page after all
+
+    def _why_full(self, step: StepLoad, preempted: list[Preemption]) -> Hold:
+        """What kept the first of the waiting out of a step that takes no more."""
+        if preempted:
+            return Hold.PAGES
+        if len(self._queues.running) >= self._limits.max_sequences:
+            return Hold.SEQUENCES
+        return Hold.TOKENS if step.num_tokens >= self._limits.max_step_tokens else Hold.OBJECTIVE
 
     def _commit_one(self, sequence: Sequence, planned: PlannedSequence, result: StepResult, now: float) -> list[Event]:
         request_id = sequence.request.request_id
@@ -279,4 +302,5 @@ class Scheduler:
             first_scheduled_s=sequence.first_scheduled_s,
             stopped_by=stopped_by,
             error=error,
+            prefix_miss=sequence.prefix_miss,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
+from twostroke.types.prefix import PrefixMiss
 from twostroke.types.request import Request
 
 Rank = tuple[int, int, float, int]
@@ -20,8 +21,9 @@ class Sequence:
     """number: order of arrival. known: prompt and output. computed: positions whose K and V are in the cache.
 
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
-    tree at the first admission. rank: order among the waiting, given by the policy. objectives: what was promised.
-    prefill_s: predicted time of its prompt alone, where a policy predicts. last_step: the last one that computed it.
+    tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.
+    objectives: what was promised. prefill_s: predicted time of its prompt alone, where a policy predicts. last_step:
+    the last one that computed it.
     """
 
     request: Request
@@ -30,6 +32,7 @@ class Sequence:
     computed: int = 0
     admission: int | None = None
     num_cached_tokens: int | None = None
+    prefix_miss: PrefixMiss | None = None
     num_preemptions: int = 0
     first_scheduled_s: float | None = None
     rank: Rank = (0, 0, 0.0, 0)

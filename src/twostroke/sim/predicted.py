@@ -9,22 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.step_history import device_seconds
 from twostroke.sim.clock import VirtualClock
 from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.request import Request
 from twostroke.types.result import SampledToken, StepResult
 
 OUTPUT_TOKEN_BASE = 1 << 52
 """Invented output tokens begin here, far from those of invented prompts, so that only equal requests share pages."""
 
 
+def invented_tokens(request: Request, first: int, count: int) -> range:
+    """Output tokens [first, first + count): they depend on the request's seed and the output position alone."""
+    start = OUTPUT_TOKEN_BASE + (request.seed << 20) + first
+    return range(start, start + count)
+
+
 def invented_token(sequence: PlannedSequence) -> int:
-    """A token that depends on the request's seed and the output position alone."""
+    """The one that follows the known tokens."""
     return OUTPUT_TOKEN_BASE + (sequence.request.seed << 20) + sequence.num_output_tokens
 
 
 def segments_of(plan: Plan) -> tuple[Segment, ...]:
     """What a cost model must know of a plan."""
-    return tuple(Segment(each.start, each.num_tokens, each.samples) for each in plan.sequences)
+    return tuple([Segment(each.start, each.num_tokens, each.samples) for each in plan.sequences])
 
 
 class PredictedExecutor:
@@ -39,9 +47,9 @@ class PredictedExecutor:
 
     def execute(self, plan: Plan) -> StepResult:
         """Let the predicted time pass; one token for each sequence that samples."""
-        seconds = self._cost.predict(segments_of(plan)).seconds
+        prediction = self._cost.predict(segments_of(plan))
         sampled = {
             each.request.request_id: SampledToken(self._next_token(each)) for each in plan.sequences if each.samples
         }
-        self._clock.advance(seconds)
-        return StepResult(sampled, model_s=seconds)
+        self._clock.advance(prediction.seconds)
+        return StepResult(sampled, model_s=device_seconds(prediction))

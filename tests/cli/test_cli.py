@@ -25,7 +25,7 @@ def run(
     )
 
 
-BENCH = [["bench", "phases"], ["bench", "compare"], ["bench", "peers", "install"], ["bench", "peers", "list"]]
+BENCH = [["bench", *verb.split()] for verb in ("phases", "compare", "peers install", "peers list", "serve", "sweep")]
 
 
 @pytest.mark.parametrize("words", [[], *([verb] for verb in VERBS if verb != "bench"), *BENCH])

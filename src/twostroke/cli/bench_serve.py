@@ -58,7 +58,10 @@ LOAD_FLAGS = (
         "--trace-format", metavar="NAME", default=None, help="sharegpt, mooncake or azure [default: by its first line]."
     ),
     click.option(
-        "--rate-scale", type=click.FloatRange(0, min_open=True), default=1.0, help="Replay so many times as fast."
+        "--rate-scale",
+        type=click.FloatRange(0, min_open=True),
+        default=1.0,
+        help="Replay a trace so many times as fast [default: 1].",
     ),
     click.option(
         "--tokens-scale", type=click.FloatRange(0, min_open=True), default=1.0, help="Times all lengths [default: 1]."

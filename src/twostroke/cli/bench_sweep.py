@@ -16,15 +16,22 @@ from twostroke.cli.command import ExampleCommand, clear_errors, print_json
 from twostroke.cli.load_flags import DEFAULT_URL, NUMBERS, TARGET_FLAGS, count_flag, flags, read_target
 from twostroke.cli.load_progress import load_progress
 from twostroke.cli.plan import FORMAT
+from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
     from twostroke.bench.load.session import Target
     from twostroke.bench.load.sweep import Sweep, SweepAsk
 
 SWEEP_FLAGS = (
-    click.option("--users", metavar="LIST", callback=NUMBERS, default="1,2,4,8,16", help="Users at a time to walk."),
     click.option(
-        "--prompts", metavar="LIST", callback=NUMBERS, default="64,128,256,512,1024", help="Prompt tokens to walk."
+        "--users", metavar="LIST", callback=NUMBERS, default="1,2,4,8,16", help="Users at a time [default: 1,2,4,8,16]."
+    ),
+    click.option(
+        "--prompts",
+        metavar="LIST",
+        callback=NUMBERS,
+        default="64,128,256,512,1024",
+        help="Prompt lengths [default: 64 to 1024].",
     ),
     count_flag("--prompt", "Prompt tokens while users are walked [default: 256].", "256"),
     count_flag("--output", "Output tokens of every request [default: 64].", "64"),
@@ -35,8 +42,20 @@ SWEEP_FLAGS = (
         default=None,
         help="Predict for this folder or hub id [default: spark where it is served here]; none: do not.",
     ),
-    click.option("--weights", metavar="FORMAT", callback=FORMAT, default=None, help="Of the prediction."),
-    click.option("--kv-format", metavar="FORMAT", callback=FORMAT, default=None, help="Of the prediction."),
+    click.option(
+        "--weights",
+        metavar="FORMAT",
+        callback=FORMAT,
+        default=None,
+        help="Of the prediction [default: as the engine's].",
+    ),
+    click.option(
+        "--kv-format",
+        metavar="FORMAT",
+        callback=FORMAT,
+        default=None,
+        help="Of the prediction [default: as the engine's].",
+    ),
     click.option("--threads", type=click.IntRange(1, 256), default=None, help="Of the server, for the prediction."),
     click.option("--plot", metavar="FILE.svg", type=click.Path(path_type=Path), default=None, help="Draw it."),
     click.option("--save", metavar="FILE.json", type=click.Path(path_type=Path), default=None, help="Write a report."),
@@ -62,6 +81,8 @@ def sweep(url: str, as_json: bool, verbose: bool, save: Path | None, plot: Path 
         for path, option in ((save, "--save"), (plot, "--plot")):
             if path is not None:
                 check_place(path, option)
+        if plot is not None and plot.suffix.lower() != ".svg":
+            raise ConfigError(f"--plot {plot}: a sweep is drawn as SVG.", fix="Name a file that ends in .svg.")
         lengths = sorted_unique(options["prompts"])
         sizes = (options["prompt"], options["output"], options["rounds"], options["seed"])
         ask = SweepAsk(sorted_unique(options["users"]), lengths, *sizes)

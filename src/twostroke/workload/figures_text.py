@@ -14,6 +14,7 @@ from twostroke.workload.summary import Summary
 
 HEAD = f"{'':<16}{'mean':>9}{'p50':>9}{'p90':>9}{'p95':>9}{'p99':>9}{'most':>9}"
 NEAR_ONE = 0.02
+LATE_S = 0.01
 
 
 def figures_text(found: Figures, tools: Sequence[ToolFigures] = ()) -> str:
@@ -27,11 +28,11 @@ def figures_text(found: Figures, tools: Sequence[ToolFigures] = ()) -> str:
         *_warnings(found),
         "",
         f"milliseconds{HEAD[12:]}",
-        _row("TTFT", found.ttft),
-        _row("ITL", found.itl),
-        _row("TPOT", found.tpot),
-        _row("E2E", found.e2e),
-        _row("sent late by", found.send_late),
+        _row("TTFT", found.ttft, "from the intended send to the first text"),
+        _row("ITL", found.itl, "gaps between consecutive tokens, of all requests together"),
+        _row("TPOT", found.tpot, "(E2E - TTFT) / (tokens - 1), one a request"),
+        _row("E2E", found.e2e, "from the intended send to the last text"),
+        _row("sent late by", found.send_late, "the client's own delay, in TTFT and E2E"),
     ]
     if found.good is not None and found.goodput_per_s is not None:
         lines += [
@@ -44,7 +45,7 @@ def figures_text(found: Figures, tools: Sequence[ToolFigures] = ()) -> str:
     for tool in tools:
         lines.append(tool.tool)
         for each in tool.figures:
-            lines.append(f"{_row('  ' + each.name, each.value)}   {each.meaning}")
+            lines.append(_row("  " + each.name, each.value, each.meaning))
         if tool.goodput_per_s is not None:
             lines.append(f"  goodput {tool.goodput_per_s:,.2f} requests/s: {tool.goodput_meaning}")
     return "\n".join(lines)
@@ -59,14 +60,19 @@ def _warnings(found: Figures) -> list[str]:
             f"  {found.chunk_tokens:.2f} tokens a chunk: TPOT is of tokens, ITL as far as the server tells each "
             "chunk's count"
         )
+    if found.send_late is not None and found.send_late.p99 > LATE_S:
+        said.append(
+            f"  the client itself sent late (p99 {1e3 * found.send_late.p99:,.0f} ms), and TTFT and E2E include it: "
+            "give it a core of its own"
+        )
     return said
 
 
-def _row(name: str, value: Summary | None) -> str:
-    if value is None:
-        return f"{name:<16}{'-':>9}"
-    cells = (value.mean, value.p50, value.p90, value.p95, value.p99, value.high)
-    return f"{name:<16}" + "".join(f"{_ms(cell):>9}" for cell in cells)
+def _row(name: str, value: Summary | None, meaning: str) -> str:
+    cells = ["-"] * 6
+    if value is not None:
+        cells = [_ms(cell) for cell in (value.mean, value.p50, value.p90, value.p95, value.p99, value.high)]
+    return f"{name:<16}" + "".join(f"{cell:>9}" for cell in cells) + f"   {meaning}"
 
 
 def _ms(seconds: float) -> str:

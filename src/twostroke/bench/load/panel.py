@@ -14,6 +14,7 @@ from html import escape
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 48, 48
 LABEL_HEIGHT, LABEL_CHARACTER = 13, 6.5
 TICKS = 5
+TINY = 1e-12
 
 Place = Callable[[tuple[float, float]], tuple[float, float]]
 Box = tuple[float, float, float, float]
@@ -63,7 +64,7 @@ class Panel:
             parts.append(_text(x - 6, y + 4, tick(y_step * index, y_step), "end"))
         for line in self.lines:
             parts += _drawn(line, [place(point) for point in line.points])
-        parts += _labels(self.lines, place, (LEFT, self.width - 4))
+        parts += _labels(self.lines, place, (LEFT, TOP - 6, self.width - 2, self.height - BOTTOM))
         return "\n".join([*parts, "</g>"])
 
     def _frame(self) -> list[str]:
@@ -77,7 +78,7 @@ class Panel:
 def steps(values: Sequence[float]) -> tuple[float, int]:
     """A round step and how many of them hold every value from zero on: 1, 2 or 5 times a power of ten."""
     most = max([value for value in values if math.isfinite(value)], default=0.0)
-    if most <= 0:
+    if most <= TINY:
         return 1.0, 1
     rough = most / TICKS
     power = 10.0 ** math.floor(math.log10(rough))
@@ -101,24 +102,39 @@ def _drawn(line: Line, places: Sequence[tuple[float, float]]) -> list[str]:
     return parts
 
 
-def _labels(lines: Sequence[Line], place: Place, ends: tuple[float, float]) -> list[str]:
-    """Above or below its point, where no other label and no point is; a label that finds no room is left out."""
-    taken = [_box(x - 5, y + 5, 10, 10) for line in lines for x, y in map(place, line.points)]
+def _labels(lines: Sequence[Line], place: Place, edges: Box) -> list[str]:
+    """Beside its point, where no other label, line or point is; a label that finds no room is left out."""
+    places = [[place(point) for point in line.points] for line in lines]
+    taken = [box for along in places for box in _covered(along)]
     parts = []
-    for line in lines:
-        for words, (x, y) in zip(line.labels, map(place, line.points), strict=False):
+    for line, along in zip(lines, places, strict=True):
+        for words, (x, y) in zip(line.labels, along, strict=False):
             width = LABEL_CHARACTER * len(words)
-            left = min(max(x - width / 2, ends[0]), ends[1] - width)
-            for bottom in (y - 8, y + 19):
+            for left, bottom in (
+                (x + 8, y + 6),
+                (x - 8 - width, y + 6),
+                (x - width / 2, y - 7),
+                (x - width / 2, y + 20),
+            ):
                 box = _box(left, bottom, width, LABEL_HEIGHT)
-                if not any(_meet(box, other) for other in taken):
+                inside = edges[0] < box[0] and edges[1] < box[1] and box[2] < edges[2] and box[3] < edges[3]
+                if inside and not any(_meet(box, other) for other in taken):
                     taken.append(box)
-                    parts.append(
-                        f'<text x="{left:.1f}" y="{bottom - 2:.1f}" font-size="11" fill="{line.colour}" '
-                        f'stroke="white" stroke-width="3" paint-order="stroke">{escape(words)}</text>'
-                    )
+                    words_at = f'x="{left:.1f}" y="{bottom - 3:.1f}"'
+                    parts.append(f'<text {words_at} font-size="11" fill="{line.colour}">{escape(words)}</text>')
                     break
     return parts
+
+
+def _covered(along: Sequence[tuple[float, float]]) -> list[Box]:
+    """Small boxes over the points and the lines between them."""
+    boxes = [_box(x - 5, y + 5, 10, 10) for x, y in along]
+    for (x0, y0), (x1, y1) in zip(along, along[1:], strict=False):
+        count = 1 + int(max(abs(x1 - x0), abs(y1 - y0)) / 5)
+        for index in range(1, count):
+            x, y = x0 + (x1 - x0) * index / count, y0 + (y1 - y0) * index / count
+            boxes.append(_box(x - 2, y + 2, 4, 4))
+    return boxes
 
 
 def _box(left: float, bottom: float, width: float, height: float) -> Box:

@@ -93,7 +93,7 @@ def _length_panels(found: Sweep) -> list[Panel]:
         Panel(
             "ITL and context length, one user",
             "tokens in the context",
-            "ITL, median, ms",
+            "ITL, mean of a request, median of requests, ms",
             _lines(itl, _ms(prediction.itl) if prediction else ()),
         ),
     ]

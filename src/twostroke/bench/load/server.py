@@ -32,7 +32,7 @@ class Facts:
 
 def base_url(asked: str) -> str:
     """ "localhost:8000", "http://x/v1/" -> the address that ends in /v1. Raises ConfigError."""
-    text = asked.strip().rstrip("/")
+    text = asked.strip()
     if "://" not in text:
         text = "http://" + text
     try:
@@ -42,6 +42,7 @@ def base_url(asked: str) -> str:
         parts, port = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or parts.query or parts.fragment:
         raise ConfigError(f"{asked[:80]!r} is no address of a server.", fix="Write one such as http://127.0.0.1:8000.")
+    text = text.rstrip("/")
     for route in ("/chat/completions", "/completions", "/models"):
         text = text.removesuffix(route)
     return text if urlsplit(text).path else text + "/v1"

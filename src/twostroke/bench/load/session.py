@@ -27,6 +27,8 @@ from twostroke.workload.request import WorkloadRequest
 
 TICK_S = 0.5
 WARMUP_STREAM = 0x5EED
+PREPARED_TOKENS = 20_000_000
+"""Prompts of so many tokens together are written before the run; of more, each before it is sent (a millisecond)."""
 
 Watch = Callable[[Progress], None]
 """Called twice a second while a run goes on."""
@@ -84,14 +86,15 @@ class Session:
     ) -> Measured:
         """A closed loop of `users`, or each request at its time (None). The first interrupt ends it early."""
         asked = self._fitting(requests)
-        clipped = sum(fit.prompt_tokens + fit.output_tokens != was.prompt_tokens + was.output_tokens
-                      for fit, was in zip(asked, requests, strict=True))  # fmt: skip
-        texts = [self.words.text(request, seed, index) for index, request in enumerate(asked)]
+        clipped = sum(fit != was for fit, was in zip(asked, requests, strict=True))
+        early = sum(request.prompt_tokens for request in asked) <= PREPARED_TOKENS
+        texts = [self.words.text(request, seed, index) for index, request in enumerate(asked)] if early else None
         progress, stop, indexes = Progress(len(asked)), asyncio.Event(), []
         client = LoadClient(self._http, self._asking, self._clock)
 
         async def ask(index: int, request: WorkloadRequest, intended_s: float) -> Observation:
-            seen = await client.ask(texts[index], request.output_tokens, intended_s, request.priority)
+            text = texts[index] if texts is not None else self.words.text(request, seed, index)
+            seen = await client.ask(text, request.output_tokens, intended_s, request.priority)
             indexes.append(index)
             return seen
 

@@ -44,7 +44,9 @@ class UsersPoint:
 
 @dataclass(frozen=True, slots=True)
 class LengthPoint:
-    """One user. prompt_tokens: as counted. Medians in seconds; context_tokens: in the middle of the answers."""
+    """One user. prompt_tokens: as counted. context_tokens: in the middle of the answers. In seconds, medians over
+    requests; itl_s: of each request's mean, since single gaps say little where chunks come in bunches.
+    """
 
     prompt_tokens: int
     context_tokens: float
@@ -106,7 +108,7 @@ async def walk(session: Session, ask: SweepAsk, note: Note, watch: Watch) -> Swe
             return found
         point = UsersPoint(users, _answered(measured, f"{users} users"))
         found.users.append(point)
-        note(f"{users} users: {point.figures.output_tokens_per_s:,.1f} tok/s")
+        note(f"{users} user{'s' if users > 1 else ''}: {point.figures.output_tokens_per_s:,.1f} tok/s")
     return found
 
 
@@ -131,7 +133,7 @@ def _length_point(measured: Measured, length: int, ask: SweepAsk) -> LengthPoint
     found = _answered(measured, f"prompts of {length:,} tokens")
     prompt = round(found.prompt_tokens / found.completed) if found.prompt_tokens else length
     output = found.output_tokens / found.completed
-    ttft, itl = found.ttft, found.itl
+    ttft, itl = found.ttft, found.tpot
     return LengthPoint(prompt, prompt + output / 2, ttft.p50 if ttft else 0.0, itl.p50 if itl else 0.0, found)
 
 
@@ -141,7 +143,7 @@ def sweep_text(found: Sweep) -> str:
     predicted = found.prediction
     if found.lengths:
         ttft, itl = dict(predicted.ttft) if predicted else {}, dict(predicted.itl) if predicted else {}
-        lines += ["", f"one user, {found.ask.output_tokens} tokens out; medians, ms"]
+        lines += ["", f"one user, {found.ask.output_tokens} tokens out; medians over requests, ms"]
         lines.append(_cells("prompt", "TTFT", "predicted", "context", "ITL", "predicted"))
         for each in found.lengths:
             lines.append(

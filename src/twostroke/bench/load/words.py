@@ -22,6 +22,7 @@ CANDIDATES = (
     "work first well way even because any most us good part line place small large still world point side hand state "
     "head number name read long down made own under high every end home right word form life light table"
 ).split()
+LETTERS = "etaoinshrdlucmfwypvbgkjqxz"
 OPENING = "Read"
 REPEATS, ENOUGH_WORDS, RANDOM_WORDS = 8, 12, 16
 
@@ -31,10 +32,13 @@ Count = Callable[[str], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class WordList:
-    """words: one token each. fixed_tokens: of the opening and of what the server puts around a prompt."""
+    """words: one token each, each with `before` in front of it. fixed_tokens: of the opening and of what the server
+    puts around a prompt.
+    """
 
     words: tuple[str, ...]
     fixed_tokens: int
+    before: str = " "
 
     def text(self, request: WorkloadRequest, seed: int, index: int) -> str:
         """A prompt of request.prompt_tokens (at least one word beside what is fixed), equal blocks made of equal text.
@@ -49,7 +53,7 @@ class WordList:
             # What is fixed stands at the beginning, so the words of a block begin that much earlier than its tokens.
             chosen += self._draw(Draws(mix(seed) ^ block, "block"), request.block_tokens)
         chosen += self._draw(Draws(seed, f"prompt {index}"), count - len(chosen))
-        return " ".join([OPENING, *chosen[:count]])
+        return self.before.join([OPENING, *chosen[:count]])
 
     def _draw(self, draws: Draws, count: int) -> list[str]:
         """Random words at the beginning, where prompts are told apart; then the list in a circle, which is quick."""
@@ -71,6 +75,8 @@ async def find_words(count: Count, candidates: Sequence[str] = CANDIDATES) -> Wo
         if len(found) == ENOUGH_WORDS:
             break
     if len(found) < ENOUGH_WORDS // 2:
+        if await count(OPENING + LETTERS + LETTERS[::-1]) == fixed + 2 * len(LETTERS):
+            return WordList(tuple(LETTERS), fixed, "")  # a tokenizer without merges
         raise ConfigError(
             "No prompts of an exact length can be made for this server.",
             why=f"Only {len(found)} of {len(candidates)} common English words are one token each by its counts.",

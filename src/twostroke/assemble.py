@@ -24,12 +24,22 @@ from twostroke.backends.cpu import CpuOps, NativePacker, best_level
 from twostroke.backends.cpu.calibration_file import fingerprint, read_calibration
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
 from twostroke.cache.manager import CacheManager
-from twostroke.config import ModelFacts, Resolved, Resolver, collect, kv_kind, resolve_engine, resolve_memory
+from twostroke.config import (
+    ModelFacts,
+    Resolved,
+    Resolver,
+    collect,
+    kv_kind,
+    objectives_of,
+    resolve_engine,
+    resolve_memory,
+)
 from twostroke.cost.explain import Explainer
 from twostroke.cost.explain_advice import Options
 from twostroke.cost.ledger import Ledger, Sink
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.cost.what_if import WhatIf
+from twostroke.cost_here import CostHere, check_objectives, cost_here
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
 from twostroke.engine.record_file import RecordFile
@@ -44,6 +54,7 @@ from twostroke.quant.formats import FORMATS, weight_format
 from twostroke.runner.build import RunnerSizes, build_runner
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.objective_policy import ObjectivePolicy, objective_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, WeightFormat
 from twostroke.spec.hardware_guess import guessed_cpu
@@ -75,6 +86,7 @@ class Found:
     resolver: Resolver
     machine: Machine
     num_pages: int
+    here: CostHere | None = None
 
     @property
     def name(self) -> str:
@@ -139,7 +151,12 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         context_tokens=context,
         useful_tokens=context * sequences,
     )
-    return Found(folder, spec, resolver, machine, resolve_memory(resolver, needs, machine).num_pages)
+    num_pages = resolve_memory(resolver, needs, machine).num_pages
+    here = _cost_here(spec, settings, machine) if objectives_of(settings).any else None
+    if here is not None:
+        check_objectives(here, objectives_of(settings))
+        resolver.put("step_cost", "measured" if here.measured else "guessed", here.reason)
+    return Found(folder, spec, resolver, machine, num_pages, here)
 
 
 def locate(model: str, revision: str | None = None, progress: Progress | None = None) -> ModelFolder:
@@ -174,9 +191,10 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     sizes = (resolved["max_step_tokens"], resolved["max_sequences"])
     runner_sizes = RunnerSizes(found.num_pages, resolved["context"], *sizes)
     runner = build_runner(model, ops, kv_kind(resolved["kv_format"]), runner_sizes, time.perf_counter)
-    scheduler = Scheduler(CacheManager(found.num_pages, PAGE_TOKENS), SchedulerLimits(*sizes))
+    scheduler = Scheduler(CacheManager(found.num_pages, PAGE_TOKENS), SchedulerLimits(*sizes), _policy(found, resolved))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
-    limits = EngineLimits(resolved["context"], spec.vocab_size, found.num_pages * PAGE_TOKENS, ends)
+    pool_tokens = found.num_pages * PAGE_TOKENS
+    limits = EngineLimits(resolved["context"], spec.vocab_size, pool_tokens, ends, objectives_of(resolved))
     what_if = costs_here(spec, resolved, found.machine)
     ledger = Ledger(what_if.now, _trace(resolved, what_if, report, closing))
     session = Session(
@@ -240,6 +258,19 @@ def load(found: Found, resolved: Resolved, progress: Progress | None, report: Re
             return cached_weights(cache_folder, checkpoint, found.spec, format_for, packer, progress, report)
     finally:
         packer.close()
+
+
+def _cost_here(spec: ModelSpec, settings: Resolved, machine: Machine) -> CostHere:
+    format_for, kinds = _same_format(settings["weights"]), kv_kind(settings["kv_format"])
+    return cost_here(spec, format_for, kinds, machine, settings["cpu_level"], settings["threads"])
+
+
+def _policy(found: Found, resolved: Resolved) -> ObjectivePolicy | None:
+    """None, which is order of arrival, where nothing is promised."""
+    if found.here is None:
+        return None
+    limits = SchedulerLimits(resolved["max_step_tokens"], resolved["max_sequences"])
+    return objective_policy(found.here.cost, objectives_of(resolved), limits, PAGE_TOKENS)
 
 
 def _settler(weights: ModelWeights, machine: Machine) -> Settler:

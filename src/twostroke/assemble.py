@@ -168,10 +168,11 @@ def locate(model: str, revision: str | None = None, progress: Progress | None = 
 
 def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
     """Every setting with its reason; no weights are read."""
-    from twostroke.config import resolve_server
+    from twostroke.config import resolve_overload, resolve_server
 
     found = find_model(model, options)
     resolve_server(found.resolver, found.name)
+    resolve_overload(found.resolver, found.num_pages * PAGE_TOKENS)
     return found.resolver.resolved()
 
 

@@ -19,6 +19,7 @@ from twostroke.spec.model import ModelSpec
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
 
+QUEUED_REQUESTS, QUEUED_POOLS, DRAIN_S = 1024, 16, 30.0
 MAX_DEFAULT_CONTEXT = 32_768
 STEP_TOKENS, OBJECTIVE_STEP_TOKENS = 512, 2048
 
@@ -179,6 +180,16 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
             why="Everybody who reaches that address could use the server.",
             fix="Give --api-key, or listen on 127.0.0.1.",
         )
+
+
+def resolve_overload(resolver: Resolver, pool_tokens: int) -> None:
+    """Bounds on what waits, on each key and on time. pool_tokens: what the KV cache holds."""
+    resolver.pick("queued_requests", QUEUED_REQUESTS, "default")
+    resolver.pick("queued_tokens", QUEUED_POOLS * pool_tokens, f"{QUEUED_POOLS} times what the KV cache holds")
+    resolver.pick("key_requests", None, "no bound asked for")
+    resolver.pick("key_tokens", None, "no bound asked for")
+    resolver.pick("deadline", None, "no end asked for")
+    resolver.pick("drain", DRAIN_S, "default")
 
 
 def weight_kind(word: str) -> WeightKind:

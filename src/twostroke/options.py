@@ -153,8 +153,26 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
 SERVER_OPTIONS: tuple[Option, ...] = (
     Option("host", "ADDRESS", parse_text, "Address to listen on.", "127.0.0.1"),
     Option("port", "PORT", parse_port, "Port to listen on; 0 picks a free one.", "8000"),
-    Option("api_key", "KEY", parse_text, "Key that clients must send as a bearer token.", "none (loopback only)"),
+    Option(
+        "api_key",
+        "KEYS",
+        parse_text,
+        "Key that clients must send as a bearer token; several with commas between, each with quotas of its own.",
+        "none (loopback only)",
+    ),
     Option("served_name", "NAME", parse_text, "Model name that clients use.", "the folder's or repository's name"),
+    Option("queued_requests", "COUNT", parse_count, "Most requests that wait for their first token.", "1024"),
+    Option(
+        "queued_tokens",
+        "COUNT",
+        parse_count,
+        "Most prompt tokens that wait.",
+        "16 times the KV cache",
+    ),
+    Option("key_requests", "COUNT", parse_count, "Most requests of one key at a time.", "no bound"),
+    Option("key_tokens", "COUNT", parse_count, "Most tokens of one key in a minute, prompt and output.", "no bound"),
+    Option("deadline", "TIME", parse_seconds, "Longest time from a request's arrival to its answer's end.", "no end"),
+    Option("drain", "TIME", parse_seconds, "After SIGTERM, how long running requests may take to finish.", "30s"),
 )
 
 BY_NAME: dict[str, Option] = {option.name: option for option in ENGINE_OPTIONS + SERVER_OPTIONS}

@@ -239,13 +239,3 @@ def test_a_refusal_says_in_whole_seconds_when_to_come_again() -> None:
         reply = live.chat()
         assert (reply.status, reply.error["code"], reply.headers["retry-after"]) == (503, "overloaded", "3")
         assert "12 requests wait" in reply.error["message"]
-
-
-def test_too_many_waiting_requests_are_refused_with_retry_after() -> None:
-    engine = FakeEngine()
-    engine.waiting = 1024
-    with serving(fake_parts(engine)) as live:
-        reply = live.chat()
-        assert (reply.status, reply.error["code"]) == (503, "overloaded")
-        assert int(reply.headers["retry-after"]) >= 1
-        assert not engine.prompts

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 
 from twostroke.server.body import read_body
 from twostroke.server.boundary import Boundary
+from twostroke.server.door_metrics import DoorCollector
 from twostroke.server.errors import INVALID, HttpProblem, Problem, problem_of, unknown_model, unknown_request
 from twostroke.server.explanations import explanation_of
 from twostroke.server.metrics import CONTENT_TYPE
@@ -38,13 +39,16 @@ def create_app(parts: ServerParts) -> ASGIApp:
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
     parts.metrics.attach(parts.engine.gauges, parts.work)
+    parts.metrics.registry.register(DoorCollector(parts.door))
     routes = [
         Route("/v1/chat/completions", _generate(parts, chat_call, ChatShape), methods=["POST"]),
         Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),
         Route("/v1/models", _models(parts), methods=["GET"]),
         Route("/v1/models/{name:path}", _model(parts), methods=["GET"]),
         Route("/v1/requests/{name:path}/explain", _explain(parts), methods=["GET"]),
-        Route("/health", _health(parts), methods=["GET"]),
+        Route("/health", _ready(parts), methods=["GET"]),
+        Route("/ready", _ready(parts), methods=["GET"]),
+        Route("/live", _live(parts), methods=["GET"]),
         Route("/metrics", _metrics(parts), methods=["GET"]),
         Route("/version", _version(parts), methods=["GET"]),
     ]
@@ -111,7 +115,20 @@ def _explain(parts: ServerParts) -> Endpoint:
     return endpoint
 
 
-def _health(parts: ServerParts) -> Endpoint:
+def _ready(parts: ServerParts) -> Endpoint:
+    """200 while requests are taken: what a load balancer asks."""
+
+    async def endpoint(_request: Request) -> Response:
+        if not parts.engine.alive:
+            return _json({"status": "stopped"}, 503)
+        return _json({"status": "draining"}, 503) if parts.door.draining else _json({"status": "ok"})
+
+    return endpoint
+
+
+def _live(parts: ServerParts) -> Endpoint:
+    """200 while a restart would not help, draining included: what a supervisor asks."""
+
     async def endpoint(_request: Request) -> Response:
         return _json({"status": "ok"}) if parts.engine.alive else _json({"status": "stopped"}, 503)
 

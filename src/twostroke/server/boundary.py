@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from twostroke.server.errors import INTERNAL
 from twostroke.server.metrics import ServerMetrics
+from twostroke.server.visit import note_arrival
 
 log = logging.getLogger("twostroke.server")
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -32,6 +34,7 @@ class Boundary:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        note_arrival(scope, time.monotonic())
         request_id = self._request_id(scope)
         started = False
 

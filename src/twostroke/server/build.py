@@ -14,10 +14,15 @@ from types import TracebackType
 from typing import Any
 
 from twostroke import __version__, assemble
-from twostroke.config import Resolved, resolve_server
+from twostroke.config import Resolved, resolve_overload, resolve_server
 from twostroke.engine.async_engine import AsyncEngine
+from twostroke.scheduler.cost_correction import CostCorrection
+from twostroke.scheduler.step_time import StepTime
+from twostroke.server.door import Door, DoorRules
+from twostroke.server.forecast import Forecast, Listeners, Room
 from twostroke.server.metrics import ServerMetrics
-from twostroke.server.parts import ServerParts
+from twostroke.server.parts import Limits, ServerParts
+from twostroke.spec.formats import PAGE_TOKENS
 
 
 @dataclass(eq=False)
@@ -44,10 +49,17 @@ def build_server(
     """Load a model and make everything that `run` needs. Raises TwostrokeError."""
     found = assemble.find_model(model, options)
     resolve_server(found.resolver, found.name)
+    resolve_overload(found.resolver, found.num_pages * PAGE_TOKENS)
     metrics = ServerMetrics()
-    heart = assemble.build_heart(found, progress, assemble.print_report, metrics)
+    forecast = _forecast(found)
+    heart = assemble.build_heart(found, progress, assemble.print_report, Listeners(metrics, forecast))
     resolved = heart.resolved
     engine = AsyncEngine(heart.stepper)
+
+    def wait_s(requests: int, tokens: int) -> float:
+        gauges = engine.gauges()
+        return forecast.wait_s(requests, tokens, places_free=not gauges.waiting)
+
     parts = ServerParts(
         engine=engine,
         tokenizer=heart.tokenizer,
@@ -59,6 +71,9 @@ def build_server(
         version=__version__,
         fingerprint=_fingerprint(resolved),
         created_s=int(time.time()),
+        limits=Limits(deadline_s=resolved["deadline"]),
+        door=Door(_door_rules(resolved), wait_s),
+        drain_s=resolved["drain"],
         metrics=metrics,
         explain=heart.explainer.explain,
         work=heart.session.ledger.history.work,
@@ -66,6 +81,18 @@ def build_server(
     shown = ("served_name", "weights", "weight_bytes", "threads", "cpu_level", "kv_tokens", "kv_memory", "context")
     facts = {name: resolved[name] for name in shown} | {"room": assemble.room_sentence(resolved)}
     return BuiltServer(parts, resolved, facts, heart)
+
+
+def _forecast(found: assemble.Found) -> Forecast:
+    resolved = found.resolver.resolved()
+    cost = assemble.costs_here(found.spec, resolved, found.machine).now
+    room = Room(resolved["max_sequences"], resolved["max_step_tokens"])
+    return Forecast(StepTime(cost, CostCorrection()), room)
+
+
+def _door_rules(resolved: Resolved) -> DoorRules:
+    names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
+    return DoorRules(**{name: resolved[name] for name in names})
 
 
 def _fingerprint(resolved: Resolved) -> str:

@@ -11,9 +11,12 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from types import TracebackType
 
-from twostroke.server.errors import OVERLOADED, EngineFault, HttpProblem, fault_of
+from twostroke.server.door import Ticket
+from twostroke.server.errors import EngineFault, HttpProblem, fault_of
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import Call
+from twostroke.server.refusals import DEADLINE
+from twostroke.server.visit import Visit
 from twostroke.types.errors import EngineStopped
 from twostroke.types.output import Delta, Prompt
 
@@ -36,9 +39,13 @@ class Generation:
     Leaving the block closes the engine's streams, which aborts whatever still runs.
     """
 
-    def __init__(self, call: Call, parts: ServerParts) -> None:
+    def __init__(self, call: Call, parts: ServerParts, visit: Visit | None = None) -> None:
         self.call = call
         self._parts = parts
+        self._visit = visit or Visit()
+        self._ticket: Ticket | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._expired = False
         self._cached = [0] * len(call.prompts)
         self._queue: asyncio.Queue[_Piece | _End | Exception] = asyncio.Queue(QUEUE_PIECES)
         self._pumps: list[asyncio.Task[None]] = []
@@ -57,11 +64,15 @@ class Generation:
         return sum(self._tokens)
 
     async def __aenter__(self) -> Generation:
-        """Start. Raises EngineStopped, HttpProblem (503) when too many requests wait."""
+        """Start. Raises EngineStopped, HttpProblem (429, 503, 504)."""
         if not self._parts.engine.alive:
             raise EngineStopped("The engine is not running.")
-        if self._parts.engine.gauges().waiting >= self._parts.limits.max_waiting:
-            raise HttpProblem(OVERLOADED)
+        if self._visit.deadline_s is not None:
+            left_s = self._visit.deadline_s - self._parts.door.clock()
+            if left_s <= 0:
+                raise HttpProblem(DEADLINE)
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._expire)
+        self._ticket = self._enter()
         self._parts.metrics.prompt_tokens.inc(self.call.num_prompt_tokens)
         self._pumps = [asyncio.create_task(self._pump(i, prompt)) for i, prompt in enumerate(self.call.prompts)]
         return self
@@ -70,28 +81,57 @@ class Generation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the engine's streams and wait until that is done."""
-        for pump in self._pumps:
-            pump.cancel()
-        await asyncio.gather(*self._pumps, return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            for pump in self._pumps:
+                pump.cancel()
+            await asyncio.gather(*self._pumps, return_exceptions=True)
+        finally:
+            if self._ticket is not None:
+                self._ticket.leave(self.completion_tokens)
 
     async def next(self, timeout_s: float | None = None) -> tuple[int, Delta] | None:
-        """The next piece as (choice index, delta), None after the last. Raises what the engine raised, TimeoutError."""
+        """The next piece as (choice index, delta), None after the last.
+
+        Raises what the engine raised, TimeoutError, and HttpProblem (504) once the deadline has passed.
+        """
         while self._live:
+            if self._expired:
+                raise HttpProblem(DEADLINE)
             async with asyncio.timeout(timeout_s):
                 item = await self._queue.get()
             if isinstance(item, Exception):
                 raise item
             if isinstance(item, _Piece):
                 return self._take(item.place, item.delta)
-            self._live -= 1
+            self._live -= not self._expired
         if self._open:
             raise EngineFault(f"The engine's stream ended with {len(self._open)} completions unfinished.")
         return None
+
+    def _enter(self) -> Ticket:
+        try:
+            return self._parts.door.enter(self._visit, self.call.num_choices, self.call.num_prompt_tokens)
+        except HttpProblem:
+            if self._timer is not None:
+                self._timer.cancel()
+            raise
+
+    def _expire(self) -> None:
+        """The deadline is here: the engine's work ends now, whether or not anybody reads."""
+        self._expired = True
+        for pump in self._pumps:
+            pump.cancel()
+        if not self._queue.full():
+            self._queue.put_nowait(_End())
 
     def _take(self, place: int, delta: Delta) -> tuple[int, Delta]:
         fault = fault_of(delta)
         if fault is not None:
             raise fault
+        if self._ticket is not None:
+            self._ticket.answered()
         choice = place * self.call.n + delta.index
         if delta.index == 0:
             # The other completions share the first one's prompt pages; those are no hits of earlier requests.

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from twostroke.cost.explanation import Explanation
 from twostroke.cost.work import Work
+from twostroke.server.door import Door
 from twostroke.server.metrics import EngineGauges, ServerMetrics
 from twostroke.types.output import Delta, Prompt
 
@@ -86,8 +87,9 @@ def nothing_known(_request_id: str) -> Sequence[Explanation]:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps that hold before any work is done for a request. max_waiting: queued requests above which 503 is sent.
+    """Caps that hold before any work is done for a request (the queue's are the door's).
 
+    deadline_s: longest time from a request's arrival to the end of its answer; None for no end.
     heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may leave a write
     unread before its request is dropped. body_idle_s: longest gap between two pieces of a request's body.
     """
@@ -95,7 +97,7 @@ class Limits:
     body_bytes: int = 8 * 1024 * 1024
     json_depth: int = 64
     choices: int = 512
-    max_waiting: int = 1024
+    deadline_s: float | None = None
     heartbeat_s: float = 15.0
     stalled_s: float = 30.0
     body_idle_s: float = 30.0
@@ -109,7 +111,7 @@ class ServerParts:
     values of the model's generation_config, by SamplingParams name. created_s: Unix time shown for the model.
     loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address).
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
-    work: FLOPs and bytes of all steps so far.
+    work: FLOPs and bytes of all steps so far. door: bounds on what waits. drain_s: for what runs, after a signal.
     """
 
     engine: ServedEngine
@@ -124,6 +126,8 @@ class ServerParts:
     created_s: int = 0
     loopback_only: bool = True
     limits: Limits = field(default_factory=Limits)
+    door: Door = field(default_factory=Door)
+    drain_s: float = 30.0
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     new_id: Callable[[], str] = new_hex_id
     wall_clock: Callable[[], float] = time.time

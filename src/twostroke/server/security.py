@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twostroke.server.errors import Problem
+from twostroke.server.visit import note_sender
 
-PUBLIC_PATHS = frozenset({"/health"})
+PUBLIC_PATHS = frozenset({"/health", "/live", "/ready"})
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,255}))(?::\d{1,5})?")
 
 BAD_KEY = Problem(
@@ -38,7 +39,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, api_key: str | None, loopback_only: bool) -> None:
         self._app = app
-        self._key_digest = None if api_key is None else _digest(api_key.encode())
+        self._key_digests = [_digest(key.encode()) for key in keys_of(api_key)]
         self._loopback_only = loopback_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,14 +66,22 @@ class Gate:
         return None if origin is None or is_loopback(_origin_name(origin)) else FOREIGN_ORIGIN
 
     def _key_problem(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Problem | None:
-        if self._key_digest is None or scope["path"] in PUBLIC_PATHS:
+        if not self._key_digests or scope["path"] in PUBLIC_PATHS:
             return None
         kind, _, token = headers.get(b"authorization", b"").partition(b" ")
         bearer = token.strip() if kind.lower() == b"bearer" else b""
-        # Digests have one length, and both comparisons always run: the time tells nothing about the key.
-        fits_bearer = hmac.compare_digest(_digest(bearer), self._key_digest)
-        fits_header = hmac.compare_digest(_digest(headers.get(b"x-api-key", b"")), self._key_digest)
-        return None if fits_bearer or fits_header else BAD_KEY
+        # Digests have one length, and all comparisons always run: the time tells nothing about the keys.
+        sent = (_digest(bearer), _digest(headers.get(b"x-api-key", b"")))
+        fits = [any([hmac.compare_digest(one, key) for one in sent]) for key in self._key_digests]
+        if not any(fits):
+            return BAD_KEY
+        note_sender(scope, fits.index(True))
+        return None
+
+
+def keys_of(api_key: str | None) -> list[str]:
+    """ "a,b" -> ["a", "b"]: each key has quotas of its own."""
+    return [] if api_key is None else [key.strip() for key in api_key.split(",") if key.strip()]
 
 
 def host_name(header: bytes) -> str | None:

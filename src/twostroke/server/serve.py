@@ -14,32 +14,36 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import FrameType
 
 import uvicorn
 
 from twostroke.server.app import create_app
+from twostroke.server.drain import Drain
 from twostroke.server.parts import ServerParts
+from twostroke.server.protocol import Protocol
 from twostroke.server.security import is_loopback
-from twostroke.types.errors import ConfigError
+from twostroke.types.errors import ConfigError, EngineStopped
 
-GRACE_S = 5
+CUT_S = 2
 KEEP_ALIVE_S = 30
 MAX_HEADER_BYTES = 64 * 1024
 Announce = Callable[[str], None]
+Watch = Callable[[], bool]
+
+
+def no_watch() -> bool:
+    """Nobody else has a say."""
+    return False
 
 
 def run(parts: ServerParts, host: str, port: int, announce: Announce) -> None:
     """Serve until SIGINT or SIGTERM; requests in flight get a short grace. Port 0 takes a free one.
 
     announce is called once with the base URL when the socket is bound and the engine runs. Raises ConfigError where
-    the address cannot be bound, or where it is not loopback and there is no key.
+    the address cannot be bound, or where it is not loopback and there is no key; EngineStopped as `serve` does.
     """
-    if parts.api_key is None and not is_loopback(host):
-        raise ConfigError(
-            f"Listening on {host} without an API key is refused.",
-            why="Everybody who reaches that address could use the server.",
-            fix="Give --api-key, or listen on 127.0.0.1.",
-        )
+    check_address(host, parts.api_key)
     listener = bind(host, port)
     try:
         asyncio.run(serve(replace(parts, loopback_only=is_loopback(host)), listener, announce))
@@ -47,20 +51,43 @@ def run(parts: ServerParts, host: str, port: int, announce: Announce) -> None:
         listener.close()
 
 
-async def serve(parts: ServerParts, listener: socket.socket, announce: Announce) -> None:
-    """Start the engine, serve on a bound socket until told to stop, stop the engine."""
+def check_address(host: str, api_key: str | None) -> None:
+    """Raises ConfigError for an address that others reach, without a key."""
+    if api_key is None and not is_loopback(host):
+        raise ConfigError(
+            f"Listening on {host} without an API key is refused.",
+            why="Everybody who reaches that address could use the server.",
+            fix="Give --api-key, or listen on 127.0.0.1.",
+        )
+
+
+async def serve(parts: ServerParts, listener: socket.socket, announce: Announce, watch: Watch = no_watch) -> None:
+    """Start the engine, serve on a bound socket until told to stop, stop the engine.
+
+    watch: about ten times a second while it serves; True asks for a clean end. Raises EngineStopped where the engine
+    ended by itself, or where requests did not finish in the time for draining.
+    """
     await parts.engine.start()
     try:
-        await make_server(parts, listener, announce).serve(sockets=[listener])
+        server = make_server(parts, listener, announce, watch)
+        await server.serve(sockets=[listener])
+        if not parts.engine.alive:
+            raise EngineStopped("The engine ended by itself.", why="Its log says how.", fix="Start the server again.")
+        if server.cut:
+            raise EngineStopped(
+                f"{server.cut} requests were cut short.",
+                why=f"They did not finish in the {parts.drain_s:g} s for draining.",
+                fix="Give a longer --drain.",
+            )
     finally:
         await parts.engine.stop()
 
 
-def make_server(parts: ServerParts, listener: socket.socket, announce: Announce) -> Server:
+def make_server(parts: ServerParts, listener: socket.socket, announce: Announce, watch: Watch = no_watch) -> Server:
     """The uvicorn server; setting its `should_exit` stops it."""
     config = uvicorn.Config(
         create_app(parts),
-        http="h11",
+        http=Protocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -68,18 +95,49 @@ def make_server(parts: ServerParts, listener: socket.socket, announce: Announce)
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=GRACE_S,
+        timeout_graceful_shutdown=CUT_S,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
-    return Server(config, lambda: announce(url_of(listener)))
+    drain = Drain(parts.door, parts.drain_s, parts.door.clock)
+    return Server(config, lambda: announce(url_of(listener)), drain, lambda: parts.engine.alive, watch)
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with an announcement, and with signals that end it instead of the process."""
+    """uvicorn's server with an announcement, a drain, and signals that end it instead of the process.
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    cut: requests that did not finish in time.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        announce: Callable[[], None],
+        drain: Drain,
+        engine_alive: Callable[[], bool],
+        watch: Watch,
+    ) -> None:
         super().__init__(config)
         self._announce = announce
+        self._drain = drain
+        self._engine_alive = engine_alive
+        self._watch = watch
+        self.cut = 0
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: is it time to go?"""
+        if self._watch():
+            self._drain.begin()
+        if self._drain.over or not self._engine_alive():
+            self.cut = self._drain.cut
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal drains: the socket stays open, so that new requests hear 503. The second ends it now."""
+        if not self._drain.begun:
+            self._drain.begin()
+            return
+        self.should_exit = self.force_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then announce."""
@@ -89,7 +147,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """The first signal asks for a clean end, the second for a quick one.
+        """Signals go to `handle_exit`.
 
         uvicorn's own version raises the signal again afterwards, which would end the process before the engine stops.
         """

@@ -23,6 +23,7 @@ from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import Call
 from twostroke.server.responses import Shape, Whole, usage_of
+from twostroke.server.visit import Visit, visit_of
 from twostroke.types.output import Delta
 
 log = logging.getLogger("twostroke.server")
@@ -42,16 +43,18 @@ class Answer(Response):
         self._call = call
         self._shape = shape
         self._parts = parts
+        self._visit = Visit()
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises what happens before the first byte."""
+        self._visit = visit_of(scope, self._parts.limits.deadline_s, self._parts.door.clock())
         body = self._stream(send) if self._call.stream else self._whole(scope, receive, send)
         await until_disconnect(receive, body)
 
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
         choices = [Whole() for _ in range(self._call.num_choices)]
-        async with Generation(self._call, self._parts) as generation:
+        async with Generation(self._call, self._parts, self._visit) as generation:
             while (piece := await generation.next()) is not None:
                 choices[piece[0]].add(piece[1])
         made = [self._shape.choice(i, whole) for i, whole in enumerate(choices)]
@@ -62,7 +65,7 @@ class Answer(Response):
     async def _stream(self, send: Send) -> None:
         events = EventWriter(send, self._parts.limits.stalled_s)
         try:
-            async with Generation(self._call, self._parts) as generation:
+            async with Generation(self._call, self._parts, self._visit) as generation:
                 while (piece := await self._next(generation, events)) is not None:
                     await self._send_piece(events, piece)
             if self._call.include_usage:

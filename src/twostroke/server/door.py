@@ -1,0 +1,153 @@
+"""Who may join the queue: bounds on waiting requests and prompt tokens, on each key, and none while draining.
+
+    ticket = door.enter(visit, num_completions, prompt_tokens); ticket.answered(); ticket.leave(output_tokens)
+
+A completion waits from its coming in to its call's first token. All counting is done on one event loop, between two
+awaits, so a bound holds whatever the engine's thread is doing.
+
+Knows: counts, an injected clock and forecast.
+Must not know: HTTP headers, the engine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from twostroke.server.errors import HttpProblem, Problem
+from twostroke.server.refusals import draining, key_limit, queue_full
+from twostroke.server.visit import Visit
+
+MINUTE_S = 60.0
+UNKNOWN_WAIT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class DoorRules:
+    """queued_*: of all that wait for their first token; one call alone may pass them, or it would never be served.
+
+    key_requests: calls of one key at a time. key_tokens: of one key in a minute, prompt and output. None: no bound.
+    """
+
+    queued_requests: int = 1024
+    queued_tokens: int = 1_000_000
+    key_requests: int | None = None
+    key_tokens: int | None = None
+
+
+def unknown_wait(_requests: int, _tokens: int) -> float:
+    """For a server without a cost model."""
+    return UNKNOWN_WAIT_S
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Tokens that a key may still use; refilled all the time, below zero after a long answer."""
+
+    level: float
+    at_s: float
+
+
+@dataclass(eq=False)
+class Door:
+    """wait_s(requests, tokens): seconds until so many of the waiting requests and prompt tokens are served."""
+
+    rules: DoorRules = field(default_factory=DoorRules)
+    wait_s: Callable[[int, int], float] = unknown_wait
+    clock: Callable[[], float] = time.monotonic
+    queued_requests: int = 0
+    queued_tokens: int = 0
+    in_flight: int = 0
+    draining: bool = False
+    refusals: Counter[str] = field(default_factory=Counter)
+    _of_sender: Counter[int] = field(default_factory=Counter)
+    _buckets: dict[int, _Bucket] = field(default_factory=dict)
+
+    def enter(self, visit: Visit, num_completions: int, prompt_tokens: int) -> Ticket:
+        """Take a call in. Raises HttpProblem: 503 or 429 with the time to come again."""
+        problem = (
+            self._drain_problem()
+            or self._key_problem(visit, prompt_tokens)
+            or self._queue_problem(num_completions, prompt_tokens)
+        )
+        if problem is not None:
+            self.refusals[problem.code or ""] += 1
+            raise HttpProblem(problem)
+        self.queued_requests += num_completions
+        self.queued_tokens += prompt_tokens
+        self.in_flight += 1
+        self._of_sender[visit.sender] += 1
+        self._charge(visit.sender, prompt_tokens)
+        return Ticket(self, visit.sender, num_completions, prompt_tokens)
+
+    def _drain_problem(self) -> Problem | None:
+        return draining() if self.draining else None
+
+    def _key_problem(self, visit: Visit, prompt_tokens: int) -> Problem | None:
+        most, rate = self.rules.key_requests, self.rules.key_tokens
+        if most is not None and self._of_sender[visit.sender] >= most:
+            return key_limit(f"{most} requests are running already", self.wait_s(1, 0))
+        if rate is None:
+            return None
+        missing = min(prompt_tokens, rate) - self._refilled(visit.sender).level
+        if missing <= 0:
+            return None
+        return key_limit(f"The {rate:,} tokens of this minute are used up", missing / rate * MINUTE_S)
+
+    def _queue_problem(self, num_completions: int, prompt_tokens: int) -> Problem | None:
+        if not self.queued_requests:
+            return None
+        requests_over = self.queued_requests + num_completions - self.rules.queued_requests
+        tokens_over = self.queued_tokens + prompt_tokens - self.rules.queued_tokens
+        if requests_over <= 0 and tokens_over <= 0:
+            return None
+        what = "requests" if requests_over > 0 else "prompt tokens"
+        ahead_requests = min(max(0, requests_over), self.queued_requests)
+        ahead_tokens = min(max(0, tokens_over), self.queued_tokens)
+        return queue_full(what, self.wait_s(ahead_requests, ahead_tokens))
+
+    def _refilled(self, sender: int) -> _Bucket:
+        rate, now = self.rules.key_tokens or 0, self.clock()
+        bucket = self._buckets.setdefault(sender, _Bucket(rate, now))
+        bucket.level = min(rate, bucket.level + (now - bucket.at_s) * rate / MINUTE_S)
+        bucket.at_s = now
+        return bucket
+
+    def _charge(self, sender: int, tokens: int) -> None:
+        if self.rules.key_tokens is not None:
+            self._refilled(sender).level -= tokens
+
+    def _leave(self, sender: int) -> None:
+        self.in_flight -= 1
+        self._of_sender[sender] -= 1
+        if not self._of_sender[sender]:
+            del self._of_sender[sender]
+
+
+@dataclass(eq=False)
+class Ticket:
+    """The place of a call."""
+
+    door: Door
+    sender: int
+    num_completions: int
+    prompt_tokens: int
+    _waits: bool = True
+    _inside: bool = True
+
+    def answered(self) -> None:
+        """Its first token is there: it waits no more."""
+        if self._waits:
+            self._waits = False
+            self.door.queued_requests -= self.num_completions
+            self.door.queued_tokens -= self.prompt_tokens
+
+    def leave(self, output_tokens: int) -> None:
+        """It is over, and cost its key so many tokens. A second call changes nothing."""
+        if self._inside:
+            self._inside = False
+            self.answered()
+            self.door._charge(self.sender, output_tokens)
+            self.door._leave(self.sender)

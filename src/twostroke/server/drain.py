@@ -1,0 +1,42 @@
+"""The end of a server, in order: nothing new is taken, what runs may finish, then the socket closes.
+
+Knows: the door, a clock.
+Must not know: signals, uvicorn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twostroke.server.door import Door
+
+
+class Drain:
+    """Asked again and again by the server's loop. limit_s: how long running requests may take."""
+
+    def __init__(self, door: Door, limit_s: float, clock: Callable[[], float]) -> None:
+        self._door = door
+        self._limit_s = limit_s
+        self._clock = clock
+        self._until_s: float | None = None
+
+    @property
+    def begun(self) -> bool:
+        """True from the first signal on."""
+        return self._until_s is not None
+
+    def begin(self) -> None:
+        """Take nothing new. A second call changes nothing."""
+        if self._until_s is None:
+            self._door.draining = True
+            self._until_s = self._clock() + self._limit_s
+
+    @property
+    def over(self) -> bool:
+        """True when nothing runs, or when the time is up."""
+        return self._until_s is not None and (self._door.in_flight == 0 or self._clock() >= self._until_s)
+
+    @property
+    def cut(self) -> int:
+        """Calls that still run: after `over`, those that are cut short."""
+        return self._door.in_flight

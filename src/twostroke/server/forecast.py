@@ -1,0 +1,109 @@
+"""How long the queue takes: what Retry-After says, from the cost model as the last steps corrected it.
+
+Knows: predicted step times, what the last step held, how long answers are.
+Must not know: HTTP, who waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twostroke.cost.shape import Segment
+from twostroke.engine.observer import Nobody, Observer
+from twostroke.scheduler.step_time import StepTime
+from twostroke.scheduler.window import Window
+from twostroke.types.event import FinishedEvent
+from twostroke.types.output import Timings
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+
+OUTPUTS_KEPT = 64
+UNKNOWN_OUTPUT_TOKENS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Of a step: sequences, and positions."""
+
+    max_sequences: int
+    max_step_tokens: int
+
+
+class Forecast(Nobody):
+    """Listens as the engine's observer; asked from another thread, which sees whole values or the ones before.
+
+    places_free: False while somebody waits although there is room in the batch, so that only an end lets one in.
+    """
+
+    def __init__(self, times: StepTime, room: Room) -> None:
+        self._times = times
+        self._room = room
+        self._streams: Sequence[Segment] = ()
+        self._prompt_tokens: Sequence[int] = ()
+        self._outputs = Window(OUTPUTS_KEPT)
+        self._typical = float(UNKNOWN_OUTPUT_TOKENS)
+
+    def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
+        """Correct the cost model; remember what runs."""
+        self._times.observe(plan, max(duration_s, result.model_s + result.sampling_s))
+        going = [s for s in plan.sequences if s.request.request_id in result.sampled]
+        self._streams = tuple(Segment(s.start + s.num_tokens, 1, True) for s in going)
+        self._prompt_tokens = tuple(len(s.request.prompt_token_ids) for s in going)
+
+    def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
+        """Learn how long answers are."""
+        if finished.num_output_tokens:
+            self._outputs.add(finished.num_output_tokens)
+            self._typical = self._outputs.quantile(0.5) or self._typical
+
+    def wait_s(self, requests: int, tokens: int, places_free: bool = True) -> float:
+        """Seconds until so many waiting requests, and so many waiting prompt tokens, had their first token."""
+        streams = list(self._streams)[: self._room.max_sequences]
+        free = max(0, self._room.max_sequences - len(streams)) if places_free else 0
+        return max(self._prompts_s(streams, tokens), self._places_s(streams, requests - free))
+
+    def _prompts_s(self, streams: Sequence[Segment], tokens: int) -> float:
+        """Prompts in chunks that fill each step beside the streams."""
+        if tokens <= 0:
+            return 0.0
+        chunk = min(tokens, max(1, self._room.max_step_tokens - len(streams)))
+        return self._times.usual_s([*streams, Segment(0, chunk, True)]) * tokens / chunk
+
+    def _places_s(self, streams: Sequence[Segment], missing: int) -> float:
+        """Each step every stream comes nearer to its end: of S streams of L tokens, S / L end in a step."""
+        if missing <= 0 or not streams:
+            return 0.0
+        steps = missing * self._typical / len(streams)
+        # Whoever takes a place brings a prompt: as many prompt tokens a step as places get free, times their length.
+        prompts = sum(self._prompt_tokens) / self._typical if self._prompt_tokens else 0.0
+        chunk = min(round(prompts), self._room.max_step_tokens - len(streams))
+        beside = [Segment(0, chunk, True)] if chunk > 0 else []
+        return steps * self._times.usual_s([*streams, *beside])
+
+
+class Listeners:
+    """Several observers as one (engine.observer.Observer)."""
+
+    def __init__(self, *each: Observer) -> None:
+        self._each = each
+
+    def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
+        """To each."""
+        for one in self._each:
+            one.on_step(plan, result, duration_s)
+
+    def on_first_token(self, ttft_s: float, /) -> None:
+        """To each."""
+        for one in self._each:
+            one.on_first_token(ttft_s)
+
+    def on_next_token(self, itl_s: float, /) -> None:
+        """To each."""
+        for one in self._each:
+            one.on_next_token(itl_s)
+
+    def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
+        """To each."""
+        for one in self._each:
+            one.on_finish(finished, timings)

@@ -1,0 +1,45 @@
+"""Refusals of a server that has enough to do, or that is about to end: each with the time to come again.
+
+Knows: the shape of a problem.
+Must not know: who refuses, and by which count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from twostroke.server.errors import INVALID, SERVER, Problem
+
+RATE = "rate_limit_error"
+LEAST_RETRY_S = 0.1
+DRAIN_RETRY_S = 1.0
+
+DEADLINE = Problem(
+    504, "The request's deadline passed before its answer was complete.", SERVER, code="deadline_exceeded"
+)
+BAD_DEADLINE = Problem(
+    400, "x-request-timeout-ms must be a whole number of milliseconds above 0.", INVALID, code="invalid_deadline"
+)
+
+
+def retry_headers(retry_s: float) -> Mapping[str, str]:
+    """Whole seconds for everybody, rounded up; milliseconds for clients that read them."""
+    wait_s = max(LEAST_RETRY_S, retry_s)
+    return {"retry-after": str(math.ceil(wait_s)), "retry-after-ms": str(math.ceil(1e3 * wait_s))}
+
+
+def queue_full(what: str, retry_s: float) -> Problem:
+    """503: the server as a whole has no room."""
+    return Problem(503, f"Too many {what} are waiting.", SERVER, code="queue_full", headers=retry_headers(retry_s))
+
+
+def key_limit(what: str, retry_s: float) -> Problem:
+    """429: this key has had its share; others are served."""
+    return Problem(429, f"{what} for this API key.", RATE, code="rate_limit_exceeded", headers=retry_headers(retry_s))
+
+
+def draining() -> Problem:
+    """503: the server finishes what it has and takes nothing new; another one may be there already."""
+    headers = {**retry_headers(DRAIN_RETRY_S), "connection": "close"}
+    return Problem(503, "The server is shutting down.", SERVER, code="draining", headers=headers)

@@ -1,0 +1,49 @@
+"""What is known of a request's sender and its patience, from the gate to the engine.
+
+Knows: ASGI scopes, one header.
+Must not know: keys themselves, routes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.types import Scope
+
+from twostroke.server.errors import HttpProblem
+from twostroke.server.refusals import BAD_DEADLINE
+
+TIMEOUT_HEADER = b"x-request-timeout-ms"
+MOST_MS = 24 * 3600 * 1000
+_SENDER = "twostroke.sender"
+_ARRIVAL = "twostroke.arrival_s"
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """sender: the place of its key among the server's, 0 without keys. deadline_s: of the clock; None for no end."""
+
+    sender: int = 0
+    deadline_s: float | None = None
+
+
+def note_arrival(scope: Scope, now_s: float) -> None:
+    """At the outermost layer: deadlines count from here."""
+    scope[_ARRIVAL] = now_s
+
+
+def note_sender(scope: Scope, place: int) -> None:
+    """By the gate, which knows the keys."""
+    scope[_SENDER] = place
+
+
+def visit_of(scope: Scope, longest_s: float | None, now_s: float) -> Visit:
+    """The nearer of the server's and the client's deadline. Raises HttpProblem (400) for a header without sense."""
+    sent = next((value for name, value in scope["headers"] if name.lower() == TIMEOUT_HEADER), None)
+    limits = [] if longest_s is None else [longest_s]
+    if sent is not None:
+        if not sent.isdigit() or not 0 < int(sent[:12]) <= MOST_MS or len(sent) > 12:
+            raise HttpProblem(BAD_DEADLINE)
+        limits.append(int(sent) / 1e3)
+    deadline_s = scope.get(_ARRIVAL, now_s) + min(limits) if limits else None
+    return Visit(scope.get(_SENDER, 0), deadline_s)

@@ -22,6 +22,7 @@ import numpy as np
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps, NativePacker, best_level
 from twostroke.backends.cpu.calibration_file import fingerprint, read_calibration
+from twostroke.backends.cpu.health import check_kernels
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
 from twostroke.cache.manager import CacheManager
 from twostroke.config import (
@@ -40,6 +41,7 @@ from twostroke.cost.ledger import Ledger, Sink
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.cost.what_if import WhatIf
 from twostroke.cost_here import CostHere, check_objectives, cost_here
+from twostroke.engine.isolate import IsolatingExecutor
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
 from twostroke.engine.record_file import RecordFile
@@ -211,7 +213,8 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     def report_fault(error: BaseException) -> None:
         report(f"engine fault: {type(error).__name__}: {error}")
 
-    stepper = Stepper(scheduler, runner, session, time.perf_counter, report_fault)
+    executor = IsolatingExecutor(runner, report_fault)
+    stepper = Stepper(scheduler, executor, session, time.perf_counter, report_fault, lambda: check_kernels(ops))
     template = ChatTemplate.from_folder(folder)
     settler.start()
     explainer = Explainer(ledger, what_if, Options(*sizes))

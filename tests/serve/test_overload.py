@@ -238,7 +238,8 @@ def test_a_head_that_does_not_come_ends_the_connection(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"POST / HTTP/9.9\r\n\r\n", b"a" * 70_000]
+    "garbage",
+    [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"a" * 70_000],
 )
 def test_what_is_no_http_gets_a_coded_400(live: Live, garbage: bytes) -> None:
     connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)

@@ -4,7 +4,7 @@
     callers' loops <--one wakeup per loop and step-- call_soon_threadsafe <-- step thread
 
 Native kernels release the GIL, so loops go on while a step runs. A reader that is slow holds up nobody: its pieces wait
-in its own mailbox, which its own max_tokens bounds.
+in its own mailbox, which is bounded in bytes; one that lets it run over loses its request.
 
 Knows: the stepper, asyncio, threads.
 Must not know: HTTP, what a step does.
@@ -23,9 +23,11 @@ from twostroke.cost.ledger import Ledger
 from twostroke.engine.collect import Collector
 from twostroke.engine.reader_watch import ReaderWatch
 from twostroke.engine.stepper import Stepper
-from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest, TwostrokeError
+from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest, TwostrokeError, UnreadOverflow
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 
+MAX_UNREAD_BYTES = 256 * 1024
+PIECE_BYTES, ID_BYTES, ENTRY_BYTES = 96, 8, 72
 _RETRY_S = 0.05  # between attempts where there is work but no plan
 
 
@@ -39,6 +41,8 @@ class _Stream:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     mail: deque[tuple[float, Delta]] = field(default_factory=deque)
     error: TwostrokeError | None = None
+    unread_bytes: int = 0
+    reading: bool = False  # its reader has all and waits for more: what is unread now is not its fault
 
     @property
     def request_id(self) -> str:
@@ -48,22 +52,22 @@ class _Stream:
 _News = tuple[_Stream, list[tuple[float, Delta]], TwostrokeError | None]
 
 
-def _deliver(news: list[_News]) -> None:
-    """Runs on the readers' loop."""
-    for stream, deltas, error in news:
-        stream.mail.extend(deltas)
-        stream.error = error or stream.error
-        stream.ready.set()
+def size_bytes(delta: Delta) -> int:
+    """About what a piece takes in memory until it is read."""
+    entries = sum(1 + len(each.top) for each in delta.logprobs)
+    return PIECE_BYTES + len(delta.text) + ID_BYTES * len(delta.token_ids) + ENTRY_BYTES * entries
 
 
 class AsyncEngine:
     """Any number of tasks, on any number of loops, may use one engine.
 
     The stepper belongs to the step thread from `start` on; what ends the engine goes to its `report_fault`.
+    max_unread_bytes: of one stream's pieces that nobody has taken yet.
     """
 
-    def __init__(self, stepper: Stepper) -> None:
+    def __init__(self, stepper: Stepper, max_unread_bytes: int = MAX_UNREAD_BYTES) -> None:
         self._stepper = stepper
+        self._max_unread_bytes = max_unread_bytes
         self._session = stepper.session
         self._changed = threading.Condition()
         self._mailed: dict[str, _Stream] = {}  # whose pieces go where; touched by the step thread alone
@@ -113,7 +117,8 @@ class AsyncEngine:
     async def stream(self, prompt: Prompt) -> AsyncIterator[Delta]:
         """Pieces of all n completions, as they come.
 
-        Raises InvalidRequest before the first piece, EngineStopped when the engine ends. Closing the iterator or
+        Raises InvalidRequest before the first piece, EngineStopped when the engine ends, UnreadOverflow where pieces
+        come faster than they are taken and there is no more room for them. Closing the iterator or
         cancelling the task aborts the request; its pages are free before the next step is planned.
         """
         self._session.check(prompt)
@@ -122,10 +127,14 @@ class AsyncEngine:
         reader = ReaderWatch(self._stepper.clock, self._session.ledger.accounts)
         try:
             while num_open:
+                stream.reading = True
                 await stream.ready.wait()
+                stream.reading = False
                 stream.ready.clear()
                 while stream.mail:
-                    delta = reader.taken(*stream.mail.popleft())
+                    sent_s, piece = stream.mail.popleft()
+                    stream.unread_bytes -= size_bytes(piece)
+                    delta = reader.taken(sent_s, piece)
                     num_open -= delta.finish_reason is not None
                     yield delta
                     reader.back()
@@ -173,6 +182,20 @@ class AsyncEngine:
                 del self._streams[stream.request_id]
                 self._commands.append(stream.request_id)
                 self._changed.notify_all()
+
+    def _deliver(self, news: list[_News]) -> None:
+        """Runs on the readers' loop."""
+        for stream, deltas, error in news:
+            if isinstance(stream.error, UnreadOverflow):
+                continue
+            stream.mail.extend(deltas)
+            stream.unread_bytes += sum(size_bytes(delta) for _, delta in deltas)
+            stream.error = error or stream.error
+            if stream.unread_bytes > self._max_unread_bytes and not stream.reading:
+                stream.mail.clear()
+                stream.error = UnreadOverflow(f"More than {self._max_unread_bytes:,} bytes of answer were not read.")
+                self._close(stream)
+            stream.ready.set()
 
     # From here on: the step thread.
 
@@ -236,7 +259,7 @@ class AsyncEngine:
             by_loop.setdefault(item[0].loop, []).append(item)
         for loop, items in by_loop.items():
             try:
-                loop.call_soon_threadsafe(_deliver, items)
+                loop.call_soon_threadsafe(self._deliver, items)
             except RuntimeError:  # that loop is closed: nobody will read these streams
                 for stream, _, _ in items:
                     self._close(stream)

@@ -46,6 +46,11 @@ class PlanRunner(Protocol):
         """Compute a plan."""
 
 
+def no_probe() -> None:
+    """For executors whose health nobody can ask about: three faults in a row are believed."""
+    raise EngineStopped("Nobody knows better.")
+
+
 def no_report(_error: BaseException) -> None:
     """For callers that do not log faults."""
 
@@ -53,7 +58,8 @@ def no_report(_error: BaseException) -> None:
 class Stepper:
     """Owns scheduler and executor; used from one thread at a time.
 
-    The session's observer hears of each step; `report_fault` gets every fault in full.
+    The session's observer hears of each step; `report_fault` gets every fault in full. probe: raises where the
+    machine itself is broken; it is asked after three faulty steps in a row.
     """
 
     def __init__(
@@ -63,12 +69,14 @@ class Stepper:
         session: Session,
         clock: Callable[[], float],
         report_fault: ReportFault = no_report,
+        probe: Callable[[], None] = no_probe,
     ) -> None:
         self._scheduler = scheduler
         self._executor = executor
         self.session = session
         self.clock = clock
         self.report_fault = report_fault
+        self._probe = probe
         self._faults_in_a_row = 0
         self._late: list[Delta] = []  # pieces of a step that was interrupted
 
@@ -92,8 +100,8 @@ class Stepper:
     def step(self) -> list[Delta] | None:
         """One step; None where no plan can be made.
 
-        A fault of the executor ends the requests of that plan, with a general message. Raises EngineStopped after
-        three faulty steps in a row: then the machine is broken, not a request.
+        A fault of the executor ends the requests of that plan, with a general message. Raises EngineStopped where
+        three steps in a row were faulty and the probe is too: then the machine is broken, not a request.
         """
         if self._late:
             late, self._late = self._late, []
@@ -108,10 +116,17 @@ class Stepper:
         self.session.ledger.close_step(ended_s)
         self.session.observer.on_step(plan, result, ended_s - started_s)
         if self._faults_in_a_row >= MAX_FAULTS_IN_A_ROW:
+            self._ask_probe()
+        return deltas
+
+    def _ask_probe(self) -> None:
+        try:
+            self._probe()
+        except Exception as error:
             raise EngineStopped(
                 "The engine has stopped.", why=f"{MAX_FAULTS_IN_A_ROW} steps in a row failed.", fix="Restart it."
-            )
-        return deltas
+            ) from error
+        self._faults_in_a_row = 0
 
     def _commit(self, plan: Plan, result: StepResult, started_s: float) -> list[Delta]:
         now = self.clock()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 from starlette.responses import Response
@@ -19,6 +19,7 @@ from twostroke.types.errors import (
     InvalidRequest,
     Overloaded,
     TwostrokeError,
+    UnreadOverflow,
 )
 from twostroke.types.output import Delta
 from twostroke.types.request import FinishReason
@@ -67,6 +68,8 @@ class SlowReader(Exception):
 
 INTERNAL = Problem(500, "The server failed to answer this request; its log says why.", SERVER, code="internal_error")
 STOPPED = Problem(503, "The engine is not running.", SERVER, code="engine_stopped", headers={"retry-after": "5"})
+POISON = replace(INTERNAL, headers={"x-should-retry": "false"})
+SLOW_READER = Problem(408, "The answer was not read fast enough; the request has ended.", SERVER, code="slow_reader")
 TOO_DEEP = Problem(400, "The JSON of the request is nested too deeply.", code="invalid_json")
 BODY_TIMEOUT = Problem(408, "The request's body did not arrive in time.", code="request_timeout")
 
@@ -112,6 +115,10 @@ def problem_of(error: Exception) -> Problem:
         return STOPPED
     if isinstance(error, Overloaded):
         return refused(error)
+    if isinstance(error, UnreadOverflow):
+        return SLOW_READER
+    if isinstance(error, EngineFault):
+        return POISON
     return INTERNAL
 
 

@@ -12,6 +12,7 @@ TwostrokeError
 ├── OutOfMemory           it does not fit, with the arithmetic (exit code 4)
 ├── BackendError          a native kernel refused or is missing (exit code 5)
 ├── Overloaded            too much is waiting to serve this request in time (exit code 7, HTTP 503 with Retry-After)
+├── UnreadOverflow        a stream's reader is too slow for what waits for it (exit code 1)
 └── EngineStopped         the engine was shut down while the request was alive (exit code 6)
 
 Knows: nothing but strings.
@@ -82,6 +83,10 @@ class OutOfMemory(TwostrokeError):
 
 class BackendError(TwostrokeError):
     """A native kernel refused its arguments, or the native library is missing."""
+
+
+class UnreadOverflow(TwostrokeError):
+    """A stream's reader let more pieces wait than there is room for; its request has ended."""
 
 
 class EngineStopped(TwostrokeError):

@@ -1,0 +1,23 @@
+"""Do the kernels still compute? One small product with a known answer, on every thread of the pool.
+
+Knows: an op with an answer that paper gives.
+Must not know: models, why anybody asks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.ops.protocol import Ops
+from twostroke.types.errors import BackendError
+
+ROWS, WIDTH = 256, 64
+
+
+def check_kernels(ops: Ops) -> None:
+    """Raises BackendError where the kernels refuse or are wrong. Microseconds; for the thread that owns the ops."""
+    x = np.full((ROWS, WIDTH), 3.0, np.float32)
+    out, weight = np.zeros_like(x), np.full(WIDTH, 2.0, np.float32)
+    ops.rms_norm(out, x, weight, 0.0)
+    if not np.allclose(out, 2.0, rtol=1e-5):
+        raise BackendError("The kernels give wrong numbers.", why="A row of threes has a root mean square of three.")

@@ -182,6 +182,14 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
         )
 
 
+def address_of(asked: Mapping[str, Asked]) -> tuple[str, int]:
+    """(host, port) alone, before any model is looked at. Raises ConfigError."""
+    resolver = Resolver(dict(asked))
+    resolve_server(resolver, "")
+    settings = resolver.resolved()
+    return settings["host"], settings["port"]
+
+
 def resolve_overload(resolver: Resolver, pool_tokens: int) -> None:
     """Bounds on what waits, on each key and on time. pool_tokens: what the KV cache holds."""
     resolver.pick("queued_requests", QUEUED_REQUESTS, "default")

@@ -65,6 +65,18 @@ def processor_name() -> str:
     return " ".join([fields.get("model name", ""), *found]).strip()
 
 
+def notify_address() -> str | None:
+    """Where systemd wants to hear of this service (NOTIFY_SOCKET); None for a process that nobody asked to tell."""
+    return os.environ.get("NOTIFY_SOCKET") or None
+
+
+def watchdog_s() -> float | None:
+    """The longest silence that systemd allows this process (WATCHDOG_USEC, WATCHDOG_PID); None for any."""
+    limit, owner = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
+    mine = not owner or owner == str(os.getpid())
+    return int(limit) / 1e6 if limit.isdigit() and int(limit) > 0 and mine else None
+
+
 def hub_offline() -> bool:
     """True where HF_HUB_OFFLINE asks for no network."""
     return os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")

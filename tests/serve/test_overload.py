@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -250,3 +251,25 @@ def test_what_is_no_http_gets_a_coded_400(live: Live, garbage: bytes) -> None:
     connection.close()
     assert got.startswith(b"HTTP/1.1 400") and b"invalid_http" in got
     assert live.get("/health").status == 200
+
+
+@pytest.mark.parametrize("headers", [{"x-long": "y" * 70_000}, {f"x-{i}": "y" for i in range(120)}])
+def test_headers_are_bounded_however_they_come(live: Live, headers: dict[str, str]) -> None:
+    reply = live.call("GET", "/health", headers=headers)
+    assert (reply.status, reply.error["code"]) == (431, "headers_too_large")
+    assert live.get("/health").status == 200
+
+
+def test_a_body_that_comes_a_byte_at_a_time_has_an_end() -> None:
+    limits = Limits(body_s=0.3)
+    with serving(fake_parts(limits=limits)) as live:
+        connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
+        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
+        got = b""
+        while not got:
+            connection.sendall(b" ")
+            connection.settimeout(0.02)
+            with contextlib.suppress(TimeoutError):
+                got = connection.recv(1000)
+        assert got.startswith(b"HTTP/1.1 408")
+        connection.close()

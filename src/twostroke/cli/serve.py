@@ -1,19 +1,30 @@
-"""`twostroke serve`: the HTTP server.
+"""`twostroke serve`: the HTTP server, alone or supervised.
 
-Knows: assemble, the server's run function.
+Knows: assemble, the server's run function, its supervisor.
 Must not know: routes, engines.
 """
 
 from __future__ import annotations
 
+import asyncio
+import faulthandler
 import json
-from typing import Any
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.progress import progress_bar
-from twostroke.options import ENGINE_OPTIONS, SERVER_OPTIONS
+from twostroke.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
+
+if TYPE_CHECKING:
+    from twostroke.server.build import BuiltServer
+    from twostroke.server.worker import Line
+
+BEAT_S = 1.0
 
 
 @click.command(
@@ -21,25 +32,91 @@ from twostroke.options import ENGINE_OPTIONS, SERVER_OPTIONS
 )
 @click.argument("model", default="spark")
 @option_flags(ENGINE_OPTIONS + SERVER_OPTIONS)
+@click.option("--supervise", is_flag=True, help="Serve from a process that is started again when native code dies.")
+@click.option("--worker-fds", "worker_fds", type=(int, int), default=None, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the start-up facts as one JSON document.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and the access log.")
-def command(model: str, as_json: bool, verbose: bool, **options: Any) -> None:
+def command(
+    model: str,
+    supervise: bool,
+    worker_fds: tuple[int, int] | None,
+    as_json: bool,
+    verbose: bool,
+    **options: Any,
+) -> None:
     """Serve MODEL (a folder, a hub id, or the embedded 'spark') with the OpenAI API on 127.0.0.1:8000."""
     with clear_errors(verbose):
-        from twostroke.server.build import build_server
-        from twostroke.server.serve import run
+        if supervise:
+            flags = (["--json"] if as_json else []) + (["-v"] if verbose else [])
+            sys.exit(_supervise(model, options, flags))
+        _serve(model, options, as_json, worker_fds)
 
-        with progress_bar("load") as progress:
-            built = build_server(model, options, progress)
 
-        def announce(url: str) -> None:
-            if as_json:
-                print_json({"url": url, **built.facts})
-            else:
-                click.echo(start_text(url, built.facts))
+def _serve(model: str, options: dict[str, Any], as_json: bool, worker_fds: tuple[int, int] | None) -> None:
+    from twostroke.server.build import build_server
+    from twostroke.server.serve import run
 
-        with built:
-            run(built.parts, built.resolved["host"], built.resolved["port"], announce)
+    faulthandler.enable()  # a crash in native code says where
+    with progress_bar("load") as progress:
+        built = build_server(model, options, progress)
+    listener = None if worker_fds is None else socket.socket(fileno=worker_fds[0])
+    line = None if worker_fds is None else _line(worker_fds[1])
+
+    def announce(url: str) -> None:
+        if as_json:
+            print_json({"url": url, **built.facts})
+        else:
+            click.echo(start_text(url, built.facts))
+        tell.send(READY="1", STATUS=f"serving {built.facts['served_name']} on {url}")
+
+    with built:
+        tell, watch = _watching(built, line)
+        run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener)
+
+
+def _line(descriptor: int) -> Line:
+    from twostroke.server.worker import Line
+
+    return Line(socket.socket(fileno=descriptor))
+
+
+def _watching(built: BuiltServer, line: Line | None) -> tuple[Any, Any]:
+    """Whom to tell, and what the serving loop calls."""
+    from twostroke.env import notify_address, watchdog_s
+    from twostroke.server.notify import BEATS, SystemdNotifier, Watch
+
+    door = built.parts.door
+    if line is not None:
+        return line, Watch(line, BEAT_S, lambda: door.draining, time.monotonic, line.gone)
+    notifier, limit_s = SystemdNotifier(notify_address()), watchdog_s()
+    every_s = None if limit_s is None else limit_s / BEATS
+    return notifier, Watch(notifier, every_s, lambda: door.draining, time.monotonic)
+
+
+def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
+    """Bind here, serve in a worker that inherits the socket. `ps` shows no key: it goes by the environment."""
+    from twostroke.config import address_of, collect
+    from twostroke.env import asked_by_environment, notify_address, process_environment
+    from twostroke.server.notify import SystemdNotifier
+    from twostroke.server.serve import bind
+    from twostroke.server.supervise import Supervisor
+
+    environment = process_environment()
+    if options.get("api_key") is not None:
+        environment["TWOSTROKE_API_KEY"] = options["api_key"]
+    environment = {name: value for name, value in environment.items() if name not in ("NOTIFY_SOCKET", "WATCHDOG_PID")}
+    given = {name: value for name, value in options.items() if value is not None and name != "api_key"}
+    words = [word for name, value in given.items() for word in (BY_NAME[name].flag, value)]
+
+    def worker(listening: int, line: int) -> list[str]:
+        fds = ["--worker-fds", str(listening), str(line)]
+        return [sys.executable, "-P", "-m", "twostroke", "serve", model, *words, *flags, *fds]
+
+    def say(text: str) -> None:
+        click.echo(f"supervisor: {text}", err=True)
+
+    with bind(*address_of(collect(options, asked_by_environment()))) as listener:
+        return asyncio.run(Supervisor(worker, listener, environment, say, SystemdNotifier(notify_address())).run())
 
 
 def start_text(url: str, facts: dict[str, Any]) -> str:

@@ -16,17 +16,22 @@ from twostroke.server.parts import Limits
 
 async def read_body(request: Request, limits: Limits) -> bytes:
     """All bytes. Raises HttpProblem (413, 408), ClientDisconnect."""
+    try:
+        async with asyncio.timeout(limits.body_s):
+            return await _pieces(request, limits)
+    except TimeoutError:
+        raise HttpProblem(BODY_TIMEOUT) from None
+
+
+async def _pieces(request: Request, limits: Limits) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limits.body_bytes:
         raise HttpProblem(body_too_large(limits.body_bytes))
     pieces: list[bytes] = []
     size_bytes, more = 0, True
     while more:
-        try:
-            async with asyncio.timeout(limits.body_idle_s):
-                message = await request.receive()
-        except TimeoutError:
-            raise HttpProblem(BODY_TIMEOUT) from None
+        async with asyncio.timeout(limits.body_idle_s):
+            message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         piece = message.get("body", b"")

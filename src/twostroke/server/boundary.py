@@ -13,12 +13,20 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from twostroke.server.errors import INTERNAL
+from twostroke.server.errors import HEADERS_TOO_LARGE, INTERNAL
 from twostroke.server.metrics import ServerMetrics
 from twostroke.server.visit import note_arrival
 
 log = logging.getLogger("twostroke.server")
+MAX_HEADERS, MAX_HEADER_BYTES = 100, 64 * 1024
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+def too_large(scope: Scope) -> bool:
+    """h11 bounds heads that come in pieces only."""
+    headers = scope["headers"]
+    size_bytes = sum(len(name) + len(value) for name, value in headers) + len(scope["raw_path"])
+    return len(headers) > MAX_HEADERS or size_bytes + len(scope["query_string"]) > MAX_HEADER_BYTES
 
 
 class Boundary:
@@ -47,6 +55,9 @@ class Boundary:
             await send(message)
 
         try:
+            if too_large(scope):
+                await HEADERS_TOO_LARGE.response()(scope, receive, marked_send)
+                return
             await self._app(scope, receive, marked_send)
         except Exception:
             log.exception("request %s failed", request_id)

@@ -71,6 +71,7 @@ STOPPED = Problem(503, "The engine is not running.", SERVER, code="engine_stoppe
 POISON = replace(INTERNAL, headers={"x-should-retry": "false"})
 SLOW_READER = Problem(408, "The answer was not read fast enough; the request has ended.", SERVER, code="slow_reader")
 TOO_DEEP = Problem(400, "The JSON of the request is nested too deeply.", code="invalid_json")
+HEADERS_TOO_LARGE = Problem(431, "The request's headers are too many or too long.", code="headers_too_large")
 BODY_TIMEOUT = Problem(408, "The request's body did not arrive in time.", code="request_timeout")
 
 

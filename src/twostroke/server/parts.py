@@ -91,7 +91,8 @@ class Limits:
 
     deadline_s: longest time from a request's arrival to the end of its answer; None for no end.
     heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may leave a write
-    unread before its request is dropped. body_idle_s: longest gap between two pieces of a request's body.
+    unread before its request is dropped. body_idle_s: longest gap between two pieces of a request's body. body_s: for all
+    of it.
     """
 
     body_bytes: int = 8 * 1024 * 1024
@@ -101,6 +102,7 @@ class Limits:
     heartbeat_s: float = 15.0
     stalled_s: float = 30.0
     body_idle_s: float = 30.0
+    body_s: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)

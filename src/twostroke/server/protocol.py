@@ -7,6 +7,7 @@ Must not know: routes.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -14,6 +15,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from twostroke.server.errors import Problem
 
 HEADER_S = 10.0
+_quiet = logging.getLogger("twostroke.http")
+_quiet.setLevel(logging.ERROR)
 WRITE_BUFFER_BYTES = 64 * 1024
 BAD_HTTP = Problem(400, "This is no HTTP/1.1 request.", code="invalid_http")
 
@@ -22,6 +25,10 @@ class Protocol(H11Protocol):
     """A connection that has sent no whole head after HEADER_S is closed. Unsent answers are bounded in bytes."""
 
     _head_timer: asyncio.TimerHandle | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logger = _quiet  # whoever sends nonsense must not fill our log
 
     def connection_made(self, transport: Any) -> None:
         """Bound the unsent bytes, wait for the first head."""

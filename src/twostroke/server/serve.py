@@ -37,18 +37,24 @@ def no_watch() -> bool:
     return False
 
 
-def run(parts: ServerParts, host: str, port: int, announce: Announce) -> None:
-    """Serve until SIGINT or SIGTERM; requests in flight get a short grace. Port 0 takes a free one.
+def run(
+    parts: ServerParts,
+    host: str,
+    port: int,
+    announce: Announce,
+    watch: Watch = no_watch,
+    listener: socket.socket | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM; requests in flight may finish (`drain_s`). Port 0 takes a free one.
+
+    listener: bound and listening already, to host and port; else they are bound here.
 
     announce is called once with the base URL when the socket is bound and the engine runs. Raises ConfigError where
     the address cannot be bound, or where it is not loopback and there is no key; EngineStopped as `serve` does.
     """
     check_address(host, parts.api_key)
-    listener = bind(host, port)
-    try:
-        asyncio.run(serve(replace(parts, loopback_only=is_loopback(host)), listener, announce))
-    finally:
-        listener.close()
+    with listener or bind(host, port) as bound:
+        asyncio.run(serve(replace(parts, loopback_only=is_loopback(host)), bound, announce, watch))
 
 
 def check_address(host: str, api_key: str | None) -> None:

@@ -18,12 +18,13 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from twostroke.server.errors import SlowReader, problem_of
+from twostroke.server.errors import HttpProblem, SlowReader, problem_of
 from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import Call
 from twostroke.server.responses import Shape, Whole, usage_of
 from twostroke.server.visit import Visit, visit_of
+from twostroke.types.errors import TwostrokeError
 from twostroke.types.output import Delta
 
 log = logging.getLogger("twostroke.server")
@@ -78,7 +79,10 @@ class Answer(Response):
         except Exception as error:
             if not events.started:
                 raise
-            log.error("%s: failed while streaming", self._call.response_id, exc_info=error)
+            if isinstance(error, HttpProblem | TwostrokeError):
+                log.warning("%s: ended while streaming: %s", self._call.response_id, error)
+            else:
+                log.error("%s: failed while streaming", self._call.response_id, exc_info=error)
             await events.send(problem_of(error).body())
         await events.finish()
 

@@ -1,0 +1,75 @@
+"""Telling a service manager how it goes: systemd's protocol, which is lines in a datagram.
+
+Knows: the protocol, an address or a connected socket.
+Must not know: the environment, who listens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+BEATS = 3  # in the time that the manager allows
+
+
+class Listener(Protocol):
+    """Somebody who wants to hear how it goes."""
+
+    def send(self, **states: str) -> None:
+        """READY="1", STATUS="text" and so on; never raises."""
+
+
+class SystemdNotifier:
+    """To a unix datagram socket; '@' opens a name in the abstract namespace. Without an address it tells nobody."""
+
+    def __init__(self, address: str | None) -> None:
+        self._address = address if address is None or not address.startswith("@") else "\0" + address[1:]
+
+    def send(self, **states: str) -> None:
+        """See Listener. Nobody who listens is no error: the service goes on."""
+        if self._address is None:
+            return
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            sender.sendto(message(states), self._address)
+
+
+def message(states: dict[str, str]) -> bytes:
+    """Lines NAME=value; a line end in a value would begin another state, so it becomes a space."""
+    return "\n".join(f"{name}={value.replace(chr(10), ' ')}" for name, value in states.items()).encode()
+
+
+class Watch:
+    """Called ten times a second by a serving loop: beats while it goes on, and says once that it is stopping.
+
+    every_s: between two beats; None for none. Returns what asked_to_end says.
+    """
+
+    def __init__(
+        self,
+        tell: Listener,
+        every_s: float | None,
+        draining: Callable[[], bool],
+        clock: Callable[[], float],
+        asked_to_end: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._tell = tell
+        self._every_s = every_s
+        self._draining = draining
+        self._clock = clock
+        self._asked_to_end = asked_to_end
+        self._next_s = 0.0
+        self._stopping = False
+
+    def __call__(self) -> bool:
+        """One look."""
+        now = self._clock()
+        if self._every_s is not None and now >= self._next_s:
+            self._next_s = now + self._every_s
+            self._tell.send(WATCHDOG="1")
+        if self._draining() and not self._stopping:
+            self._stopping = True
+            self._tell.send(STOPPING="1", STATUS="finishing what runs")
+        return self._asked_to_end()

@@ -1,0 +1,77 @@
+"""Who answers while no worker does: everything gets 503 with the time to come again, except the question of life.
+
+Knows: a listening socket, a little HTTP.
+Must not know: workers, the API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+from collections.abc import Callable
+
+from twostroke.server.errors import SERVER, Problem
+
+READ_S = 2.0
+MOST_HEAD_BYTES = 64 * 1024
+MOST_OPEN = 256
+ALIVE = b'{"status":"restarting"}'
+
+
+class StandIn:
+    """`async with StandIn(listener, retry_s):` answers on the socket; what runs at the end is finished."""
+
+    def __init__(self, listener: socket.socket, retry_s: Callable[[], float]) -> None:
+        self._listener = listener
+        self._retry_s = retry_s
+        self._server: asyncio.Server | None = None
+        self._open = 0
+
+    async def __aenter__(self) -> StandIn:
+        self._server = await asyncio.start_server(
+            self._serve, sock=self._listener.dup(), limit=MOST_HEAD_BYTES, backlog=2048
+        )
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= MOST_OPEN:
+                await self._answer(reader, writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(READ_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(reply(head, self._retry_s()))
+        await writer.drain()
+        writer.write_eof()
+        # What the client still sends is read, or the system would reset the connection and lose the answer.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READ_S):
+                while await reader.read(MOST_HEAD_BYTES):
+                    pass
+
+
+def reply(head: bytes, retry_s: float) -> bytes:
+    """The whole response to a request that begins like this."""
+    alive = head.startswith((b"GET /live ", b"HEAD /live "))
+    problem = Problem(503, "The engine is being restarted.", SERVER, code="engine_restarting")
+    body = ALIVE if alive else problem.body()
+    words = "200 OK" if alive else "503 Service Unavailable"
+    wait_s = max(1, math.ceil(retry_s))
+    lines = (
+        f"HTTP/1.1 {words}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        f"retry-after: {wait_s}\r\nconnection: close\r\n\r\n"
+    )
+    return lines.encode() + (b"" if head.startswith(b"HEAD ") else body)

@@ -1,0 +1,190 @@
+"""A parent that keeps the listening socket and starts another worker when one dies.
+
+The worker is the whole server as a process of its own, so that whatever native code does, a crash takes away the
+requests that run and nothing else: their connections end without their last chunk, which every client tells from an
+answer; the socket stays open, the stand-in says 503 with Retry-After, and a new worker takes over (ADR 9).
+
+Knows: processes, signals, when to try again.
+Must not know: models, routes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from twostroke.server.notify import Listener
+from twostroke.server.stand_in import StandIn
+
+FIRST_DELAY_S, MOST_DELAY_S = 0.25, 30.0
+STEADY_S = 60.0
+MOST_FAILED_STARTS = 5
+SILENCE_S = 60.0
+FINAL_CODES = frozenset({0, 2, 3, 4, 130})  # ended as asked, or would end in the same way again
+GIVEN_UP = 6
+
+Command = Callable[[int, int], list[str]]
+"""(listening descriptor, line's descriptor) -> the worker's command."""
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Delays between restarts: doubled each time, from the beginning again after a worker that lasted."""
+
+    crashes: int = 0
+
+    def after(self, lasted_s: float) -> float:
+        """Seconds to wait now. lasted_s: how long the worker was ready."""
+        self.crashes = 1 if lasted_s >= STEADY_S else self.crashes + 1
+        return min(MOST_DELAY_S, FIRST_DELAY_S * float(2 ** min(20, self.crashes - 1)))
+
+
+@dataclass(slots=True)
+class _Life:
+    """One worker's."""
+
+    started_s: float
+    ready_s: float | None = None
+    heard_s: float = 0.0
+
+
+@dataclass(eq=False)
+class Supervisor:
+    """say: a line for the log. tell: the service manager, if there is one. silence_s: of a ready worker that hangs."""
+
+    command: Command
+    listener: socket.socket
+    environment: Mapping[str, str]
+    say: Callable[[str], None]
+    tell: Listener
+    silence_s: float = SILENCE_S
+    restarts: int = 0
+    _stopping: bool = False
+    _process: asyncio.subprocess.Process | None = None
+    _start_s: float = 5.0  # how long the last start took
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> int:
+        """Until a worker ends as it should; the exit code for this process."""
+        loop = asyncio.get_running_loop()
+        kinds = (signal.SIGINT, signal.SIGTERM)
+        for kind in kinds:
+            loop.add_signal_handler(kind, self._signal, kind)
+        try:
+            return await self._restarting()
+        finally:
+            for kind in kinds:
+                loop.remove_signal_handler(kind)
+            if self._process is not None and self._process.returncode is None:
+                self._process.kill()
+                await self._process.wait()
+
+    def _signal(self, kind: signal.Signals) -> None:
+        """Handed on; the worker drains at the first and ends at the second."""
+        if not self._stopping:
+            self.tell.send(STOPPING="1", STATUS="finishing what runs")
+        self._stopping = True
+        self._wake.set()
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(kind)
+
+    async def _restarting(self) -> int:
+        backoff, failed_starts = Backoff(), 0
+        while True:
+            life = _Life(time.monotonic())
+            code = await self._one_life(life)
+            if self._stopping or code in FINAL_CODES:
+                return code if code >= 0 else 128 - code
+            lasted_s = 0.0 if life.ready_s is None else time.monotonic() - life.ready_s
+            failed_starts = failed_starts + 1 if life.ready_s is None else 0
+            if failed_starts >= MOST_FAILED_STARTS:
+                self.say(f"{failed_starts} workers in a row died before they were ready; giving up.")
+                return GIVEN_UP
+            delay_s = backoff.after(lasted_s)
+            self.restarts += 1
+            self.say(f"worker ended: {how(code)}; restart {self.restarts} in {delay_s:g} s")
+            self.tell.send(STATUS=f"restart {self.restarts}: {how(code)}")
+            if await self._pause(delay_s):
+                return 0
+
+    async def _pause(self, delay_s: float) -> bool:
+        """Answer for the next worker until it may start; True where a signal came instead."""
+        due_s = time.monotonic() + delay_s
+        async with StandIn(self.listener, lambda: self._retry_s(due_s)):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), delay_s)
+        return self._stopping
+
+    def _retry_s(self, start_due_s: float) -> float:
+        return max(0.0, start_due_s - time.monotonic()) + self._start_s
+
+    async def _one_life(self, life: _Life) -> int:
+        """Start a worker, answer for it until it is ready, wait for its end; its exit code, -n for signal n."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            out = None if self.restarts == 0 else asyncio.subprocess.DEVNULL  # who reads it has had the first one's
+            self._process = await asyncio.create_subprocess_exec(
+                *self.command(self.listener.fileno(), theirs.fileno()),
+                pass_fds=(self.listener.fileno(), theirs.fileno()),
+                env=dict(self.environment),
+                stdout=out,
+                start_new_session=True,  # a terminal's Ctrl-C is for the supervisor alone
+            )
+            theirs.close()
+            hearing = asyncio.create_task(self._hear(ours, life))
+            watching = asyncio.create_task(self._watch(life))
+            try:
+                return await self._process.wait()
+            finally:
+                for task in (hearing, watching):
+                    task.cancel()
+                await asyncio.gather(hearing, watching, return_exceptions=True)
+
+    async def _hear(self, line: socket.socket, life: _Life) -> None:
+        """Answer on the socket until READY, then hand beats on."""
+        due_s = life.started_s
+        async with StandIn(self.listener, lambda: self._retry_s(due_s)):
+            while life.ready_s is None and await self._take(line, life):
+                pass
+        while await self._take(line, life):
+            pass
+
+    async def _take(self, line: socket.socket, life: _Life) -> bool:
+        data = await asyncio.get_running_loop().sock_recv(line, 4096)
+        life.heard_s = time.monotonic()
+        if b"READY=1" in data and life.ready_s is None:
+            life.ready_s = life.heard_s
+            self._start_s = life.ready_s - life.started_s
+            self.tell.send(
+                READY="1", STATUS="serving" if not self.restarts else f"serving after {self.restarts} restarts"
+            )
+        if b"WATCHDOG=1" in data:
+            self.tell.send(WATCHDOG="1")
+        return bool(data)
+
+    async def _watch(self, life: _Life) -> None:
+        """A ready worker that says nothing for long hangs in native code: end it."""
+        while True:
+            await asyncio.sleep(min(1.0, self.silence_s / 4))
+            if life.ready_s is None:
+                self.tell.send(WATCHDOG="1")
+            elif time.monotonic() - life.heard_s > self.silence_s and self._process is not None:
+                self.say(f"the worker has said nothing for {self.silence_s:g} s: it is killed")
+                self._process.kill()
+                return
+
+
+def how(code: int) -> str:
+    """ "killed by SIGSEGV", "exit code 1"."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -1,0 +1,35 @@
+"""The worker's end of the line to its supervisor: states go up, and the line's end means that nobody supervises.
+
+Knows: one connected socket.
+Must not know: what the supervisor does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+from twostroke.server.notify import message
+
+
+class Line:
+    """Satisfies server.notify.Listener."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._socket.setblocking(False)
+        self._gone = False
+
+    def send(self, **states: str) -> None:
+        """Never raises; a supervisor that does not read loses it."""
+        with contextlib.suppress(OSError):
+            self._socket.send(message(states) + b"\n")
+
+    def gone(self) -> bool:
+        """True from when the supervisor has ended, however it did."""
+        with contextlib.suppress(BlockingIOError, InterruptedError):
+            try:
+                self._gone = self._gone or not self._socket.recv(1024)
+            except ConnectionError:
+                self._gone = True
+        return self._gone

@@ -1,0 +1,127 @@
+"""Soak: mixed load at three times what the server can do, with aborts, malformed and hostile requests.
+
+    python tools/soak.py --minutes 30 --out docs/soak.json
+
+Promises that are checked: no wrong token (every whole answer has the bits of the same request alone on an idle server),
+no leak (memory flat within 2%, descriptors and threads as before), all gauges at zero after, only honest statuses, and
+an exit code of 0 with no process left. Ends with 1 where one of them is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+for folder in (Path(__file__).resolve().parents[1] / "src", Path(__file__).resolve().parent):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+from soaking.clients import Client  # noqa: E402
+from soaking.load import Load, Tally  # noqa: E402
+from soaking.process import Server  # noqa: E402
+from soaking.requests import ordinary  # noqa: E402
+from soaking.verdict import Sample, verdict  # noqa: E402
+
+MULTIPLE = 3.0
+CAPACITY_S = 5.0
+SAMPLES = 120
+
+
+async def measure_capacity(client: Client, bodies: list[dict[str, Any]], streams: int) -> float:
+    """Requests a second with all places taken."""
+    served, until_s = 0, time.monotonic() + CAPACITY_S
+
+    async def loop(first: int) -> None:
+        nonlocal served
+        number = first
+        while time.monotonic() < until_s:
+            await client.whole(bodies[number % len(bodies)])
+            number += streams
+            served += 1
+
+    await asyncio.gather(*(loop(i) for i in range(streams)))
+    return served / CAPACITY_S
+
+
+async def at_rest(client: Client, wait_s: float = 60.0) -> dict[str, float]:
+    """The gauges that must be zero, once they are, or as they were after wait_s."""
+    names = ("requests_running", "requests_waiting", "kv_pages_used", "kv_waste_tokens")
+    names += ("calls_in_flight", "queued_requests", "queued_prompt_tokens")
+    until_s = time.monotonic() + wait_s
+    while True:
+        found = await client.metrics()
+        gauges = {name: found[f"twostroke_{name}"] for name in names}
+        if not any(gauges.values()) or time.monotonic() > until_s:
+            return gauges
+        await asyncio.sleep(0.1)
+
+
+async def soak(server: Server, minutes: float, seed: int, streams: int) -> dict[str, Any]:
+    """Everything but starting and stopping."""
+    dice, client = random.Random(seed), Client(server.port)
+    bodies = ordinary(dice)
+    alone = [await client.whole(body) for body in bodies]
+    capacity = await measure_capacity(client, bodies, streams)
+    before = server.sample()
+    tally = Tally()
+    load = Load(client, bodies, [answer.choices for answer in alone], MULTIPLE * capacity, dice, tally)
+    samples: list[Sample] = []
+    started_s = time.monotonic()
+    length_s = 60.0 * minutes
+
+    async def watch() -> None:
+        while True:
+            samples.append(server.sample())
+            await asyncio.sleep(length_s / SAMPLES)
+
+    watcher = asyncio.create_task(watch())
+    try:
+        await load.run(length_s)
+    finally:
+        watcher.cancel()
+    gauges = await at_rest(client)
+    again = [await client.whole(body) for body in bodies]
+    await asyncio.sleep(1.0)
+    after = server.sample()
+    return {
+        "minutes": round((time.monotonic() - started_s) / 60, 2),
+        "capacity_per_s": round(capacity, 1),
+        "offered_per_s": round(MULTIPLE * capacity, 1),
+        "tally": tally.shown(),
+        "gauges_after": gauges,
+        "wrong_after": sum(a.choices != b.choices for a, b in zip(alone, again, strict=True)),
+        "before": before.shown(),
+        "after": after.shown(),
+        "memory_mb": [round(sample.memory_bytes / 1e6, 2) for sample in samples],
+    }
+
+
+def main() -> int:
+    """The command."""
+    words = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    words.add_argument("--minutes", type=float, default=30.0)
+    words.add_argument("--seed", type=int, default=1)
+    words.add_argument("--model", default="spark")
+    words.add_argument("--threads", type=int, default=1)
+    words.add_argument("--streams", type=int, default=8, help="sequences that run at once")
+    words.add_argument("--out", type=Path, default=None, help="file for the figures, as JSON")
+    asked = words.parse_args()
+    with Server.start(asked.model, asked.threads, asked.streams) as server:
+        found = asyncio.run(soak(server, asked.minutes, asked.seed, asked.streams))
+        found["exit_code"], found["processes_left"] = server.stop()
+    found["broken"] = verdict(found)
+    text = json.dumps(found, indent=1)
+    if asked.out is not None:
+        asked.out.write_text(text + "\n")
+    print(text)
+    return 1 if found["broken"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

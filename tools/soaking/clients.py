@@ -1,0 +1,130 @@
+"""Bare HTTP over asyncio: a client that can go away, stop reading or send nonsense whenever it likes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+WAIT_S = 120.0
+
+
+@dataclass(slots=True)
+class Reply:
+    """status 0: the connection ended without one. choices: of a whole answer, put together from a stream's pieces."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    choices: dict[int, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+class Client:
+    """A connection for each request."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    async def connect(self, limit: int = 2**16) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Bare."""
+        return await asyncio.open_connection("127.0.0.1", self.port, limit=limit)
+
+    async def whole(self, body: dict[str, Any]) -> Reply:
+        """The full answer, streamed where the body asks for it."""
+        return await self.post("/v1/completions", json.dumps(body).encode())
+
+    async def post(self, path: str, data: bytes) -> Reply:
+        """Send and read to the end."""
+        reader, writer = await self.connect(2**20)
+        try:
+            async with asyncio.timeout(WAIT_S):
+                writer.write(head("POST", path, data) + data)
+                return await read_reply(reader)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return Reply()
+        finally:
+            writer.close()
+
+    async def metrics(self) -> dict[str, float]:
+        """Samples without labels, by name."""
+        reader, writer = await self.connect()
+        writer.write(head("GET", "/metrics", b""))
+        text = (await reader.read(-1)).decode()
+        writer.close()
+        pairs = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("twostroke_") and "{" not in line]
+        return {name: float(value) for name, value in pairs}
+
+
+def head(method: str, path: str, data: bytes) -> bytes:
+    """Of a request whose connection ends with its answer."""
+    words = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
+    return words.encode()
+
+
+async def read_reply(reader: asyncio.StreamReader) -> Reply:
+    """Raises IncompleteReadError."""
+    raw_head = await reader.readuntil(b"\r\n\r\n")
+    lines = raw_head.decode("latin-1").split("\r\n")
+    reply = Reply(int(lines[0].split()[1]))
+    reply.headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines[1:] if line)}
+    body = await reader.read(-1)
+    if reply.headers.get("transfer-encoding") == "chunked":
+        body = unchunk(body)
+    if reply.headers.get("content-type", "").startswith("text/event-stream"):
+        _read_events(reply, body)
+    elif reply.status == 200:
+        reply.choices = {c["index"]: _canonical(c) for c in json.loads(body)["choices"]}
+    else:
+        error = json.loads(body)["error"] if body.startswith(b"{") else {"code": None, "type": "no json"}
+        reply.error = error["code"] or error["type"]
+    return reply
+
+
+def unchunk(body: bytes) -> bytes:
+    """Raises IncompleteReadError where the last chunk is missing."""
+    made, place = b"", 0
+    while True:
+        end = body.find(b"\r\n", place)
+        if end < 0:
+            raise asyncio.IncompleteReadError(body, None)
+        size = int(body[place:end], 16)
+        if size == 0:
+            return made
+        made += body[end + 2 : end + 2 + size]
+        place = end + 2 + size + 2
+
+
+def _read_events(reply: Reply, body: bytes) -> None:
+    blocks = [block for block in body.decode().split("\n\n") if block.startswith("data: ")]
+    pieces: dict[int, list[Any]] = {}
+    for block in blocks:
+        if block == "data: [DONE]":
+            continue
+        value = json.loads(block[6:])
+        if "error" in value:
+            reply.error = value["error"]["code"]
+            continue
+        for choice in value["choices"]:
+            pieces.setdefault(choice["index"], []).append(choice)
+    if not blocks or blocks[-1] != "data: [DONE]":
+        reply.error = reply.error or "cut"
+    reply.choices = {index: _joined(found) for index, found in pieces.items()}
+
+
+def _joined(found: list[Any]) -> Any:
+    whole = {"text": "", "finish_reason": None, "logprobs": None}
+    for choice in found:
+        whole["text"] += choice["text"]
+        whole["finish_reason"] = choice["finish_reason"] or whole["finish_reason"]
+        if choice["logprobs"]:
+            if whole["logprobs"] is None:
+                whole["logprobs"] = {name: [] for name in choice["logprobs"]}
+            for name, values in choice["logprobs"].items():
+                whole["logprobs"][name] = whole["logprobs"][name] + values
+    return _canonical(whole)
+
+
+def _canonical(choice: Any) -> Any:
+    logprobs = choice["logprobs"] or {}
+    return [choice["text"], choice["finish_reason"], logprobs.get("tokens"), logprobs.get("token_logprobs")]

@@ -25,8 +25,8 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 def too_large(scope: Scope) -> bool:
     """h11 bounds heads that come in pieces only."""
     headers = scope["headers"]
-    size_bytes = sum(len(name) + len(value) for name, value in headers) + len(scope["raw_path"])
-    return len(headers) > MAX_HEADERS or size_bytes + len(scope["query_string"]) > MAX_HEADER_BYTES
+    size_bytes = sum(len(name) + len(value) for name, value in headers) + len(scope["path"])
+    return len(headers) > MAX_HEADERS or size_bytes + len(scope.get("query_string", b"")) > MAX_HEADER_BYTES
 
 
 class Boundary:

@@ -91,8 +91,8 @@ class Limits:
 
     deadline_s: longest time from a request's arrival to the end of its answer; None for no end.
     heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may leave a write
-    unread before its request is dropped. body_idle_s: longest gap between two pieces of a request's body. body_s: for all
-    of it.
+    unread before its request is dropped. body_idle_s: longest gap between two pieces of a request's body. body_s:
+    longest time for all of it.
     """
 
     body_bytes: int = 8 * 1024 * 1024

@@ -75,11 +75,12 @@ class Door:
         if problem is not None:
             self.refusals[problem.code or ""] += 1
             raise HttpProblem(problem)
+        self._charge(visit.sender, prompt_tokens)
+        # Nothing below can fail: whoever is counted has a ticket.
         self.queued_requests += num_completions
         self.queued_tokens += prompt_tokens
         self.in_flight += 1
         self._of_sender[visit.sender] += 1
-        self._charge(visit.sender, prompt_tokens)
         return Ticket(self, visit.sender, num_completions, prompt_tokens)
 
     def _drain_problem(self) -> Problem | None:
@@ -149,5 +150,5 @@ class Ticket:
         if self._inside:
             self._inside = False
             self.answered()
-            self.door._charge(self.sender, output_tokens)
             self.door._leave(self.sender)
+            self.door._charge(self.sender, output_tokens)

@@ -2,7 +2,7 @@
 
 The worker is the whole server as a process of its own, so that whatever native code does, a crash takes away the
 requests that run and nothing else: their connections end without their last chunk, which every client tells from an
-answer; the socket stays open, the stand-in says 503 with Retry-After, and a new worker takes over (ADR 9).
+answer; the socket stays open, the stand-in says 503 with Retry-After, and a new worker takes over (ADR 11).
 
 Knows: processes, signals, when to try again.
 Must not know: models, routes.
@@ -116,8 +116,10 @@ class Supervisor:
         """Answer for the next worker until it may start; True where a signal came instead."""
         due_s = time.monotonic() + delay_s
         async with StandIn(self.listener, lambda: self._retry_s(due_s)):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), delay_s)
+            while not self._stopping and (left_s := due_s - time.monotonic()) > 0:
+                self.tell.send(WATCHDOG="1")  # nothing hangs: it waits
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), min(1.0, left_s))
         return self._stopping
 
     def _retry_s(self, start_due_s: float) -> float:

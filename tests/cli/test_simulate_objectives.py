@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from twostroke.cli.main import main
 
-LOAD = ["--workload", "overload", "--rate", "400", "--requests", "150", "--hardware", "l4", "--ttft", "40ms"]
+LOAD = ["--workload", "overload", "--rate", "800", "--requests", "300", "--hardware", "l4", "--ttft", "40ms"]
 
 
 def simulate(*words: str) -> Result:
@@ -24,10 +24,10 @@ def figures(*words: str) -> dict[str, Any]:
 
 def test_objectives_are_kept_by_refusing_and_all_are_accounted_for() -> None:
     arrival, objectives = figures(), figures("--policy", "objectives")
-    assert arrival["errors"] == {}
-    refused = sum(objectives["errors"].values())
-    assert objectives["requests"] == 150 == objectives["completed"] + refused
-    assert objectives["good"] >= arrival["good"]
+    assert not any("refused" in reason for reason in arrival["errors"])
+    assert sum(count for reason, count in objectives["errors"].items() if "refused" in reason) > 10
+    assert objectives["requests"] == 300 == objectives["completed"] + sum(objectives["errors"].values())
+    assert objectives["good"] > arrival["good"]
 
 
 def test_a_policy_without_objectives_or_in_split_pools_is_one_clear_error() -> None:

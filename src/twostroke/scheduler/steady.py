@@ -40,8 +40,8 @@ class SteadyDecode:
         running = self._queues.running
         if not 0 < len(running) <= self._most:
             return 0
-        # The page with a prompt's last token may be in the tree already, and then a page is given back at once; from the
-        # first output token on, pages are like no other.
+        # The page with a prompt's last token may be in the tree already, and then a page is given back at once; from
+        # the first output token on, pages are like no other.
         if any(sequence.remaining != 1 or sequence.num_output == 0 for sequence in running):
             return 0
         if self._queues.waiting and len(running) < self._most and self._may_enter(self._queues.waiting[0]):

@@ -6,7 +6,7 @@ Must not know: how the rates were measured, requests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from twostroke.cost.calibration import Calibration, LinearRates
@@ -46,7 +46,7 @@ class _Product:
 
 
 class CalibratedCost:
-    """Satisfies `cost.shape.StepCost`. Raises ConfigError for a format that was not measured."""
+    """Satisfies `cost.shape.SteadyCost`. Raises ConfigError for a format that was not measured."""
 
     def __init__(
         self, counter: WorkCounter, format_for: FormatChoice, kv_kind: KVKind, calibration: Calibration
@@ -73,18 +73,16 @@ class CalibratedCost:
     def predict(self, segments: Sequence[Segment]) -> StepPrediction:
         """See StepCost."""
         counts = self._counter.count(segments)
-        host_s = self._host.step_s + self._host.sequence_s * len(segments)
-        host_s += self._host.logit_s * counts.logit_rows * self._vocab_size
+        host_s = self._host_seconds(counts)
         host = PartPrediction("host", host_s, Work(), Bound.HOST)
         if not segments:
             return StepPrediction((host,))
         work = self._counter.work(counts)
         rows, selected = counts.rows, counts.logit_rows
         warmth = self._warmth(work.attention.kv_bytes)
-        products_s = sum(product.seconds(rows, warmth) for product in self._layers)
-        head_s = self._head.seconds(selected, warmth) if selected else 0.0
         attention_s, attention_bound = self._attention(counts, warmth)
-        other_s = work.other.activation_bytes * self._other.at(rows) + self._fixed_s
+        products_s, head_s = self._products(counts, warmth)
+        other_s = self._other_seconds(counts, work.other)
         return StepPrediction(
             (
                 PartPrediction("weights", products_s, work.weights, self._layers[0].bound(rows, warmth)),
@@ -94,6 +92,31 @@ class CalibratedCost:
                 host,
             )
         )
+
+    def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
+        """See SteadyCost."""
+        first = next(self._counter.decode_counts(starts, 1))
+        other_s = self._other_seconds(first, self._counter.other(first))
+        host_s = self._host_seconds(first)
+        position_bytes, warmth_before = self._counter.kv_position_bytes, -1.0
+        products_s = head_s = 0.0
+        for counts in self._counter.decode_counts(starts, steps):
+            warmth = self._warmth(counts.positions * position_bytes)
+            if warmth != warmth_before:
+                (products_s, head_s), warmth_before = self._products(counts, warmth), warmth
+            yield sum((products_s, head_s, self._attention(counts, warmth)[0], other_s, host_s))
+
+    def _host_seconds(self, counts: SegmentCounts) -> float:
+        host, sequences = self._host, counts.decodes + len(counts.chunks)
+        return host.step_s + host.sequence_s * sequences + host.logit_s * counts.logit_rows * self._vocab_size
+
+    def _products(self, counts: SegmentCounts, warmth: float) -> tuple[float, float]:
+        """Of the layers, of the head."""
+        layers_s = sum(product.seconds(counts.rows, warmth) for product in self._layers)
+        return layers_s, self._head.seconds(counts.logit_rows, warmth) if counts.logit_rows else 0.0
+
+    def _other_seconds(self, counts: SegmentCounts, other: Work) -> float:
+        return other.activation_bytes * self._other.at(counts.rows) + self._fixed_s
 
     def _warmth(self, kv_bytes: int) -> float:
         """1 where all that a step reads stays in caches until the next, 0 where nothing does."""

@@ -127,6 +127,7 @@ class Session:
                     arrival_s=now,
                     cache_salt=prompt.cache_salt,
                     priority=prompt.priority,
+                    objectives=prompt.objectives,
                 )
                 self._book.add(request)
                 self.ledger.arrive(request)

@@ -6,6 +6,7 @@ Must not know: routes, streams.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from twostroke.types.errors import (
     ContextLengthExceeded,
     EngineStopped,
     InvalidRequest,
+    Overloaded,
     TwostrokeError,
 )
 from twostroke.types.output import Delta
@@ -72,6 +74,13 @@ TOO_DEEP = Problem(400, "The JSON of the request is nested too deeply.", code="i
 BODY_TIMEOUT = Problem(408, "The request's body did not arrive in time.", code="request_timeout")
 
 
+def refused(error: Overloaded) -> Problem:
+    """503 with the predicted time to come again, in whole seconds."""
+    return Problem(
+        503, str(error), SERVER, code="overloaded", headers={"retry-after": str(max(1, math.ceil(error.retry_after_s)))}
+    )
+
+
 def body_too_large(limit_bytes: int) -> Problem:
     """413 with the cap."""
     return Problem(413, f"The request's body is larger than {limit_bytes:,} bytes.", code="request_too_large")
@@ -104,6 +113,8 @@ def problem_of(error: Exception) -> Problem:
         return Problem(400, str(error), param=error.param, code=error.code)
     if isinstance(error, EngineStopped):
         return STOPPED
+    if isinstance(error, Overloaded):
+        return refused(error)
     return INTERNAL
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.parts import TimeParts
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
@@ -23,6 +24,7 @@ class Prompt:
     request_id: str | None = None
     cache_salt: str = ""
     priority: int = 0
+    objectives: LatencyObjectives | None = None
 
 
 @dataclass(frozen=True, slots=True)

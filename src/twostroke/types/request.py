@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.sampling_params import SamplingParams
 
 
@@ -29,7 +30,8 @@ class Request:
 
     seed: already drawn (the pure rooms own no randomness). max_tokens: already resolved against the context.
     end_token_ids: tokens that end the output (empty with ignore_eos). cache_salt: requests with different salts
-    never share prefix pages. arrival_s: on the caller's clock.
+    never share prefix pages. arrival_s: on the caller's clock. priority: 0 and below is interactive, above 0 is batch
+    work. objectives: its own promises in place of the engine's.
     """
 
     request_id: str
@@ -42,3 +44,4 @@ class Request:
     arrival_s: float
     cache_salt: str = ""
     priority: int = 0
+    objectives: LatencyObjectives | None = None

@@ -32,10 +32,15 @@ from twostroke.config import (
     resolve_engine,
     resolve_memory,
 )
+from twostroke.cost.explain import Explainer
+from twostroke.cost.explain_advice import Options
+from twostroke.cost.ledger import Ledger, Sink
 from twostroke.cost.memory import MemoryNeeds
-from twostroke.cost_here import CostHere, check_objectives, cost_here
+from twostroke.cost.what_if import WhatIf
+from twostroke.cost_here import check_objectives, costs_here
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
+from twostroke.engine.record_file import RecordFile
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
@@ -77,7 +82,7 @@ class Found:
     resolver: Resolver
     machine: Machine
     num_pages: int
-    here: CostHere | None = None
+    costs: WhatIf
 
     @property
     def name(self) -> str:
@@ -98,6 +103,7 @@ class Heart:
     model_name: str
     generation: GenerationDefaults
     settler: Settler
+    explainer: Explainer
     closing: ExitStack
 
     @property
@@ -142,11 +148,13 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         useful_tokens=context * sequences,
     )
     num_pages = resolve_memory(resolver, needs, machine).num_pages
-    here = _cost_here(spec, settings, machine) if objectives_of(settings).any else None
-    if here is not None:
-        check_objectives(here, objectives_of(settings))
-        resolver.put("step_cost", "measured" if here.measured else "guessed", here.reason)
-    return Found(folder, spec, resolver, machine, num_pages, here)
+    kinds = kv_kind(settings["kv_format"])
+    level, threads = settings["cpu_level"], settings["threads"]
+    costs = costs_here(spec, settings["weights"], kinds, machine.cache_folder, level, threads)
+    if objectives_of(settings).any:
+        check_objectives(costs, objectives_of(settings))
+        resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
+    return Found(folder, spec, resolver, machine, num_pages, costs)
 
 
 def locate(model: str, revision: str | None = None, progress: Progress | None = None) -> ModelFolder:
@@ -185,6 +193,7 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     pool_tokens = found.num_pages * PAGE_TOKENS
     limits = EngineLimits(resolved["context"], spec.vocab_size, pool_tokens, ends, objectives_of(resolved))
+    ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     session = Session(
         scheduler,
         tokenizer,
@@ -192,6 +201,7 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
         observer=observer,
+        ledger=ledger,
     )
 
     def report_fault(error: BaseException) -> None:
@@ -200,13 +210,24 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     stepper = Stepper(scheduler, runner, session, time.perf_counter, report_fault)
     template = ChatTemplate.from_folder(folder)
     settler.start()
-    return Heart(stepper, session, tokenizer, template, spec, resolved, found.name, generation, settler, closing)
+    explainer = Explainer(ledger, found.costs, Options(*sizes))
+    return Heart(
+        stepper, session, tokenizer, template, spec, resolved, found.name, generation, settler, explainer, closing
+    )
 
 
 def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> BuiltSync:
     """A loaded engine for one thread."""
     heart = build_heart(find_model(model, options), progress, print_report)
     return BuiltSync(**_fields(heart), engine=SyncEngine(heart.stepper))
+
+
+def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack) -> Sink | None:
+    if resolved["trace"] is None:
+        return None
+    file = RecordFile(Path(resolved["trace"]).expanduser(), costs.source, report)
+    closing.callback(file.close)
+    return file.write
 
 
 def load(found: Found, resolved: Resolved, progress: Progress | None, report: Report) -> ModelWeights:
@@ -223,17 +244,12 @@ def load(found: Found, resolved: Resolved, progress: Progress | None, report: Re
         packer.close()
 
 
-def _cost_here(spec: ModelSpec, settings: Resolved, machine: Machine) -> CostHere:
-    format_for, kinds = _same_format(settings["weights"]), kv_kind(settings["kv_format"])
-    return cost_here(spec, format_for, kinds, machine, settings["cpu_level"], settings["threads"])
-
-
 def _policy(found: Found, resolved: Resolved) -> ObjectivePolicy | None:
     """None, which is order of arrival, where nothing is promised."""
-    if found.here is None:
+    if not objectives_of(resolved).any:
         return None
     limits = SchedulerLimits(resolved["max_step_tokens"], resolved["max_sequences"])
-    return objective_policy(found.here.cost, objectives_of(resolved), limits, PAGE_TOKENS)
+    return objective_policy(found.costs.now, objectives_of(resolved), limits, PAGE_TOKENS)
 
 
 def _settler(weights: ModelWeights, machine: Machine) -> Settler:

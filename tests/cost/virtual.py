@@ -90,6 +90,7 @@ class Lab:
     max_sequences: int = 16
     clock: VirtualClock = field(default_factory=VirtualClock)
     deltas: list[Delta] = field(default_factory=list)
+    zero_s: float = 100.0  # what `at` counts from
 
     def __post_init__(self) -> None:
         limits = SchedulerLimits(self.max_step_tokens, self.max_sequences)
@@ -111,7 +112,7 @@ class Lab:
         self._numbers = itertools.count()
 
     def at(self, seconds: float, action: Callable[[], object]) -> None:
-        heapq.heappush(self._actions, (100.0 + seconds, next(self._numbers), action))
+        heapq.heappush(self._actions, (self.zero_s + seconds, next(self._numbers), action))
 
     def submit(self, name: str, tokens: Sequence[int], max_tokens: int, n: int = 1, priority: int = 0) -> None:
         params = SamplingParams(max_tokens=max_tokens, ignore_eos=True, n=n, temperature=0.0 if n == 1 else 1.0)
@@ -119,10 +120,11 @@ class Lab:
 
     def request(self, seconds: float, name: str, tokens: Sequence[int], max_tokens: int, n: int = 1) -> None:
         """Submit later; it arrived at that time even where a step was under way."""
+        arrival_s = self.zero_s + seconds
 
         def submit() -> None:
             params = SamplingParams(max_tokens=max_tokens, ignore_eos=True, n=n, temperature=0.0 if n == 1 else 1.0)
-            self.stepper.submit(Prompt(tuple(tokens), params, name), 100.0 + seconds)
+            self.stepper.submit(Prompt(tuple(tokens), params, name), arrival_s)
 
         self.at(seconds, submit)
 

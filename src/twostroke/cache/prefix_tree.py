@@ -186,14 +186,15 @@ def _root_path(salt: str) -> int:
 
 def _departure(parent: Node, page: tuple[int, ...]) -> tuple[int, Node | None]:
     """(tokens that the page has in common with the successor most like it, that successor)."""
-    best, near = 0, None
+    best, near = (0, -1), None
     for child in itertools.islice(reversed(parent.children.values()), COMPARED_SIBLINGS):
-        if near is not None and child.tokens[0] != page[0]:
+        if best[0] > 0 and child.tokens[0] != page[0]:
             continue  # nothing in common, as most have
-        common = next((i for i, (a, b) in enumerate(zip(page, child.tokens, strict=True)) if a != b), len(page))
-        if near is None or common > best:
-            best, near = common, child
-    return best, near
+        equal = [a == b for a, b in zip(page, child.tokens, strict=True)]
+        likeness = (equal.index(False), sum(equal))
+        if likeness > best:
+            best, near = likeness, child
+    return best[0], near
 
 
 def _also_cached(node: Node, pages: Sequence[tuple[int, ...]]) -> int:

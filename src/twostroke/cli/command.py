@@ -104,3 +104,11 @@ def _print_error(what: str, why: str, fix: str) -> None:
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """ "1,4,8" -> (1, 4, 8); raises BadParameter."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise click.BadParameter(f"{text!r} is not a list of positive numbers such as 1,4,8")
+    return tuple(int(part) for part in parts)

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from twostroke.cost.step_history import Sample
+from twostroke.cost.shape import Segment
 from twostroke.types.parts import TimeParts
 from twostroke.types.plan import Hold
 from twostroke.types.prefix import PrefixMiss
@@ -57,11 +57,15 @@ class QueueStory:
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """One preemption: put back at from_s for `by`, planned again at until_s (None: never)."""
+    """One preemption: put back at from_s, planned again at until_s (None: never).
+
+    by: who needed its pages, or, where it found none for its own next position, who held most of them.
+    """
 
     by: str
     from_s: float
     until_s: float | None = None
+    found_none: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -114,7 +118,7 @@ class Account:
     late, to that and the delay. start: the parts up to the first token. Times are seconds of the engine's clock.
 
     start_shares, stretches: whose prefill stood in the steps of its own prefill, and of its decode. unread_s: how long
-    pieces lay before the reader took them, all in all. sample: a step from the middle of its decode.
+    pieces lay before the reader took them, all in all. sample: what decoded in a step from the middle of its decode.
     """
 
     request_id: str
@@ -136,7 +140,7 @@ class Account:
     spells: tuple[Spell, ...] = ()
     prefix_miss: PrefixMiss | None = None
     first_ordinal: int = 0
-    sample: Sample | None = None
+    sample: tuple[Segment, ...] = ()
     unread_s: float = 0.0
 
     @property
@@ -163,21 +167,18 @@ class ChunkStep(tuple[int, float, float, tuple[tuple[str, int, float], ...]]):
 
 def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordinal: int) -> tuple[Share, ...]:
     """Whose chunks these were, the longest first. A step that began before since_s counts with what came after."""
-    sums: dict[str, Share] = {}
+    sums: dict[str, list[float]] = {}  # the fields of a Share, in order
     for ordinal, begin_s, commit_s, chunks in steps:
         kept = 1.0 if begin_s >= since_s else (commit_s - since_s) / (commit_s - begin_s)
         for request_id, rows, chunk_s in chunks:
             if request_id == own_id:
                 continue
             seconds = chunk_s * kept
-            old = sums.get(request_id) or Share(request_id, 0.0, 0, 0, 0.0)
-            longer = seconds > old.longest_s
-            sums[request_id] = Share(
-                request_id,
-                old.seconds + seconds,
-                old.num_steps + 1,
-                old.num_tokens + rows,
-                seconds if longer else old.longest_s,
-                ordinal - first_ordinal if longer else old.longest_at,
-            )
-    return tuple(sorted(sums.values(), key=lambda share: -share.seconds)[:MAX_SHARES])
+            own = sums.setdefault(request_id, [0.0, 0, 0, -1.0, 0])
+            own[0] += seconds
+            own[1] += 1
+            own[2] += rows
+            if seconds > own[3]:
+                own[3], own[4] = seconds, ordinal - first_ordinal
+    most = sorted(sums.items(), key=lambda item: -item[1][0])[:MAX_SHARES]
+    return tuple(Share(name, own[0], int(own[1]), int(own[2]), own[3], int(own[4])) for name, own in most)

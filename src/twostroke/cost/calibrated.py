@@ -23,16 +23,21 @@ MEMORY_ROWS_FACTOR = 1.5
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """Seconds of products with some matrices by rows, and by how much of the weights stays in caches."""
+    """Seconds of products with some matrices by rows, and by how much of the weights stays in caches.
+
+    elements, features: of these matrices together; features are inputs and outputs.
+    """
 
     rates: LinearRates
     elements: int
+    features: int
 
     def seconds(self, rows: int, warmth: float) -> float:
-        return self._weight_s(rows, warmth) * self.elements
+        features_s = self.rates.features.at(rows) * rows * self.features
+        return self._weight_s(rows, warmth) * self.elements + features_s
 
     def bound(self, rows: int, warmth: float) -> Bound:
-        near = self._weight_s(rows, warmth) < MEMORY_ROWS_FACTOR * self._weight_s(1, warmth)
+        near = self.seconds(rows, warmth) < MEMORY_ROWS_FACTOR * self.seconds(1, warmth)
         return Bound.MEMORY if near else Bound.ARITHMETIC
 
     def _weight_s(self, rows: int, warmth: float) -> float:
@@ -50,17 +55,13 @@ class CalibratedCost:
         self._counter = counter
         self._weight_bytes = spec.weight_bytes(format_for)
         self._warm_bytes, self._cold_bytes = calibration.warm_bytes, calibration.cold_bytes
-        roles = {format_for(role).kind for role in LAYER_ROLES}
+        kinds = {format_for(role).kind for role in LAYER_ROLES}
         self._layers = tuple(
-            self._product(
-                calibration,
-                kind,
-                sum(_elements(counter, role) for role in LAYER_ROLES if format_for(role).kind is kind),
-            )
-            for kind in roles
+            self._product(calibration, kind, [role for role in LAYER_ROLES if format_for(role).kind is kind])
+            for kind in kinds
         )
         head_role = MatrixRole.EMBEDDING if spec.tied_embeddings else MatrixRole.HEAD
-        self._head = self._product(calibration, format_for(head_role).kind, spec.vocab_size * spec.hidden_size)
+        self._head = self._product(calibration, format_for(head_role).kind, [head_role])
         if kv_kind not in calibration.attention:
             raise _unmeasured(f"a KV cache in {kv_kind.name.lower()}")
         self._attention_rates = calibration.attention[kv_kind]
@@ -79,7 +80,7 @@ class CalibratedCost:
         work = self._counter.work(counts)
         rows, selected = counts.rows, counts.logit_rows
         warmth = self._warmth(work.attention.kv_bytes)
-        attention_s, attention_bound = self._attention(counts)
+        attention_s, attention_bound = self._attention(counts, warmth)
         products_s, head_s = self._products(counts, warmth)
         other_s = self._other_seconds(counts, work.other)
         return StepPrediction(
@@ -103,7 +104,7 @@ class CalibratedCost:
             warmth = self._warmth(counts.positions * position_bytes)
             if warmth != warmth_before:
                 (products_s, head_s), warmth_before = self._products(counts, warmth), warmth
-            yield sum((products_s, head_s, self._attention(counts)[0], other_s, host_s))
+            yield sum((products_s, head_s, self._attention(counts, warmth)[0], other_s, host_s))
 
     def _host_seconds(self, counts: SegmentCounts) -> float:
         host, sequences = self._host, counts.decodes + len(counts.chunks)
@@ -122,24 +123,28 @@ class CalibratedCost:
         read_bytes = self._weight_bytes + kv_bytes
         return min(1.0, max(0.0, (self._cold_bytes - read_bytes) / (self._cold_bytes - self._warm_bytes)))
 
-    def _product(self, calibration: Calibration, kind: WeightKind, elements: int) -> _Product:
+    def _product(self, calibration: Calibration, kind: WeightKind, roles: Sequence[MatrixRole]) -> _Product:
         if kind not in calibration.linear:
             raise _unmeasured(f"weights in {kind.name.lower()}")
-        return _Product(calibration.linear[kind], elements)
+        spec = self._counter.spec
+        shapes = [(*spec.matrix_shape(role), spec.matrix_count(role)) for role in roles]
+        elements = sum(rows * columns * count for rows, columns, count in shapes)
+        return _Product(calibration.linear[kind], elements, sum((rows + columns) * n for rows, columns, n in shapes))
 
-    def _attention(self, counts: SegmentCounts) -> tuple[float, Bound]:
+    def _attention(self, counts: SegmentCounts, warmth: float) -> tuple[float, Bound]:
         rates, counter = self._attention_rates, self._counter
-        byte_s = counts.decode_positions * counter.kv_position_bytes * rates.decode_s_per_byte
+        s_per_byte = rates.decode_s_per_byte + warmth * (rates.decode_warm_s_per_byte - rates.decode_s_per_byte)
+        position_s = counter.kv_position_bytes * s_per_byte
+        byte_s = counts.decode_positions * position_s
         flop_s = counts.decode_pairs * counter.pair_flops * rates.decode_s_per_flop
         flop_s += counts.decodes * counter.layer_heads * rates.decode_s_per_head
         for rows, pairs in counts.chunks:
-            flop_s += pairs * counter.pair_flops * rates.prefill.at(rows)
+            chunk_s = pairs * counter.pair_flops * rates.prefill.at(rows)
+            chunk_s += rows * counter.layer_query_heads * rates.prefill_s_per_head
+            # A few rows over a long context read as much as one row does.
+            row_s = pairs / rows * (position_s + counter.pair_flops * rates.decode_s_per_flop)
+            flop_s += max(chunk_s, row_s + counter.layer_heads * rates.decode_s_per_head)
         return byte_s + flop_s, Bound.MEMORY if byte_s > flop_s else Bound.ARITHMETIC
-
-
-def _elements(counter: WorkCounter, role: MatrixRole) -> int:
-    rows, columns = counter.spec.matrix_shape(role)
-    return rows * columns * counter.spec.num_layers
 
 
 def _unmeasured(what: str) -> ConfigError:

@@ -17,20 +17,31 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from twostroke.cost.account import Account, ChunkStep, LiveAccount, Phase, QueueStory, Share, Spell, shares
 from twostroke.cost.accounts import Accounts
 from twostroke.cost.record import RequestRecord, StepRecord
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.cost.step_history import Row, StepHistory, device_seconds
+from twostroke.cost.step_history import MAX_RUN_STEPS, Row, StepHistory, device_seconds
 from twostroke.types.event import FinishedEvent
-from twostroke.types.plan import Hold, Plan, PlannedSequence
+from twostroke.types.plan import Hold, Plan, Preemption
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
 MAX_STEPS, MAX_ROWS, MAX_CHUNK_STEPS, MAX_FINISHED = 32_768, 65_536, 16_384, 2048
 
 Sink = Callable[[StepRecord | RequestRecord], None]
+
+
+class Span(NamedTuple):
+    """A step's times. away_s: of the gap before it, what its reader took. host_s: of gap and step, what nobody did."""
+
+    begin_s: float
+    commit_s: float
+    busy_s: float
+    away_s: float
+    host_s: float
 
 
 class Ledger:
@@ -53,8 +64,9 @@ class Ledger:
         self._commit_s = 0.0  # of the last step
         self._away_s = 0.0  # since then
         self._steady = False  # the last step held all that decodes, and nothing else is under way
-        self._last_id = ""
+        self._last: Request | None = None
         self._chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
+        self._sampled: tuple[int, tuple[Segment, ...]] = (0, ())
         self._held: Hold | None = None
         self._holds: deque[tuple[float, Hold | None]] = deque(maxlen=4096)  # from when on
         self._ended: deque[tuple[float, str]] = deque(maxlen=MAX_FINISHED)
@@ -73,33 +85,38 @@ class Ledger:
     def step(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
         """A step was computed; its events come after this, at commit_s."""
         self.num_steps += 1
-        busy_s = result.model_s + result.sampling_s
+        model_s, sampling_s = result.model_s, result.sampling_s
+        busy_s = model_s + sampling_s
         if busy_s > commit_s - begin_s:  # an executor that only says so
             busy_s = commit_s - begin_s
         away_s = 0.0
         if self._away_s:
             away_s = min(self._away_s, max(0.0, begin_s - self._commit_s))
             self._away_s = 0.0
-        if plan.held is not self._held:
-            self._held = plan.held
-            self._holds.append((begin_s, plan.held))
+            self._stall_s += away_s
+        host_s = commit_s - self._commit_s - busy_s - away_s
+        # Admissions come last, so an equal number with the same last one, decoding, are the same sequences.
         sequences = plan.sequences
-        if self._steady and len(sequences) == self._num_decoding and self._is_last(sequences[-1], plan):
+        if (
+            self._steady
+            and len(sequences) == self._num_decoding
+            and sequences[-1].request is self._last
+            and sequences[-1].num_tokens == 1
+            and plan.held is self._held
+            and not plan.preemptions
+            and len(self.history.times) < MAX_RUN_STEPS
+        ):
             self._base_s += busy_s
-            if self.history.is_full():
-                self._open_run(plan, self._rows(plan))
         else:
-            self._look_into(plan, result, begin_s, commit_s, busy_s, away_s)
-        self._host_s += commit_s - self._commit_s - busy_s - away_s
-        self._stall_s += away_s
+            self._look_into(plan, result, Span(begin_s, commit_s, busy_s, away_s, host_s))
+        self._host_s += host_s
         self._commit_s = commit_s
         waiting = len(self._live) - self._num_decoding - len(self._filling)
-        self.history.times.extend((begin_s, commit_s, commit_s, result.model_s, result.sampling_s, waiting))
+        self.history.times.append((begin_s, commit_s, model_s, sampling_s, waiting))
 
     def close_step(self, end_s: float) -> None:
         """All that the last step gave has been handed over."""
-        times = self.history.times
-        times[-4] = end_s
+        self.history.ends.append(end_s)
         if self._sink is not None and (record := self.history.last()) is not None:
             self._sink(record)
 
@@ -131,15 +148,12 @@ class Ledger:
 
     # A step that is looked into.
 
-    def _is_last(self, sequence: PlannedSequence, plan: Plan) -> bool:
-        """Admissions come last, so an equal number with the same last one, decoding, are the same sequences."""
-        return sequence.request.request_id == self._last_id and sequence.num_tokens == 1 and not plan.preemptions
-
-    def _look_into(
-        self, plan: Plan, result: StepResult, begin_s: float, commit_s: float, busy_s: float, away_s: float
-    ) -> None:
+    def _look_into(self, plan: Plan, result: StepResult, span: Span) -> None:
+        if plan.held is not self._held:
+            self._held = plan.held
+            self._holds.append((span.begin_s, plan.held))
         for preemption in plan.preemptions:
-            self._put_back(preemption.request_id, preemption.by, preemption.num_computed, begin_s, away_s)
+            self._put_back(preemption, plan, span)
         was_decoding = self._num_decoding
         planned_decoding = 0
         for sequence in plan.sequences:
@@ -147,30 +161,28 @@ class Ledger:
             if live is not None and live.phase is Phase.DECODING:
                 planned_decoding += 1
             elif live is not None and live.phase is not Phase.FILLING:
-                self._enter(live, begin_s)
+                self._enter(live, span.begin_s)
         rows = self._rows(plan)
-        by_chunk = self._chunk_seconds(rows, busy_s)
+        by_chunk = self._chunk_seconds(rows, span.busy_s)
         chunk_s = sum(by_chunk.values())
-        base_s = busy_s - chunk_s
+        base_s = span.busy_s - chunk_s
         if by_chunk:
             chunks = tuple(
                 (row.request_id, row.num_tokens, by_chunk[row.request_id]) for row in rows if row.num_tokens > 1
             )
-            self._chunk_steps.append(ChunkStep((self.num_steps, begin_s, commit_s, chunks)))
+            self._chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
         self._base_s += base_s
         self._chunk_s += chunk_s
         if planned_decoding != was_decoding:
             self._pass_over(plan, base_s)
-        self._account_filling(rows, by_chunk, begin_s, commit_s, busy_s, away_s)
+        self._account_filling(rows, by_chunk, span)
         self._open_run(plan, rows)
-        # The host's sum of this step is added by the caller, after these begin to decode: they must not see it.
-        host_s = commit_s - self._commit_s - busy_s - away_s
         for row in rows:
             live = self._filling.get(row.request_id)
             if live is not None and row.samples and row.request_id in result.sampled:
-                self._begin_decode(live, commit_s, host_s, away_s)
+                self._begin_decode(live, span)
         self._steady = not self._filling and self._num_decoding == len(rows) and not by_chunk
-        self._last_id = rows[-1].request_id if rows else ""
+        self._last = plan.sequences[-1].request
 
     def _rows(self, plan: Plan) -> tuple[Row, ...]:
         rows = []
@@ -182,7 +194,7 @@ class Ledger:
         return tuple(rows)
 
     def _open_run(self, plan: Plan, rows: tuple[Row, ...]) -> None:
-        self.history.open(plan.step_id, self.num_steps, rows, tuple(p.request_id for p in plan.preemptions))
+        self.history.open(plan.step_id, self.num_steps, rows, plan.preempted)
 
     def _chunk_seconds(self, rows: tuple[Row, ...], busy_s: float) -> dict[str, float]:
         """What each chunk adds to the step; within a step chunks share by rows."""
@@ -213,44 +225,37 @@ class Ledger:
         live.phase = Phase.FILLING
         self._filling[live.request.request_id] = live
 
-    def _account_filling(
-        self,
-        rows: tuple[Row, ...],
-        by_chunk: dict[str, float],
-        begin_s: float,
-        commit_s: float,
-        busy_s: float,
-        away_s: float,
-    ) -> None:
+    def _account_filling(self, rows: tuple[Row, ...], by_chunk: dict[str, float], span: Span) -> None:
         """The step's time for those that do not decode yet, in it or passed over."""
         chunk_s = sum(by_chunk.values())
         own_rows = {row.request_id: row for row in rows}
         for request_id, live in self._filling.items():
-            stall_s = away_s if live.mark_s < begin_s else 0.0
+            stall_s = span.away_s if live.mark_s < span.begin_s else 0.0
             live.stall_s += stall_s
-            live.host_s += commit_s - live.mark_s - busy_s - stall_s
-            live.mark_s = commit_s
+            live.host_s += span.commit_s - live.mark_s - span.busy_s - stall_s
+            live.mark_s = span.commit_s
             row = own_rows.get(request_id)
             if row is None:
-                live.others_s += busy_s
+                live.others_s += span.busy_s
                 continue
-            own_s = busy_s - chunk_s + by_chunk.get(request_id, 0.0)
+            own_s = span.busy_s - chunk_s + by_chunk.get(request_id, 0.0)
             again_s = own_s * row.num_recomputed / row.num_tokens
-            live.others_s += busy_s - own_s
+            live.others_s += span.busy_s - own_s
             live.recompute_s += again_s
             if live.token_s is None:
                 live.own_s += own_s - again_s
             else:
                 live.decode_s += own_s - again_s
 
-    def _begin_decode(self, live: LiveAccount, commit_s: float, host_s: float, away_s: float) -> None:
+    def _begin_decode(self, live: LiveAccount, span: Span) -> None:
         """Its next token is there: from now on it is in every step."""
         if live.token_s is None:
-            live.token_s, live.token_ordinal = commit_s, self.num_steps
+            live.token_s, live.token_ordinal = span.commit_s, self.num_steps
             live.start = live.parts()
         del self._filling[live.request.request_id]
         live.phase = Phase.DECODING
-        live.sums = (self._base_s, self._chunk_s, self._host_s + host_s, self._stall_s + away_s)
+        # The caller adds this step's host part afterwards; it belongs to what came before.
+        live.sums = (self._base_s, self._chunk_s, self._host_s + span.host_s, self._stall_s)
         self._num_decoding += 1
 
     def _pass_over(self, plan: Plan, base_s: float) -> None:
@@ -261,22 +266,26 @@ class Ledger:
                 live.decode_s -= base_s
                 live.others_s += base_s
 
-    def _put_back(self, request_id: str, by: str, num_computed: int, begin_s: float, away_s: float) -> None:
+    def _put_back(self, preemption: Preemption, plan: Plan, span: Span) -> None:
+        request_id, by = preemption.request_id, preemption.by
         live = self._live.get(request_id)
         if live is None or live.phase in (Phase.QUEUED, Phase.BACK):
             return
         since_s = live.mark_s
         if live.phase is Phase.DECODING:
             self._num_decoding -= 1
-            self._settle(live)
+            self._settle(live)  # the reader's part of this gap is in the sums already, the host's is not
             since_s = self._commit_s
         else:
             del self._filling[request_id]
-        live.stall_s += away_s
-        live.host_s += begin_s - since_s - away_s
-        live.high = max(live.high, num_computed)
-        live.phase, live.mark_s = Phase.BACK, begin_s
-        live.spells.append(Spell(by, begin_s))
+            live.stall_s += span.away_s
+        live.host_s += span.begin_s - since_s - span.away_s
+        live.high = max(live.high, preemption.num_computed)
+        live.phase, live.mark_s = Phase.BACK, span.begin_s
+        if by == request_id:
+            holder = max(plan.sequences, key=lambda each: len(each.page_ids), default=None)
+            by = by if holder is None else holder.request.request_id
+        live.spells.append(Spell(by, span.begin_s, found_none=preemption.by == request_id))
 
     def _settle(self, live: LiveAccount) -> None:
         """What the running sums grew by since it began to decode, up to the last step's commit."""
@@ -337,7 +346,8 @@ class Ledger:
             first_token_s=token_s,
             finished_s=event.at_s,
             num_prompt_tokens=len(request.prompt_token_ids),
-            num_output_tokens=event.num_output_tokens,
+            # The end token is generated, and took a step, but is no token of the output.
+            num_output_tokens=event.num_output_tokens + (event.stopped_by is not None),
             num_cached_tokens=event.num_cached_tokens,
             priority=request.priority,
             parts=live.parts(),
@@ -348,8 +358,16 @@ class Ledger:
             spells=tuple(live.spells),
             prefix_miss=event.prefix_miss,
             first_ordinal=live.first_ordinal,
-            sample=None if token_s is None else self.history.sample(middle),
+            sample=() if token_s is None else self._decoded_in(middle),
         )
+
+    def _decoded_in(self, ordinal: int) -> tuple[Segment, ...]:
+        """What decoded in this step. Those who end together were in the same one: it is put together once."""
+        if self._sampled[0] != ordinal:
+            sample = self.history.sample(ordinal)
+            segments = [] if sample is None else sample.segments
+            self._sampled = (ordinal, tuple(segment for segment in segments if segment.num_tokens == 1))
+        return self._sampled[1]
 
     def _shares(self, live: LiveAccount, steps: list[ChunkStep]) -> tuple[Share, ...]:
         return shares(steps, live.request.request_id, 0.0, live.token_ordinal)

@@ -30,10 +30,11 @@ PART_COLUMNS = ("name", "seconds", "flops", "weight_bytes", "kv_bytes", "activat
 Record = StepRecord | RequestRecord
 
 
-def header_json() -> dict[str, Any]:
-    """The first line's value."""
+def header_json(cost_source: str = "") -> dict[str, Any]:
+    """The first line's value. cost_source: where `predicted` comes from, in words."""
     return {
         HEADER_KEY: VERSION,
+        "predicted_by": cost_source,
         "sequence_columns": list(SEQUENCE_COLUMNS),
         "part_columns": list(PART_COLUMNS),
     }
@@ -118,9 +119,9 @@ def record_line(record: Record) -> str:
     return json.dumps(value, separators=(",", ":")) + "\n"
 
 
-def header_line() -> str:
+def header_line(cost_source: str = "") -> str:
     """The first line, with its end."""
-    return json.dumps(header_json(), separators=(",", ":")) + "\n"
+    return json.dumps(header_json(cost_source), separators=(",", ":")) + "\n"
 
 
 def read_lines(lines: Iterable[str], name: str) -> Iterator[Record]:

@@ -9,7 +9,6 @@ Must not know: requests' accounts, clocks, files.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,7 +19,10 @@ from twostroke.cost.shape import Segment, StepCost, StepPrediction
 from twostroke.cost.work import Work
 
 MAX_RUN_STEPS = 1024
-FIELDS = 6  # of a step's times: begin, commit, end, model, sampling, and the number waiting
+
+
+Times = tuple[float, float, float, float, int]
+"""Begin, commit, model, sampling, and the number waiting."""
 
 
 class Row(NamedTuple):
@@ -42,12 +44,14 @@ class Run:
     ordinal: int
     rows: tuple[Row, ...]
     preempted: tuple[str, ...]
-    times: array[float] = field(default_factory=lambda: array("d"))
+    times: list[Times] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+    known_work: Work | None = None  # once no step can come any more
 
     @property
     def num_steps(self) -> int:
         """Steps so far."""
-        return len(self.times) // FIELDS
+        return len(self.times)
 
     def segments(self, offset: int = 0) -> list[Segment]:
         """Of the run's step `offset`, for a StepCost."""
@@ -55,11 +59,12 @@ class Run:
 
     def busy_s(self, offset: int) -> float:
         """Model and sampling of the step `offset`."""
-        return self.times[offset * FIELDS + 3] + self.times[offset * FIELDS + 4]
+        return self.times[offset][2] + self.times[offset][3]
 
     def record(self, offset: int, cost: StepCost | None) -> StepRecord:
         """The step `offset` as a record, with a prediction where there is a cost model."""
-        begin_s, _, end_s, model_s, sampling_s, waiting = self.times[offset * FIELDS : (offset + 1) * FIELDS]
+        begin_s, commit_s, model_s, sampling_s, waiting = self.times[offset]
+        end_s = self.ends[offset] if offset < len(self.ends) else commit_s  # an interrupted step has no end
         segments = self.segments(offset)
         return StepRecord(
             self.step_id + offset,
@@ -72,7 +77,7 @@ class Run:
                 for row, segment in zip(self.rows, segments, strict=True)
             ),
             self.preempted if offset == 0 else (),
-            int(waiting),
+            waiting,
             None if cost is None else cost.predict(segments),
         )
 
@@ -90,6 +95,16 @@ class Sample:
         return self.run.segments(self.offset)
 
     @property
+    def ordinal(self) -> int:
+        """Its number, as the ledger counts."""
+        return self.run.ordinal + self.offset
+
+    @property
+    def has_chunks(self) -> bool:
+        """True where a sequence computed more than one position."""
+        return any(row.num_tokens > 1 for row in self.run.rows)
+
+    @property
     def busy_s(self) -> float:
         """Model and sampling."""
         return self.run.busy_s(self.offset)
@@ -104,21 +119,18 @@ class StepHistory:
         self._runs: list[Run] = []
         self._num_steps = self._num_rows = 0  # steps: of closed runs
         self._dropped = Work()
-        self.times = array("d")  # of the open run
+        self.times: list[Times] = []  # of the open run
+        self.ends: list[float] = []
 
     def open(self, step_id: int, ordinal: int, rows: tuple[Row, ...], preempted: tuple[str, ...]) -> None:
-        """A new run; `add` fills it."""
+        """A new run; who records adds to its `times` and `ends`."""
         self._num_steps += self._runs[-1].num_steps if self._runs else 0
         run = Run(step_id, ordinal, rows, preempted)
         self._runs.append(run)
-        self.times = run.times
+        self.times, self.ends = run.times, run.ends
         self._num_rows += len(rows)
         if self._num_rows > self._max_rows or self._num_steps > self._max_steps:
             self._drop()
-
-    def is_full(self) -> bool:
-        """True where the open run should be followed by a new one."""
-        return len(self.times) >= MAX_RUN_STEPS * FIELDS
 
     def last(self) -> StepRecord | None:
         """The last step."""
@@ -132,10 +144,11 @@ class StepHistory:
 
     def sample(self, ordinal: int) -> Sample | None:
         """The step with this number, or None where it is gone."""
-        place = bisect_right(self._runs, ordinal, key=lambda run: run.ordinal) - 1
-        if place < 0 or not self._runs[place].num_steps:
+        runs = self._runs
+        place = bisect_right(runs, ordinal, key=lambda run: run.ordinal) - 1
+        if place < 0 or not runs[place].num_steps:
             return None
-        run = self._runs[place]
+        run = runs[place]
         return Sample(run, min(ordinal - run.ordinal, run.num_steps - 1))
 
     def latest(self, most: int) -> list[Sample]:
@@ -145,7 +158,12 @@ class StepHistory:
     def work(self) -> Work:
         """FLOPs and bytes of all steps ever; nothing without a cost model. (A run that crosses the edge of a sliding
         window is counted as if it were straight.)"""
-        return sum((self._work_of(run) for run in list(self._runs)), self._dropped)
+        runs = list(self._runs)
+        for run in runs[:-1]:
+            if run.known_work is None:
+                run.known_work = self._work_of(run)
+        closed = sum((run.known_work for run in runs[:-1] if run.known_work is not None), self._dropped)
+        return closed + self._work_of(runs[-1]) if runs else closed
 
     def _drop(self) -> None:
         """The oldest eighth of what is kept, at least one run; never the open one."""
@@ -155,9 +173,9 @@ class StepHistory:
             run = self._runs[count]
             self._num_rows -= len(run.rows)
             self._num_steps -= run.num_steps
-            self._dropped += self._work_of(run)
+            self._dropped += self._work_of(run) if run.known_work is None else run.known_work
             count += 1
-        del self._runs[:count]
+        self._runs = self._runs[count:]  # a new list: readers in other threads hold the old one
 
     def _work_of(self, run: Run) -> Work:
         if self._cost is None or not run.num_steps:

@@ -86,13 +86,14 @@ class WorkCounter:
     """Counts for one model in one choice of formats; a step takes microseconds.
 
     windows: (window, layers that have it). pair_flops: FLOPs of one row and visible position in one layer.
-    kv_position_bytes: K and V of one position in one layer. layer_heads: KV heads of all layers.
+    kv_position_bytes: K and V of one position in one layer. layer_heads, layer_query_heads: of all layers together.
     """
 
     def __init__(self, spec: ModelSpec, format_for: FormatChoice, kv_kind: KVKind) -> None:
         self.spec = spec
         self.windows = tuple(Counter(spec.windows).items())
         self.layer_heads = spec.num_layers * spec.num_kv_heads
+        self.layer_query_heads = spec.num_layers * spec.num_heads
         self.kv_position_bytes = spec.num_kv_heads * kv_kind.token_bytes(spec.head_dim)
         self.pair_flops = 4 * spec.num_heads * spec.head_dim
         self._layer_row, self._layer_bytes = self._layers(format_for)

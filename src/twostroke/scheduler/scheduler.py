@@ -15,7 +15,7 @@ from twostroke.scheduler.misses import MissReasons
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
-from twostroke.scheduler.steady import SteadyDecode
+from twostroke.scheduler.steady import Continuation, SteadyDecode
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
 from twostroke.types.plan import Hold, Plan, PlannedSequence, Preemption
@@ -133,6 +133,11 @@ class Scheduler:
     def steady(self) -> SteadyDecode | None:
         """The look ahead for simulators; None where the limiters allow none."""
         return self._steady
+
+    def skip(self, steps: int, continuation: Continuation, now: float) -> list[FinishedEvent]:
+        """Do what `steady.steps` has just allowed, the last of the steps committed at `now`; who ended in it."""
+        ended = [] if self._steady is None else self._steady.skip(steps, continuation)
+        return [self._end(sequence, FinishReason.LENGTH, now) for sequence in ended]
 
     def gauges(self) -> Gauges:
         """Counts of this moment."""

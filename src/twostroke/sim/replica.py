@@ -177,18 +177,21 @@ class Replica:
         self.busy_s += end_s - begin_s
         self.steps += 1
         for event in step.events:
-            if isinstance(event, FinishedEvent):
-                del self.outstanding[event.request_id]
-            self._listener.on_event(self, event)
+            self._tell(event)
         if self._watch is not None:
             self._watch.on_step(self, step, end_s)
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, FinishedEvent):
+            del self.outstanding[event.request_id]
+        self._listener.on_event(self, event)
 
     def _look_ahead(self) -> _Run | None:
         """The steady steps from here to the next arrival."""
         if self._steady is None:
             return None
         steps = self._steady.steps(MOST_AHEAD)
-        if steps < 2:
+        if steps == 0:
             return None
         until_s = self._inbox[0].arrival_s if self._inbox else math.inf
         now_s = begin_s = self.clock.now_s
@@ -207,9 +210,11 @@ class Replica:
             return
         times = run.times_s if steps == len(run.times_s) else run.times_s[:steps]
         requests = self._steady.requests()
-        self._steady.skip(steps, invented_tokens)
+        ended = self.scheduler.skip(steps, invented_tokens, times[-1])
         for before_s, after_s in zip([run.begin_s, *times], times, strict=False):
             self.busy_s += after_s - before_s
         self.steps += steps
         self.clock.advance_to(times[-1])
         self._listener.on_run(self, requests, times)
+        for event in ended:
+            self._tell(event)

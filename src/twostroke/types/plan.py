@@ -68,6 +68,11 @@ class Plan:
     held: Hold | None = None
 
     @property
+    def preempted(self) -> tuple[str, ...]:
+        """Request ids put back in this step."""
+        return tuple(preemption.request_id for preemption in self.preemptions)
+
+    @property
     def num_tokens(self) -> int:
         """Rows of the batch."""
         return sum(sequence.num_tokens for sequence in self.sequences)

@@ -14,7 +14,7 @@ from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget,
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
 from twostroke.types.errors import OutOfMemory
-from twostroke.types.event import Event, FinishedEvent, TokenEvent
+from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
@@ -136,9 +136,11 @@ class Scheduler:
         step.num_tokens += num_tokens
         step.num_sequences += 1
         page_ids = tuple(self._cache.pages_of(request_id)[: self._cache.pages_for(end)])
-        samples = end == len(sequence.known)
+        samples = end == len(sequence.known) and sequence.request.max_tokens > 0
+        asked = sequence.to_score
+        scores = range(max(sequence.computed, asked.start), min(end, asked.stop))
         planned[request_id] = PlannedSequence(
-            sequence.request, sequence.computed, num_tokens, sequence.known, page_ids, samples
+            sequence.request, sequence.computed, num_tokens, sequence.known, page_ids, samples, scores
         )
 
     def _preempt(self, sequence: Sequence, preempted: list[str]) -> None:
@@ -158,7 +160,7 @@ class Scheduler:
                 return
             if self._siblings.holds_back(sequence, self._queues.running):
                 continue
-            matched = self._cache.match(sequence.request.cache_salt, sequence.known)
+            matched = [] if sequence.to_score else self._cache.match(sequence.request.cache_salt, sequence.known)
             if not self._pages.fits_now(sequence, matched, self._queues.running):
                 return
             self._queues.admit(sequence)
@@ -175,12 +177,17 @@ class Scheduler:
             return [self._end(sequence, FinishReason.ERROR, now, error=result.failed[request_id])]
         sequence.computed = planned.start + planned.num_tokens
         self._cache.commit(request_id, sequence.computed, sequence.known)
+        events: list[Event] = []
+        if planned.scores:
+            sequence.scored = planned.scores.stop
+            events.append(PromptEvent(request_id, result.prompt_logprobs.get(request_id, ())))
         if not planned.samples:
-            return []
+            done = sequence.remaining == 0
+            return [*events, self._end(sequence, FinishReason.LENGTH, now)] if done else events
         sampled = result.sampled.get(request_id)
         if sampled is None:
-            return [self._end(sequence, FinishReason.ERROR, now, error="the step gave no token")]
-        return self._take_token(sequence, sampled, now)
+            return [*events, self._end(sequence, FinishReason.ERROR, now, error="the step gave no token")]
+        return events + self._take_token(sequence, sampled, now)
 
     def _take_token(self, sequence: Sequence, sampled: SampledToken, now: float) -> list[Event]:
         request, token_id = sequence.request, sampled.token_id

@@ -16,13 +16,14 @@ class Sequence:
     """number: order of arrival. known: prompt and output. computed: positions whose K and V are in the cache.
 
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
-    tree at the first admission.
+    tree at the first admission. scored: prompt positions whose log probabilities are made.
     """
 
     request: Request
     number: int
     known: list[int] = field(default_factory=list)
     computed: int = 0
+    scored: int = 0
     admission: int | None = None
     num_cached_tokens: int | None = None
     num_preemptions: int = 0
@@ -37,6 +38,12 @@ class Sequence:
     def num_output(self) -> int:
         """Output tokens so far."""
         return len(self.known) - len(self.request.prompt_token_ids)
+
+    @property
+    def to_score(self) -> range:
+        """Positions that must be computed, cached or not, because their logits score the prompt token behind them."""
+        asked = self.request.params.prompt_logprobs is not None
+        return range(self.scored, len(self.request.prompt_token_ids) - 1) if asked else range(0)
 
     @property
     def rank(self) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """What the heart tells the shells after each step.
 
-Per request: any number of TokenEvents, then exactly one FinishedEvent.
+Per request: any number of PromptEvents and TokenEvents, then exactly one FinishedEvent.
 
 Knows: requests and tokens.
 Must not know: text, HTTP.
@@ -25,6 +25,14 @@ class TokenEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptEvent:
+    """Log probabilities of the next tokens of the prompt, for a request that asked; the first token has none."""
+
+    request_id: str
+    logprobs: tuple[TokenLogprob, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FinishedEvent:
     """The request's one terminal event. num_cached_tokens: prompt tokens found in the prefix tree at first admission.
 
@@ -43,4 +51,4 @@ class FinishedEvent:
     error: str | None = None
 
 
-Event = TokenEvent | FinishedEvent
+Event = PromptEvent | TokenEvent | FinishedEvent

@@ -62,6 +62,7 @@ class Delta:
     index: which of the n completions. text may be empty while a stop string or half a character is held back.
     finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
     num_output_tokens: generated so far, with those that are held back or never delivered (end token, stop string).
+    prompt_logprobs: of the prompt's next tokens, from its second on; they come before any text, with index 0.
     """
 
     request_id: str
@@ -76,6 +77,7 @@ class Delta:
     num_preemptions: int = 0
     timings: Timings | None = None
     num_output_tokens: int = 0
+    prompt_logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,14 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class GenerationOutput:
-    """All n answers to one prompt."""
+    """All n answers to one prompt. prompt_logprobs: of the prompt's tokens from the second on, where asked for."""
 
     request_id: str
     prompt_token_ids: tuple[int, ...]
     completions: tuple[Completion, ...]
     num_cached_tokens: int = 0
     prompt: str | None = field(default=None)
+    prompt_logprobs: tuple[TokenLogprob, ...] | None = None
 
     @property
     def text(self) -> str:

@@ -6,6 +6,7 @@ Must not know: click, HTTP routes.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import sys
 import time
@@ -20,28 +21,36 @@ import numpy as np
 
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps, NativePacker, best_level
+from twostroke.backends.cpu.calibration_file import fingerprint, read_calibration
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
 from twostroke.cache.manager import CacheManager
 from twostroke.config import ModelFacts, Resolved, Resolver, collect, kv_kind, resolve_engine, resolve_memory
+from twostroke.cost.explain import Explainer
+from twostroke.cost.explain_advice import Options
+from twostroke.cost.ledger import Ledger, Sink
 from twostroke.cost.memory import MemoryNeeds
+from twostroke.cost.what_if import WhatIf
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
+from twostroke.engine.record_file import RecordFile
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
-from twostroke.env import Machine, asked_by_environment, hub_offline, read_machine
+from twostroke.env import Machine, asked_by_environment, hub_offline, processor_name, read_machine
 from twostroke.models.batch import Buffers
 from twostroke.models.llama import LlamaModel
 from twostroke.models.rope_tables import rope_table
-from twostroke.quant.formats import weight_format
+from twostroke.quant.formats import FORMATS, weight_format
 from twostroke.runner.build import RunnerSizes, build_runner
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, WeightFormat
+from twostroke.spec.hardware_guess import guessed_cpu
 from twostroke.spec.model import MatrixRole, ModelSpec
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.errors import ConfigError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub import ModelFolder, resolve_model
@@ -86,6 +95,7 @@ class Heart:
     model_name: str
     generation: GenerationDefaults
     settler: Settler
+    explainer: Explainer
     closing: ExitStack
 
     @property
@@ -167,6 +177,8 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     scheduler = Scheduler(CacheManager(found.num_pages, PAGE_TOKENS), SchedulerLimits(*sizes))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     limits = EngineLimits(resolved["context"], spec.vocab_size, found.num_pages * PAGE_TOKENS, ends)
+    what_if = costs_here(spec, resolved, found.machine)
+    ledger = Ledger(what_if.now, _trace(resolved, what_if, report, closing))
     session = Session(
         scheduler,
         tokenizer,
@@ -174,6 +186,7 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
         observer=observer,
+        ledger=ledger,
     )
 
     def report_fault(error: BaseException) -> None:
@@ -182,13 +195,37 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     stepper = Stepper(scheduler, runner, session, time.perf_counter, report_fault)
     template = ChatTemplate.from_folder(folder)
     settler.start()
-    return Heart(stepper, session, tokenizer, template, spec, resolved, found.name, generation, settler, closing)
+    explainer = Explainer(ledger, what_if, Options(*sizes))
+    return Heart(
+        stepper, session, tokenizer, template, spec, resolved, found.name, generation, settler, explainer, closing
+    )
 
 
 def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> BuiltSync:
     """A loaded engine for one thread."""
     heart = build_heart(find_model(model, options), progress, print_report)
     return BuiltSync(**_fields(heart), engine=SyncEngine(heart.stepper))
+
+
+def costs_here(spec: ModelSpec, resolved: Resolved, machine: Machine) -> WhatIf:
+    """What steps cost: by the doctor's kept measurement, else by a guess. Measures nothing."""
+    threads, level = resolved["threads"], resolved["cpu_level"]
+    kept = read_calibration(machine.cache_folder, fingerprint(processor_name(), level, threads))
+    present = (spec, FORMATS, resolved["weights"], kv_kind(resolved["kv_format"]))
+    if kept is not None:
+        measured = WhatIf(*present, kept)
+        with contextlib.suppress(ConfigError):  # not measured with these formats
+            _ = measured.now
+            return measured
+    return WhatIf(*present, guessed_cpu(threads, level))
+
+
+def _trace(resolved: Resolved, what_if: WhatIf, report: Report, closing: ExitStack) -> Sink | None:
+    if resolved["trace"] is None:
+        return None
+    file = RecordFile(Path(resolved["trace"]).expanduser(), what_if.source, report)
+    closing.callback(file.close)
+    return file.write
 
 
 def load(found: Found, resolved: Resolved, progress: Progress | None, report: Report) -> ModelWeights:

@@ -118,6 +118,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "the best that this CPU has",
     ),
     Option("cache", "FOLDER", parse_text, "Folder for packed weights; 'off' keeps none.", "$XDG_CACHE_HOME/twostroke"),
+    Option("trace", "FILE", parse_text, "File for the record of every step, as JSON lines, whole at the end.", "none"),
 )
 
 SERVER_OPTIONS: tuple[Option, ...] = (

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from twostroke.cache.pages import PagePool
 from twostroke.cache.prefix_tree import Node, PrefixTree
+from twostroke.types.prefix import PrefixMiss
 
 
 @dataclass(slots=True)
@@ -72,6 +73,10 @@ class CacheManager:
     def match(self, salt: str, tokens: Sequence[int]) -> list[Node]:
         """The cached full pages of these tokens; the last token is never among them, because its logits are needed."""
         return self._tree.match(salt, tokens, (len(tokens) - 1) // self.page_tokens)
+
+    def miss(self, salt: str, tokens: Sequence[int], matched: Sequence[Node]) -> PrefixMiss | None:
+        """Why the tree has no more of these tokens than `matched`; None where it has all that can be shared."""
+        return self._tree.miss(salt, tokens, matched, (len(tokens) - 1) // self.page_tokens)
 
     def pages_available(self, matched: Sequence[Node]) -> int:
         """Pages that could be allocated while the matched ones are held."""

@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from twostroke.cli.bench_serve import serve
+from twostroke.cli.bench_sweep import sweep
 from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.compare import compare, peers
 from twostroke.cli.progress import progress_bar
@@ -20,11 +22,13 @@ from twostroke.options import ENGINE_OPTIONS
 
 @click.group()
 def command() -> None:
-    """Measure this machine with this engine."""
+    """Measure this machine with this engine, and any server under load."""
 
 
 command.add_command(compare)
 command.add_command(peers)
+command.add_command(serve)
+command.add_command(sweep)
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ class ModelRunner:
         return sampled, failed
 
     def _score(self, plan: Plan) -> dict[str, tuple[TokenLogprob, ...]]:
-        """Prompt log probabilities, as many rows at a time as there is memory for; after sampling: it takes its rows."""
+        """Prompt log probabilities, as many rows at a time as there is memory for; after sampling (same memory)."""
         scored: dict[str, tuple[TokenLogprob, ...]] = {}
         first_row = 0
         for sequence in plan.sequences:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from twostroke.cache.manager import CacheManager
 from twostroke.scheduler.admission import PageAdmission, SiblingRule
 from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget, StepLoad, TokenBudget
+from twostroke.scheduler.misses import MissReasons
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
-from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.plan import Hold, Plan, PlannedSequence, Preemption
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
 
@@ -46,6 +47,7 @@ class Scheduler:
         self._limiters = budgets + extra_limiters
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._siblings = SiblingRule(cache.page_tokens)
+        self._misses = MissReasons(cache)
         self._num_added = 0
         self._num_steps = 0
         self._preemptions = 0
@@ -80,16 +82,15 @@ class Scheduler:
 
     def schedule(self, now: float) -> Plan | None:
         """What the next step computes; None where nothing can be computed."""
-        step, planned, preempted = StepLoad(), {}, []  # type: StepLoad, dict[str, PlannedSequence], list[str]
+        step, planned, preempted = StepLoad(), {}, []  # type: StepLoad, dict[str, PlannedSequence], list[Preemption]
         for sequence in self._queues.decode_first():
             if sequence.admission is not None:  # not preempted a moment ago
                 self._plan_one(sequence, step, planned, preempted, now)
-        if not preempted:
-            self._admit(step, planned, preempted, now)
+        held = Hold.PAGES if preempted else self._admit(step, planned, preempted, now)
         if not planned:
             return None
         self._num_steps += 1
-        return Plan(self._num_steps, tuple(planned.values()), tuple(preempted))
+        return Plan(self._num_steps, tuple(planned.values()), tuple(preempted), held)
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
         """Take in what a plan gave. Requests that ended in between are left out."""
@@ -116,7 +117,12 @@ class Scheduler:
         )
 
     def _plan_one(
-        self, sequence: Sequence, step: StepLoad, planned: dict[str, PlannedSequence], preempted: list[str], now: float
+        self,
+        sequence: Sequence,
+        step: StepLoad,
+        planned: dict[str, PlannedSequence],
+        preempted: list[Preemption],
+        now: float,
     ) -> None:
         """Put a running sequence into the step, as far as limits allow, taking pages from others where it must."""
         num_tokens = sequence.remaining
@@ -128,9 +134,9 @@ class Scheduler:
         while not self._cache.grow(request_id, end):
             victim = self._queues.last_resort(set(planned))
             if victim is None or victim is sequence:
-                self._preempt(sequence, preempted)
+                self._preempt(sequence, request_id, preempted)
                 return
-            self._preempt(victim, preempted)
+            self._preempt(victim, request_id, preempted)
         if sequence.first_scheduled_s is None:
             sequence.first_scheduled_s = now
         step.num_tokens += num_tokens
@@ -143,33 +149,40 @@ class Scheduler:
             sequence.request, sequence.computed, num_tokens, sequence.known, page_ids, samples, scores
         )
 
-    def _preempt(self, sequence: Sequence, preempted: list[str]) -> None:
+    def _preempt(self, sequence: Sequence, by: str, preempted: list[Preemption]) -> None:
         """Take its pages; its tokens stay known and are computed again, with the same bits."""
+        preempted.append(Preemption(sequence.request.request_id, by, sequence.computed))
         self._cache.close(sequence.request.request_id)
         sequence.computed = 0
         sequence.num_preemptions += 1
         self._preemptions += 1
         self._queues.put_back(sequence)
-        preempted.append(sequence.request.request_id)
 
-    def _admit(self, step: StepLoad, planned: dict[str, PlannedSequence], preempted: list[str], now: float) -> None:
-        """In order of rank; the first that does not fit ends it, so that none is overtaken for ever."""
+    def _admit(
+        self, step: StepLoad, planned: dict[str, PlannedSequence], preempted: list[Preemption], now: float
+    ) -> Hold | None:
+        """In order of rank; the first that does not fit ends it, so that none is overtaken for ever. Returns why."""
+        held: Hold | None = None
         for sequence in list(self._queues.waiting):
-            full = step.num_tokens >= self._limits.max_step_tokens
-            if full or len(self._queues.running) >= self._limits.max_sequences:
-                return
+            if len(self._queues.running) >= self._limits.max_sequences:
+                return Hold.SEQUENCES
+            if step.num_tokens >= self._limits.max_step_tokens:
+                return Hold.TOKENS
             if self._siblings.holds_back(sequence, self._queues.running):
+                held = held or Hold.SIBLING
                 continue
             matched = [] if sequence.to_score else self._cache.match(sequence.request.cache_salt, sequence.known)
             if not self._pages.fits_now(sequence, matched, self._queues.running):
-                return
+                return Hold.PAGES
             self._queues.admit(sequence)
             sequence.computed = self._cache.open(sequence.request.request_id, sequence.request.cache_salt, matched)
             if sequence.num_cached_tokens is None:
                 sequence.num_cached_tokens = sequence.computed
+                sequence.prefix_miss = self._misses.explain(sequence, matched, self._queues.running)
                 self._query_tokens += len(sequence.known)
                 self._hit_tokens += sequence.computed
             self._plan_one(sequence, step, planned, preempted, now)
+        return held
 
     def _commit_one(self, sequence: Sequence, planned: PlannedSequence, result: StepResult, now: float) -> list[Event]:
         request_id = sequence.request.request_id
@@ -230,4 +243,5 @@ class Scheduler:
             first_scheduled_s=sequence.first_scheduled_s,
             stopped_by=stopped_by,
             error=error,
+            prefix_miss=sequence.prefix_miss,
         )

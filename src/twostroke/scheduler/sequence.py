@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from twostroke.types.prefix import PrefixMiss
 from twostroke.types.request import Request
 
 
@@ -16,7 +17,8 @@ class Sequence:
     """number: order of arrival. known: prompt and output. computed: positions whose K and V are in the cache.
 
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
-    tree at the first admission. scored: prompt positions whose log probabilities are made.
+    tree at the first admission; prefix_miss: why no more were. scored: prompt positions that have their log
+    probabilities.
     """
 
     request: Request
@@ -26,6 +28,7 @@ class Sequence:
     scored: int = 0
     admission: int | None = None
     num_cached_tokens: int | None = None
+    prefix_miss: PrefixMiss | None = None
     num_preemptions: int = 0
     first_scheduled_s: float | None = None
 

@@ -84,6 +84,16 @@ def unknown_model(asked: str, served: str) -> Problem:
     )
 
 
+def unknown_request(asked: str) -> Problem:
+    """404 for an explanation of a request that has not ended here, or long ago."""
+    return Problem(
+        404,
+        f"No request with the id {asked[:200]!r} has ended here; it may still run, or newer ones took its place.",
+        param="request_id",
+        code="request_not_found",
+    )
+
+
 def problem_of(error: Exception) -> Problem:
     """The table. What is not foreseen becomes a coded 500 without the exception's text."""
     if isinstance(error, HttpProblem):

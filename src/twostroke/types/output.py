@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from twostroke.types.parts import TimeParts
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
 from twostroke.types.sampling_params import SamplingParams
@@ -26,12 +27,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds on the engine's clock; None where the request never got so far."""
+    """Seconds on the engine's clock; None where the request never got so far. parts: what the time went to."""
 
     arrival_s: float
     first_scheduled_s: float | None = None
     first_token_s: float | None = None
     finished_s: float | None = None
+    parts: TimeParts | None = None
 
     @property
     def queue_s(self) -> float | None:

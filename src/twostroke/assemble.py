@@ -41,6 +41,7 @@ from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, WeightFormat
 from twostroke.spec.model import MatrixRole, ModelSpec
 from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
@@ -167,6 +168,8 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     scheduler = Scheduler(CacheManager(found.num_pages, PAGE_TOKENS), SchedulerLimits(*sizes))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     limits = EngineLimits(resolved["context"], spec.vocab_size, found.num_pages * PAGE_TOKENS, ends)
+    grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
+    closing.callback(grammars.close)
     session = Session(
         scheduler,
         tokenizer,
@@ -174,6 +177,7 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
         observer=observer,
+        grammars=grammars,
     )
 
     def report_fault(error: BaseException) -> None:

@@ -49,9 +49,8 @@ class SyncEngine:
         return self._stepper.gauges()
 
     def _named(self, prompts: Sequence[Prompt]) -> list[Prompt]:
-        for prompt in prompts:
-            self._session.check(prompt)
-        return [self._session.named(prompt) for prompt in prompts]
+        ready = [self._session.prepare(prompt) for prompt in prompts]
+        return [self._session.named(prompt) for prompt in ready]
 
     def _drive(self, prompts: list[Prompt]) -> Iterator[Delta]:
         open_counts: dict[str, int] = {}

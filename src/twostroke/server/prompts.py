@@ -8,11 +8,12 @@ Must not know: sockets, responses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from twostroke.server.errors import HttpProblem, unknown_model
+from twostroke.server.grammar import grammar_of
 from twostroke.server.parts import ServerParts
 from twostroke.server.schema import (
     MAX_PROMPTS,
@@ -127,7 +128,7 @@ def _call(
         Prompt(tuple(ids), own, f"{response_id}-{place}", request.cache_salt or "")
         for place, (ids, own) in enumerate(zip(lists, params, strict=True))
     )
-    _check_all(prompts, param, parts)
+    prompts = _prepared(prompts, {"prompt": param, "grammar": grammar_of(request)[1]}, parts)
     options = request.stream_options
     return Call(
         response_id=response_id,
@@ -181,16 +182,18 @@ def _params(
         max_tokens=max_tokens,
         stop=(stop,) if isinstance(stop, str) else tuple(stop or ()),
         stop_token_ids=tuple(request.stop_token_ids or ()),
+        grammar=grammar_of(request)[0],
     )
     return SamplingParams(**asked)
 
 
-def _check_all(prompts: Sequence[Prompt], param: str, parts: ServerParts) -> None:
-    """All prompts, before the first one is queued. The field is named as the client wrote it."""
+def _prepared(prompts: Sequence[Prompt], spelled: Mapping[str, str], parts: ServerParts) -> tuple[Prompt, ...]:
+    """All prompts checked and their grammars compiled, before the first one is queued.
+
+    spelled: fields as the client wrote them, by the engine's names.
+    """
     try:
-        for prompt in prompts:
-            parts.engine.check(prompt)
+        return tuple(parts.engine.prepare(prompt) for prompt in prompts)
     except InvalidRequest as error:
-        if error.param == "prompt":
-            error.param = param
+        error.param = spelled.get(error.param or "", error.param)
         raise

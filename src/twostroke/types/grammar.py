@@ -78,7 +78,7 @@ class Grammar:
 
     @classmethod
     def lark(cls, text: str) -> Grammar:
-        """Text of a context-free grammar in llguidance's dialect of Lark; it begins at `start`."""
+        """Text of a context-free grammar: llguidance's Lark, which begins at `start`, or llama.cpp's GBNF (`root`)."""
         return cls(GrammarKind.LARK, text)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Grammar sources to mask machines: checked, compiled in one worker with limits, kept for the next request.
+"""Grammar sources to mask machines: checked, tried in a process that can be killed, compiled, kept for later.
 
 Knows: llguidance's compiler and its limits.
 Must not know: requests, the engine, HTTP.
@@ -6,38 +6,37 @@ Must not know: requests, the engine, HTTP.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twostroke.text.grammar.check import check
+from twostroke.text.grammar.guard import GrammarGuard, GuardOpening
 from twostroke.text.grammar.machine import GrammarMachine
-from twostroke.text.grammar.tokens import GrammarVocabulary, grammar_tokens
+from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens, grammar_tokens
 from twostroke.types.errors import InvalidRequest, Overloaded
-from twostroke.types.grammar import Grammar, GrammarKind
+from twostroke.types.grammar import Grammar
 
 if TYPE_CHECKING:
     import llguidance
 
-WHITESPACE = r"(\r?\n)?[ \t]{0,32}"
-"""Between the parts of JSON: a line end, an indentation. A model that may write any amount of white space sometimes
-writes nothing else."""
-
 
 @dataclass(frozen=True, slots=True)
 class GrammarLimits:
-    """compile_s: the longest that a compilation may take. waiting: callers that may wait for the worker.
+    """compile_s, compile_bytes: the most that a compilation may take. waiting: callers that may wait for the worker,
+    each wait_s at the most.
 
     cached, cached_bytes: compiled grammars that are kept, by count and by the size of their sources. The others are
     the library's own measures of work: symbols, regex steps (about 50,000 a ms while compiling, 14,000 a ms in a
     step), lexer states (1 to 2 kB each).
     """
 
-    compile_s: float = 5.0
+    compile_s: float = 2.0
+    compile_bytes: int = 1024**3
+    wait_s: float = 20.0
     waiting: int = 16
     cached: int = 32
     cached_bytes: int = 1024 * 1024
@@ -45,7 +44,7 @@ class GrammarLimits:
     compile_fuel: int = 1_000_000
     step_fuel: int = 50_000
     step_items: int = 50_000
-    lexer_states: int = 20_000
+    lexer_states: int = 50_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +76,9 @@ class GrammarCompiler:
         self._room = threading.BoundedSemaphore(self._limits.waiting)
         self._kept: OrderedDict[Grammar, CompiledGrammar] = OrderedDict()
         self._lock = threading.Lock()  # of _kept
-        self._tokens: llguidance.LLTokenizer | None = None  # the worker's own
+        # These two are the worker's own.
+        self._tokens: llguidance.LLTokenizer | None = None
+        self._guard: GrammarGuard | None = None
 
     def compile(self, grammar: Grammar) -> CompiledGrammar:
         """Raises InvalidRequest with the grammar's fault, Overloaded where too many wait."""
@@ -92,48 +93,59 @@ class GrammarCompiler:
             raise Overloaded("Too many grammars wait to be compiled.", fix="Try again later.")
         try:
             job = self._worker.submit(self._compile, grammar)
-            compiled = job.result(self._limits.compile_s)
+            compiled = job.result(self._limits.wait_s)
         except TimeoutError:
-            if job.cancel():  # it never began
-                raise Overloaded("Other grammars take long to compile.", fix="Try again later.") from None
-            raise InvalidRequest(
-                f"The {grammar.kind} was not compiled within {self._limits.compile_s:g} s.",
-                param="grammar",
-                fix="Make it simpler.",
-            ) from None
+            job.cancel()
+            raise Overloaded("Other grammars take long to compile.", fix="Try again later.") from None
         finally:
             self._room.release()
         self._keep(grammar, compiled)
         return compiled
 
     def close(self) -> None:
-        """Give the worker back."""
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        """Give worker and process back."""
+        self._worker.submit(self._end_guard)
+        self._worker.shutdown(wait=True, cancel_futures=False)
+
+    def _end_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.close()
 
     def _compile(self, grammar: Grammar) -> CompiledGrammar:
-        """In the worker. The first mask is computed here too: a grammar that is too heavy shows it there."""
+        """In the worker. The same work that the guard's process has done within its limits, with the real tokens."""
         import llguidance
 
-        if self._tokens is None:
-            self._tokens = grammar_tokens(self._vocabulary, self._vocab_size, self._end_token_ids)
-        limits = llguidance.LLParserLimits(
-            initial_lexer_fuel=self._limits.compile_fuel,
-            step_lexer_fuel=self._limits.step_fuel,
-            step_max_items=self._limits.step_items,
-            max_lexer_states=self._limits.lexer_states,
-            max_grammar_size=self._limits.grammar_symbols,
-            verbose_errors=False,
-        )
-        try:
-            matcher = llguidance.LLMatcher(self._tokens, _source(grammar), log_level=0, limits=limits)
-            if not matcher.is_error():
-                matcher.compute_bitmask()
-            fault = matcher.get_error()
-        except ValueError as error:
-            fault = str(error)
-        if fault:
-            raise InvalidRequest(f"The {grammar.kind} cannot be used: {_first_lines(fault)}", param="grammar")
+        if self._guard is None or self._tokens is None:
+            tokens = Tokens(self._vocabulary, self._vocab_size, self._end_token_ids)
+            self._tokens = grammar_tokens(tokens, self._end_token_ids)
+            self._guard = GrammarGuard(self._opening(tokens))
+        source = self._guard.source(grammar)
+        limits = llguidance.LLParserLimits(**self._library_limits())
+        matcher = llguidance.LLMatcher(self._tokens, source, log_level=0, limits=limits)
+        if matcher.is_error():
+            raise InvalidRequest(f"The {grammar.kind} cannot be used.", param="grammar")
         return CompiledGrammar(matcher)
+
+    def _opening(self, tokens: Tokens) -> GuardOpening:
+        return GuardOpening(
+            tokens.tokens,
+            tokens.special_token_ids,
+            self._end_token_ids,
+            self._library_limits(),
+            self._limits.compile_s,
+            self._limits.compile_bytes,
+        )
+
+    def _library_limits(self) -> dict[str, Any]:
+        limits = self._limits
+        return {
+            "initial_lexer_fuel": limits.compile_fuel,
+            "step_lexer_fuel": limits.step_fuel,
+            "step_max_items": limits.step_items,
+            "max_lexer_states": limits.lexer_states,
+            "max_grammar_size": limits.grammar_symbols,
+            "verbose_errors": False,
+        }
 
     def _keep(self, grammar: Grammar, compiled: CompiledGrammar) -> None:
         with self._lock:
@@ -144,28 +156,3 @@ class GrammarCompiler:
 
     def _kept_bytes(self) -> int:
         return sum(len(grammar.text) for grammar in self._kept)
-
-
-def _source(grammar: Grammar) -> str:
-    """In llguidance's own language. Raises ValueError."""
-    import llguidance
-
-    matcher = llguidance.LLMatcher
-    if grammar.kind is GrammarKind.REGEX:
-        return matcher.grammar_from_regex(grammar.text)
-    if grammar.kind is GrammarKind.LARK:
-        return matcher.grammar_from_lark(grammar.text)
-    if grammar.kind is GrammarKind.CHOICE:
-        return matcher.grammar_from_lark("start: " + " | ".join(map(_literal, json.loads(grammar.text))))
-    schema = '{"type":"object"}' if grammar.kind is GrammarKind.JSON_OBJECT else grammar.text
-    return matcher.grammar_from_json_schema(schema, overrides={"whitespace_pattern": WHITESPACE, "lenient": False})
-
-
-def _literal(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _first_lines(fault: str) -> str:
-    """The library's own words about the grammar, without its listing."""
-    lines = [line.strip() for line in fault.splitlines() if line.strip() and "<non-verbose/>" not in line]
-    return " ".join(lines)[:400]

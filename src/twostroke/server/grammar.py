@@ -11,6 +11,7 @@ Must not know: tokens, engines, other fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from twostroke.types.errors import InvalidRequest
@@ -28,14 +29,22 @@ class GrammarFields(Protocol):
     guided_grammar: Any
 
 
-def grammar_of(request: GrammarFields) -> tuple[Grammar | None, str]:
-    """The grammar asked for and the field that asks for it. Raises InvalidRequest naming the field."""
+@dataclass(frozen=True, slots=True)
+class AskedGrammar:
+    """What a request asks for, and the field that asks for it."""
+
+    grammar: Grammar | None = None
+    field: str = "grammar"
+
+
+def grammar_of(request: GrammarFields) -> AskedGrammar:
+    """Raises InvalidRequest naming the field."""
     asked = [(name, grammar) for name, make in _asked(request) if (grammar := _named(name, make)) is not None]
     if len(asked) > 1:
         raise InvalidRequest(
             f"{asked[0][0]} and {asked[1][0]} both ask for a form of the answer.", param=asked[1][0], fix="Send one."
         )
-    return (asked[0][1], asked[0][0]) if asked else (None, "")
+    return AskedGrammar(asked[0][1], asked[0][0]) if asked else AskedGrammar()
 
 
 def response_format_grammar(value: Any) -> Grammar | None:

@@ -86,8 +86,7 @@ class GrammarCompiler:
             if grammar in self._kept:
                 self._kept.move_to_end(grammar)
                 return self._kept[grammar]
-        if not self._end_token_ids:
-            raise InvalidRequest("This model has no end token, and a grammar needs one to end with.", param="grammar")
+        self._check_model()
         check(grammar)
         if not self._room.acquire(blocking=False):
             raise Overloaded("Too many grammars wait to be compiled.", fix="Try again later.")
@@ -106,6 +105,16 @@ class GrammarCompiler:
         """Give worker and process back."""
         self._worker.submit(self._end_guard)
         self._worker.shutdown(wait=True, cancel_futures=False)
+
+    def _check_model(self) -> None:
+        if not self._end_token_ids:
+            raise InvalidRequest("This model has no end token, and a grammar needs one to end with.", param="grammar")
+        if not self._vocabulary.tokens_are_bytes:
+            raise InvalidRequest(
+                "This model's tokenizer cannot follow a grammar.",
+                why="Its tokens are no strings of bytes.",
+                param="grammar",
+            )
 
     def _end_guard(self) -> None:
         if self._guard is not None:

@@ -71,7 +71,9 @@ def source_of(kind: str, text: str) -> str:
         # One terminal: as alternatives of a rule, many choices would be too many items of the parser.
         choices = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(text))
         return matcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {choices}")
-    schema = '{"type":"object"}' if kind == "json_object" else text
+    schema = json.loads('{"type":"object"}' if kind == "json_object" else text)
+    if isinstance(schema, bool):  # the library wants an object to add its options to
+        schema = {} if schema else {"enum": []}
     return matcher.grammar_from_json_schema(schema, overrides={"whitespace_pattern": WHITESPACE, "lenient": False})
 
 

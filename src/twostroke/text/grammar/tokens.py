@@ -20,6 +20,7 @@ class GrammarVocabulary(Protocol):
 
     special_ids: frozenset[int]
     bos_id: int | None
+    tokens_are_bytes: bool
 
     def token_bytes(self, token_id: int) -> bytes:
         """Bytes of one token, b"" for an id without one."""

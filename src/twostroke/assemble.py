@@ -49,6 +49,7 @@ from twostroke.spec.formats import PAGE_TOKENS, WeightFormat
 from twostroke.spec.hardware_guess import guessed_cpu
 from twostroke.spec.model import MatrixRole, ModelSpec
 from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import ConfigError
 from twostroke.weights.checkpoint import Checkpoint
@@ -179,6 +180,8 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     limits = EngineLimits(resolved["context"], spec.vocab_size, found.num_pages * PAGE_TOKENS, ends)
     what_if = costs_here(spec, resolved, found.machine)
     ledger = Ledger(what_if.now, _trace(resolved, what_if, report, closing))
+    grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
+    closing.callback(grammars.close)
     session = Session(
         scheduler,
         tokenizer,
@@ -187,6 +190,7 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
         sibling_seed=sibling_seed,
         observer=observer,
         ledger=ledger,
+        grammars=grammars,
     )
 
     def report_fault(error: BaseException) -> None:

@@ -96,8 +96,9 @@ class FakeEngine:
     def gauges(self) -> Gauges:
         return Gauges(running=self.live, waiting=self.waiting, pages_free=100 - self.live, pages_used=self.live)
 
-    def check(self, prompt: Prompt) -> None:
+    def prepare(self, prompt: Prompt) -> Prompt:
         self.limits.check(prompt)
+        return prompt
 
     async def stream(self, prompt: Prompt) -> AsyncGenerator[Delta, None]:
         if not self.alive:

@@ -93,6 +93,10 @@ class AsyncEngine:
         """Raise what `stream` would raise for this prompt before its first piece."""
         self._session.check(prompt)
 
+    def prepare(self, prompt: Prompt) -> Prompt:
+        """Do what `stream` would do first: check, and compile the grammar. Not for an event loop's thread."""
+        return self._session.prepare(prompt)
+
     async def start(self) -> None:
         """Start the step thread. Raises EngineStopped for an engine that was started before."""
         with self._changed:
@@ -117,6 +121,8 @@ class AsyncEngine:
         cancelling the task aborts the request; its pages are free before the next step is planned.
         """
         self._session.check(prompt)
+        if prompt.params.grammar is not None and prompt.masks is None:
+            prompt = await asyncio.to_thread(self._session.prepare, prompt)
         stream = self._open(prompt)
         num_open = prompt.params.n
         reader = ReaderWatch(self._stepper.clock, self._session.ledger.accounts)

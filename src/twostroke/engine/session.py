@@ -22,11 +22,19 @@ from twostroke.engine.observer import Nobody, Observer
 from twostroke.text.detokenizer import CONTEXT_TOKENS, Vocabulary
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
+from twostroke.types.grammar import Grammar, MaskSource
 from twostroke.types.output import Delta, Prompt, Timings
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import TokenLogprob
 
 TEXT_FAULT = "The text of this answer could not be made."
+
+
+class Grammars(Protocol):
+    """What compiles grammars; any thread may call it, the one that steps the engine should not."""
+
+    def compile(self, grammar: Grammar) -> MaskSource:
+        """Raises InvalidRequest, Overloaded."""
 
 
 class RequestBook(Protocol):
@@ -76,12 +84,14 @@ class Session:
         sibling_seed: Callable[[int, int], int],
         observer: Observer | None = None,
         ledger: Ledger | None = None,
+        grammars: Grammars | None = None,
     ) -> None:
         self.limits = limits
         self._book = book
         self._vocabulary = vocabulary
         self._draw_seed = draw_seed
         self._sibling_seed = sibling_seed
+        self._grammars = grammars
         self.observer = observer or Nobody()
         self.ledger = ledger or Ledger()
         self._live: dict[str, _Live] = {}
@@ -105,8 +115,22 @@ class Session:
         """The output tokens that `prompt` may have. Raises InvalidRequest. Changes nothing; any thread may call it."""
         return self.limits.check(prompt)
 
+    def prepare(self, prompt: Prompt) -> Prompt:
+        """Check, and compile the grammar where there is one; any thread but the one that steps should call it.
+
+        Raises InvalidRequest, Overloaded. Changes nothing.
+        """
+        self.check(prompt)
+        grammar = prompt.params.grammar
+        if grammar is None or prompt.masks is not None:
+            return prompt
+        if self._grammars is None:
+            raise InvalidRequest("This engine has no grammar compiler.", param="grammar")
+        return replace(prompt, masks=self._grammars.compile(grammar))
+
     def submit(self, prompt: Prompt, now: float) -> str:
         """Queue all completions of a prompt; returns its request id. Raises InvalidRequest and then queues none."""
+        prompt = self.prepare(prompt)
         max_tokens = self.check(prompt)
         name = prompt.request_id or self.new_request_id()
         if name in self._groups:
@@ -131,6 +155,7 @@ class Session:
                     arrival_s=now,
                     cache_salt=prompt.cache_salt,
                     priority=prompt.priority,
+                    mask=None if prompt.masks is None else prompt.masks.start(),
                 )
                 self._book.add(request)
                 self.ledger.arrive(request)

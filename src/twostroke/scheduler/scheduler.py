@@ -208,6 +208,8 @@ class Scheduler:
         if ends and sequence.num_output >= request.params.min_tokens:
             return [self._end(sequence, FinishReason.STOP, now, stopped_by=token_id)]
         sequence.known.append(token_id)
+        if request.mask is not None:
+            request.mask.feed(token_id)
         events: list[Event] = [TokenEvent(request.request_id, token_id, sampled.logprob, now)]
         if sequence.num_output >= request.max_tokens:
             events.append(self._end(sequence, FinishReason.LENGTH, now))

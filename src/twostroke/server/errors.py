@@ -16,6 +16,7 @@ from twostroke.types.errors import (
     ContextLengthExceeded,
     EngineStopped,
     InvalidRequest,
+    Overloaded,
     TwostrokeError,
 )
 from twostroke.types.output import Delta
@@ -102,6 +103,8 @@ def problem_of(error: Exception) -> Problem:
         return Problem(400, str(error), param=error.param, code="context_length_exceeded")
     if isinstance(error, InvalidRequest):
         return Problem(400, str(error), param=error.param, code=error.code)
+    if isinstance(error, Overloaded):
+        return Problem(503, str(error), SERVER, code="overloaded", headers={"retry-after": "2"})
     if isinstance(error, EngineStopped):
         return STOPPED
     return INTERNAL

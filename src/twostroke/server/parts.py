@@ -31,8 +31,8 @@ class ServedEngine(Protocol):
     async def stop(self) -> None:
         """Stop it; requests that still run end with EngineStopped."""
 
-    def check(self, prompt: Prompt) -> None:
-        """Raise what `stream` would raise before its first piece; any thread may call it."""
+    def prepare(self, prompt: Prompt) -> Prompt:
+        """Check and compile: raises what `stream` would raise first. Not for an event loop's thread."""
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Delta]:
         """Pieces of all n completions; raises before the first one where the prompt is wrong; closing it aborts."""

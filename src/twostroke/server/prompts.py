@@ -8,11 +8,12 @@ Must not know: sockets, responses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from twostroke.server.errors import HttpProblem, unknown_model
+from twostroke.server.grammar import AskedGrammar, grammar_of
 from twostroke.server.parts import ServerParts
 from twostroke.server.schema import (
     MAX_PROMPTS,
@@ -78,10 +79,11 @@ def chat_call(body: bytes, parts: ServerParts) -> Call:
             fix="Use /v1/completions.",
         )
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    params = _params(request, logprobs, request.max_tokens, parts)
+    asked = grammar_of(request)
+    params = _params(request, logprobs, request.max_tokens, asked, parts)
     text = parts.template.render(request.messages, variables=request.chat_template_kwargs)
     token_ids = parts.tokenizer.encode_rendered(text)
-    return _call(request, "chatcmpl-", [token_ids], "messages", logprobs, [params], parts)
+    return _call(request, "chatcmpl-", [token_ids], "messages", logprobs, [params], asked, parts)
 
 
 def completion_call(body: bytes, parts: ServerParts) -> Call:
@@ -90,8 +92,9 @@ def completion_call(body: bytes, parts: ServerParts) -> Call:
     _check_model(request, parts)
     given = _split_prompts(request.prompt)
     lists = [parts.tokenizer.encode_prompt(p) if isinstance(p, str) else p for p in given]
-    params = [_params(request, request.logprobs, _room(request, ids, parts), parts) for ids in lists]
-    call = _call(request, "cmpl-", lists, "prompt", request.logprobs, params, parts)
+    asked = grammar_of(request)
+    params = [_params(request, request.logprobs, _room(request, ids, parts), asked, parts) for ids in lists]
+    call = _call(request, "cmpl-", lists, "prompt", request.logprobs, params, asked, parts)
     if not request.echo:
         return call
     # Only now are the ids known to be legal.
@@ -113,6 +116,7 @@ def _call(
     param: str,
     logprobs: int | None,
     params: Sequence[SamplingParams],
+    asked: AskedGrammar,
     parts: ServerParts,
 ) -> Call:
     n = request.n or 1
@@ -127,7 +131,7 @@ def _call(
         Prompt(tuple(ids), own, f"{response_id}-{place}", request.cache_salt or "")
         for place, (ids, own) in enumerate(zip(lists, params, strict=True))
     )
-    _check_all(prompts, param, parts)
+    prompts = _prepared(prompts, {"prompt": param, "grammar": asked.field}, parts)
     options = request.stream_options
     return Call(
         response_id=response_id,
@@ -168,7 +172,7 @@ def _split_prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | 
 
 
 def _params(
-    request: GenerationRequest, logprobs: int | None, max_tokens: int | None, parts: ServerParts
+    request: GenerationRequest, logprobs: int | None, max_tokens: int | None, form: AskedGrammar, parts: ServerParts
 ) -> SamplingParams:
     asked: dict[str, Any] = dict(parts.defaults)
     asked.update({name: value for name in _PLAIN_FIELDS if (value := getattr(request, name)) is not None})
@@ -181,16 +185,18 @@ def _params(
         max_tokens=max_tokens,
         stop=(stop,) if isinstance(stop, str) else tuple(stop or ()),
         stop_token_ids=tuple(request.stop_token_ids or ()),
+        grammar=form.grammar,
     )
     return SamplingParams(**asked)
 
 
-def _check_all(prompts: Sequence[Prompt], param: str, parts: ServerParts) -> None:
-    """All prompts, before the first one is queued. The field is named as the client wrote it."""
+def _prepared(prompts: Sequence[Prompt], spelled: Mapping[str, str], parts: ServerParts) -> tuple[Prompt, ...]:
+    """All prompts checked and their grammars compiled, before the first one is queued.
+
+    spelled: fields as the client wrote them, by the engine's names.
+    """
     try:
-        for prompt in prompts:
-            parts.engine.check(prompt)
+        return tuple(parts.engine.prepare(prompt) for prompt in prompts)
     except InvalidRequest as error:
-        if error.param == "prompt":
-            error.param = param
+        error.param = spelled.get(error.param or "", error.param)
         raise

@@ -53,13 +53,15 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     min_tokens: int | None = None
     stop_token_ids: list[int] | None = None
     cache_salt: str | None = None
-    # known, not supported: only neutral values pass (_NEUTRAL)
+    # the form of the answer (grammar.py)
     response_format: Any = None
+    structured_outputs: Any = None
     guided_json: Any = None
     guided_regex: Any = None
     guided_choice: Any = None
     guided_grammar: Any = None
-    structured_outputs: Any = None
+    # known, not supported: only neutral values pass (_NEUTRAL)
+    guided_whitespace_pattern: Any = None
     use_beam_search: Any = None
     prompt_logprobs: Any = None
     prompt_embeds: Any = None
@@ -101,7 +103,6 @@ class CompletionRequest(GenerationRequest, kw_only=True):
 
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "response_format": ({"type": "text"},),
     "use_beam_search": (False,),
     "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
@@ -116,11 +117,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     **{
         name: ()
         for name in (
-            "guided_json",
-            "guided_regex",
-            "guided_choice",
-            "guided_grammar",
-            "structured_outputs",
+            "guided_whitespace_pattern",
             "prompt_logprobs",
             "prompt_embeds",
             "truncate_prompt_tokens",

@@ -11,6 +11,7 @@ TwostrokeError
 │   └── CorruptModel      a file is not what its header claims
 ├── OutOfMemory           it does not fit, with the arithmetic (exit code 4)
 ├── BackendError          a native kernel refused or is missing (exit code 5)
+├── Overloaded            more of this work than the server takes at a time; later it may (HTTP 503)
 └── EngineStopped         the engine was shut down while the request was alive (exit code 6)
 
 Knows: nothing but strings.
@@ -81,6 +82,10 @@ class OutOfMemory(TwostrokeError):
 
 class BackendError(TwostrokeError):
     """A native kernel refused its arguments, or the native library is missing."""
+
+
+class Overloaded(TwostrokeError):
+    """There is more of this work than is taken at a time; the same request may do later."""
 
 
 class EngineStopped(TwostrokeError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from twostroke.types.grammar import MaskSource
 from twostroke.types.parts import TimeParts
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
@@ -16,13 +17,17 @@ from twostroke.types.sampling_params import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One user request before it becomes n engine requests. token_ids: never empty, ids checked by the shell."""
+    """One user request before it becomes n engine requests. token_ids: never empty, ids checked by the shell.
+
+    masks: params.grammar compiled; the shell does it where it is missing.
+    """
 
     token_ids: tuple[int, ...]
     params: SamplingParams
     request_id: str | None = None
     cache_salt: str = ""
     priority: int = 0
+    masks: MaskSource | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.grammar import Grammar
 
 MAX_TOP_LOGPROBS = 20
 MAX_STOPS = 16
@@ -28,6 +29,8 @@ class SamplingParams:
     max_tokens: None means up to the end of the context; 0 computes the prompt alone. stop: strings that end the text
     and are not part of it. prompt_logprobs: as logprobs, of each prompt token after the first; such a prompt is
     computed whole, cached or not.
+    grammar: what the answer must look like; it says where the answer may end, so min_tokens and ignore_eos have no
+    place beside it. Cut short by max_tokens or a stop string, an answer is the beginning of one that fits.
     """
 
     n: int = 1
@@ -47,6 +50,7 @@ class SamplingParams:
     ignore_eos: bool = False
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         for name, low, high in _RANGES:
@@ -56,6 +60,11 @@ class SamplingParams:
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise InvalidRequest(
                 f"min_tokens ({self.min_tokens}) is above max_tokens ({self.max_tokens}).", param="min_tokens"
+            )
+        if self.grammar is not None and (self.min_tokens or self.ignore_eos):
+            name = "min_tokens" if self.min_tokens else "ignore_eos"
+            raise InvalidRequest(
+                f"{name} cannot be kept beside a grammar.", param=name, why="The grammar says where the answer ends."
             )
         _check_stops(self.stop)
         if len(self.logit_bias) > MAX_LOGIT_BIAS:

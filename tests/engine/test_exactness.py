@@ -1,7 +1,7 @@
 """The exactness law: a request's tokens and log probabilities are the same bits alone and in any schedule.
 
 Random requests in random schedules (arrivals, step budgets, batch sizes, pools so small that sequences are preempted,
-prefix hits, siblings, grammars, one thread or two) against each request alone on a fresh engine with room for everything.
+prefix hits, siblings, grammars, one thread or two) against each request alone on a fresh engine with room for all.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from twostroke.cost.ledger import Ledger
 from twostroke.engine.completion_text import CompletionText, Piece
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Nobody, Observer
-from twostroke.text.detokenizer import CONTEXT_TOKENS, Vocabulary
+from twostroke.text.detokenizer import CONTEXT_TOKENS, Vocabulary, showing
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.grammar import Grammar, MaskSource
@@ -143,6 +143,7 @@ class Session:
         try:
             # The prompt is the same for all: the first completion alone brings its log probabilities.
             others = params if params.prompt_logprobs is None else replace(params, prompt_logprobs=None)
+            vocabulary = showing(self._vocabulary, prompt.shown_token_ids)
             for index in range(params.n):
                 request = Request(
                     request_id=f"{name}/{index}",
@@ -159,7 +160,7 @@ class Session:
                 )
                 self._book.add(request)
                 self.ledger.arrive(request)
-                text = CompletionText(self._vocabulary, params, prompt.token_ids[-CONTEXT_TOKENS:])
+                text = CompletionText(vocabulary, params, prompt.token_ids[-CONTEXT_TOKENS:])
                 self._live[request.request_id] = _Live(request, index, text)
                 added.append(request.request_id)
         except BaseException:

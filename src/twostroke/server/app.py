@@ -19,13 +19,16 @@ from starlette.types import ASGIApp
 
 from twostroke.server.body import read_body
 from twostroke.server.boundary import Boundary
+from twostroke.server.calls import Call
+from twostroke.server.chat_shape import ChatShape
+from twostroke.server.completion_shape import CompletionShape
 from twostroke.server.errors import INVALID, HttpProblem, Problem, problem_of, unknown_model, unknown_request
 from twostroke.server.explanations import explanation_of
 from twostroke.server.metrics import CONTENT_TYPE
 from twostroke.server.parts import ServerParts
-from twostroke.server.prompts import Call, chat_call, completion_call
-from twostroke.server.responses import ChatShape, CompletionShape, Shape
+from twostroke.server.prompts import chat_call, completion_call
 from twostroke.server.security import Gate
+from twostroke.server.shape import Shape
 from twostroke.server.stream import Answer
 from twostroke.types.errors import TwostrokeError
 

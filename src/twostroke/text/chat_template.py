@@ -16,8 +16,12 @@ from jinja2.exceptions import SecurityError
 
 from twostroke.text.messages import normalized
 from twostroke.text.model_files import read_object, read_text
+from twostroke.text.reasoning import reasoning_style
 from twostroke.text.sandbox import RenderTimeout, Sandbox, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
+from twostroke.text.tools.prompt import with_tools
+from twostroke.text.tools.styles import HERMES, style_of_template
+from twostroke.text.turn import TurnForm
 from twostroke.types.errors import CorruptModel, InvalidRequest
 
 MAX_TEMPLATE_BYTES = 1024 * 1024
@@ -27,7 +31,10 @@ _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt"
 
 
 class ChatTemplate:
-    """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while."""
+    """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while.
+
+    form: how the model writes its turns. A model that was taught no tools is told of them in a system message.
+    """
 
     def __init__(
         self,
@@ -45,6 +52,9 @@ class ChatTemplate:
         except (jinja2.TemplateError, RecursionError, MemoryError) as error:
             raise CorruptModel("The model's chat template is broken.", why=f"{error}.") from error
         self._sources = dict(sources)
+        source = sources.get("tool_use", sources[self._default_name()])
+        self._knows_tools = "tool" in source
+        self.form = TurnForm(reasoning_style(source), style_of_template(source) or HERMES)
         self._special_texts = dict(special_texts)
         self._render_limit_s = render_limit_s
         self._max_output_characters = max_output_characters
@@ -74,6 +84,8 @@ class ChatTemplate:
         extra = dict(variables or {})
         self._check_variables(name, extra)
         made = normalized(messages)
+        if not self._knows_tools:
+            made, tools = with_tools(made, tools or ()), None
         if "developer" not in self._sources[name]:
             made = [{**m, "role": "system"} if m["role"] == "developer" else m for m in made]
         names = {

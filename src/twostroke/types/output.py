@@ -19,7 +19,8 @@ from twostroke.types.sampling_params import SamplingParams
 class Prompt:
     """One user request before it becomes n engine requests. token_ids: never empty, ids checked by the shell.
 
-    masks: params.grammar compiled; the shell does it where it is missing.
+    masks: params.grammar compiled; the shell does it where it is missing. shown_token_ids: special tokens that are
+    part of this answer's text all the same.
     """
 
     token_ids: tuple[int, ...]
@@ -28,6 +29,7 @@ class Prompt:
     cache_salt: str = ""
     priority: int = 0
     masks: MaskSource | None = field(default=None, compare=False, repr=False)
+    shown_token_ids: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,10 @@ class ServedTemplate(Protocol):
     def form(self) -> TurnForm:
         """How the model writes its turns."""
 
+    @property
+    def variables(self) -> frozenset[str]:
+        """Names that a request may give the template values for."""
+
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],

@@ -63,7 +63,7 @@ def call_of_chat(
     tools = tool_use(request, template.form, parts.tokenizer)
     form = _form_of(grammar_of(request), tools)
     params = _params(request, logprobs, request.max_tokens, form, parts)
-    rendered = render(request, tools, parts) + prefill
+    rendered = _render(request, tools, template) + prefill
     token_ids = parts.tokenizer.encode_rendered(rendered)
     call = _call(request, prefix, [token_ids], "messages", logprobs, [params], form, parts)
     shown = _shown(template.form, tools, parts.tokenizer)
@@ -77,9 +77,13 @@ def call_of_chat(
     )
 
 
-def render(request: ChatRequest, tools: ToolUse, parts: ServerParts) -> str:
-    """The prompt's text. Raises InvalidRequest."""
+def prompt_of_chat(request: ChatRequest, parts: ServerParts) -> str:
+    """The prompt's text. Raises InvalidRequest, HttpProblem (404)."""
     template = _template_for(request, parts)
+    return _render(request, tool_use(request, template.form, parts.tokenizer), template)
+
+
+def _render(request: ChatRequest, tools: ToolUse, template: ServedTemplate) -> str:
     return template.render(request.messages, tools=tools.offered, variables=request.chat_template_kwargs)
 
 

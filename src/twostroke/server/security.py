@@ -50,7 +50,7 @@ class Gate:
         if problem is None:
             await self._app(scope, receive, send)
         else:
-            await problem.response()(scope, receive, send)
+            await problem.response(scope["path"])(scope, receive, send)
 
     def _host_problem(self, headers: Mapping[bytes, bytes]) -> Problem | None:
         """DNS rebinding: a foreign page's name may point here, but its Host and Origin headers tell."""

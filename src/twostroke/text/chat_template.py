@@ -114,6 +114,11 @@ class ChatTemplate:
                 "The model's chat template cannot render these messages.", param="messages", why=f"{error}."
             ) from error
 
+    @property
+    def variables(self) -> frozenset[str]:
+        """Names that a request may give the default template values for."""
+        return frozenset(self._asked_for[self._default_name()] - _RESERVED - set(self._special_texts))
+
     def _default_name(self) -> str:
         return "default" if "default" in self._sources else next(iter(self._sources))
 

@@ -274,6 +274,7 @@ class Session:
             num_cached_tokens=end.num_cached_tokens,
             num_preemptions=end.num_preemptions,
             timings=timings,
+            end_logprob=end.end_logprob,
         )
 
     def _forget(self, request: Request) -> None:

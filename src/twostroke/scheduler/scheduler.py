@@ -206,7 +206,7 @@ class Scheduler:
         request, token_id = sequence.request, sampled.token_id
         ends = token_id in request.end_token_ids or token_id in request.params.stop_token_ids
         if ends and sequence.num_output >= request.params.min_tokens:
-            return [self._end(sequence, FinishReason.STOP, now, stopped_by=token_id)]
+            return [self._end(sequence, FinishReason.STOP, now, stopped_by=sampled)]
         sequence.known.append(token_id)
         if request.mask is not None:
             request.mask.feed(token_id)
@@ -227,7 +227,7 @@ class Scheduler:
         reason: FinishReason,
         now: float,
         *,
-        stopped_by: int | None = None,
+        stopped_by: SampledToken | None = None,
         error: str | None = None,
         num_output_tokens: int | None = None,
     ) -> FinishedEvent:
@@ -243,7 +243,8 @@ class Scheduler:
             num_cached_tokens=sequence.num_cached_tokens or 0,
             num_preemptions=sequence.num_preemptions,
             first_scheduled_s=sequence.first_scheduled_s,
-            stopped_by=stopped_by,
+            stopped_by=None if stopped_by is None else stopped_by.token_id,
+            end_logprob=None if stopped_by is None else stopped_by.logprob,
             error=error,
             prefix_miss=sequence.prefix_miss,
         )

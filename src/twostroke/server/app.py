@@ -57,7 +57,23 @@ def create_app(parts: ServerParts) -> ASGIApp:
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
     parts.metrics.attach(parts.engine.gauges, parts.work)
-    routes = [
+    app = Starlette(
+        routes=routes_of(parts),
+        exception_handlers={
+            TwostrokeError: _on_error,
+            HttpProblem: _on_error,
+            HTTPException: _on_http_exception,
+            ClientDisconnect: _on_error,
+            Exception: _on_error,
+        },
+    )
+    app.router.redirect_slashes = False
+    return Boundary(Gate(app, parts.api_key, parts.loopback_only), parts.metrics, parts.new_id)
+
+
+def routes_of(parts: ServerParts) -> list[Route]:
+    """Every path that is served."""
+    return [
         Route("/v1/chat/completions", _generate(parts, chat_call, ChatShape), methods=["POST"]),
         Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),
         Route("/v1/responses", _generate(parts, responses_call, ResponsesShape), methods=["POST"]),
@@ -75,18 +91,6 @@ def create_app(parts: ServerParts) -> ASGIApp:
         Route("/metrics", _metrics(parts), methods=["GET"]),
         Route("/version", _version(parts), methods=["GET"]),
     ]
-    app = Starlette(
-        routes=routes,
-        exception_handlers={
-            TwostrokeError: _on_error,
-            HttpProblem: _on_error,
-            HTTPException: _on_http_exception,
-            ClientDisconnect: _on_error,
-            Exception: _on_error,
-        },
-    )
-    app.router.redirect_slashes = False
-    return Boundary(Gate(app, parts.api_key, parts.loopback_only), parts.metrics, parts.new_id)
 
 
 def _generate(

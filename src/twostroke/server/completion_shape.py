@@ -49,7 +49,7 @@ class CompletionShape(Envelope):
         return {**self.envelope(choices, streamed=False), "usage": self.usage(counts)}
 
     def _choice(self, index: int, deltas: Sequence[Delta]) -> dict[str, Any]:
-        items = [item for delta in deltas for item in delta.logprobs]
+        items = [item for delta in deltas for item in self._shown(delta)]
         return {
             "index": index,
             "text": self._echo(index) + "".join(delta.text for delta in deltas),
@@ -59,7 +59,8 @@ class CompletionShape(Envelope):
 
     def _piece(self, index: int, delta: Delta) -> dict[str, Any] | None:
         text = delta.text
-        shows_logprobs = self.call.logprobs is not None and bool(delta.logprobs)
+        items = self._shown(delta)
+        shows_logprobs = self.call.logprobs is not None and bool(items)
         if index not in self._begun and (delta.token_ids or text or delta.finish_reason):
             self._begun.add(index)
             text = self._echo(index) + text
@@ -69,9 +70,14 @@ class CompletionShape(Envelope):
         return {
             "index": index,
             "text": text,
-            "logprobs": self._logprobs_of(index, delta.logprobs) if shows_logprobs else None,
+            "logprobs": self._logprobs_of(index, items) if shows_logprobs else None,
             "finish_reason": delta.finish_reason,
         }
+
+    def _shown(self, delta: Delta) -> tuple[TokenLogprob, ...]:
+        """A scored prompt is followed by every token generated, an end token too: clients count from the end."""
+        ends = self.call.scores_prompt and delta.end_logprob is not None
+        return (*delta.logprobs, delta.end_logprob) if ends and delta.end_logprob else delta.logprobs
 
     def _echo(self, index: int) -> str:
         return "" if self.call.echoes is None else self.call.echoes[index // self.call.n]

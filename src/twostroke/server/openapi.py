@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from twostroke.server.messages_request import CountRequest, MessagesRequest
-from twostroke.server.openapi_answers import ANSWERS, ERROR, MESSAGES_ERROR, STREAMED
+from twostroke.server.openapi_answers import ANSWERS, DETAILS, ERROR, MESSAGES_ERROR, STREAMED
 from twostroke.server.parts import ServerParts
 from twostroke.server.responses_request import ResponsesRequest
 from twostroke.server.schema import ChatRequest, CompletionRequest
@@ -40,6 +40,8 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
     """OpenAPI 3.1."""
     kinds = [kind for kind, _, _, _ in _REQUESTS.values()]
     references, requests = msgspec.json.schema_components(kinds, ref_template=_REF)
+    for name, properties in DETAILS.items():
+        requests[name]["properties"] |= properties
     paths: dict[str, Any] = {}
     for (path, (_, answer, summary, streams)), reference in zip(_REQUESTS.items(), references, strict=True):
         error = "MessagesError" if path.startswith("/v1/messages") else "Error"
@@ -48,6 +50,8 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
     for path, (answer, summary) in _GETS.items():
         paths[path] = {"get": _operation(summary, answer, "Error", streams=False)}
     paths["/v1/models/{name}"] = {"get": _operation("One model.", "Model", "Error", streams=False) | _named(parts)}
+    explained = _operation("What a request's time went to.", "Explanation", "Error", streams=False)
+    paths["/v1/requests/{name}/explain"] = {"get": explained | _named(parts)}
     paths["/v1/embeddings"] = {"post": _refused("No embeddings here.")}
     paths["/metrics"] = {"get": _text("Prometheus metrics.")}
     return {
@@ -65,7 +69,7 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
 def _with_model(reference: Mapping[str, Any], path: str, parts: ServerParts) -> dict[str, Any]:
     if path.endswith("tokenize"):
         return dict(reference)
-    return {"allOf": [reference, {"type": "object", "properties": {"model": {"examples": [parts.served_name]}}}]}
+    return {"allOf": [reference, {"type": "object", "properties": {"model": {"const": parts.served_name}}}]}
 
 
 def _operation(summary: str, answer: str, error: str, *, streams: bool) -> dict[str, Any]:

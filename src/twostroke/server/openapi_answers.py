@@ -51,6 +51,63 @@ _COMPLETION_CHOICE = _object(
 )
 _ENVELOPE = {"id": _TEXT, "created": _COUNT, "model": _TEXT, "system_fingerprint": _TEXT, "usage": _USAGE}
 
+_PART = _object(type={"enum": ["text"]}, text=_TEXT)
+_CONTENT = {"anyOf": [_TEXT, {"type": "array", "items": _PART, "minItems": 1}]}
+_MESSAGE = _object(role={"enum": ["system", "developer", "user", "assistant"]}, content=_CONTENT)
+_MESSAGES: dict[str, Any] = {"type": "array", "items": _MESSAGE, "minItems": 1}
+
+
+def _maybe(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _between(low: float, high: float, kind: str = "number") -> dict[str, Any]:
+    return _maybe({"type": kind, "minimum": low, "maximum": high})
+
+
+_NULL: dict[str, Any] = {"type": "null"}
+_SAMPLING = {"temperature": _between(0, 2), "top_p": _between(0, 1)}
+_MORE_SAMPLING = {
+    **_SAMPLING,
+    "top_k": _between(0, 2**31, "integer"),
+    "min_p": _between(0, 1),
+    "seed": _between(-(2**63), 2**63, "integer"),
+}
+_MESSAGES_FIELDS = {
+    "messages": {
+        **_MESSAGES,
+        "items": _object(role={"enum": ["user", "assistant"]}, content=_CONTENT),
+        "description": "Content may also hold tool_use, tool_result and thinking blocks.",
+    },
+    "system": _maybe(_CONTENT),
+    "tool_choice": _maybe(_object(type={"enum": ["auto", "any", "tool", "none"]})),
+    "output_config": _maybe({"type": "object", "properties": {"format": _maybe(_object(type=_const("json_schema")))}}),
+}
+_RESPONSES_FIELDS = {
+    **_MORE_SAMPLING,
+    "input": {"anyOf": [{"type": "string", "minLength": 1}, _MESSAGES], "description": "Also calls and their outputs."},
+    "truncation": _maybe(_const("disabled")),
+    "background": {"enum": [False, None]},
+    "top_logprobs": _between(0, 20, "integer"),
+    "max_output_tokens": _maybe({"type": "integer", "minimum": 1}),
+    "tool_choice": {"anyOf": [{"enum": ["auto", "none", "required", None]}, _object(type=_TEXT, name=_TEXT)]},
+    **dict.fromkeys(("previous_response_id", "conversation", "prompt", "max_tool_calls"), _NULL),
+}
+DETAILS: dict[str, dict[str, Any]] = {
+    "ChatRequest": {**_MORE_SAMPLING, "messages": {**_MESSAGES, "description": "Also tool calls and their results."}},
+    "CompletionRequest": _MORE_SAMPLING,
+    "ResponsesRequest": _RESPONSES_FIELDS,
+    "CountRequest": _MESSAGES_FIELDS,
+    "MessagesRequest": {**_SAMPLING, **_MESSAGES_FIELDS, "max_tokens": {"type": "integer", "minimum": 1}},
+    "ResponseTool": {"type": _const("function"), "name": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,128}$"}},
+    "MessagesTool": {
+        "type": {"enum": ["custom", None]},
+        "name": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,128}$"},
+    },
+}
+"""Fields that are checked in code, as schemas of their common part."""
+
+
 ANSWERS: dict[str, Any] = {
     "ChatCompletion": _object(object=_const("chat.completion"), choices=_list(_CHAT_CHOICE), **_ENVELOPE),
     "Completion": _object(object=_const("text_completion"), choices=_list(_COMPLETION_CHOICE), **_ENVELOPE),
@@ -94,6 +151,7 @@ ANSWERS: dict[str, Any] = {
     "TokenizerInfo": _object(tokenizer_class=_TEXT, eos_token=_or_null("string"), bos_token=_or_null("string")),
     "Model": _MODEL,
     "ModelList": _object(object=_const("list"), data=_list(_MODEL)),
+    "Explanation": _object(id=_TEXT, object=_const("request.explanation"), completions=_list(_OBJECT)),
     "Health": _object(status=_TEXT),
     "Version": _object(version=_TEXT),
 }

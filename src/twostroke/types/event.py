@@ -37,7 +37,8 @@ class PromptEvent:
 class FinishedEvent:
     """The request's one terminal event. num_cached_tokens: prompt tokens found in the prefix tree at first admission.
 
-    stopped_by: the end token id where one ended it. first_scheduled_s: when its first position was first planned.
+    stopped_by, end_logprob: the end token where one ended it. first_scheduled_s: when its first position was first
+    planned.
     prefix_miss: why the prefix tree had no more of the prompt at first admission; None where it had all it can.
     """
 
@@ -50,6 +51,7 @@ class FinishedEvent:
     num_preemptions: int
     first_scheduled_s: float | None
     stopped_by: int | None = None
+    end_logprob: TokenLogprob | None = None
     error: str | None = None
     prefix_miss: PrefixMiss | None = None
 

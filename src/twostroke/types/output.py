@@ -72,6 +72,7 @@ class Delta:
     finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
     num_output_tokens: generated so far, with those that are held back or never delivered (end token, stop string).
     prompt_logprobs: of the prompt's next tokens, from its second on; they come before any text, with index 0.
+    end_logprob: of the end token, which is generated and never delivered; on the last piece.
     """
 
     request_id: str
@@ -87,6 +88,7 @@ class Delta:
     timings: Timings | None = None
     num_output_tokens: int = 0
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
+    end_logprob: TokenLogprob | None = None
 
 
 @dataclass(frozen=True, slots=True)

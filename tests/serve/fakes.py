@@ -60,6 +60,7 @@ class PlainTemplate:
     """role: content, one a line; the names of tools in front."""
 
     form = TurnForm(None, HERMES)
+    knows_tools = True
     variables: frozenset[str] = frozenset()
 
     def render(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from twostroke.text.reasoning import STYLES as REASONING
 from twostroke.text.reasoning import begins_inside, reasoning_style
 from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece, Said, Thought, joined
+from twostroke.text.tools.prompt import with_tools
 from twostroke.text.tools.styles import STYLES, style_of_template
 from twostroke.text.turn import Turn, TurnForm
 
@@ -201,6 +202,23 @@ def test_reasoning_that_the_prompt_opened() -> None:
 def test_without_tools_in_the_request_calls_are_text() -> None:
     turn = Turn(TurnForm(None, STYLES["hermes"]))
     assert joined([*turn.feed(hermes("add", "{}")), *turn.finish()]) == [Said(hermes("add", "{}"))]
+
+
+def test_a_model_that_knows_no_tools_is_told_of_them_in_words() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    messages = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "1+1?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "2"},
+    ]
+    made = with_tools(messages, [{"type": "function", "function": {"name": "add"}}])
+    assert made[0]["content"].startswith("Be kind.\n\nYou can call tools.") and '"name": "add"' in made[0]["content"]
+    assert [message["role"] for message in made] == ["system", "user", "assistant", "user"]
+    assert read("hermes", made[2]["content"]) == [CallBegan(0, "add"), CallArguments(0, '{"a": 1}')]
+    assert made[3]["content"] == "<tool_response>\n2\n</tool_response>"
+    assert with_tools(messages[1:2], []) == messages[1:2]
+    assert with_tools(messages[1:2], [{"type": "function"}])[0]["role"] == "system"
 
 
 def test_the_template_tells_the_style() -> None:

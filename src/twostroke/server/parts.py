@@ -73,6 +73,10 @@ class ServedTemplate(Protocol):
         """How the model writes its turns."""
 
     @property
+    def knows_tools(self) -> bool:
+        """False where the template would leave out tools, calls and their results."""
+
+    @property
     def variables(self) -> frozenset[str]:
         """Names that a request may give the template values for."""
 

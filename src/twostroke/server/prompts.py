@@ -25,6 +25,7 @@ from twostroke.server.schema import (
     read_completion,
 )
 from twostroke.server.tool_use import ToolUse, special_ids_of, tool_use
+from twostroke.text.tools.prompt import with_tools
 from twostroke.text.turn import TurnForm
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Prompt
@@ -84,7 +85,10 @@ def prompt_of_chat(request: ChatRequest, parts: ServerParts) -> str:
 
 
 def _render(request: ChatRequest, tools: ToolUse, template: ServedTemplate) -> str:
-    return template.render(request.messages, tools=tools.offered, variables=request.chat_template_kwargs)
+    variables = request.chat_template_kwargs
+    if template.knows_tools:
+        return template.render(request.messages, tools=tools.offered, variables=variables)
+    return template.render(with_tools(request.messages, tools.offered or ()), variables=variables)
 
 
 def _template_for(request: ChatRequest, parts: ServerParts) -> ServedTemplate:

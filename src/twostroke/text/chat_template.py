@@ -19,7 +19,6 @@ from twostroke.text.model_files import read_object, read_text
 from twostroke.text.reasoning import reasoning_style
 from twostroke.text.sandbox import RenderTimeout, Sandbox, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
-from twostroke.text.tools.prompt import with_tools
 from twostroke.text.tools.styles import HERMES, style_of_template
 from twostroke.text.turn import TurnForm
 from twostroke.types.errors import CorruptModel, InvalidRequest
@@ -33,7 +32,7 @@ _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt"
 class ChatTemplate:
     """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while.
 
-    form: how the model writes its turns. A model that was taught no tools is told of them in a system message.
+    form: how the model writes its turns. knows_tools: False where tools, calls and their results would be left out.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class ChatTemplate:
             raise CorruptModel("The model's chat template is broken.", why=f"{error}.") from error
         self._sources = dict(sources)
         source = sources.get("tool_use", sources[self._default_name()])
-        self._knows_tools = "tool" in source
+        self.knows_tools = "tool" in source
         self.form = TurnForm(reasoning_style(source), style_of_template(source) or HERMES)
         self._special_texts = dict(special_texts)
         self._render_limit_s = render_limit_s
@@ -84,8 +83,6 @@ class ChatTemplate:
         extra = dict(variables or {})
         self._check_variables(name, extra)
         made = normalized(messages)
-        if not self._knows_tools:
-            made, tools = with_tools(made, tools or ()), None
         if "developer" not in self._sources[name]:
             made = [{**m, "role": "system"} if m["role"] == "developer" else m for m in made]
         names = {

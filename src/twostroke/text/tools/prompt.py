@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from twostroke.text.messages import normalized
 from twostroke.text.tools.hermes import CLOSE, OPEN
 
 _ASK = """You can call tools. The tools, as JSON schemas:
@@ -21,8 +22,11 @@ To call one, write exactly this, once for each call:
 
 
 def with_tools(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages with the tools described in front, and earlier calls and results written as text."""
-    made = [_as_text(message) for message in messages]
+    """The messages with the tools described in front, and earlier calls and results written as text.
+
+    Raises InvalidRequest for messages that are wrong.
+    """
+    made = [_as_text(message) for message in normalized(messages)]
     if not tools:
         return made
     lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)

@@ -25,7 +25,10 @@ def run(
     )
 
 
-BENCH = [["bench", *verb.split()] for verb in ("phases", "compare", "peers install", "peers list", "serve", "sweep")]
+BENCH = [
+    ["bench", *verb.split()]
+    for verb in ("phases", "predict", "compare", "peers install", "peers list", "serve", "sweep")
+]
 
 
 @pytest.mark.parametrize("words", [[], *([verb] for verb in VERBS if verb != "bench"), *BENCH])

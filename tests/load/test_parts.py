@@ -8,7 +8,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.load.fake_openai import chunk, event, usage_of
@@ -269,6 +269,8 @@ def test_reports_never_take_a_good_ones_place(tmp_path) -> None:  # type: ignore
 
 
 @given(st.lists(st.floats(0, 1e9), max_size=8))
+@example([5e-324])
+@example([1e-11])
 def test_axes_hold_their_values(values: list[float]) -> None:
     step, count = steps(values)
     assert step * count >= max(values, default=0) * (1 - 1e-6) and 1 <= count <= 6

@@ -94,8 +94,11 @@ class CacheManager:
     def grow(self, sequence_id: str, num_tokens: int) -> bool:
         """Own pages for positions [0, num_tokens); False, with nothing changed, where there are not enough."""
         table = self._tables[sequence_id]
+        missing = self.pages_for(num_tokens) - len(table.page_ids)
+        if missing <= 0:
+            return True
         added: list[int] = []
-        while len(table.page_ids) + len(added) < self.pages_for(num_tokens):
+        while len(added) < missing:
             page_id = self._take_page()
             if page_id is None:
                 for other in reversed(added):

@@ -188,6 +188,8 @@ def _departure(parent: Node, page: tuple[int, ...]) -> tuple[int, Node | None]:
     """(tokens that the page has in common with the successor most like it, that successor)."""
     best, near = (0, -1), None
     for child in itertools.islice(reversed(parent.children.values()), COMPARED_SIBLINGS):
+        if best[0] > 0 and child.tokens[0] != page[0]:
+            continue  # nothing in common, as most have
         equal = [a == b for a, b in zip(page, child.tokens, strict=True)]
         likeness = (equal.index(False), sum(equal))
         if likeness > best:

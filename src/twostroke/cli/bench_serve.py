@@ -95,8 +95,8 @@ def serve(url: str, as_json: bool, verbose: bool, save: Path | None, **options: 
         if save is not None:
             check_place(save, "--save")
         target = read_target(url, options)
-        workload = make_workload(_ask(options, target.tokenizer))
-        report = asyncio.run(_run(target, workload, _objectives(options), options))
+        workload = make_workload(load_ask(options, target.tokenizer))
+        report = asyncio.run(_run(target, workload, read_objectives(options), options))
         if save is not None:
             place = place_for(save, report.measured.interrupted)
             write_json(place, report.as_json(), "--save")
@@ -133,7 +133,8 @@ async def _run(target: Target, workload: Workload, objectives: Objectives, optio
     return make_report(session.facts, workload.words, settings, measured, objectives)
 
 
-def _ask(options: dict[str, Any], tokenizer: Tokenizer | None) -> LoadAsk:
+def load_ask(options: dict[str, Any], tokenizer: Tokenizer | None) -> LoadAsk:
+    """The workload that LOAD_FLAGS describe."""
     from twostroke.bench.load.choose import LoadAsk, Trace
     from twostroke.workload.lengths import Lengths
     from twostroke.workload.sharegpt import about_tokens
@@ -159,7 +160,8 @@ def _ask(options: dict[str, Any], tokenizer: Tokenizer | None) -> LoadAsk:
     )
 
 
-def _objectives(options: dict[str, Any]) -> Objectives:
+def read_objectives(options: dict[str, Any]) -> Objectives:
+    """Of LOAD_FLAGS."""
     from twostroke.workload.objectives import Objectives
 
     return Objectives(options["ttft"], options["itl"], options["tpot"], options["e2e"])

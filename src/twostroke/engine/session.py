@@ -157,6 +157,7 @@ class Session:
                     cache_salt=prompt.cache_salt,
                     priority=prompt.priority,
                     mask=None if prompt.masks is None else prompt.masks.start(),
+                    objectives=prompt.objectives,
                 )
                 self._book.add(request)
                 self.ledger.arrive(request)

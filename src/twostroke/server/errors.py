@@ -6,6 +6,7 @@ Must not know: routes, streams.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,6 +93,13 @@ _MESSAGES_KINDS = {
 }
 
 
+def refused(error: Overloaded) -> Problem:
+    """503 with the predicted time to come again, in whole seconds."""
+    return Problem(
+        503, str(error), SERVER, code="overloaded", headers={"retry-after": str(max(1, math.ceil(error.retry_after_s)))}
+    )
+
+
 def body_too_large(limit_bytes: int) -> Problem:
     """413 with the cap."""
     return Problem(413, f"The request's body is larger than {limit_bytes:,} bytes.", code="request_too_large")
@@ -132,10 +140,10 @@ def problem_of(error: Exception) -> Problem:
         return Problem(400, str(error), param=error.param, code="context_length_exceeded")
     if isinstance(error, InvalidRequest):
         return Problem(400, str(error), param=error.param, code=error.code)
-    if isinstance(error, Overloaded):
-        return Problem(503, str(error), SERVER, code="overloaded", headers={"retry-after": "2"})
     if isinstance(error, EngineStopped):
         return STOPPED
+    if isinstance(error, Overloaded):
+        return refused(error)
     return INTERNAL
 
 

@@ -28,6 +28,7 @@ from twostroke.server.tool_use import ToolUse, special_ids_of, tool_use
 from twostroke.text.tools.prompt import with_tools
 from twostroke.text.turn import TurnForm
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
@@ -175,7 +176,14 @@ def _call(
         )
     response_id = prefix + parts.new_id()
     prompts = tuple(
-        Prompt(tuple(ids), own, f"{response_id}-{place}", request.cache_salt or "")
+        Prompt(
+            tuple(ids),
+            own,
+            f"{response_id}-{place}",
+            request.cache_salt or "",
+            request.priority or 0,
+            objectives=LatencyObjectives(request.ttft_s, request.itl_s),
+        )
         for place, (ids, own) in enumerate(zip(lists, params, strict=True))
     )
     prompts = _prepared(prompts, {"prompt": param, "grammar": asked.field}, parts)

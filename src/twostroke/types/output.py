@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from twostroke.types.grammar import MaskSource
+from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.parts import TimeParts
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
@@ -30,6 +31,7 @@ class Prompt:
     priority: int = 0
     masks: MaskSource | None = field(default=None, compare=False, repr=False)
     shown_token_ids: frozenset[int] = frozenset()
+    objectives: LatencyObjectives | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class Hold(enum.StrEnum):
 
     TOKENS = "the step's token budget was full"
     SEQUENCES = "all places of the batch were taken"
+    OBJECTIVE = "it would have made the others' tokens late"
     PAGES = "the KV pool had too few free pages"
     SIBLING = "another completion of the same request computed their prompt"
 

@@ -14,6 +14,7 @@ from html import escape
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 48, 48
 LABEL_HEIGHT, LABEL_CHARACTER = 13, 6.5
 TICKS = 5
+TINY = 1e-12
 
 Place = Callable[[tuple[float, float]], tuple[float, float]]
 Box = tuple[float, float, float, float]
@@ -77,7 +78,7 @@ class Panel:
 def steps(values: Sequence[float]) -> tuple[float, int]:
     """A round step and how many of them hold every value from zero on: 1, 2 or 5 times a power of ten."""
     most = max([value for value in values if math.isfinite(value)], default=0.0)
-    if most <= 0:
+    if most <= TINY:
         return 1.0, 1
     rough = most / TICKS
     power = 10.0 ** math.floor(math.log10(rough))

@@ -41,7 +41,8 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
     kinds = [kind for kind, _, _, _ in _REQUESTS.values()]
     references, requests = msgspec.json.schema_components(kinds, ref_template=_REF)
     for name, properties in DETAILS.items():
-        requests[name]["properties"] |= properties
+        own = requests[name]["properties"]
+        own |= {key: schema for key, schema in properties.items() if key in own}
     paths: dict[str, Any] = {}
     for (path, (_, answer, summary, streams)), reference in zip(_REQUESTS.items(), references, strict=True):
         error = "MessagesError" if path.startswith("/v1/messages") else "Error"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from twostroke.server.schema import NEUTRAL
+
 STREAMED: dict[str, Any] = {"type": "string", "description": "Server-sent events, where `stream` is true."}
 _TEXT: dict[str, Any] = {"type": "string"}
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
@@ -72,6 +74,18 @@ _MORE_SAMPLING = {
     "top_k": _between(0, 2**31, "integer"),
     "min_p": _between(0, 1),
     "seed": _between(-(2**63), 2**63, "integer"),
+    "repetition_penalty": _maybe({"type": "number", "exclusiveMinimum": 0, "maximum": 10}),
+}
+_OPENAI_SAMPLING = {
+    **_MORE_SAMPLING,
+    "n": _between(1, 128, "integer"),
+    "max_tokens": _maybe({"type": "integer", "minimum": 0}),
+    "presence_penalty": _between(-2, 2),
+    "frequency_penalty": _between(-2, 2),
+    "priority": _between(0, 100, "integer"),
+    "ttft_s": _maybe({"type": "number", "exclusiveMinimum": 0}),
+    "itl_s": _maybe({"type": "number", "exclusiveMinimum": 0}),
+    **{name: {"enum": [None, *neutral]} for name, neutral in NEUTRAL.items()},
 }
 _MESSAGES_FIELDS = {
     "messages": {
@@ -94,8 +108,12 @@ _RESPONSES_FIELDS = {
     **dict.fromkeys(("previous_response_id", "conversation", "prompt", "max_tool_calls"), _NULL),
 }
 DETAILS: dict[str, dict[str, Any]] = {
-    "ChatRequest": {**_MORE_SAMPLING, "messages": {**_MESSAGES, "description": "Also tool calls and their results."}},
-    "CompletionRequest": _MORE_SAMPLING,
+    "ChatRequest": {
+        **_OPENAI_SAMPLING,
+        "top_logprobs": _between(0, 20, "integer"),
+        "messages": {**_MESSAGES, "description": "Also tool calls and their results."},
+    },
+    "CompletionRequest": {**_OPENAI_SAMPLING, "logprobs": _between(0, 5, "integer")},
     "ResponsesRequest": _RESPONSES_FIELDS,
     "CountRequest": _MESSAGES_FIELDS,
     "MessagesRequest": {**_SAMPLING, **_MESSAGES_FIELDS, "max_tokens": {"type": "integer", "minimum": 1}},

@@ -86,7 +86,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     guided_regex: Any = None
     guided_choice: Any = None
     guided_grammar: Any = None
-    # known, not supported: only neutral values pass (_NEUTRAL)
+    # known, not supported: only neutral values pass (NEUTRAL)
     guided_whitespace_pattern: Any = None
     use_beam_search: Any = None
     prompt_logprobs: Any = None
@@ -129,7 +129,7 @@ class CompletionRequest(GenerationRequest, kw_only=True):
     suffix: str | None = None
 
 
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
+NEUTRAL: dict[str, tuple[Any, ...]] = {
     "use_beam_search": (False,),
     "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
@@ -208,7 +208,7 @@ def _check_shared(request: GenerationRequest, depth_limit: int) -> None:
             _check_tools(value or [], depth_limit)
         elif isinstance(value, (dict, list)) and name not in ("logit_bias", "stop", "stop_token_ids", "prompt"):
             check_depth(value, depth_limit)
-        neutral = _NEUTRAL.get(name)
+        neutral = NEUTRAL.get(name)
         if neutral is not None and value is not None and not any(_same(value, item) for item in neutral):
             raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
     if request.n is not None and not 1 <= request.n <= 128:

@@ -29,8 +29,11 @@ class ServedEngine(Protocol):
     async def stop(self) -> None:
         """Stop it; requests that still run end with EngineStopped."""
 
-    def prepare(self, prompt: Prompt) -> Prompt:
-        """Check and compile: raises what `stream` would raise first. Not for an event loop's thread."""
+    def check(self, prompt: Prompt) -> None:
+        """Raise what is wrong with a prompt, but for its grammar; any thread may call it."""
+
+    async def prepare(self, prompt: Prompt) -> Prompt:
+        """The prompt with its grammar compiled; raises InvalidRequest, Overloaded."""
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Delta]:
         """Pieces of all n completions; raises before the first one where the prompt is wrong; closing it aborts."""

@@ -8,7 +8,7 @@ Must not know: sockets, responses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +45,7 @@ _PLAIN_FIELDS = (
 class Call:
     """One HTTP request, ready to run. prompts: one for chat. n: completions of each. echoes: text put before each
     completion of prompt i, or None. logprobs: as in SamplingParams. include_usage: of a stream.
+    grammar_field: the client's name for the grammar.
     """
 
     response_id: str
@@ -55,6 +56,7 @@ class Call:
     stream: bool
     include_usage: bool
     echoes: tuple[str, ...] | None = None
+    grammar_field: str = "grammar"
 
     @property
     def num_choices(self) -> int:
@@ -116,7 +118,7 @@ def _call(
     param: str,
     logprobs: int | None,
     params: Sequence[SamplingParams],
-    asked: AskedGrammar,
+    form: AskedGrammar,
     parts: ServerParts,
 ) -> Call:
     n = request.n or 1
@@ -131,7 +133,7 @@ def _call(
         Prompt(tuple(ids), own, f"{response_id}-{place}", request.cache_salt or "")
         for place, (ids, own) in enumerate(zip(lists, params, strict=True))
     )
-    prompts = _prepared(prompts, {"prompt": param, "grammar": asked.field}, parts)
+    _check_all(prompts, param, parts)
     options = request.stream_options
     return Call(
         response_id=response_id,
@@ -141,6 +143,7 @@ def _call(
         logprobs=logprobs,
         stream=bool(request.stream),
         include_usage=bool(options and options.include_usage),
+        grammar_field=form.field,
     )
 
 
@@ -190,13 +193,12 @@ def _params(
     return SamplingParams(**asked)
 
 
-def _prepared(prompts: Sequence[Prompt], spelled: Mapping[str, str], parts: ServerParts) -> tuple[Prompt, ...]:
-    """All prompts checked and their grammars compiled, before the first one is queued.
-
-    spelled: fields as the client wrote them, by the engine's names.
-    """
+def _check_all(prompts: Sequence[Prompt], param: str, parts: ServerParts) -> None:
+    """All prompts, before the first one is queued. The field is named as the client wrote it."""
     try:
-        return tuple(parts.engine.prepare(prompt) for prompt in prompts)
+        for prompt in prompts:
+            parts.engine.check(prompt)
     except InvalidRequest as error:
-        error.param = spelled.get(error.param or "", error.param)
+        if error.param == "prompt":
+            error.param = param
         raise

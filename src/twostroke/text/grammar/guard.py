@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from twostroke.types.errors import InvalidRequest
+from twostroke.types.errors import BackendError, InvalidRequest
 from twostroke.types.grammar import Grammar
 
 CHILD = Path(__file__).with_name("guard_child.py")
@@ -95,7 +95,7 @@ class GrammarGuard:
         self._process = process
         if not self._told(process, self._opening.line()) or self._asked(process, _EASY, START_S) is None:
             self.close()
-            raise RuntimeError("the grammar process did not start")
+            raise BackendError("The process that compiles grammars did not start.", why=f"{sys.executable} {CHILD}.")
         return process
 
     def _asked(self, process: subprocess.Popen[bytes], job: dict[str, str], limit_s: float) -> dict[str, Any] | None:

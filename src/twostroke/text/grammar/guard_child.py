@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import llguidance
 
-WHITESPACE = r"(\r?\n)?[ \t]{0,32}"
-"""Between the parts of JSON: a line end, an indentation. A model that may write any amount of white space sometimes
-writes nothing else."""
+WHITESPACE = r"( |\r?\n[ \t]{0,32})?"
+"""Between the parts of JSON: a space, or a line end with an indentation. A model that may write any amount of white
+space sometimes writes nothing else."""
 
 
 class _Tokens:

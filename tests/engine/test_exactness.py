@@ -57,7 +57,6 @@ class Letters:
     """A vocabulary for models that have none: letters, pairs of letters, an end."""
 
     special_ids = frozenset({END_ID})
-    bos_id = None
     tokens_are_bytes = True
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -65,9 +64,6 @@ class Letters:
             return b"<end>"
         first = bytes([32 + token_id % 95])
         return first if token_id < 96 else first + bytes([97 + token_id % 26])
-
-    def encode_rendered(self, text: str) -> list[int]:
-        return []
 
 
 @pytest.fixture(scope="module", autouse=True)

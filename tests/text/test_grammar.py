@@ -86,6 +86,8 @@ def test_a_tokenizer_whose_tokens_are_no_bytes_is_refused(kind: str) -> None:
     ("grammar", "pattern"),
     [
         (Grammar.choice(["yes", "no", 'a "quoted"\nline é']), r'yes|no|a "quoted"\nline é'),
+        (Grammar.regex("a/b\\\\[/]?\n|c\td"), "a/b\\\\/?\n|c\td"),
+        (Grammar.regex(r"\d{2}\.\d"), r"[0-9]{2}\.[0-9]"),
         (Grammar.lark('start: "x" start "y" | "z"'), r"x*zy*"),
         (Grammar.lark('root ::= ("a" | "b"){1,3} ws "!"\nws ::= [ ]*\n'), r"[ab]{1,3} *!"),
         (Grammar.json_schema({"enum": ["red", 5, None]}), r'"red"|5|null'),
@@ -189,6 +191,7 @@ FAULTS = [
     (Grammar.lark("root ::= nothing"), "nothing"),
     (Grammar.lark("root ::= " + "(" * 3000 + '"a"' + ")" * 3000), "recursion"),
     (Grammar.lark("\x00"), "cannot be used"),
+    (Grammar.lark('%llguidance {"no_forcing": false}\nstart: "a"'), "directive"),
 ]
 
 

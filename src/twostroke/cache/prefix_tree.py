@@ -21,7 +21,7 @@ from twostroke.cache.pages import PagePool
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One full page below its parent. page_id is -1 for roots."""
+    """One full page below its parent. page_id is -1 for roots, which alone have a salt."""
 
     tokens: tuple[int, ...]
     page_id: int
@@ -29,6 +29,7 @@ class Node:
     children: dict[tuple[int, ...], Node] = field(default_factory=dict)
     last_use: int = 0
     in_tree: bool = True
+    salt: str = ""
 
 
 class PrefixTree:
@@ -53,7 +54,7 @@ class PrefixTree:
     def root(self, salt: str) -> Node:
         """The root of a salt."""
         if salt not in self._roots:
-            self._roots[salt] = Node((), -1, None)
+            self._roots[salt] = Node((), -1, None, salt=salt)
         return self._roots[salt]
 
     def match(self, salt: str, tokens: Sequence[int], max_pages: int) -> list[Node]:
@@ -134,4 +135,4 @@ class PrefixTree:
             if self._pool.count(parent.page_id) == 1:
                 self._offer(parent)
         elif not parent.children:
-            self._roots = {salt: root for salt, root in self._roots.items() if root is not parent}
+            del self._roots[parent.salt]

@@ -22,9 +22,9 @@ from twostroke.server.boundary import Boundary
 from twostroke.server.errors import INVALID, HttpProblem, Problem, problem_of, unknown_model
 from twostroke.server.metrics import CONTENT_TYPE
 from twostroke.server.parts import ServerParts
-from twostroke.server.prompts import Call, chat_call, completion_call
+from twostroke.server.prompts import Call, chat_call, completion_call, salted
 from twostroke.server.responses import ChatShape, CompletionShape, Shape
-from twostroke.server.security import Gate
+from twostroke.server.security import Gate, client_of
 from twostroke.server.stream import Answer
 from twostroke.types.errors import TwostrokeError
 
@@ -65,7 +65,7 @@ def _generate(
 ) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         body = await read_body(request, parts.limits)
-        call = await asyncio.to_thread(read, body, parts)
+        call = salted(await asyncio.to_thread(read, body, parts), client_of(request.scope))
         return Answer(call, shape(call, parts), parts)
 
     return endpoint

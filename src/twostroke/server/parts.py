@@ -86,6 +86,7 @@ class Limits:
 
     heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may leave a write
     unread before its request is dropped. body_idle_s: longest gap between two pieces of a request's body.
+    header_s: until a request's headers are complete.
     """
 
     body_bytes: int = 8 * 1024 * 1024
@@ -95,6 +96,7 @@ class Limits:
     heartbeat_s: float = 15.0
     stalled_s: float = 30.0
     body_idle_s: float = 30.0
+    header_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,15 @@ class Call:
         return sum(len(prompt.token_ids) for prompt in self.prompts)
 
 
+def salted(call: Call, client: str) -> Call:
+    """The call with its prompts' cache salts inside the client's own: prefix pages are never shared between keys.
+
+    client: a label of one length for all keys, so that no salt that a client writes reaches into another's.
+    """
+    own = tuple(replace(prompt, cache_salt=f"{client}:{prompt.cache_salt}") for prompt in call.prompts)
+    return replace(call, prompts=own)
+
+
 def chat_call(body: bytes, parts: ServerParts) -> Call:
     """Read a chat request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = read_chat(body, parts.limits.json_depth)

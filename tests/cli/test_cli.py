@@ -152,3 +152,14 @@ def test_serve_answers_and_stops_cleanly():
         server.send_signal(signal.SIGTERM)
         _, errors = server.communicate(timeout=20)
     assert server.returncode == 0, errors
+
+
+def test_a_key_is_never_printed():
+    key = "sk-do-not-print-me"
+    asked = [["config", "--api-key", key], ["config", "--json"], ["config", "--api-key", key, "--port", "x"]]
+    for words in asked:
+        result = run(*words, environ={"TWOSTROKE_API_KEY": key})
+        assert key not in result.stdout + result.stderr
+    assert json.loads(run("config", "--json", "--api-key", key).stdout)["api_key"]["value"] == "(set)"
+    empty = run("config", "--host", "0.0.0.0", "--api-key", " ")
+    assert empty.returncode == 2

@@ -22,10 +22,25 @@ from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps, NativePacker, best_level
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
 from twostroke.cache.manager import CacheManager
-from twostroke.config import ModelFacts, Resolved, Resolver, collect, kv_kind, resolve_engine, resolve_memory
+from twostroke.config import (
+    ModelFacts,
+    Resolved,
+    Resolver,
+    collect,
+    kv_kind,
+    objectives_of,
+    resolve_engine,
+    resolve_memory,
+)
+from twostroke.cost.explain import Explainer
+from twostroke.cost.explain_advice import Options
+from twostroke.cost.ledger import Ledger, Sink
 from twostroke.cost.memory import MemoryNeeds
+from twostroke.cost.what_if import WhatIf
+from twostroke.cost_here import check_objectives, costs_here
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
+from twostroke.engine.record_file import RecordFile
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
@@ -37,6 +52,7 @@ from twostroke.quant.formats import weight_format
 from twostroke.runner.build import RunnerSizes, build_runner
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.objective_policy import ObjectivePolicy, objective_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, WeightFormat
 from twostroke.spec.model import MatrixRole, ModelSpec
@@ -67,6 +83,7 @@ class Found:
     resolver: Resolver
     machine: Machine
     num_pages: int
+    costs: WhatIf
 
     @property
     def name(self) -> str:
@@ -87,6 +104,7 @@ class Heart:
     model_name: str
     generation: GenerationDefaults
     settler: Settler
+    explainer: Explainer
     closing: ExitStack
 
     @property
@@ -130,7 +148,14 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         context_tokens=context,
         useful_tokens=context * sequences,
     )
-    return Found(folder, spec, resolver, machine, resolve_memory(resolver, needs, machine).num_pages)
+    num_pages = resolve_memory(resolver, needs, machine).num_pages
+    kinds = kv_kind(settings["kv_format"])
+    level, threads = settings["cpu_level"], settings["threads"]
+    costs = costs_here(spec, settings["weights"], kinds, machine.cache_folder, level, threads)
+    if objectives_of(settings).any:
+        check_objectives(costs, objectives_of(settings))
+        resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
+    return Found(folder, spec, resolver, machine, num_pages, costs)
 
 
 def locate(model: str, revision: str | None = None, progress: Progress | None = None) -> ModelFolder:
@@ -165,11 +190,13 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     sizes = (resolved["max_step_tokens"], resolved["max_sequences"])
     runner_sizes = RunnerSizes(found.num_pages, resolved["context"], *sizes)
     runner = build_runner(model, ops, kv_kind(resolved["kv_format"]), runner_sizes, time.perf_counter)
-    scheduler = Scheduler(CacheManager(found.num_pages, PAGE_TOKENS), SchedulerLimits(*sizes))
+    scheduler = Scheduler(CacheManager(found.num_pages, PAGE_TOKENS), SchedulerLimits(*sizes), _policy(found, resolved))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
-    limits = EngineLimits(resolved["context"], spec.vocab_size, found.num_pages * PAGE_TOKENS, ends)
     grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
     closing.callback(grammars.close)
+    pool_tokens = found.num_pages * PAGE_TOKENS
+    limits = EngineLimits(resolved["context"], spec.vocab_size, pool_tokens, ends, objectives_of(resolved))
+    ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     session = Session(
         scheduler,
         tokenizer,
@@ -178,6 +205,7 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
         sibling_seed=sibling_seed,
         observer=observer,
         grammars=grammars,
+        ledger=ledger,
     )
 
     def report_fault(error: BaseException) -> None:
@@ -186,13 +214,24 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     stepper = Stepper(scheduler, runner, session, time.perf_counter, report_fault)
     template = ChatTemplate.from_folder(folder)
     settler.start()
-    return Heart(stepper, session, tokenizer, template, spec, resolved, found.name, generation, settler, closing)
+    explainer = Explainer(ledger, found.costs, Options(*sizes))
+    return Heart(
+        stepper, session, tokenizer, template, spec, resolved, found.name, generation, settler, explainer, closing
+    )
 
 
 def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> BuiltSync:
     """A loaded engine for one thread."""
     heart = build_heart(find_model(model, options), progress, print_report)
     return BuiltSync(**_fields(heart), engine=SyncEngine(heart.stepper))
+
+
+def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack) -> Sink | None:
+    if resolved["trace"] is None:
+        return None
+    file = RecordFile(Path(resolved["trace"]).expanduser(), costs.source, report)
+    closing.callback(file.close)
+    return file.write
 
 
 def load(found: Found, resolved: Resolved, progress: Progress | None, report: Report) -> ModelWeights:
@@ -207,6 +246,14 @@ def load(found: Found, resolved: Resolved, progress: Progress | None, report: Re
             return cached_weights(cache_folder, checkpoint, found.spec, format_for, packer, progress, report)
     finally:
         packer.close()
+
+
+def _policy(found: Found, resolved: Resolved) -> ObjectivePolicy | None:
+    """None, which is order of arrival, where nothing is promised."""
+    if not objectives_of(resolved).any:
+        return None
+    limits = SchedulerLimits(resolved["max_step_tokens"], resolved["max_sequences"])
+    return objective_policy(found.costs.now, objectives_of(resolved), limits, PAGE_TOKENS)
 
 
 def _settler(weights: ModelWeights, machine: Machine) -> Settler:

@@ -17,8 +17,10 @@ from twostroke.options import BY_NAME
 from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.spec.model import ModelSpec
 from twostroke.types.errors import ConfigError
+from twostroke.types.objectives import LatencyObjectives
 
 MAX_DEFAULT_CONTEXT = 32_768
+STEP_TOKENS, OBJECTIVE_STEP_TOKENS = 512, 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,12 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
             f"--context {context} is more than the model's {spec.max_positions} positions.",
             fix=f"Ask for at most {spec.max_positions}.",
         )
-    step_tokens = resolver.pick("max_step_tokens", 512, "default")
+    promised = resolve_objectives(resolver).any
+    step_tokens = resolver.pick(
+        "max_step_tokens",
+        OBJECTIVE_STEP_TOKENS if promised else STEP_TOKENS,
+        "only a cap: steps are sized by the objectives" if promised else "default",
+    )
     sequences = resolver.pick("max_sequences", 64, "default")
     if sequences > step_tokens:
         raise ConfigError(
@@ -135,6 +142,19 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
     resolver.pick("threads", machine.cores, "cores this process may use")
     resolver.pick("cpu_level", best_level, "best level of this CPU")
     resolver.pick("cache", str(machine.cache_folder), "default cache folder")
+    resolver.pick("trace", None, "none asked for")
+
+
+def resolve_objectives(resolver: Resolver) -> LatencyObjectives:
+    """What is promised; none by default, because no figure would be true of every model and machine."""
+    ttft_s = resolver.pick("ttft", None, "no objective: in order of arrival, nobody is refused")
+    itl_s = resolver.pick("itl", None, "no objective: a step is filled to max_step_tokens")
+    return LatencyObjectives(ttft_s, itl_s)
+
+
+def objectives_of(resolved: Resolved) -> LatencyObjectives:
+    """The resolved promises."""
+    return LatencyObjectives(resolved["ttft"], resolved["itl"])
 
 
 def resolve_memory(resolver: Resolver, needs: MemoryNeeds, machine: Machine) -> KVPlan:

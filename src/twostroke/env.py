@@ -1,4 +1,4 @@
-"""The only reader of the environment: variables, cores, memory, folders.
+"""The only reader of the environment: variables, cores, memory, folders, what other programs do.
 
 Knows: os, /proc, cgroups.
 Must not know: what anybody does with the values.
@@ -7,6 +7,7 @@ Must not know: what anybody does with the values.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,16 @@ class Machine:
     available_bytes: int
     cache_folder: Path
     huge_pages: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """at_s: of a clock. busy_s: what all cores have worked for anybody. own_s: for this process. cores: all."""
+
+    at_s: float
+    busy_s: float
+    own_s: float
+    cores: int
 
 
 def read_machine() -> Machine:
@@ -57,6 +68,24 @@ def processor_name() -> str:
 def hub_offline() -> bool:
     """True where HF_HUB_OFFLINE asks for no network."""
     return os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+
+
+def read_moment() -> Moment | None:
+    """Now; None where the system does not tell what others do."""
+    fields = _read_text(Path("/proc/stat")).partition("\n")[0].split()
+    if len(fields) < 8 or fields[0] != "cpu":
+        return None
+    user, nice, system, _, _, interrupts, soft_interrupts = (int(field) for field in fields[1:8])
+    busy_s = (user + nice + system + interrupts + soft_interrupts) / os.sysconf("SC_CLK_TCK")
+    return Moment(time.perf_counter(), busy_s, time.process_time(), os.cpu_count() or 1)
+
+
+def others_share(before: Moment | None, after: Moment | None) -> float:
+    """What other programs took of all cores in between, from 0 to 1; 0 where nothing tells."""
+    if before is None or after is None or after.at_s <= before.at_s:
+        return 0.0
+    others_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+    return min(1.0, max(0.0, others_s / ((after.at_s - before.at_s) * after.cores)))
 
 
 def _usable_cores() -> int:

@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Any
 
 from twostroke import assemble
+from twostroke.cost.explanation import Explanation
+from twostroke.cost.ledger import MAX_FINISHED
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.spec.model import ModelSpec
 from twostroke.text.chat_template import ChatTemplate, required
@@ -121,6 +123,20 @@ class LLM:
     def stream(self, prompt: TextOrTokens, params: SamplingParams | None = None) -> Iterator[Delta]:
         """The answer piece by piece. Closing the iterator ends the request."""
         return self.engine.stream([self._prompt(prompt, params or self.default_params())])
+
+    def explain(self, request_id: str) -> list[Explanation]:
+        """Why a request that has ended took as long as it did, for each of its completions.
+
+        request_id: of a GenerationOutput or a Delta. Raises InvalidRequest for one that is not known (any more).
+        """
+        found = self._built.explainer.explain(request_id)
+        if not found:
+            raise InvalidRequest(
+                f"No request with the id {request_id[:100]!r} has ended here.",
+                param="request_id",
+                why=f"The last {MAX_FINISHED:,} are kept.",
+            )
+        return found
 
     def settle(self) -> None:
         """Wait until the weights lie in huge pages; for measurements, since the engine answers before that too."""

@@ -35,6 +35,15 @@ def parse_count(text: str) -> int:
     return value
 
 
+def parse_seconds(text: str) -> float:
+    """ "50ms", "1s", "0.05" -> seconds above 0, at most an hour. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s)?\s*", text, re.IGNORECASE)
+    value = float(match[1]) * (1e-3 if (match[2] or "s").lower() == "ms" else 1.0) if match else 0.0
+    if not 0 < value <= 3600:
+        raise ValueError("write a time above 0 and up to an hour, such as 50ms or 1s")
+    return value
+
+
 def parse_port(text: str) -> int:
     """ "8000" -> a TCP port; 0 lets the system choose. Raises ValueError."""
     if not text.strip().isdigit() or int(text) > 65535:
@@ -112,7 +121,27 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "90% of the free memory, at most what can be used",
     ),
     Option("context", "TOKENS", parse_count, "Longest prompt and answer together.", "the model's own, at most 32768"),
-    Option("max_step_tokens", "TOKENS", parse_count, "Token budget of one engine step (prefill chunk size).", "512"),
+    Option(
+        "ttft",
+        "TIME",
+        parse_seconds,
+        "Objective: time to first token, such as 1s. Prompts are ordered by slack; who cannot be in time is refused.",
+        "none: in order of arrival, nobody is refused",
+    ),
+    Option(
+        "itl",
+        "TIME",
+        parse_seconds,
+        "Objective: time between two tokens of a stream, such as 50ms. Sizes each step's prefill.",
+        "none: each step is filled to --max-step-tokens",
+    ),
+    Option(
+        "max_step_tokens",
+        "TOKENS",
+        parse_count,
+        "For experts: most tokens of one engine step. With objectives a step's size follows from them, up to this.",
+        "512, or 2048 with objectives",
+    ),
     Option("max_sequences", "COUNT", parse_count, "Sequences in one step.", "64"),
     Option("threads", "COUNT", parse_count, "CPU threads.", "the cores this process may use"),
     Option(
@@ -123,6 +152,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "the best that this CPU has",
     ),
     Option("cache", "FOLDER", parse_text, "Folder for packed weights; 'off' keeps none.", "$XDG_CACHE_HOME/twostroke"),
+    Option("trace", "FILE", parse_text, "File for the record of every step, as JSON lines, whole at the end.", "none"),
 )
 
 SERVER_OPTIONS: tuple[Option, ...] = (

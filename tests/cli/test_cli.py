@@ -25,7 +25,10 @@ def run(
     )
 
 
-BENCH = [["bench", "phases"], ["bench", "compare"], ["bench", "peers", "install"], ["bench", "peers", "list"]]
+BENCH = [
+    ["bench", *verb.split()]
+    for verb in ("phases", "predict", "compare", "peers install", "peers list", "serve", "sweep")
+]
 
 
 @pytest.mark.parametrize("words", [[], *([verb] for verb in VERBS if verb != "bench"), *BENCH])
@@ -163,3 +166,32 @@ def test_a_key_is_never_printed():
     assert json.loads(run("config", "--json", "--api-key", key).stdout)["api_key"]["value"] == "(set)"
     empty = run("config", "--host", "0.0.0.0", "--api-key", " ")
     assert empty.returncode == 2
+
+
+def test_generate_explains_after_the_answer_and_in_json(tmp_path):
+    told = run("generate", "What is prefill?", "--max-tokens", "8", "--explain", "--trace", str(tmp_path / "t.jsonl"))
+    assert told.returncode == 0, told.stderr
+    assert re.search(r"^req-1: slow to (start|stream)\. ", told.stdout, re.MULTILINE)
+    assert "where the time went" in told.stdout and "figures of the cost model: " in told.stdout
+    assert len((tmp_path / "t.jsonl").read_text().splitlines()) == 1 + 8 + 1
+    found = json.loads(run("generate", "What is prefill?", "--max-tokens", "8", "--explain", "--json").stdout)
+    (one,) = found["explain"]
+    assert abs(sum(one["parts_s"].values()) - one["e2e_s"]) < 1e-6 and one["causes"]
+
+
+def test_chat_explains_each_answer_and_on_demand():
+    lines = "/explain\nWhat is prefill?\n/explain\n/exit\n"
+    told = run("chat", "--max-tokens", "6", "--explain", text=lines)
+    assert told.returncode == 0, told.stderr
+    assert "No answer yet." in told.stdout
+    assert len(re.findall(r"^req-1: slow to ", told.stdout, re.MULTILINE)) == 2
+
+
+def test_a_trace_that_cannot_be_written_is_refused(tmp_path):
+    told = run("generate", "hi", "--trace", str(tmp_path / "no" / "t.jsonl"))
+    assert told.returncode == 2 and "cannot be written" in told.stderr and not told.stdout
+
+
+def test_explain_without_a_server_says_so():
+    told = run("explain", "chatcmpl-1", "--url", "http://127.0.0.1:1")
+    assert told.returncode == 2 and "No server answers" in told.stderr

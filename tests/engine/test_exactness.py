@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.families import make_checkpoint
+from tests.scheduler.fakes import LineCost
 from twostroke.backends.cpu import CpuOps
 from twostroke.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
@@ -27,12 +28,15 @@ from twostroke.quant.formats import weight_format
 from twostroke.runner.build import RunnerSizes, build_runner
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.objective_policy import objective_policy
+from twostroke.scheduler.policy import Policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.model import ModelSpec
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.grammar import Grammar
+from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.sampling_params import SamplingParams
 from twostroke.weights.load import load_folder
@@ -105,12 +109,14 @@ def load(folders):
     return cache(lambda family, name: load_folder(folders[family], weight_format(name)))
 
 
-def core(loaded: Loaded, kv: KVKind, ops: CpuOps, pages: int, limits: SchedulerLimits) -> EngineCore:
+def core(
+    loaded: Loaded, kv: KVKind, ops: CpuOps, pages: int, limits: SchedulerLimits, policy: Policy | None = None
+) -> EngineCore:
     spec, weights = loaded
     model = LlamaModel(spec, weights, rope_table(spec.rope, spec.max_positions), ops)
     sizes = RunnerSizes(pages, spec.max_positions, limits.max_step_tokens, limits.max_sequences)
     runner = build_runner(model, ops, kv, sizes, lambda: 0.0)
-    return EngineCore(Scheduler(CacheManager(pages, PAGE_TOKENS), limits), runner)
+    return EngineCore(Scheduler(CacheManager(pages, PAGE_TOKENS), limits, policy), runner)
 
 
 def drive(engine: EngineCore, arrivals: list[tuple[int, Request]], vocab: int = 0) -> tuple[dict[str, Output], int]:
@@ -173,7 +179,10 @@ def test_any_schedule_gives_the_bits_of_the_solo_run(family, weights, kv, seed, 
     limits = SchedulerLimits(dice.choice([4, 16, 61, 512]), dice.choice([1, 3, 4]), dice.choice([0, 2]))
     needed = max(-(-(len(r.prompt_token_ids) + r.max_tokens + 1) // PAGE_TOKENS) for r in requests)
     pages = needed + dice.choice([0, 3, 60])
-    together = core(loaded, kv, pools[dice.choice([1, 2])], pages, limits)
+    # Half of the schedules keep objectives that cut prompts at every place and order them by slack.
+    promises = LatencyObjectives(100.0, dice.choice([0.01, 0.02, 0.05]))
+    policy = objective_policy(LineCost(row_s=0.0003, jagged_s=0.01), promises, limits, PAGE_TOKENS)
+    together = core(loaded, kv, pools[dice.choice([1, 2])], pages, limits, dice.choice([None, policy]))
     found, _ = drive(together, [(dice.randint(0, 30), request) for request in requests], loaded[0].vocab_size)
     for request in requests:
         alone = core(loaded, kv, pools[dice.choice([1, 2])], 16, SchedulerLimits(512, 1))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from twostroke.engine.limits import EngineLimits
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
+from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
@@ -57,3 +60,15 @@ def test_wrong_fields_are_named(wrong: Prompt, param: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         LIMITS.check(wrong)
     assert caught.value.param == param
+
+
+def test_one_request_may_ask_for_less_haste_and_not_for_more() -> None:
+    kept = replace(LIMITS, objectives=LatencyObjectives(1.0, 0.05))
+    asked = replace(prompt(5), objectives=LatencyObjectives(2.0, None))
+    assert kept.check(asked) > 0
+    for wrong, name in ((LatencyObjectives(0.5), "ttft_s"), (LatencyObjectives(None, 4000.0), "itl_s")):
+        with pytest.raises(InvalidRequest) as caught:
+            kept.check(replace(asked, objectives=wrong))
+        assert caught.value.param == name
+    with pytest.raises(InvalidRequest, match="keeps no such objective"):
+        LIMITS.check(asked)

@@ -12,7 +12,7 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
 @cache
-def tests_of(path: str) -> frozenset[str]:
+def names_in(path: str) -> frozenset[str]:
     tree = ast.parse((ROOT / path).read_text())
     return frozenset(
         node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
@@ -27,4 +27,4 @@ def test_each_promise_names_a_test_that_exists() -> None:
         named = NAMED.findall(row)
         assert named, f"no test: {row}"
         for path, name in named:
-            assert (ROOT / path).is_file() and name in tests_of(path), f"{path}::{name}"
+            assert (ROOT / path).is_file() and name in names_in(path), f"{path}::{name}"

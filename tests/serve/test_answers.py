@@ -6,7 +6,7 @@ import pytest
 
 from tests.serve.fakes import FakeEngine, fake_parts
 from tests.serve.harness import Live, serving
-from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest
+from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest, Overloaded
 from twostroke.types.output import Delta
 from twostroke.types.request import FinishReason
 
@@ -176,6 +176,7 @@ def test_heartbeats_while_nothing_comes() -> None:
     [
         (InvalidRequest("No.", param="seed"), 400, None),
         (EngineStopped("Gone."), 503, "engine_stopped"),
+        (Overloaded("Too late.", retry_after_s=2.1), 503, "overloaded"),
         (BackendError("secret detail"), 500, "internal_error"),
         (RuntimeError("secret detail"), 500, "internal_error"),
     ],
@@ -229,6 +230,15 @@ def test_a_stream_that_ends_without_a_reason_is_an_error() -> None:
     with serving(fake_parts(engine)) as live:
         assert live.chat().status == 500
         assert "error" in live.chat(stream=True).events[-2]
+
+
+def test_a_refusal_says_in_whole_seconds_when_to_come_again() -> None:
+    engine = FakeEngine()
+    engine.error = Overloaded("Too late.", retry_after_s=2.1, why="12 requests wait.", fix="Try again in 2 s.")
+    with serving(fake_parts(engine)) as live:
+        reply = live.chat()
+        assert (reply.status, reply.error["code"], reply.headers["retry-after"]) == (503, "overloaded", "3")
+        assert "12 requests wait" in reply.error["message"]
 
 
 def test_too_many_waiting_requests_are_refused_with_retry_after() -> None:

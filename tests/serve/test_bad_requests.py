@@ -60,6 +60,10 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"cache_salt": "x" * 257}, "cache_salt"),
     ({"response_format": {"type": "xml"}}, "response_format"),
     ({"response_format": "json_object"}, "response_format"),
+    ({"priority": -1}, "priority"),
+    ({"priority": 101}, "priority"),
+    ({"ttft_s": 1.0}, "ttft_s"),  # the fake engine keeps no objectives
+    ({"itl_s": -1.0}, "itl_s"),
     ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format"),
     ({"response_format": {"type": "json_schema", "json_schema": {"schema": 5}}}, "response_format"),
     ({"response_format": {"type": "json_object"}, "guided_regex": "a"}, "guided_regex"),
@@ -270,12 +274,14 @@ def test_every_optional_field_may_be_null(live: Live) -> None:
 def test_fields_reach_the_engine_and_defaults_fill_gaps() -> None:
     parts = fake_parts(defaults={"temperature": 0.6, "top_k": 20})
     call = completion_call(
-        json.dumps({"model": parts.served_name, "prompt": "x", "seed": 7, "top_k": 3, "cache_salt": "s"}).encode(),
+        json.dumps(
+            {"model": parts.served_name, "prompt": "x", "seed": 7, "top_k": 3, "cache_salt": "s", "priority": 2}
+        ).encode(),
         parts,
     )
     params = call.prompts[0].params
     assert (params.temperature, params.top_k, params.seed, params.max_tokens) == (0.6, 3, 7, 16)
-    assert call.prompts[0].cache_salt == "s"
+    assert call.prompts[0].cache_salt == "s" and call.prompts[0].priority == 2
     body = {
         "model": parts.served_name,
         "messages": USER,

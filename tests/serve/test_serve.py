@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import signal
@@ -84,6 +85,26 @@ def test_two_signals_end_it_at_once() -> None:
         output, _ = process.communicate(timeout=20)
         assert "engine stopped" in output
         assert process.returncode == 0
+
+
+def test_streams_do_not_wait_for_acknowledgements() -> None:
+    found: list[int] = []
+
+    class Watch(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            found.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    async def main() -> None:
+        with bind("127.0.0.1", 0) as listener:
+            server = await asyncio.get_running_loop().create_server(Watch, sock=listener)
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            while not found:
+                await asyncio.sleep(0.001)
+            writer.close()
+            server.close()
+
+    asyncio.run(main())
+    assert found == [1]
 
 
 def test_a_taken_port_is_a_clear_error() -> None:

@@ -1,9 +1,8 @@
 """Prefill and decode, measured apart on the real engine.
 
 Prefill: one request, tokens of its prompt / (first token - first scheduled). Decode: B requests; tokens that came in
-while
-all B were decoding / that time. Random token ids, greedy, end tokens ignored; every prompt is new, so no prefix is
-shared.
+while all B were decoding / that time. Random token ids, greedy, end tokens ignored; every prompt is new, so no prefix
+is shared.
 
 Knows: the LLM facade, a clock.
 Must not know: scheduler, cache, kernels.
@@ -28,6 +27,9 @@ from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
 Note = Callable[[str], None]
+
+PhaseCase = tuple[str, int, int]
+"""("prefill" or "decode", sequences, tokens)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,29 +85,55 @@ class PhaseBench:
         rounds: int,
         note: Note,
     ) -> PhasesReport:
-        """Measure every case `rounds` times, alternating; one warm-up round is thrown away. Raises ConfigError."""
-        room = self._llm.resolved["context"]
-        if max([*prompt_lengths, context]) + new_tokens > room:
-            raise ConfigError(
-                f"The longest case needs {max([*prompt_lengths, context]) + new_tokens} tokens; the context is {room}.",
-                fix="Ask for shorter ones.",
-            )
-        cases: list[tuple[str, int, int]] = [("prefill", 1, length) for length in prompt_lengths]
-        cases += [("decode", batch, context) for batch in batches]
-        speeds: dict[tuple[str, int, int], list[float]] = {case: [] for case in cases}
-        self._llm.settle()
-        for round_index in range(rounds + 1):
-            for case in cases:
-                note(f"round {round_index} of {rounds}: {case[0]}, batch {case[1]}, {case[2]} tokens")
-                speed = self._prefill(case[2]) if case[0] == "prefill" else self._decode(case[1], case[2], new_tokens)
-                if round_index:
-                    speeds[case].append(speed)
+        """Measure every case beside the machine's limits; arguments and errors as of `speeds`."""
+        speeds = self.speeds(prompt_lengths, batches, context, new_tokens, rounds, note)
         peak = peak_bytes()  # before the limits, which need memory to read
         limits = self._limits(note)
         figures = tuple(self._figures(case, found, new_tokens, limits) for case, found in speeds.items())
         settings = {setting.name: setting.value for setting in self._llm.resolved.settings}
         expected = settings["weight_bytes"] + settings["kv_memory"]
         return PhasesReport(self._llm.model_name, settings, limits, rounds, figures, peak, expected)
+
+    def speeds(
+        self,
+        prompt_lengths: Sequence[int],
+        batches: Sequence[int],
+        context: int,
+        new_tokens: int,
+        rounds: int,
+        note: Note,
+    ) -> dict[PhaseCase, list[float]]:
+        """Tokens a second of every case in each of `rounds`, alternating; a warm-up round is thrown away.
+
+        Raises ConfigError where a case is longer than the engine's context.
+        """
+        cases = self.cases(prompt_lengths, batches, context, new_tokens)
+        found: dict[PhaseCase, list[float]] = {case: [] for case in cases}
+        self._llm.settle()
+        for round_index in range(rounds + 1):
+            for case in cases:
+                note(f"round {round_index} of {rounds}: {case[0]}, batch {case[1]}, {case[2]} tokens")
+                speed = self.speed(case, new_tokens)
+                if round_index:
+                    found[case].append(speed)
+        return found
+
+    def cases(
+        self, prompt_lengths: Sequence[int], batches: Sequence[int], context: int, new_tokens: int
+    ) -> list[PhaseCase]:
+        """Raises ConfigError where one is longer than the engine's context."""
+        room = self._llm.resolved["context"]
+        if max([*prompt_lengths, context]) + new_tokens > room:
+            raise ConfigError(
+                f"The longest case needs {max([*prompt_lengths, context]) + new_tokens} tokens; the context is {room}.",
+                fix="Ask for shorter ones.",
+            )
+        prefills: list[PhaseCase] = [("prefill", 1, length) for length in prompt_lengths]
+        return [*prefills, *(("decode", batch, context) for batch in batches)]
+
+    def speed(self, case: PhaseCase, new_tokens: int) -> float:
+        """Tokens a second of one case, once."""
+        return self._prefill(case[2]) if case[0] == "prefill" else self._decode(case[1], case[2], new_tokens)
 
     def _limits(self, note: Note) -> Limits:
         note("the machine's limits")
@@ -115,7 +143,7 @@ class PhaseBench:
         finally:
             meter.close()
 
-    def _figures(self, case: tuple[str, int, int], found: list[float], new_tokens: int, limits: Limits) -> PhaseFigures:
+    def _figures(self, case: PhaseCase, found: list[float], new_tokens: int, limits: Limits) -> PhaseFigures:
         phase, batch, tokens = case
         asked = prefill(tokens) if phase == "prefill" else decode(batch, tokens, new_tokens)
         resolved = self._llm.resolved

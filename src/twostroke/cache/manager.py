@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from twostroke.cache.pages import PagePool
 from twostroke.cache.prefix_tree import Node, PrefixTree
+from twostroke.types.prefix import PrefixMiss
 
 
 @dataclass(slots=True)
@@ -73,6 +74,10 @@ class CacheManager:
         """The cached full pages of these tokens; the last token is never among them, because its logits are needed."""
         return self._tree.match(salt, tokens, (len(tokens) - 1) // self.page_tokens)
 
+    def miss(self, salt: str, tokens: Sequence[int], matched: Sequence[Node]) -> PrefixMiss | None:
+        """Why the tree has no more of these tokens than `matched`; None where it has all that can be shared."""
+        return self._tree.miss(salt, tokens, matched, (len(tokens) - 1) // self.page_tokens)
+
     def pages_available(self, matched: Sequence[Node]) -> int:
         """Pages that could be allocated while the matched ones are held."""
         return self.pages_free + self.pages_cached - sum(1 for n in matched if self._pool.count(n.page_id) == 1)
@@ -89,8 +94,11 @@ class CacheManager:
     def grow(self, sequence_id: str, num_tokens: int) -> bool:
         """Own pages for positions [0, num_tokens); False, with nothing changed, where there are not enough."""
         table = self._tables[sequence_id]
+        missing = self.pages_for(num_tokens) - len(table.page_ids)
+        if missing <= 0:
+            return True
         added: list[int] = []
-        while len(table.page_ids) + len(added) < self.pages_for(num_tokens):
+        while len(added) < missing:
             page_id = self._take_page()
             if page_id is None:
                 for other in reversed(added):

@@ -13,15 +13,22 @@ Must not know: requests.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from twostroke.cache.pages import PagePool
+from twostroke.types.prefix import MissReason, PrefixMiss
+
+REMEMBERED_EVICTIONS = 16_384
+COMPARED_SIBLINGS = 256
+"""Of a page's successors, the latest, when it is asked where a prompt departs from them."""
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One full page below its parent. page_id is -1 for roots, which alone have a salt."""
+    """One full page below its parent. page_id is -1 for roots, which alone have a salt. path: a hash of all tokens from
+    the root on, for telling why a page is missing, never for finding one."""
 
     tokens: tuple[int, ...]
     page_id: int
@@ -30,6 +37,7 @@ class Node:
     last_use: int = 0
     in_tree: bool = True
     salt: str = ""
+    path: int = 0
 
 
 class PrefixTree:
@@ -43,6 +51,7 @@ class PrefixTree:
         # (last_use, serial, node): entries go stale when a node is used again or evicted; they are dropped when popped.
         self._evictable: list[tuple[int, int, Node]] = []
         self._serial = 0
+        self._evicted: dict[int, None] = {}  # paths, oldest first
         self.num_nodes = 0
         self._num_unshared = 0
 
@@ -54,7 +63,7 @@ class PrefixTree:
     def root(self, salt: str) -> Node:
         """The root of a salt."""
         if salt not in self._roots:
-            self._roots[salt] = Node((), -1, None, salt=salt)
+            self._roots[salt] = Node((), -1, None, salt=salt, path=_root_path(salt))
         return self._roots[salt]
 
     def match(self, salt: str, tokens: Sequence[int], max_pages: int) -> list[Node]:
@@ -67,6 +76,24 @@ class PrefixTree:
             if node is not None:
                 found.append(node)
         return found
+
+    def miss(self, salt: str, tokens: Sequence[int], matched: Sequence[Node], max_pages: int) -> PrefixMiss | None:
+        """Why no more than `matched` of these tokens were found; None where that is all there could be."""
+        size, found = self._page_tokens, len(matched)
+        if found >= max_pages:
+            return None if found else PrefixMiss(MissReason.SHORT, 0)
+        pages = [tuple(tokens[i * size : (i + 1) * size]) for i in range(found, max_pages)]
+        parent = matched[-1] if matched else self._roots.get(salt)
+        gone = self._count_evicted(parent.path if parent is not None else _root_path(salt), pages)
+        if gone:
+            return PrefixMiss(MissReason.EVICTED, found * size, gone * size)
+        if parent is None or not (parent.children or matched):
+            return PrefixMiss(MissReason.EMPTY, 0)
+        position, near = _departure(parent, pages[0])
+        lost = _also_cached(near, pages[1:]) if near is not None else 0
+        # Where even the first token of the page differs, and nothing behind it fits, there was nothing to find.
+        lost_pages = lost + 1 if position or lost else 0
+        return PrefixMiss(MissReason.DIFFERS, found * size + position, lost_pages * size)
 
     def share(self, node: Node) -> int:
         """One more owner of the node's page; returns the page id."""
@@ -82,7 +109,7 @@ class PrefixTree:
         """
         child = parent.children.get(tokens)
         if child is None:
-            child = Node(tokens, page_id, parent)
+            child = Node(tokens, page_id, parent, path=hash((parent.path, tokens)))
             parent.children[tokens] = child
             self._pool.retain(page_id)
             self.num_nodes += 1
@@ -122,8 +149,23 @@ class PrefixTree:
             self._serial += 1
             heapq.heappush(self._evictable, (node.last_use, self._serial, node))
 
+    def _count_evicted(self, path: int, pages: Sequence[tuple[int, ...]]) -> int:
+        """How many of these pages, from the first on, were here and were evicted."""
+        for count, page in enumerate(pages):
+            path = hash((path, page))
+            if path not in self._evicted:
+                return count
+        return len(pages)
+
+    def _remember_eviction(self, node: Node) -> None:
+        self._evicted.pop(node.path, None)
+        self._evicted[node.path] = None
+        if len(self._evicted) > REMEMBERED_EVICTIONS:
+            del self._evicted[next(iter(self._evicted))]
+
     def _remove(self, node: Node) -> None:
         parent = node.parent
+        self._remember_eviction(node)
         node.in_tree = False
         self._pool.release(node.page_id)
         self.num_nodes -= 1
@@ -136,3 +178,31 @@ class PrefixTree:
                 self._offer(parent)
         elif not parent.children:
             del self._roots[parent.salt]
+
+
+def _root_path(salt: str) -> int:
+    """The same in every process, as a string's own hash is not."""
+    return hash(tuple(salt.encode()))
+
+
+def _departure(parent: Node, page: tuple[int, ...]) -> tuple[int, Node | None]:
+    """(tokens that the page has in common with the successor most like it, that successor)."""
+    best, near = (0, -1), None
+    for child in itertools.islice(reversed(parent.children.values()), COMPARED_SIBLINGS):
+        if best[0] > 0 and child.tokens[0] != page[0]:
+            continue  # nothing in common, as most have
+        equal = [a == b for a, b in zip(page, child.tokens, strict=True)]
+        likeness = (equal.index(False), sum(equal))
+        if likeness > best:
+            best, near = likeness, child
+    return best[0], near
+
+
+def _also_cached(node: Node, pages: Sequence[tuple[int, ...]]) -> int:
+    """How many of these pages follow `node` in the tree."""
+    for count, page in enumerate(pages):
+        child = node.children.get(page)
+        if child is None:
+            return count
+        node = child
+    return len(pages)

@@ -12,27 +12,25 @@ from typing import Any
 
 import click
 
-from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.bench_serve import serve
+from twostroke.cli.bench_sweep import sweep
+from twostroke.cli.command import ExampleCommand, clear_errors, numbers, option_flags, print_json
 from twostroke.cli.compare import compare, peers
+from twostroke.cli.predict import predict
 from twostroke.cli.progress import progress_bar
 from twostroke.options import ENGINE_OPTIONS
 
 
 @click.group()
 def command() -> None:
-    """Measure this machine with this engine."""
+    """Measure this machine with this engine, and any server under load."""
 
 
 command.add_command(compare)
 command.add_command(peers)
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """ "1,4,8" -> (1, 4, 8); raises BadParameter."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise click.BadParameter(f"{text!r} is not a list of positive numbers such as 1,4,8")
-    return tuple(int(part) for part in parts)
+command.add_command(serve)
+command.add_command(sweep)
+command.add_command(predict)
 
 
 @command.command(cls=ExampleCommand, example="twostroke bench phases --shape llama-3.2-1b --weights int4 --json")

@@ -1,7 +1,7 @@
 """`twostroke chat`: a conversation in the terminal.
 
-Commands in it: /stats (TTFT and ITL of the last answer), /reset, /system TEXT, /help, /exit. A line that ends in a
-backslash goes on in the next.
+Commands in it: /stats (TTFT and ITL of the last answer), /explain (what its time went to), /reset, /system TEXT, /help,
+/exit. A line that ends in a backslash goes on in the next.
 
 Knows: LLM, a list of messages.
 Must not know: scheduler, cache.
@@ -17,14 +17,17 @@ from typing import Any
 import click
 
 from twostroke.cli.command import ExampleCommand, clear_errors, option_flags
-from twostroke.cli.generate import timing_line
+from twostroke.cli.generate import explained, timing_line
 from twostroke.cli.progress import progress_bar
 from twostroke.cli.sampling_flags import pop_sampling, sampling_flags, take_sampling
 from twostroke.options import ENGINE_OPTIONS
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Timings
 
-HELP = "/stats  TTFT and ITL of the last answer\n/reset  forget the conversation\n/system TEXT\n/help\n/exit"
+HELP = (
+    "/stats  TTFT and ITL of the last answer\n/explain  what its time went to\n/reset  forget the conversation\n"
+    "/system TEXT\n/help\n/exit"
+)
 
 
 @click.command(cls=ExampleCommand, example="twostroke chat --temperature 0.7")
@@ -32,8 +35,9 @@ HELP = "/stats  TTFT and ITL of the last answer\n/reset  forget the conversation
 @click.option("--system", default=None, help="System message.")
 @sampling_flags
 @option_flags(ENGINE_OPTIONS)
+@click.option("--explain", is_flag=True, help="Say after each answer what its time went to, and what would help.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def command(model: str, system: str | None, verbose: bool, **values: Any) -> None:
+def command(model: str, system: str | None, explain: bool, verbose: bool, **values: Any) -> None:
     """Talk with MODEL. History is kept; /help lists the commands; Ctrl-C stops an answer, Ctrl-D ends."""
     with clear_errors(verbose):
         sampling = pop_sampling(values)
@@ -48,6 +52,8 @@ def command(model: str, system: str | None, verbose: bool, **values: Any) -> Non
             while (line := _read_line()) is not None:
                 if line.strip() and not conversation.handle(line.strip(), click.echo):
                     return
+                if explain and line.strip() and not line.startswith("/"):
+                    click.echo(conversation.explanation())
 
 
 def _load_line_editing() -> None:
@@ -83,6 +89,7 @@ class Conversation:
     system: str | None
     messages: list[dict[str, str]] = field(default_factory=list)
     last: tuple[Timings, int, int, int] | None = None
+    last_id: str = ""
 
     def handle(self, line: str, echo: Callable[..., Any]) -> bool:
         """One line of the user; False where the conversation ends."""
@@ -91,6 +98,8 @@ class Conversation:
             return False
         if name == "/stats":
             echo(self.stats())
+        elif name == "/explain":
+            echo(self.explanation())
         elif name == "/reset":
             self.messages.clear()
             echo("Forgotten.")
@@ -109,6 +118,10 @@ class Conversation:
             return "No answer yet."
         timings, num_prompt, num_output, num_cached = self.last
         return f"{timing_line(timings, num_prompt, num_output)}; {num_cached} prompt tokens from the cache"
+
+    def explanation(self) -> str:
+        """What the time of the last answer went to, and what would help."""
+        return explained(self.llm, self.last_id) if self.last_id else "No answer yet."
 
     def _answer(self, line: str, echo: Callable[..., Any]) -> None:
         messages = [*self.messages, {"role": "user", "content": line}]
@@ -129,6 +142,7 @@ class Conversation:
         self.messages = [*messages, {"role": "assistant", "content": text}]
         if delta is not None and delta.timings is not None:
             self.last = (delta.timings, len(prompt), tokens, delta.num_cached_tokens)
+            self.last_id = delta.request_id
 
     def _with_system(self, messages: list[dict[str, str]]) -> list[dict[str, str]]:
         return messages if self.system is None else [{"role": "system", "content": self.system}, *messages]

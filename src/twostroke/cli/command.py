@@ -1,7 +1,7 @@
 """What every verb shares: help that begins with an example, options from the table, errors, exit codes.
 
 Exit codes: 0 done; 1 unexpected failure; 2 wrong usage or request; 3 model unusable; 4 does not fit in memory;
-5 native kernels missing or refused; 6 engine stopped; 130 interrupted.
+5 native kernels missing or refused; 6 engine stopped; 7 refused, too much is waiting; 130 interrupted.
 
 Knows: click, the options table, the exception tree.
 Must not know: what a verb does.
@@ -18,7 +18,15 @@ from typing import Any, TypeVar
 import click
 
 from twostroke.options import Option
-from twostroke.types.errors import BackendError, EngineStopped, ModelError, OutOfMemory, TwostrokeError, UsageError
+from twostroke.types.errors import (
+    BackendError,
+    EngineStopped,
+    ModelError,
+    OutOfMemory,
+    Overloaded,
+    TwostrokeError,
+    UsageError,
+)
 
 EXIT_CODES: tuple[tuple[type[TwostrokeError], int], ...] = (
     (UsageError, 2),
@@ -26,6 +34,7 @@ EXIT_CODES: tuple[tuple[type[TwostrokeError], int], ...] = (
     (OutOfMemory, 4),
     (BackendError, 5),
     (EngineStopped, 6),
+    (Overloaded, 7),
 )
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -95,3 +104,11 @@ def _print_error(what: str, why: str, fix: str) -> None:
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """ "1,4,8" -> (1, 4, 8); raises BadParameter."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise click.BadParameter(f"{text!r} is not a list of positive numbers such as 1,4,8")
+    return tuple(int(part) for part in parts)

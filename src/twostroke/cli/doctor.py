@@ -26,7 +26,8 @@ MEANT = ("int8", "int4")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def command(threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> None:
-    """Measure what this machine can do (about ten seconds): read bandwidth, products, attention, Python's share.
+    """Measure what this machine can do (about ten seconds): read bandwidth, products in
+    int8, bfloat16 and float32, attention, Python's share.
 
     The figures are kept in the cache folder and predict step times; `twostroke plan` uses them.
     """
@@ -42,23 +43,28 @@ def command(threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> N
                 calibration, _ = here.measure(note)
         meant = [meaning(calibration, name) for name in MEANT]
         if as_json:
-            print_json(_as_json(calibration, meant, kept))
+            print_json({"cores": here.cores, "level": here.level, **_as_json(calibration, meant, kept)})
             return
         click.echo(f"{calibration.title}; {here.cores} cores, {calibration.threads} threads, {here.level} kernels")
         click.echo(f"{calibration.memory_bytes / 1e9:.1f} GB of memory were available when it was measured")
         click.echo(f"reads memory at   {calibration.read_bytes_per_s / 1e9:>9,.1f} GB/s")
         click.echo(f"float32 products  {calibration.f32_flops_per_s / 1e9:>9,.0f} GFLOP/s")
+        click.echo(f"bfloat16 products {calibration.bf16_flops_per_s / 1e9:>9,.0f} GFLOP/s, as the kernels reach them")
         click.echo(f"int8 products     {calibration.int8_ops_per_s / 1e9:>9,.0f} GOP/s")
         click.echo(f"Python's share    {1e3 * calibration.host.step_s:>9.2f} ms a step")
         for each in meant:
             click.echo("\n" + each.words())
+        if calibration.disturbed:
+            taken = f"{calibration.others_share:.0%} of the cores"
+            click.echo(f"\nother programs took {taken} meanwhile: the figures are too low; --fresh measures again")
         click.echo("\nkept from before; --fresh measures again" if kept else "\nkept for `twostroke plan`")
 
 
 def _as_json(calibration: Any, meant: list[Any], kept: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
-    return {"kept": kept, "calibration": calibration.as_json(), "one_billion": [asdict(each) for each in meant]}
+    figures = {"bf16_flops_per_s": calibration.bf16_flops_per_s, **calibration.as_json()}
+    return {"kept": kept, "calibration": figures, "one_billion": [asdict(each) for each in meant]}
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from twostroke.types.output import GenerationOutput
 @click.option("--logprobs", type=int, default=None, help="With --json: log probabilities and this many alternatives.")
 @sampling_flags
 @option_flags(ENGINE_OPTIONS)
+@click.option("--explain", is_flag=True, help="Say afterwards what the time went to, and what would help.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document at the end instead of streaming text.")
 @click.option("-v", "--verbose", is_flag=True, help="Show timings, and tracebacks.")
 def command(
@@ -35,6 +36,7 @@ def command(
     raw: bool,
     system: str | None,
     logprobs: int | None,
+    explain: bool,
     as_json: bool,
     verbose: bool,
     **values: Any,
@@ -55,9 +57,13 @@ def command(
             params = replace(take_sampling(sampling, llm.sampling_defaults), logprobs=logprobs)
             token_ids = llm.prompt_tokens(text) if raw or not llm.has_template else llm.chat_tokens(text, system)
             if as_json:
-                print_json(output_json(llm.generate([token_ids], params)[0], llm.model_name))
+                output = llm.generate([token_ids], params)[0]
+                found = {"explain": [each.as_json() for each in llm.explain(output.request_id)]} if explain else {}
+                print_json({**output_json(output, llm.model_name), **found})
                 return
-            _stream(llm, token_ids, params, verbose)
+            request_id = _stream(llm, token_ids, params, verbose)
+            if explain:
+                click.echo("\n" + explained(llm, request_id))
 
 
 def _read_stdin() -> str:
@@ -69,7 +75,15 @@ def _read_stdin() -> str:
     return sys.stdin.read()
 
 
-def _stream(llm: Any, token_ids: list[int], params: Any, verbose: bool) -> None:
+def explained(llm: Any, request_id: str) -> str:
+    """The explanation of each completion, for people."""
+    from twostroke.cost.explanation import words
+
+    return "\n\n".join(words(each) for each in llm.explain(request_id))
+
+
+def _stream(llm: Any, token_ids: list[int], params: Any, verbose: bool) -> str:
+    """Print the answer as it comes; its request id."""
     last = None
     tokens = 0
     for delta in llm.stream(token_ids, params):
@@ -80,6 +94,7 @@ def _stream(llm: Any, token_ids: list[int], params: Any, verbose: bool) -> None:
     click.echo()
     if verbose and last is not None and last.timings is not None:
         click.echo(timing_line(last.timings, len(token_ids), tokens), err=True)
+    return "" if last is None else str(last.request_id)
 
 
 def timing_line(timings: Any, num_prompt_tokens: int, num_output_tokens: int) -> str:
@@ -110,6 +125,7 @@ def output_json(output: GenerationOutput, model: str) -> dict[str, Any]:
                 "ttft_s": c.timings.ttft_s if c.timings else None,
                 "mean_itl_s": c.timings.mean_itl_s(c.num_output_tokens) if c.timings else None,
                 "e2e_s": c.timings.e2e_s if c.timings else None,
+                "parts_s": c.timings.parts.by_name() if c.timings and c.timings.parts else None,
             }
             for c in output.completions
         ],

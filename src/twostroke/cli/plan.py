@@ -6,6 +6,8 @@ Must not know: how figures come about.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from twostroke.planner.target import Target
 
 FORMATS = ("f32", "bf16", "int8", "int4")
+PICTURES = (".png", ".svg")
 
 
 def duration_s(text: str) -> float:
@@ -75,7 +78,9 @@ COUNT, DURATION, FORMAT = reading(parse_count), reading(duration_s), reading(one
     "--itl", metavar="TIME", callback=DURATION, default=None, help="Objective: mean gap between tokens, such as 50ms."
 )
 @click.option("--price-per-hour", type=click.FloatRange(0, min_open=True), default=None, help="Of the whole machine.")
-@click.option("--plot", metavar="FILE.svg", type=click.Path(path_type=Path), default=None, help="Draw the roofline.")
+@click.option(
+    "--plot", metavar="FILE", type=click.Path(path_type=Path), default=None, help="Draw the roofline: .png or .svg."
+)
 @click.option("--revision", metavar="REV", default=None, help="Hub revision [default: main].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
@@ -107,8 +112,10 @@ def command(
         from twostroke.planner.plan_text import plan_text
         from twostroke.planner.target import named_target
 
-        if plot is not None and plot.suffix.lower() != ".svg":
-            raise ConfigError(f"--plot {plot}: the roofline is drawn as SVG.", fix="Name a file that ends in .svg.")
+        if plot is not None and plot.suffix.lower() not in PICTURES:
+            raise ConfigError(
+                f"--plot {plot}: the roofline is drawn as PNG or SVG.", fix="Name a file that ends in .png or .svg."
+            )
         target = named_target(hardware) if hardware is not None else None
         found = read_model(model, revision)
         ask = make_ask(found.spec, weights, kv_format, context, output, concurrency, ttft, itl, price_per_hour)
@@ -133,11 +140,17 @@ def _here() -> Target:
 
 def _draw(path: Path, source: str, expectation: Expectation) -> None:
     """A half-written picture never replaces a whole one."""
-    from twostroke.planner.roofline_plot import roofline_svg
+    from twostroke.planner.drawing_png import as_png
+    from twostroke.planner.drawing_svg import as_svg
+    from twostroke.planner.roofline_plot import roofline
 
-    partial = path.with_name(path.name + ".partial")
+    drawing = roofline(f"{source} on {expectation.target.title}", expectation)
+    picture = as_png(drawing) if path.suffix.lower() == ".png" else as_svg(drawing)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
-        partial.write_text(roofline_svg(f"{source} on {expectation.target.title}", expectation))
+        partial.write_bytes(picture)
         partial.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
         raise ConfigError(f"--plot {path} cannot be written.", why=f"{error.strerror or error}.") from None

@@ -6,7 +6,7 @@ Must not know: how the rates were measured, requests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from twostroke.cost.calibration import Calibration, LinearRates
@@ -23,16 +23,21 @@ MEMORY_ROWS_FACTOR = 1.5
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """Seconds of products with some matrices by rows, and by how much of the weights stays in caches."""
+    """Seconds of products with some matrices by rows, and by how much of the weights stays in caches.
+
+    elements, features: of these matrices together; features are inputs and outputs.
+    """
 
     rates: LinearRates
     elements: int
+    features: int
 
     def seconds(self, rows: int, warmth: float) -> float:
-        return self._weight_s(rows, warmth) * self.elements
+        features_s = self.rates.features.at(rows) * rows * self.features
+        return self._weight_s(rows, warmth) * self.elements + features_s
 
     def bound(self, rows: int, warmth: float) -> Bound:
-        near = self._weight_s(rows, warmth) < MEMORY_ROWS_FACTOR * self._weight_s(1, warmth)
+        near = self.seconds(rows, warmth) < MEMORY_ROWS_FACTOR * self.seconds(1, warmth)
         return Bound.MEMORY if near else Bound.ARITHMETIC
 
     def _weight_s(self, rows: int, warmth: float) -> float:
@@ -41,7 +46,7 @@ class _Product:
 
 
 class CalibratedCost:
-    """Satisfies `cost.shape.StepCost`. Raises ConfigError for a format that was not measured."""
+    """Satisfies `cost.shape.SteadyCost`. Raises ConfigError for a format that was not measured."""
 
     def __init__(
         self, counter: WorkCounter, format_for: FormatChoice, kv_kind: KVKind, calibration: Calibration
@@ -50,17 +55,13 @@ class CalibratedCost:
         self._counter = counter
         self._weight_bytes = spec.weight_bytes(format_for)
         self._warm_bytes, self._cold_bytes = calibration.warm_bytes, calibration.cold_bytes
-        roles = {format_for(role).kind for role in LAYER_ROLES}
+        kinds = {format_for(role).kind for role in LAYER_ROLES}
         self._layers = tuple(
-            self._product(
-                calibration,
-                kind,
-                sum(_elements(counter, role) for role in LAYER_ROLES if format_for(role).kind is kind),
-            )
-            for kind in roles
+            self._product(calibration, kind, [role for role in LAYER_ROLES if format_for(role).kind is kind])
+            for kind in kinds
         )
         head_role = MatrixRole.EMBEDDING if spec.tied_embeddings else MatrixRole.HEAD
-        self._head = self._product(calibration, format_for(head_role).kind, spec.vocab_size * spec.hidden_size)
+        self._head = self._product(calibration, format_for(head_role).kind, [head_role])
         if kv_kind not in calibration.attention:
             raise _unmeasured(f"a KV cache in {kv_kind.name.lower()}")
         self._attention_rates = calibration.attention[kv_kind]
@@ -72,18 +73,16 @@ class CalibratedCost:
     def predict(self, segments: Sequence[Segment]) -> StepPrediction:
         """See StepCost."""
         counts = self._counter.count(segments)
-        host_s = self._host.step_s + self._host.sequence_s * len(segments)
-        host_s += self._host.logit_s * counts.logit_rows * self._vocab_size
+        host_s = self._host_seconds(counts)
         host = PartPrediction("host", host_s, Work(), Bound.HOST)
         if not segments:
             return StepPrediction((host,))
         work = self._counter.work(counts)
         rows, selected = counts.rows, counts.logit_rows
         warmth = self._warmth(work.attention.kv_bytes)
-        products_s = sum(product.seconds(rows, warmth) for product in self._layers)
-        head_s = self._head.seconds(selected, warmth) if selected else 0.0
-        attention_s, attention_bound = self._attention(counts)
-        other_s = work.other.activation_bytes * self._other.at(rows) + self._fixed_s
+        attention_s, attention_bound = self._attention(counts, warmth)
+        products_s, head_s = self._products(counts, warmth)
+        other_s = self._other_seconds(counts, work.other)
         return StepPrediction(
             (
                 PartPrediction("weights", products_s, work.weights, self._layers[0].bound(rows, warmth)),
@@ -94,29 +93,58 @@ class CalibratedCost:
             )
         )
 
+    def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
+        """See SteadyCost."""
+        first = next(self._counter.decode_counts(starts, 1))
+        other_s = self._other_seconds(first, self._counter.other(first))
+        host_s = self._host_seconds(first)
+        position_bytes, warmth_before = self._counter.kv_position_bytes, -1.0
+        products_s = head_s = 0.0
+        for counts in self._counter.decode_counts(starts, steps):
+            warmth = self._warmth(counts.positions * position_bytes)
+            if warmth != warmth_before:
+                (products_s, head_s), warmth_before = self._products(counts, warmth), warmth
+            yield sum((products_s, head_s, self._attention(counts, warmth)[0], other_s, host_s))
+
+    def _host_seconds(self, counts: SegmentCounts) -> float:
+        host, sequences = self._host, counts.decodes + len(counts.chunks)
+        return host.step_s + host.sequence_s * sequences + host.logit_s * counts.logit_rows * self._vocab_size
+
+    def _products(self, counts: SegmentCounts, warmth: float) -> tuple[float, float]:
+        """Of the layers, of the head."""
+        layers_s = sum(product.seconds(counts.rows, warmth) for product in self._layers)
+        return layers_s, self._head.seconds(counts.logit_rows, warmth) if counts.logit_rows else 0.0
+
+    def _other_seconds(self, counts: SegmentCounts, other: Work) -> float:
+        return other.activation_bytes * self._other.at(counts.rows) + self._fixed_s
+
     def _warmth(self, kv_bytes: int) -> float:
         """1 where all that a step reads stays in caches until the next, 0 where nothing does."""
         read_bytes = self._weight_bytes + kv_bytes
         return min(1.0, max(0.0, (self._cold_bytes - read_bytes) / (self._cold_bytes - self._warm_bytes)))
 
-    def _product(self, calibration: Calibration, kind: WeightKind, elements: int) -> _Product:
+    def _product(self, calibration: Calibration, kind: WeightKind, roles: Sequence[MatrixRole]) -> _Product:
         if kind not in calibration.linear:
             raise _unmeasured(f"weights in {kind.name.lower()}")
-        return _Product(calibration.linear[kind], elements)
+        spec = self._counter.spec
+        shapes = [(*spec.matrix_shape(role), spec.matrix_count(role)) for role in roles]
+        elements = sum(rows * columns * count for rows, columns, count in shapes)
+        return _Product(calibration.linear[kind], elements, sum((rows + columns) * n for rows, columns, n in shapes))
 
-    def _attention(self, counts: SegmentCounts) -> tuple[float, Bound]:
+    def _attention(self, counts: SegmentCounts, warmth: float) -> tuple[float, Bound]:
         rates, counter = self._attention_rates, self._counter
-        byte_s = counts.decode_positions * counter.kv_position_bytes * rates.decode_s_per_byte
+        s_per_byte = rates.decode_s_per_byte + warmth * (rates.decode_warm_s_per_byte - rates.decode_s_per_byte)
+        position_s = counter.kv_position_bytes * s_per_byte
+        byte_s = counts.decode_positions * position_s
         flop_s = counts.decode_pairs * counter.pair_flops * rates.decode_s_per_flop
         flop_s += counts.decodes * counter.layer_heads * rates.decode_s_per_head
         for rows, pairs in counts.chunks:
-            flop_s += pairs * counter.pair_flops * rates.prefill.at(rows)
+            chunk_s = pairs * counter.pair_flops * rates.prefill.at(rows)
+            chunk_s += rows * counter.layer_query_heads * rates.prefill_s_per_head
+            # A few rows over a long context read as much as one row does.
+            row_s = pairs / rows * (position_s + counter.pair_flops * rates.decode_s_per_flop)
+            flop_s += max(chunk_s, row_s + counter.layer_heads * rates.decode_s_per_head)
         return byte_s + flop_s, Bound.MEMORY if byte_s > flop_s else Bound.ARITHMETIC
-
-
-def _elements(counter: WorkCounter, role: MatrixRole) -> int:
-    rows, columns = counter.spec.matrix_shape(role)
-    return rows * columns * counter.spec.num_layers
 
 
 def _unmeasured(what: str) -> ConfigError:

@@ -13,33 +13,41 @@ from typing import Any, TypeVar
 from twostroke.cost.curve import Curve
 from twostroke.spec.formats import KVKind, WeightKind
 
-VERSION = 2
+VERSION = 3
 """Of the JSON form; a file of another version is measured again."""
+
+DISTURBED_SHARE = 0.1
 
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
 class LinearRates:
-    """Rows of a product -> seconds for each weight of the matrix (all rows together).
+    """Rows of a product -> seconds for each weight of the matrix, all rows together.
 
-    cold: weights come from memory. warm: they stay in the last-level cache between steps.
+    cold: weights come from memory. warm: they stay in the last-level cache between steps. features: rows -> seconds for
+    each row and each input and output of the matrix, which small matrices feel.
     """
 
     cold: Curve
     warm: Curve
+    features: Curve
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionRates:
     """decode: one new row a sequence, seconds = KV bytes * s_per_byte + FLOPs * s_per_flop + KV heads * s_per_head.
 
-    prefill: rows of one sequence -> seconds for each FLOP (4 a visible position, head and dimension).
+    decode_warm_s_per_byte: where K and V stay in caches between steps.
+    prefill: rows of one sequence -> seconds for each FLOP (4 a visible position, head and dimension), and beside them
+    prefill_s_per_head for each row and query head.
     """
 
     decode_s_per_byte: float
+    decode_warm_s_per_byte: float
     decode_s_per_flop: float
     decode_s_per_head: float
+    prefill_s_per_head: float
     prefill: Curve
 
 
@@ -57,7 +65,8 @@ class Calibration:
     """One machine with a number of threads. fingerprint: a change of it makes the figures stale.
 
     read_bytes_per_s, f32_flops_per_s, int8_ops_per_s: the limits, from loops that do nothing else. memory_bytes:
-    available when measured. warm_bytes, cold_bytes: where weights and cached K and V of a step are no more than the
+    available when measured. others_share: of the cores, taken by other programs meanwhile; much of it spoils the
+    figures. warm_bytes, cold_bytes: where weights and cached K and V of a step are no more than the
     first, they stay in caches from step to step; from the second on they come from memory. layer_s: starting the ops
     of one layer. other: rows -> seconds for each activation byte that norms, rope and KV writes move.
     """
@@ -66,6 +75,7 @@ class Calibration:
     title: str
     threads: int
     memory_bytes: int
+    others_share: float
     read_bytes_per_s: float
     f32_flops_per_s: float
     int8_ops_per_s: float
@@ -77,6 +87,17 @@ class Calibration:
     layer_s: float
     host: HostRates
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether other programs took so much that the figures are too low."""
+        return self.others_share > DISTURBED_SHARE
+
+    @property
+    def bf16_flops_per_s(self) -> float:
+        """Products with bf16 weights, as the kernels reach them with many rows; 0 where they were not measured."""
+        rates = self.linear.get(WeightKind.BF16)
+        return 2 * rates.cold.xs[-1] / rates.cold.ys[-1] if rates is not None and rates.cold.ys[-1] > 0 else 0.0
+
     def product_rate(self, kind: WeightKind) -> float:
         """Peak operations a second of products with weights of this kind, as measured by the limit loops."""
         return self.int8_ops_per_s if kind in (WeightKind.INT8, WeightKind.INT4) else self.f32_flops_per_s
@@ -87,14 +108,12 @@ class Calibration:
             "version": VERSION,
             **{name: getattr(self, name) for name in _PLAIN},
             "linear": {
-                kind.name.lower(): {"cold": _points(rates.cold), "warm": _points(rates.warm)}
+                kind.name.lower(): {name: _points(getattr(rates, name)) for name in _LINEAR}
                 for kind, rates in self.linear.items()
             },
             "attention": {
                 kind.name.lower(): {
-                    "decode_s_per_byte": rates.decode_s_per_byte,
-                    "decode_s_per_flop": rates.decode_s_per_flop,
-                    "decode_s_per_head": rates.decode_s_per_head,
+                    **{name: getattr(rates, name) for name in _ATTENTION},
                     "prefill": _points(rates.prefill),
                 }
                 for kind, rates in self.attention.items()
@@ -121,11 +140,20 @@ class Calibration:
             raise ValueError(f"not a calibration: {type(error).__name__}: {error}") from None
 
 
+_LINEAR = ("cold", "warm", "features")
+_ATTENTION = (
+    "decode_s_per_byte",
+    "decode_warm_s_per_byte",
+    "decode_s_per_flop",
+    "decode_s_per_head",
+    "prefill_s_per_head",
+)
 _PLAIN: dict[str, Callable[[Any], Any]] = {
     "fingerprint": str,
     "title": str,
     "threads": int,
     "memory_bytes": int,
+    "others_share": float,
     "read_bytes_per_s": float,
     "f32_flops_per_s": float,
     "int8_ops_per_s": float,
@@ -144,12 +172,12 @@ def _curve(points: Any) -> Curve:
 
 
 def _linear(value: Any) -> LinearRates:
-    return LinearRates(_curve(value["cold"]), _curve(value["warm"]))
+    return LinearRates(*(_curve(value[name]) for name in _LINEAR))
 
 
 def _attention(value: Any) -> AttentionRates:
-    byte_s, flop_s, head_s = (float(value[f"decode_s_per_{unit}"]) for unit in ("byte", "flop", "head"))
-    return AttentionRates(byte_s, flop_s, head_s, _curve(value["prefill"]))
+    byte_s, warm_s, flop_s, head_s, row_s = (float(value[name]) for name in _ATTENTION)
+    return AttentionRates(byte_s, warm_s, flop_s, head_s, row_s, _curve(value["prefill"]))
 
 
 def _by_kind(values: Any, kind: Callable[[str], Any], read: Callable[[Any], Value]) -> dict[Any, Value]:

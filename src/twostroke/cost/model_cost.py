@@ -12,7 +12,7 @@ from __future__ import annotations
 from twostroke.cost.calibrated import CalibratedCost
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.roofline import RooflineCost
-from twostroke.cost.shape import StepCost
+from twostroke.cost.shape import SteadyCost
 from twostroke.cost.step_work import WorkCounter
 from twostroke.spec.formats import KVKind
 from twostroke.spec.hardware import HardwareSpec
@@ -21,7 +21,7 @@ from twostroke.spec.model import FormatChoice, ModelSpec
 
 def step_cost(
     spec: ModelSpec, format_for: FormatChoice, kv_kind: KVKind, machine: HardwareSpec | Calibration
-) -> StepCost:
+) -> SteadyCost:
     """Predicts steps of this model on that machine. Raises ConfigError for a format that was not measured there."""
     counter = WorkCounter(spec, format_for, kv_kind)
     if isinstance(machine, Calibration):

@@ -8,7 +8,8 @@ Must not know: token ids, clocks, files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from twostroke.cost.shape import Segment, StepPrediction
 
@@ -53,3 +54,17 @@ class StepRecord:
     def host_s(self) -> float:
         """What neither the model nor sampling took."""
         return self.seconds - self.model_s - self.sampling_s
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One completion that has ended. parts_s: what its time went to, by name; they add up to its end-to-end time."""
+
+    request_id: str
+    arrival_s: float
+    finished_s: float
+    num_prompt_tokens: int
+    num_output_tokens: int
+    num_cached_tokens: int = 0
+    priority: int = 0
+    parts_s: Mapping[str, float] = field(default_factory=dict)

@@ -6,7 +6,7 @@ Must not know: measured machines, requests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
 from twostroke.cost.step_work import WorkCounter
@@ -17,7 +17,7 @@ from twostroke.spec.model import FormatChoice, MatrixRole
 
 
 class RooflineCost:
-    """Satisfies `cost.shape.StepCost`. Efficiency shares are those of the hardware's class."""
+    """Satisfies `cost.shape.SteadyCost`. Efficiency shares are those of the hardware's class."""
 
     def __init__(self, counter: WorkCounter, format_for: FormatChoice, hardware: HardwareSpec) -> None:
         shares = hardware.efficiency
@@ -45,6 +45,17 @@ class RooflineCost:
                 host,
             )
         )
+
+    def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
+        """See SteadyCost."""
+        counter = self._counter
+        first = next(counter.decode_counts(starts, 1))
+        weights_s = self._part("weights", counter.weights(first.rows), self._layer_s_per_flop).seconds
+        head_s = self._part("head", counter.head(first.logit_rows), self._head_s_per_flop).seconds
+        other_s = self._part("other", counter.other(first), self._other_s_per_flop).seconds
+        for counts in counter.decode_counts(starts, steps):
+            attention_s = self._part("attention", counter.attention(counts), self._attention_s_per_flop).seconds
+            yield sum((weights_s, head_s, attention_s, other_s, self._host_s))
 
     def _part(self, name: str, work: Work, s_per_flop: float) -> PartPrediction:
         arithmetic_s, memory_s = work.flops * s_per_flop, work.total_bytes * self._s_per_byte

@@ -7,7 +7,7 @@ Must not know: which machine, how a prediction is made, token ids.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -66,3 +66,13 @@ class StepCost(Protocol):
 
     def predict(self, segments: Sequence[Segment]) -> StepPrediction:
         """The time of one step with these sequences; an empty step costs the host part alone."""
+
+
+class SteadyCost(StepCost, Protocol):
+    """A StepCost that also predicts many steps of the same streams at once."""
+
+    def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
+        """Seconds of `steps` steps in a row; in step i sequence j computes position starts[j] + i and samples.
+
+        Equal, bit for bit, to what `predict` says of each of these steps. At least one sequence.
+        """

@@ -10,7 +10,7 @@ Must not know: tensors, machines, time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from twostroke.cost.shape import Segment
@@ -86,13 +86,14 @@ class WorkCounter:
     """Counts for one model in one choice of formats; a step takes microseconds.
 
     windows: (window, layers that have it). pair_flops: FLOPs of one row and visible position in one layer.
-    kv_position_bytes: K and V of one position in one layer. layer_heads: KV heads of all layers.
+    kv_position_bytes: K and V of one position in one layer. layer_heads, layer_query_heads: of all layers together.
     """
 
     def __init__(self, spec: ModelSpec, format_for: FormatChoice, kv_kind: KVKind) -> None:
         self.spec = spec
         self.windows = tuple(Counter(spec.windows).items())
         self.layer_heads = spec.num_layers * spec.num_kv_heads
+        self.layer_query_heads = spec.num_layers * spec.num_heads
         self.kv_position_bytes = spec.num_kv_heads * kv_kind.token_bytes(spec.head_dim)
         self.pair_flops = 4 * spec.num_heads * spec.head_dim
         self._layer_row, self._layer_bytes = self._layers(format_for)
@@ -136,6 +137,24 @@ class WorkCounter:
             chunks.append((num_tokens, pairs))
         decodes = len(segments) - len(chunks)
         return SegmentCounts(rows, logit_rows, decodes, decode_pairs, decode_positions, chunk_positions, tuple(chunks))
+
+    def decode_counts(self, starts: Sequence[int], steps: int) -> Iterator[SegmentCounts]:
+        """What `count` says of `steps` steps in a row with one new row of each sequence, from `starts` on."""
+        rows, seen = len(starts), 0
+        # A sequence sees one position more in each step, until it sees a whole window.
+        growing = 0
+        full: Counter[int] = Counter()
+        for window, layers in self.windows:
+            for start in starts:
+                seen += layers * (min(start + 1, window) if window else start + 1)
+                if not window or start + 1 < window:
+                    growing += layers
+                    if window:
+                        full[window - start - 1] += layers
+        for step in range(1, steps + 1):
+            yield SegmentCounts(rows, rows, rows, seen, seen, 0, ())
+            seen += growing
+            growing -= full[step]
 
     def weights(self, rows: int) -> Work:
         """The four products of every layer over `rows` rows; weights are read once."""

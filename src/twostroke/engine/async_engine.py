@@ -19,7 +19,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from twostroke.cost.ledger import Ledger
 from twostroke.engine.collect import Collector
+from twostroke.engine.reader_watch import ReaderWatch
 from twostroke.engine.stepper import Stepper
 from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest, TwostrokeError
 from twostroke.types.grammar import MaskSource
@@ -30,12 +32,13 @@ _RETRY_S = 0.05  # between attempts where there is work but no plan
 
 @dataclass(slots=True)
 class _Stream:
-    """One caller's mailbox. Only its own loop touches `mail`, `error` and `ready`."""
+    """One caller's mailbox. Only its own loop touches `mail` (with when it was sent), `error` and `ready`."""
 
     prompt: Prompt
     loop: asyncio.AbstractEventLoop
+    arrival_s: float
     ready: asyncio.Event = field(default_factory=asyncio.Event)
-    mail: deque[Delta] = field(default_factory=deque)
+    mail: deque[tuple[float, Delta]] = field(default_factory=deque)
     error: TwostrokeError | None = None
 
     @property
@@ -43,7 +46,7 @@ class _Stream:
         return self.prompt.request_id or ""
 
 
-_News = tuple[_Stream, list[Delta], TwostrokeError | None]
+_News = tuple[_Stream, list[tuple[float, Delta]], TwostrokeError | None]
 
 
 def _deliver(news: list[_News]) -> None:
@@ -71,6 +74,11 @@ class AsyncEngine:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._gauges = stepper.gauges()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Accounts of completions that have ended, and the last steps."""
+        return self._session.ledger
 
     @property
     def alive(self) -> bool:
@@ -120,14 +128,16 @@ class AsyncEngine:
         """
         stream = self._open(await self.prepare(prompt))
         num_open = prompt.params.n
+        reader = ReaderWatch(self._stepper.clock, self._session.ledger.accounts)
         try:
             while num_open:
                 await stream.ready.wait()
                 stream.ready.clear()
                 while stream.mail:
-                    delta = stream.mail.popleft()
+                    delta = reader.taken(*stream.mail.popleft())
                     num_open -= delta.finish_reason is not None
                     yield delta
+                    reader.back()
                 if stream.error is not None and num_open:
                     raise stream.error
         finally:
@@ -147,10 +157,11 @@ class AsyncEngine:
             self._changed.notify_all()
 
     def _open(self, prompt: Prompt) -> _Stream:
+        arrival_s = self._stepper.clock()  # not when the step thread gets to it: waiting for a step is queueing too
         with self._changed:
             if not self.alive:
                 raise EngineStopped("The engine is not running.", fix="Start it, or start it again.")
-            stream = _Stream(self._named(prompt), asyncio.get_running_loop())
+            stream = _Stream(self._named(prompt), asyncio.get_running_loop(), arrival_s)
             self._streams[stream.request_id] = stream
             self._commands.append(stream)
             self._changed.notify_all()
@@ -210,7 +221,7 @@ class AsyncEngine:
     def _submit(self, stream: _Stream) -> None:
         self._mailed[stream.request_id] = stream
         try:
-            self._stepper.submit(stream.prompt)
+            self._stepper.submit(stream.prompt, stream.arrival_s)
         except TwostrokeError as error:
             self._post([(stream, [], error)])
         except Exception as error:
@@ -221,9 +232,10 @@ class AsyncEngine:
         """Hand pieces to their streams."""
         if not deltas:
             return
-        mail: dict[str, list[Delta]] = {}
+        sent_s = self._stepper.clock()
+        mail: dict[str, list[tuple[float, Delta]]] = {}
         for delta in deltas:
-            mail.setdefault(delta.request_id, []).append(delta)
+            mail.setdefault(delta.request_id, []).append((sent_s, delta))
         self._post([(self._mailed[request_id], pieces, None) for request_id, pieces in mail.items()])
 
     def _post(self, news: list[_News]) -> None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
+from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.output import Prompt
+
+MAX_OBJECTIVE_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +20,14 @@ class EngineLimits:
     """context_tokens: prompt and output of one sequence. vocab_size: rows of the model's embedding.
 
     pool_tokens: what the KV pool holds when nothing else runs. end_token_ids: what ends an answer of this model.
+    objectives: what is promised to everybody; one request may ask for less haste, not for more.
     """
 
     context_tokens: int
     vocab_size: int
     pool_tokens: int
     end_token_ids: frozenset[int]
+    objectives: LatencyObjectives = NO_OBJECTIVES
 
     def check(self, prompt: Prompt) -> int:
         """The number of output tokens that the request may have.
@@ -30,6 +35,7 @@ class EngineLimits:
         Raises ContextLengthExceeded or InvalidRequest with the figures; nothing is ever cut silently.
         """
         self._check_ids(prompt)
+        self._check_objectives(prompt)
         length = len(prompt.token_ids)
         if length >= self.context_tokens:
             raise ContextLengthExceeded(
@@ -79,4 +85,23 @@ class EngineLimits:
                 wrong = next(token_id for token_id in ids if not 0 <= token_id < self.vocab_size)
                 raise InvalidRequest(
                     f"{name} holds the token id {wrong}.", why=f"Ids go from 0 to {self.vocab_size - 1:,}.", param=name
+                )
+
+    def _check_objectives(self, prompt: Prompt) -> None:
+        asked = prompt.objectives or NO_OBJECTIVES
+        for name, wanted_s, kept_s in (
+            ("ttft_s", asked.ttft_s, self.objectives.ttft_s),
+            ("itl_s", asked.itl_s, self.objectives.itl_s),
+        ):
+            if wanted_s is None:
+                continue
+            if kept_s is None:
+                raise InvalidRequest(
+                    f"{name} cannot be promised: the engine keeps no such objective.",
+                    param=name,
+                    fix=f"Leave it out, or start the engine with --{name.removesuffix('_s')}.",
+                )
+            if not kept_s <= wanted_s <= MAX_OBJECTIVE_S:
+                raise InvalidRequest(
+                    f"{name} must be between the engine's objective of {kept_s:g} and {MAX_OBJECTIVE_S:g}.", param=name
                 )

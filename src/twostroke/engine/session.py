@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from twostroke.cost.ledger import Ledger
 from twostroke.engine.completion_text import CompletionText, Piece
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Nobody, Observer
@@ -67,6 +68,8 @@ class _Live:
 class Session:
     """All live requests of one engine. Not for several threads: the one that steps the scheduler owns it.
 
+    ledger: hears of each completion's beginning and end here, and of steps from the stepper.
+
     draw_seed: a fresh 63-bit seed. sibling_seed(seed, i): the seed of completion i.
     """
 
@@ -80,6 +83,7 @@ class Session:
         sibling_seed: Callable[[int, int], int],
         observer: Observer | None = None,
         grammars: Grammars | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self.limits = limits
         self._book = book
@@ -88,6 +92,7 @@ class Session:
         self._sibling_seed = sibling_seed
         self._grammars = grammars
         self.observer = observer or Nobody()
+        self.ledger = ledger or Ledger()
         self._live: dict[str, _Live] = {}
         self._groups: dict[str, list[str]] = {}
         self._numbers = itertools.count(1)
@@ -153,8 +158,10 @@ class Session:
                     cache_salt=prompt.cache_salt,
                     priority=prompt.priority,
                     mask=None if prompt.masks is None else prompt.masks.start(),
+                    objectives=prompt.objectives,
                 )
                 self._book.add(request)
+                self.ledger.arrive(request)
                 text = CompletionText(self._vocabulary, params, prompt.token_ids[-CONTEXT_TOKENS:])
                 self._live[request.request_id] = _Live(request, index, text)
                 added.append(request.request_id)
@@ -224,7 +231,9 @@ class Session:
         self._forget(live.request)
         if end.stopped_by is not None:
             self._observe(live, end.at_s)  # the end token has no event of its own
-        timings = Timings(live.request.arrival_s, end.first_scheduled_s, live.first_token_s, end.at_s)
+        account = self.ledger.finish(end)
+        parts = None if account is None else account.parts
+        timings = Timings(live.request.arrival_s, end.first_scheduled_s, live.first_token_s, end.at_s, parts)
         self.observer.on_finish(end, timings)
         return self._joined(live, pieces, end, timings)
 

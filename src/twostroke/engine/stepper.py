@@ -67,8 +67,8 @@ class Stepper:
         self._scheduler = scheduler
         self._executor = executor
         self.session = session
+        self.clock = clock
         self.report_fault = report_fault
-        self._clock = clock
         self._faults_in_a_row = 0
         self._late: list[Delta] = []  # pieces of a step that was interrupted
 
@@ -81,13 +81,13 @@ class Stepper:
         """The scheduler's counts."""
         return self._scheduler.gauges()
 
-    def submit(self, prompt: Prompt) -> str:
-        """Queue a prompt now; its request id. Raises InvalidRequest."""
-        return self.session.submit(prompt, self._clock())
+    def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:
+        """Queue a prompt that came now, or at arrival_s; its request id. Raises InvalidRequest."""
+        return self.session.submit(prompt, self.clock() if arrival_s is None else arrival_s)
 
     def abort(self, request_id: str) -> list[Delta]:
         """End a request now."""
-        return self.session.abort(request_id, self._clock())
+        return self.session.abort(request_id, self.clock())
 
     def step(self) -> list[Delta] | None:
         """One step; None where no plan can be made.
@@ -98,21 +98,27 @@ class Stepper:
         if self._late:
             late, self._late = self._late, []
             return late
-        started_s = self._clock()
+        started_s = self.clock()
         plan = self._scheduler.schedule(started_s)
         if plan is None:
             return None
-        result = self._execute(plan)
-        now = self._clock()
-        deltas = self.session.consume(self._scheduler.commit(plan, result, now), now)
-        self.session.observer.on_step(plan, result, self._clock() - started_s)
+        result = self._execute(plan, started_s)
+        deltas = self._commit(plan, result, started_s)
+        ended_s = self.clock()
+        self.session.ledger.close_step(ended_s)
+        self.session.observer.on_step(plan, result, ended_s - started_s)
         if self._faults_in_a_row >= MAX_FAULTS_IN_A_ROW:
             raise EngineStopped(
                 "The engine has stopped.", why=f"{MAX_FAULTS_IN_A_ROW} steps in a row failed.", fix="Restart it."
             )
         return deltas
 
-    def _execute(self, plan: Plan) -> StepResult:
+    def _commit(self, plan: Plan, result: StepResult, started_s: float) -> list[Delta]:
+        now = self.clock()
+        self.session.ledger.step(plan, result, started_s, now)
+        return self.session.consume(self._scheduler.commit(plan, result, now), now)
+
+    def _execute(self, plan: Plan, started_s: float) -> StepResult:
         try:
             result = self._executor.execute(plan)
         except Exception as error:
@@ -121,8 +127,7 @@ class Stepper:
             return _all_failed(plan)
         except BaseException:
             # Ctrl-C and the like: the plan must not stay open, or its pages would never be free.
-            now = self._clock()
-            self._late += self.session.consume(self._scheduler.commit(plan, _all_failed(plan), now), now)
+            self._late += self._commit(plan, _all_failed(plan), started_s)
             raise
         self._faults_in_a_row = 0
         return result

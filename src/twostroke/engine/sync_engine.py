@@ -6,8 +6,9 @@ Must not know: threads, event loops, HTTP.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from twostroke.engine.collect import Collector
@@ -42,7 +43,7 @@ class SyncEngine:
 
         Raises InvalidRequest at once. Closing the iterator, or Ctrl-C, aborts what is left and frees its pages.
         """
-        return self._drive(self._named(prompts))
+        return self._watched(self._drive(self._named(prompts)))
 
     def gauges(self) -> Any:
         """The scheduler's counts."""
@@ -52,7 +53,16 @@ class SyncEngine:
         ready = [self._session.prepare(prompt) for prompt in prompts]
         return [self._session.named(prompt) for prompt in ready]
 
-    def _drive(self, prompts: list[Prompt]) -> Iterator[Delta]:
+    def _watched(self, deltas: Generator[Delta]) -> Iterator[Delta]:
+        """The engine stands still while the reader has a piece: the ledger must not take that for its own time."""
+        clock, ledger = self._stepper.clock, self._session.ledger
+        with contextlib.closing(deltas):
+            for delta in deltas:
+                left_s = clock()
+                yield delta
+                ledger.away(clock() - left_s)
+
+    def _drive(self, prompts: list[Prompt]) -> Generator[Delta]:
         open_counts: dict[str, int] = {}
         try:
             for prompt in prompts:

@@ -43,16 +43,16 @@ def page_waste_share(page_tokens: int, mean_tokens: float) -> float:
     return unused / (mean_tokens + unused)
 
 
-def speculative_gain(acceptance: float, draft_tokens: int, draft_cost_share: float) -> float:
+def reserved_waste_share(reserved_tokens: float, mean_tokens: float) -> float:
+    """Share of KV memory unused where each sequence has one block for the longest it might become."""
+    return (reserved_tokens - mean_tokens) / reserved_tokens
+
+
+def speculative_gain(acceptance: float, draft_tokens: int, draft_share: float, check_share: float = 1.0) -> float:
     """How many times faster one stream decodes that is offered `draft_tokens` in each step (Leviathan et al. 2023).
 
-    acceptance: chance that a drafted token is right, below 1. draft_cost_share: a draft token's time as a share of a
-    step's.
+    acceptance: chance that a drafted token is right, below 1. draft_share: a draft token's time as a share of a plain
+    step's. check_share: the time of the step that checks them all, as a share of the same.
     """
     expected_tokens = (1 - acceptance ** (draft_tokens + 1)) / (1 - acceptance)
-    return expected_tokens / (1 + draft_tokens * draft_cost_share)
-
-
-def textbook_prefill_flops(parameters: int, num_layers: int, query_size: int, tokens: int) -> float:
-    """2 x parameters x tokens, and causal attention: 4 x layers x heads x head_dim x n^2 / 2."""
-    return 2 * parameters * tokens + 4 * num_layers * query_size * tokens**2 / 2
+    return expected_tokens / (check_share + draft_tokens * draft_share)

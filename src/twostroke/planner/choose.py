@@ -48,8 +48,8 @@ def lacking(ask: Ask, expectation: Expectation) -> tuple[str, ...]:
 
 
 def candidates(spec: ModelSpec, ask: Ask, known: Sequence[HardwareSpec] = CATALOGUE) -> list[Candidate]:
-    """One for each entry of the catalogue, in its order."""
-    return [_smallest(spec, ask, hardware) for hardware in known]
+    """One for each entry of the catalogue that somebody sells, in its order."""
+    return [_smallest(spec, ask, hardware) for hardware in known if not hardware.projected]
 
 
 def require_possible(ask: Ask, found: Sequence[Candidate], here: Expectation | None) -> None:

@@ -16,7 +16,7 @@ from twostroke.cost.step_work import WorkCounter
 from twostroke.cost.work import Work
 from twostroke.models.batch import Buffers
 from twostroke.planner.ask import Ask
-from twostroke.planner.ceilings import batch_ceiling_tokens_per_s
+from twostroke.planner.ceilings import batch_ceiling_tokens_per_s, prefill_floor_s
 from twostroke.planner.target import Target
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.spec.model import ModelSpec
@@ -161,7 +161,7 @@ def _phase(name: str, spec: ModelSpec, ask: Ask, target: Target, cost: StepCost,
     counts = counter.count(segments)
     work = counter.weights(counts.rows) + counter.head(counts.logit_rows) + counter.attention(counts)
     kind, tokens = ask.weight_format.kind, counts.rows
-    arithmetic = tokens * target.peak_ops_per_s(kind) / work.flops
+    arithmetic = tokens / prefill_floor_s(work.flops, target.peak_ops_per_s(kind))
     streams = len(segments)
     reading = target.read_bytes_per_s * tokens / (work.weight_bytes + work.kv_bytes)
     if name == "decode":
@@ -208,7 +208,7 @@ def _load(ask: Ask, cost: StepCost, step_tokens: int, streams: int) -> Load:
     shared = min(gaps, others * chunks)
     turn_s = streams * prompt_s + (gaps - shared) * decode_s
     itl_s = (turn_s - prompt_s) / gaps if others * chunks <= gaps else prompt_s / chunks
-    longest_s = prompt_s / chunks if others else decode_s
+    longest_s = max(prompt_s / chunks, decode_s) if others else decode_s
     rate = streams / turn_s
     # Little's law: whoever is not writing waits for the first token.
     ttft_s = ask.concurrency / rate - gaps * itl_s

@@ -15,11 +15,14 @@ from twostroke.planner.ask import Ask
 from twostroke.planner.choose import Candidate, candidates, lacking, require_possible
 from twostroke.planner.expect import Expectation, Phase, expect, step_budget
 from twostroke.planner.published import figures_for
+from twostroke.planner.savings import Saving, savings
 from twostroke.planner.target import Target
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.spec.hardware import HardwareSpec
 from twostroke.spec.hardware_catalogue import CATALOGUE
 from twostroke.spec.model import ModelSpec
+
+SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class ModelPlan:
     expectation: Expectation
     lacks: tuple[str, ...]
     candidates: tuple[Candidate, ...]
+    savings: tuple[Saving, ...]
     round_figures: tuple[str, ...]
     assumptions: tuple[str, ...]
 
@@ -46,7 +50,8 @@ def make_plan(
     said = figures_for(spec, ask.weights, expectation.room.weight_bytes)
     assumptions = (*_assumptions(spec, ask, target), *target.assumptions)
     return ModelPlan(
-        *(source, spec, ask, expectation, lacking(ask, expectation), tuple(found), tuple(said)), assumptions
+        *(source, spec, ask, expectation, lacking(ask, expectation), tuple(found), savings(spec, ask, target)),
+        *(tuple(said), assumptions),
     )
 
 
@@ -70,10 +75,11 @@ def _assumptions(spec: ModelSpec, ask: Ask, target: Target) -> list[str]:
 
 
 def plan_json(plan: ModelPlan) -> dict[str, Any]:
-    """Plain values; seconds, bytes, tokens a second."""
+    """Plain values; seconds, bytes, tokens a second. A change of meaning raises "schema"."""
     expectation, ask = plan.expectation, plan.ask
     load, prices = expectation.load, expectation.prices
     return {
+        "schema": SCHEMA,
         "model": plan.source,
         "architecture": plan.spec.architecture,
         "ask": asdict(ask),
@@ -93,6 +99,7 @@ def plan_json(plan: ModelPlan) -> dict[str, Any]:
         "prices": None if prices is None else {**asdict(prices), "ratio": prices.ratio},
         "misses": list(plan.lacks),
         "catalogue": [_candidate_json(each) for each in plan.candidates],
+        "savings": [asdict(each) for each in plan.savings],
         "round_figures": list(plan.round_figures),
         "assumptions": list(plan.assumptions),
     }

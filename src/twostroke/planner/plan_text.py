@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from twostroke.planner.ceilings import answer_s
 from twostroke.planner.choose import Candidate, seconds
 from twostroke.planner.expect import ARITHMETIC, Expectation, Phase
 from twostroke.planner.plan import ModelPlan
+from twostroke.planner.savings import needed_read_words
 
 LACK_WORDS = {"memory": "does not hold them", "ttft": "TTFT too long", "itl": "ITL too long"}
 
@@ -19,6 +21,7 @@ def plan_text(plan: ModelPlan) -> str:
     """Sections, each a few lines."""
     sections = [
         *(_head(plan), _memory(plan), _phases(plan), _load(plan), _prices(plan), _catalogue(plan)),
+        ["What would change it:", *(f"  - {saving.words}" for saving in plan.savings)],
         ["Round figures you may have read:", *(f"  - {figure}" for figure in plan.round_figures)]
         if plan.round_figures
         else [],
@@ -84,8 +87,10 @@ def _phases(plan: ModelPlan) -> list[str]:
     lines.append(_phase_line("decode, 1 stream", found.decode_one))
     if found.decode.streams > 1:
         lines.append(_phase_line(f"decode, {found.decode.streams} streams", found.decode))
+    alone_s = answer_s(found.ttft_alone_s, plan.ask.output_tokens - 1, found.decode_one.rate_tokens_per_s)
     lines.append(
-        f"one request alone: TTFT {seconds(found.ttft_alone_s)}, then {seconds(found.decode_one.seconds)} a token"
+        f"one request alone: TTFT {seconds(found.ttft_alone_s)}, then {seconds(found.decode_one.seconds)} a token: "
+        f"{seconds(alone_s)} in all"
     )
     return lines
 
@@ -112,7 +117,8 @@ def _load(plan: ModelPlan) -> list[str]:
         if wanted is not None:
             verdict = "met" if got <= wanted else "MISSED"
             lines.append(f"--{name} {seconds(wanted)}: {verdict} ({seconds(got)})")
-    return lines
+    needed = needed_read_words(plan.spec, ask)
+    return [*lines, needed] if needed else lines
 
 
 def _prices(plan: ModelPlan) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from twostroke.planner.ceilings import streams_for_bytes
 from twostroke.spec.model import ModelSpec
 
 
@@ -30,8 +31,10 @@ class RoundFigure:
 
     def words(self) -> str:
         """What is said, and what it is."""
-        exact, ratio = self.formula_bytes(), self.published_bytes / self.formula_bytes()
-        return f'"{self.said}": by the formula {_size(exact)}; the published figure is {ratio:.2g} times that'
+        exact = self.formula_bytes()
+        ratio = streams_for_bytes(self.published_bytes, exact)
+        about = f"about {ratio:.0f} sequences' worth" if ratio >= 10 else f"{ratio:.1f} times that"
+        return f'"{self.said}": by the formula {_size(exact)}; the published figure is {about}'
 
 
 ROUND_FIGURES = (

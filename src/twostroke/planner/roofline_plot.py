@@ -1,19 +1,23 @@
-"""A roofline as a picture: the roof of one target, and a point for each phase. SVG, by hand.
+"""A roofline as a picture: the roof of one target, and a point for each phase.
 
-Knows: SVG, logarithms, expectations.
-Must not know: how figures come about, files.
+Knows: logarithms, expectations, shapes.
+Must not know: how figures come about, file formats.
 """
 
 from __future__ import annotations
 
 import math
-from html import escape
+from collections.abc import Iterator
 
+from twostroke.planner.drawing import BLACK, FAINT, GREY, Dot, Drawing, Stroke, Words
 from twostroke.planner.expect import Expectation, Phase
+from twostroke.planner.plan_text import rate
 
 COLOURS = ("#c8553d", "#4a6fa5", "#0b6e4f")
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 860, 520, 90, 64, 40, 70
 DECADES_X = (-1, 5)
+
+Shape = Stroke | Dot | Words
 
 
 class Axes:
@@ -33,70 +37,58 @@ class Axes:
         return HEIGHT - BOTTOM - min(1.0, max(0.0, share)) * (HEIGHT - TOP - BOTTOM)
 
 
-def roofline_svg(title: str, found: Expectation) -> str:
-    """An SVG document."""
+def roofline(title: str, found: Expectation) -> Drawing:
+    """The picture of one expectation."""
     peak = found.prefill.ridge_flops_per_byte * found.target.read_bytes_per_s
     slope = found.target.read_bytes_per_s
     phases = list({phase.streams: phase for phase in (found.decode_one, found.decode)}.values())
     named = [(f"decode, {p.streams} stream{'s' if p.streams > 1 else ''}", p) for p in phases]
     named.append(("prefill", found.prefill))
     axes = Axes(min(slope * 10 ** DECADES_X[0], *(_reached(phase) for _, phase in named)), 2 * peak)
-    parts = [_frame(axes), _roof(axes, slope, peak, found.prefill.ridge_flops_per_byte)]
-    parts += [_point(axes, name, phase, COLOURS[at % 3], at) for at, (name, phase) in enumerate(named)]
-    body = "\n".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" '
-        f'font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n'
-        f'<text x="16" y="24" font-size="16" font-weight="bold">{escape(title)}</text>\n'
-        f'<text x="16" y="44" fill="#555">line: what {escape(found.target.title)} allows; '
-        f"points: what is expected</text>\n{body}\n</svg>\n"
-    )
+    shapes: list[Shape] = [
+        Words(16, 24, title, pixels=16, bold=True),
+        Words(16, 44, f"line: what {found.target.title} allows; points: what is expected", GREY),
+        *_frame(axes),
+        *_roof(axes, slope, peak, found.prefill.ridge_flops_per_byte),
+    ]
+    for place, (name, phase) in enumerate(named):
+        shapes += _point(axes, name, phase, COLOURS[place % len(COLOURS)], place)
+    return Drawing(WIDTH, HEIGHT, tuple(shapes))
 
 
 def _reached(phase: Phase) -> float:
     return phase.work.flops / phase.seconds
 
 
-def _frame(axes: Axes) -> str:
+def _frame(axes: Axes) -> Iterator[Shape]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
-    parts = []
     for decade in range(DECADES_X[0], DECADES_X[1] + 1):
         x = axes.x(10.0**decade)
-        parts.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{bottom}" stroke="#e4e4e4"/>')
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{10.0**decade:g}</text>')
+        yield Stroke(((x, TOP), (x, bottom)), FAINT)
+        yield Words(x, bottom + 18, f"{10.0**decade:g}", anchor="middle")
     for decade in range(axes.low, axes.high + 1):
         y = axes.y(10.0**decade)
-        parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#e4e4e4"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{_flops(10.0**decade)}</text>')
-    parts.append(
-        f'<text x="{(LEFT + right) / 2}" y="{bottom + 44}" text-anchor="middle">FLOPs for each byte read</text>'
-    )
-    parts.append(f'<text x="{LEFT - 70}" y="{TOP - 8}">FLOPs a second</text>')
-    return "\n".join(parts)
+        yield Stroke(((LEFT, y), (right, y)), FAINT)
+        yield Words(LEFT - 8, y + 4, _flops(10.0**decade), anchor="end")
+    yield Words((LEFT + right) / 2, bottom + 44, "FLOPs for each byte read", anchor="middle")
+    yield Words(LEFT - 70, TOP - 5, "FLOPs a second")
 
 
-def _roof(axes: Axes, slope: float, peak: float, ridge: float) -> str:
+def _roof(axes: Axes, slope: float, peak: float, ridge: float) -> Iterator[Shape]:
     first, last = 10.0 ** DECADES_X[0], 10.0 ** DECADES_X[1]
-    points = " ".join(
-        f"{axes.x(intensity):.1f},{axes.y(min(peak, slope * intensity)):.1f}" for intensity in (first, ridge, last)
-    )
+    yield Stroke(tuple((axes.x(at), axes.y(min(peak, slope * at))) for at in (first, ridge, last)), BLACK, 2)
     x, y = axes.x(ridge), axes.y(peak)
-    return (
-        f'<polyline points="{points}" fill="none" stroke="black" stroke-width="2"/>\n'
-        f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x:.1f}" y2="{HEIGHT - BOTTOM}" stroke="black" stroke-dasharray="3 2"/>\n'
-        f'<text x="{x + 6:.1f}" y="{HEIGHT - BOTTOM - 8}">ridge {ridge:,.0f}</text>'
-    )
+    yield Stroke(((x, y), (x, HEIGHT - BOTTOM)), dashed=True)
+    yield Words(x + 6, HEIGHT - BOTTOM - 8, f"ridge {ridge:,.0f}")
 
 
-def _point(axes: Axes, name: str, phase: Phase, colour: str, place: int) -> str:
+def _point(axes: Axes, name: str, phase: Phase, colour: str, place: int) -> Iterator[Shape]:
     x, y = axes.x(phase.intensity_flops_per_byte), axes.y(_reached(phase))
-    words = f"{name}: {phase.rate_tokens_per_s:,.4g} tok/s"
+    words = f"{name}: {rate(phase.rate_tokens_per_s)}"
     left = x > WIDTH - RIGHT - 220
     at, anchor = (x - 10, "end") if left else (x + 10, "start")
-    return (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}"/>\n'
-        f'<text x="{at:.1f}" y="{y + 18 + 3 * place:.1f}" text-anchor="{anchor}" fill="{colour}">{escape(words)}</text>'
-    )
+    yield Dot(x, y, 5, colour)
+    yield Words(at, y + 18 + 3 * place, words, colour, anchor)
 
 
 def _flops(value: float) -> str:

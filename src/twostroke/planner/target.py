@@ -61,12 +61,15 @@ def catalogue_target(hardware: HardwareSpec) -> Target:
 
 def here_target(calibration: Calibration, available_bytes: int) -> Target:
     """This machine."""
-    said = (
+    said = [
         f"{calibration.title}, {calibration.threads} threads, as measured by `twostroke doctor`: times are put "
         "together from the kernels' measured times, not from peaks",
-    )
+    ]
+    if calibration.disturbed:
+        taken = f"{calibration.others_share:.0%} of the cores"
+        said.append(f"other programs took {taken} meanwhile: `twostroke doctor --fresh` will find a faster machine")
     read = calibration.read_bytes_per_s
-    return Target("here", "this machine", calibration, available_bytes, read, HERE_STEP_TOKENS, said)
+    return Target("here", "this machine", calibration, available_bytes, read, HERE_STEP_TOKENS, tuple(said))
 
 
 def named_target(asked: str) -> Target:

@@ -19,10 +19,11 @@ class PageAdmission:
     def __init__(self, cache: CacheManager, watermark_pages: int) -> None:
         self._cache = cache
         self._watermark_pages = watermark_pages
+        self._pool_tokens = cache.num_pages * cache.page_tokens
 
     def fits_ever(self, sequence: Sequence) -> bool:
         """Would it fit an empty pool, with one more token?"""
-        return self._cache.pages_for(len(sequence.known) + 1) <= self._cache.num_pages
+        return len(sequence.known) < self._pool_tokens
 
     def fits_now(self, sequence: Sequence, matched: list[Node], running: Iterable[Sequence]) -> bool:
         """Are there pages for all its known tokens and one more, beside what was promised?"""

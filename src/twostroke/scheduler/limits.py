@@ -8,7 +8,7 @@ Must not know: pages, queues.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from twostroke.scheduler.sequence import Sequence
@@ -28,10 +28,26 @@ class SchedulerLimits:
 
 @dataclass(slots=True)
 class StepLoad:
-    """What a step holds so far."""
+    """What a step holds so far. parts: each sequence with its rows. num_prefill_tokens: rows of those with several.
+
+    full: a limit cut somebody short, so nobody else gets more.
+    """
 
     num_tokens: int = 0
-    num_sequences: int = 0
+    num_prefill_tokens: int = 0
+    full: bool = False
+    parts: list[tuple[Sequence, int]] = field(default_factory=list)
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences so far."""
+        return len(self.parts)
+
+    def add(self, sequence: Sequence, num_tokens: int) -> None:
+        """One more sequence, before it is computed."""
+        self.num_tokens += num_tokens
+        self.num_prefill_tokens += num_tokens if sequence.remaining > 1 else 0
+        self.parts.append((sequence, num_tokens))
 
 
 class Limiter(Protocol):

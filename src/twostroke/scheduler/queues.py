@@ -7,7 +7,6 @@ Must not know: pages, budgets.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
 
 from twostroke.scheduler.sequence import Sequence
 
@@ -54,10 +53,15 @@ class Queues:
         del self._by_id[sequence.request.request_id]
         (self.waiting if sequence.admission is None else self.running).remove(sequence)
 
-    def decode_first(self) -> Iterator[Sequence]:
-        """Running sequences with one position to compute, then the others; each by admission."""
-        yield from [s for s in self.running if s.remaining == 1]
-        yield from [s for s in self.running if s.remaining > 1]
+    @property
+    def decoding(self) -> list[Sequence]:
+        """Running sequences with one position to compute, by admission."""
+        return [s for s in self.running if s.remaining == 1]
+
+    @property
+    def prefilling(self) -> list[Sequence]:
+        """Running sequences with more positions to compute, by admission."""
+        return [s for s in self.running if s.remaining > 1]
 
     def last_resort(self, kept: set[str]) -> Sequence | None:
         """Who gives its pages back: the worst priority, then the last admitted, of those not in `kept`."""

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from twostroke.cache.manager import CacheManager
 from twostroke.scheduler.admission import PageAdmission, SiblingRule
 from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget, StepLoad, TokenBudget
+from twostroke.scheduler.misses import MissReasons
+from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
+from twostroke.scheduler.steady import Continuation, SteadyDecode
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
-from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.plan import Hold, Plan, PlannedSequence, Preemption
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
 
@@ -38,19 +41,25 @@ class Gauges:
 class Scheduler:
     """Deterministic: the same calls give the same plans."""
 
-    def __init__(self, cache: CacheManager, limits: SchedulerLimits, extra_limiters: tuple[Limiter, ...] = ()) -> None:
+    def __init__(self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None) -> None:
         self._cache = cache
         self._queues = Queues()
         self._limits = limits
+        self._policy = policy or ArrivalPolicy()
         budgets: tuple[Limiter, ...] = (SequenceBudget(limits.max_sequences), TokenBudget(limits.max_step_tokens))
-        self._limiters = budgets + extra_limiters
+        self._limiters = budgets + self._policy.limiters
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._siblings = SiblingRule(cache.page_tokens)
+        # Another policy may shorten what a look ahead believes to be whole steps.
+        self._steady = None if policy else SteadyDecode(self._queues, cache, self._pages, limits)
+        self._misses = MissReasons(cache)
         self._num_added = 0
         self._num_steps = 0
         self._preemptions = 0
         self._query_tokens = 0
         self._hit_tokens = 0
+        self._now = 0.0  # the latest that was heard of
+        self._planned_s = 0.0
 
     @property
     def has_work(self) -> bool:
@@ -58,12 +67,18 @@ class Scheduler:
         return len(self._queues) > 0
 
     def add(self, request: Request) -> None:
-        """Queue a request. Raises ValueError for an id that is live, OutOfMemory where the whole pool is too small."""
+        """Queue a request.
+
+        Raises ValueError for an id that is live, OutOfMemory where the whole pool is too small, Overloaded where the
+        policy cannot serve it in time.
+        """
         if request.request_id in self._queues:
             raise ValueError(f"request {request.request_id!r} is live already")
         sequence = Sequence(request, self._num_added + 1, list(request.prompt_token_ids))
         if not self._pages.fits_ever(sequence):
             raise OutOfMemory("The request can never run.", why=f"{self._too_long(sequence)}.", fix="Shorten it.")
+        self._now = max(self._now, request.arrival_s)
+        self._welcome(sequence)
         self._num_added += 1
         self._queues.enqueue(sequence)
 
@@ -80,25 +95,49 @@ class Scheduler:
 
     def schedule(self, now: float) -> Plan | None:
         """What the next step computes; None where nothing can be computed."""
-        step, planned, preempted = StepLoad(), {}, []  # type: StepLoad, dict[str, PlannedSequence], list[str]
-        for sequence in self._queues.decode_first():
+        step, planned, preempted = StepLoad(), {}, []  # type: StepLoad, dict[str, PlannedSequence], list[Preemption]
+        self._now = max(self._now, now)
+        self._planned_s = now
+        for sequence in self._policy.decodes(self._queues):
             if sequence.admission is not None:  # not preempted a moment ago
-                self._plan_one(sequence, step, planned, preempted, now)
-        if not preempted:
-            self._admit(step, planned, preempted, now)
+                self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
+        held: Hold | None = None
+        for sequence in self._policy.prefills(self._queues, now):
+            if step.full:
+                break
+            if sequence.admission is not None:
+                self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
+            elif held in (None, Hold.SIBLING):
+                held = (Hold.PAGES if preempted else self._enter(sequence, step, planned, preempted, now)) or held
+        if step.full and held in (None, Hold.SIBLING) and self._queues.waiting:
+            held = self._why_full(step, preempted)
+        self._policy.planned(step, self._queues)
         if not planned:
             return None
         self._num_steps += 1
-        return Plan(self._num_steps, tuple(planned.values()), tuple(preempted))
+        return Plan(self._num_steps, tuple(planned.values()), tuple(preempted), held)
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
         """Take in what a plan gave. Requests that ended in between are left out."""
         events: list[Event] = []
+        self._now = max(self._now, now)
+        # What the streams feel: the executor's own time, or more where the clock says so.
+        self._policy.observe(plan, max(now - self._planned_s, result.model_s + result.sampling_s))
         for planned in plan.sequences:
             sequence = self._queues.find(planned.request.request_id)
             if sequence is not None and sequence.admission is not None:
                 events += self._commit_one(sequence, planned, result, now)
         return events
+
+    @property
+    def steady(self) -> SteadyDecode | None:
+        """The look ahead for simulators; None where the limiters allow none."""
+        return self._steady
+
+    def skip(self, steps: int, continuation: Continuation, now: float) -> list[FinishedEvent]:
+        """Do what `steady.steps` has just allowed, the last of the steps committed at `now`; who ended in it."""
+        ended = [] if self._steady is None else self._steady.skip(steps, continuation)
+        return [self._end(sequence, FinishReason.LENGTH, now) for sequence in ended]
 
     def gauges(self) -> Gauges:
         """Counts of this moment."""
@@ -115,59 +154,103 @@ class Scheduler:
             prefix_hit_tokens=self._hit_tokens,
         )
 
-    def _plan_one(
-        self, sequence: Sequence, step: StepLoad, planned: dict[str, PlannedSequence], preempted: list[str], now: float
-    ) -> None:
-        """Put a running sequence into the step, as far as limits allow, taking pages from others where it must."""
+    def _welcome(self, sequence: Sequence) -> None:
+        """Ask the policy for its rank."""
+
+        def cached_tokens() -> int:
+            return len(self._cache.match(sequence.request.cache_salt, sequence.known)) * self._cache.page_tokens
+
+        self._policy.welcome(sequence, cached_tokens, self._queues, self._now)
+
+    def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
+        """Positions of a sequence that every limit lets into this step."""
         num_tokens = sequence.remaining
         for limiter in self._limiters:
             num_tokens = limiter.limit(sequence, num_tokens, step)
+        step.full = step.full or num_tokens < sequence.remaining
+        return num_tokens
+
+    def _plan_one(
+        self,
+        sequence: Sequence,
+        num_tokens: int,
+        step: StepLoad,
+        planned: dict[str, PlannedSequence],
+        preempted: list[Preemption],
+        now: float,
+    ) -> None:
+        """Put a running sequence into the step, taking pages from others where it must."""
         if num_tokens == 0:
             return
         request_id, end = sequence.request.request_id, sequence.computed + num_tokens
         while not self._cache.grow(request_id, end):
             victim = self._queues.last_resort(set(planned))
             if victim is None or victim is sequence:
-                self._preempt(sequence, preempted)
+                self._preempt(sequence, request_id, preempted)
                 return
-            self._preempt(victim, preempted)
+            self._preempt(victim, request_id, preempted)
         if sequence.first_scheduled_s is None:
             sequence.first_scheduled_s = now
-        step.num_tokens += num_tokens
-        step.num_sequences += 1
+        step.add(sequence, num_tokens)
+        sequence.last_step = self._num_steps + 1
         page_ids = tuple(self._cache.pages_of(request_id)[: self._cache.pages_for(end)])
         samples = end == len(sequence.known)
         planned[request_id] = PlannedSequence(
             sequence.request, sequence.computed, num_tokens, sequence.known, page_ids, samples
         )
 
-    def _preempt(self, sequence: Sequence, preempted: list[str]) -> None:
+    def _preempt(self, sequence: Sequence, by: str, preempted: list[Preemption]) -> None:
         """Take its pages; its tokens stay known and are computed again, with the same bits."""
+        preempted.append(Preemption(sequence.request.request_id, by, sequence.computed))
         self._cache.close(sequence.request.request_id)
         sequence.computed = 0
         sequence.num_preemptions += 1
         self._preemptions += 1
+        self._welcome(sequence)
         self._queues.put_back(sequence)
-        preempted.append(sequence.request.request_id)
 
-    def _admit(self, step: StepLoad, planned: dict[str, PlannedSequence], preempted: list[str], now: float) -> None:
-        """In order of rank; the first that does not fit ends it, so that none is overtaken for ever."""
-        for sequence in list(self._queues.waiting):
-            full = step.num_tokens >= self._limits.max_step_tokens
-            if full or len(self._queues.running) >= self._limits.max_sequences:
-                return
-            if self._siblings.holds_back(sequence, self._queues.running):
-                continue
-            matched = self._cache.match(sequence.request.cache_salt, sequence.known)
-            if not self._pages.fits_now(sequence, matched, self._queues.running):
-                return
-            self._queues.admit(sequence)
-            sequence.computed = self._cache.open(sequence.request.request_id, sequence.request.cache_salt, matched)
-            if sequence.num_cached_tokens is None:
-                sequence.num_cached_tokens = sequence.computed
-                self._query_tokens += len(sequence.known)
-                self._hit_tokens += sequence.computed
-            self._plan_one(sequence, step, planned, preempted, now)
+    def _enter(
+        self,
+        sequence: Sequence,
+        step: StepLoad,
+        planned: dict[str, PlannedSequence],
+        preempted: list[Preemption],
+        now: float,
+    ) -> Hold | None:
+        """Let a waiting sequence run, or say why not. But for a sibling's, nobody behind it may go first then."""
+        if len(self._queues.running) >= self._limits.max_sequences:
+            return Hold.SEQUENCES
+        if step.num_tokens >= self._limits.max_step_tokens:
+            return Hold.TOKENS
+        if self._siblings.holds_back(sequence, self._queues.running):
+            return Hold.SIBLING
+        matched = self._cache.match(sequence.request.cache_salt, sequence.known)
+        if not self._pages.fits_now(sequence, matched, self._queues.running):
+            return Hold.PAGES
+        if not self._policy.may_enter(sequence, self._queues):
+            return Hold.OBJECTIVE
+        sequence.computed = len(matched) * self._cache.page_tokens
+        num_tokens = self._allowed(sequence, step)
+        if num_tokens == 0:
+            sequence.computed = 0
+            return self._why_full(step, preempted)
+        self._queues.admit(sequence)
+        self._cache.open(sequence.request.request_id, sequence.request.cache_salt, matched)
+        if sequence.num_cached_tokens is None:
+            sequence.num_cached_tokens = sequence.computed
+            sequence.prefix_miss = self._misses.explain(sequence, matched, self._queues.running)
+            self._query_tokens += len(sequence.known)
+            self._hit_tokens += sequence.computed
+        self._plan_one(sequence, num_tokens, step, planned, preempted, now)
+        return Hold.PAGES if preempted else None  # it found no page after all
+
+    def _why_full(self, step: StepLoad, preempted: list[Preemption]) -> Hold:
+        """What kept the first of the waiting out of a step that takes no more."""
+        if preempted:
+            return Hold.PAGES
+        if len(self._queues.running) >= self._limits.max_sequences:
+            return Hold.SEQUENCES
+        return Hold.TOKENS if step.num_tokens >= self._limits.max_step_tokens else Hold.OBJECTIVE
 
     def _commit_one(self, sequence: Sequence, planned: PlannedSequence, result: StepResult, now: float) -> list[Event]:
         request_id = sequence.request.request_id
@@ -214,6 +297,7 @@ class Scheduler:
         """The one terminal event; pages are free when it is returned."""
         self._queues.remove(sequence)
         self._cache.close(sequence.request.request_id)
+        self._policy.ended(sequence)
         return FinishedEvent(
             request_id=sequence.request.request_id,
             reason=reason,
@@ -225,4 +309,5 @@ class Scheduler:
             first_scheduled_s=sequence.first_scheduled_s,
             stopped_by=stopped_by,
             error=error,
+            prefix_miss=sequence.prefix_miss,
         )

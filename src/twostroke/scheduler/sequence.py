@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
+from twostroke.types.prefix import PrefixMiss
 from twostroke.types.request import Request
+
+Rank = tuple[int, int, float, int]
+"""(class, 0 for a preempted stream, seconds or 0, order of arrival): the least comes first."""
 
 
 @dataclass(eq=False, slots=True)
@@ -16,7 +21,9 @@ class Sequence:
     """number: order of arrival. known: prompt and output. computed: positions whose K and V are in the cache.
 
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
-    tree at the first admission.
+    tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.
+    objectives: what was promised. prefill_tokens, prefill_s: of its prompt alone, without what was cached when it came,
+    where a policy predicts. last_step: the last one that computed it.
     """
 
     request: Request
@@ -25,8 +32,14 @@ class Sequence:
     computed: int = 0
     admission: int | None = None
     num_cached_tokens: int | None = None
+    prefix_miss: PrefixMiss | None = None
     num_preemptions: int = 0
     first_scheduled_s: float | None = None
+    rank: Rank = (0, 0, 0.0, 0)
+    objectives: LatencyObjectives = NO_OBJECTIVES
+    prefill_tokens: int = 0
+    prefill_s: float = 0.0
+    last_step: int = 0
 
     @property
     def remaining(self) -> int:
@@ -39,6 +52,6 @@ class Sequence:
         return len(self.known) - len(self.request.prompt_token_ids)
 
     @property
-    def rank(self) -> tuple[int, int]:
-        """Order in the waiting queue: lower priority values first, then arrival. A preempted one keeps its place."""
-        return (self.request.priority, self.number)
+    def interactive(self) -> bool:
+        """Somebody reads along: priority 0 and below. Above 0 is batch work."""
+        return self.request.priority <= 0

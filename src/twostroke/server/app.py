@@ -19,7 +19,8 @@ from starlette.types import ASGIApp
 
 from twostroke.server.body import read_body
 from twostroke.server.boundary import Boundary
-from twostroke.server.errors import INVALID, HttpProblem, Problem, problem_of, unknown_model
+from twostroke.server.errors import INVALID, HttpProblem, Problem, problem_of, unknown_model, unknown_request
+from twostroke.server.explanations import explanation_of
 from twostroke.server.metrics import CONTENT_TYPE
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import Call, chat_call, completion_call, salted
@@ -36,12 +37,13 @@ def create_app(parts: ServerParts) -> ASGIApp:
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
-    parts.metrics.attach(parts.engine.gauges)
+    parts.metrics.attach(parts.engine.gauges, parts.work)
     routes = [
         Route("/v1/chat/completions", _generate(parts, chat_call, ChatShape), methods=["POST"]),
         Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),
         Route("/v1/models", _models(parts), methods=["GET"]),
         Route("/v1/models/{name:path}", _model(parts), methods=["GET"]),
+        Route("/v1/requests/{name:path}/explain", _explain(parts), methods=["GET"]),
         Route("/health", _health(parts), methods=["GET"]),
         Route("/metrics", _metrics(parts), methods=["GET"]),
         Route("/version", _version(parts), methods=["GET"]),
@@ -94,6 +96,17 @@ def _model(parts: ServerParts) -> Endpoint:
         if asked != parts.served_name:
             raise HttpProblem(unknown_model(asked, parts.served_name))
         return _json(_model_object(parts))
+
+    return endpoint
+
+
+def _explain(parts: ServerParts) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        asked = request.path_params["name"]
+        answer = await asyncio.to_thread(explanation_of, asked, parts.explain)
+        if answer is None:
+            raise HttpProblem(unknown_request(asked))
+        return _json(answer)
 
     return endpoint
 

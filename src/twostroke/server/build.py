@@ -60,6 +60,8 @@ def build_server(
         fingerprint=_fingerprint(resolved),
         created_s=int(time.time()),
         metrics=metrics,
+        explain=heart.explainer.explain,
+        work=heart.session.ledger.history.work,
     )
     shown = ("served_name", "weights", "weight_bytes", "threads", "cpu_level", "kv_tokens", "kv_memory", "context")
     facts = {name: resolved[name] for name in shown} | {"room": assemble.room_sentence(resolved)}

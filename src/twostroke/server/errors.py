@@ -6,6 +6,7 @@ Must not know: routes, streams.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -73,6 +74,13 @@ TOO_DEEP = Problem(400, "The JSON of the request is nested too deeply.", code="i
 BODY_TIMEOUT = Problem(408, "The request's body did not arrive in time.", code="request_timeout")
 
 
+def refused(error: Overloaded) -> Problem:
+    """503 with the predicted time to come again, in whole seconds."""
+    return Problem(
+        503, str(error), SERVER, code="overloaded", headers={"retry-after": str(max(1, math.ceil(error.retry_after_s)))}
+    )
+
+
 def body_too_large(limit_bytes: int) -> Problem:
     """413 with the cap."""
     return Problem(413, f"The request's body is larger than {limit_bytes:,} bytes.", code="request_too_large")
@@ -85,6 +93,16 @@ def unknown_model(asked: str, served: str) -> Problem:
     )
 
 
+def unknown_request(asked: str) -> Problem:
+    """404 for an explanation of a request that has not ended here, or long ago."""
+    return Problem(
+        404,
+        f"No request with the id {asked[:200]!r} has ended here; it may still run, or newer ones took its place.",
+        param="request_id",
+        code="request_not_found",
+    )
+
+
 def problem_of(error: Exception) -> Problem:
     """The table. What is not foreseen becomes a coded 500 without the exception's text."""
     if isinstance(error, HttpProblem):
@@ -93,10 +111,10 @@ def problem_of(error: Exception) -> Problem:
         return Problem(400, str(error), param=error.param, code="context_length_exceeded")
     if isinstance(error, InvalidRequest):
         return Problem(400, str(error), param=error.param, code=error.code)
-    if isinstance(error, Overloaded):
-        return Problem(503, str(error), SERVER, code="overloaded", headers={"retry-after": "2"})
     if isinstance(error, EngineStopped):
         return STOPPED
+    if isinstance(error, Overloaded):
+        return refused(error)
     return INTERNAL
 
 

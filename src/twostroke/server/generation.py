@@ -17,7 +17,7 @@ from twostroke.server.prompts import Call
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import Delta, Prompt
 
-QUEUE_PIECES = 256  # a reader this far behind stops the pump, not the engine
+QUEUE_PIECES = 1  # a reader that is behind stops the pump, so that the engine can tell its delay
 
 
 @dataclass(frozen=True, slots=True)

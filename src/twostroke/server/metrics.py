@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from twostroke.cost.work import Work
 from twostroke.engine.observer import Observer
 from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Timings
@@ -82,8 +83,9 @@ _COUNTERS: tuple[tuple[str, str, str], ...] = (
 class _EngineCollector(Collector):
     """Reads the engine at each scrape, so that gauges can never be stale."""
 
-    def __init__(self, read: Callable[[], EngineGauges]) -> None:
+    def __init__(self, read: Callable[[], EngineGauges], work: Callable[[], Work]) -> None:
         self._read = read
+        self._work = work
 
     def describe(self) -> list[Metric]:
         """Nothing: the engine is not asked before the first scrape."""
@@ -99,6 +101,17 @@ class _EngineCollector(Collector):
         pages = now.pages_free + now.pages_used + now.pages_cached
         share = now.pages_used / pages if pages else 0.0
         yield GaugeMetricFamily("twostroke_kv_used_ratio", "Share of KV pages held by live sequences.", value=share)
+        yield from _work_metrics(self._work())
+
+
+def _work_metrics(work: Work) -> Iterator[Metric]:
+    """What all steps so far computed and moved."""
+    yield CounterMetricFamily("twostroke_flops", "Arithmetic of all steps; a multiply-add counts two.", work.flops)
+    moved = CounterMetricFamily("twostroke_moved_bytes", "Bytes that all steps moved, by kind.", labels=["kind"])
+    moved.add_metric(["weights"], work.weight_bytes)
+    moved.add_metric(["kv"], work.kv_bytes)
+    moved.add_metric(["activations"], work.activation_bytes)
+    yield moved
 
 
 class ServerMetrics(Observer):
@@ -114,14 +127,17 @@ class ServerMetrics(Observer):
         self.ttft = _seconds("twostroke_time_to_first_token_seconds", "From arrival to the first token.", made)
         self.itl = _seconds("twostroke_inter_token_latency_seconds", "Between two tokens of one completion.", made)
         self.e2e = _seconds("twostroke_request_seconds", "From arrival to the last token.", made)
+        self.parts = Counter(
+            "twostroke_request_part_seconds", "What completions' time went to.", ["part"], registry=made
+        )
         self.queue = _seconds("twostroke_request_queue_seconds", "From arrival to the first step.", made)
         self.step = _seconds("twostroke_step_seconds", "One engine step.", made)
         self.prefill_tokens = _tokens("twostroke_step_prefill_tokens", "Prompt positions computed in a step.", made)
         self.decode_tokens = _tokens("twostroke_step_decode_tokens", "Decoding positions computed in a step.", made)
 
-    def attach(self, read: Callable[[], EngineGauges]) -> None:
-        """Add the engine's gauges; once a registry."""
-        self.registry.register(_EngineCollector(read))
+    def attach(self, read: Callable[[], EngineGauges], work: Callable[[], Work] = Work) -> None:
+        """Add the engine's gauges and the work of its steps; once a registry."""
+        self.registry.register(_EngineCollector(read, work))
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float) -> None:
         """One engine step: its length, and how its rows divide into prompt and decoding positions."""
@@ -146,6 +162,9 @@ class ServerMetrics(Observer):
             self.queue.observe(timings.queue_s)
         if timings.e2e_s is not None:
             self.e2e.observe(timings.e2e_s)
+        if timings.parts is not None:
+            for name, seconds in timings.parts.by_name().items():
+                self.parts.labels(name.removesuffix("_s")).inc(max(0.0, seconds))
 
     def text(self) -> bytes:
         """The exposition format, version 0.0.4."""

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from twostroke.cost.explanation import Explanation
+from twostroke.cost.work import Work
 from twostroke.server.metrics import EngineGauges, ServerMetrics
 from twostroke.types.output import Delta, Prompt
 
@@ -80,6 +82,11 @@ def new_hex_id() -> str:
     return uuid.uuid4().hex
 
 
+def nothing_known(_request_id: str) -> Sequence[Explanation]:
+    """For a server without a ledger."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Caps that hold before any work is done for a request. max_waiting: queued requests above which 503 is sent.
@@ -106,7 +113,8 @@ class ServerParts:
     context_tokens: longest prompt and answer together. defaults: sampling
     values of the model's generation_config, by SamplingParams name. created_s: Unix time shown for the model.
     loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address).
-    wall_clock: Unix seconds, for `created`.
+    wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
+    work: FLOPs and bytes of all steps so far.
     """
 
     engine: ServedEngine
@@ -124,3 +132,5 @@ class ServerParts:
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     new_id: Callable[[], str] = new_hex_id
     wall_clock: Callable[[], float] = time.time
+    explain: Callable[[str], Sequence[Explanation]] = nothing_known
+    work: Callable[[], Work] = Work

@@ -23,6 +23,7 @@ from twostroke.server.schema import (
     read_completion,
 )
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
@@ -139,7 +140,14 @@ def _call(
         )
     response_id = prefix + parts.new_id()
     prompts = tuple(
-        Prompt(tuple(ids), own, f"{response_id}-{place}", request.cache_salt or "")
+        Prompt(
+            tuple(ids),
+            own,
+            f"{response_id}-{place}",
+            request.cache_salt or "",
+            request.priority or 0,
+            LatencyObjectives(request.ttft_s, request.itl_s),
+        )
         for place, (ids, own) in enumerate(zip(lists, params, strict=True))
     )
     _check_all(prompts, param, parts)

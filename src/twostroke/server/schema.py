@@ -22,6 +22,7 @@ MAX_CHAT_TOP_LOGPROBS = 20
 MAX_COMPLETION_LOGPROBS = 5
 MAX_SALT_CHARACTERS = 256
 MAX_STOP_TOKEN_IDS = 1024
+MAX_PRIORITY = 100
 
 
 class StreamOptions(msgspec.Struct):
@@ -53,6 +54,9 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     min_tokens: int | None = None
     stop_token_ids: list[int] | None = None
     cache_salt: str | None = None
+    priority: int | None = None
+    ttft_s: float | None = None
+    itl_s: float | None = None
     # the form of the answer (grammar.py)
     response_format: Any = None
     structured_outputs: Any = None
@@ -231,6 +235,10 @@ def _check_shared(request: GenerationRequest, depth_limit: int) -> None:
         raise InvalidRequest(f"stop_token_ids has more than {MAX_STOP_TOKEN_IDS} entries.", param="stop_token_ids")
     if request.cache_salt is not None and len(request.cache_salt) > MAX_SALT_CHARACTERS:
         raise InvalidRequest(f"cache_salt is longer than {MAX_SALT_CHARACTERS} characters.", param="cache_salt")
+    if request.priority is not None and not 0 <= request.priority <= MAX_PRIORITY:
+        raise InvalidRequest(
+            f"priority must be between 0 (interactive) and {MAX_PRIORITY} (batch work: 1 and above).", param="priority"
+        )
 
 
 def _same(value: Any, neutral: Any) -> bool:

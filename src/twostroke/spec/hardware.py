@@ -51,7 +51,8 @@ EFFICIENCIES = {
         layer_s=8e-6,
         step_s=1e-3,
         reason="large products reach 60 to 75% of dense peak in vendors' libraries, streaming kernels 75 to 90% of "
-        "bandwidth; ops replayed as a graph; splitting a layer costs two all-reduces over the makers' fast links",
+        "bandwidth; ops replayed as a graph; splitting a layer costs two all-reduces over the makers' fast links; "
+        "cards joined by PCIe alone lose more",
     ),
     HardwareClass.APPLE: Efficiency(
         products=0.60,
@@ -80,7 +81,7 @@ class HardwareSpec:
     """One machine, or `devices` equal ones that share each layer.
 
     Rates are dense peaks, a multiply-add counting two; 0 where there is no such unit. source: the vendor's document.
-    note: what is not published and how the figure was made; empty where everything is.
+    note: what is not published and how the figure was made; empty where everything is. projected: nobody sells it.
     """
 
     name: str
@@ -93,6 +94,7 @@ class HardwareSpec:
     int8_ops_per_s: float
     source: str
     note: str = ""
+    projected: bool = False
     devices: int = 1
 
     @property

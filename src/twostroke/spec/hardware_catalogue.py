@@ -9,6 +9,8 @@ Must not know: models.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from twostroke.spec.hardware import HardwareClass, HardwareSpec
 
 GB, TERA = 10**9, 1e12
@@ -71,15 +73,21 @@ CATALOGUE: tuple[HardwareSpec, ...] = (
         "Apple publishes no rate; 76 cores x 256 operations x 1.4 GHz",
     ),
     _apple(
-        *(
-            "m3-ultra",
-            "Apple M3 Ultra, 80-core GPU",
-            512,
-            819,
-            28.7,
-            "Apple newsroom, 5 March 2025 (memory, bandwidth)",
+        *("m3-ultra", "Apple M3 Ultra, 80-core GPU", 512, 819, 28.7),
+        "Apple newsroom, 5 March 2025 (memory, bandwidth)",
+        "Apple publishes no rate; 80 cores x 256 operations x 1.4 GHz",
+    ),
+    _apple(
+        *("m4-max", "Apple M4 Max, 40-core GPU", 128, 546, 16.2, "Apple newsroom, 30 October 2024 (memory, bandwidth)"),
+        "Apple publishes no rate; 40 cores x 256 operations x 1.58 GHz",
+    ),
+    replace(
+        _apple(
+            *("m4-ultra", "Apple M4 Ultra (no product; 2 x M4 Max)", 256, 1092, 32.4),
+            "no document: Apple made no M4 Ultra, the largest machine of that time is the M3 Ultra",
+            "a projection: twice the M4 Max; planned where it is named, never proposed",
         ),
-        "no M4 Ultra was made: Apple's largest of that time is the M3 Ultra; rate: 80 cores x 256 operations x 1.4 GHz",
+        projected=True,
     ),
     _cpu("epyc-9654", "AMD EPYC 9654", 96, 2.4, 460.8, AVX512_VNNI_HALF, "AMD EPYC 9654 product page"),
     _cpu("epyc-9965", "AMD EPYC 9965", 192, 2.25, 614, AVX512_VNNI, "AMD EPYC 9965 product page"),

@@ -11,7 +11,7 @@ TwostrokeError
 │   └── CorruptModel      a file is not what its header claims
 ├── OutOfMemory           it does not fit, with the arithmetic (exit code 4)
 ├── BackendError          a native kernel refused or is missing (exit code 5)
-├── Overloaded            more of this work than the server takes at a time; later it may (HTTP 503)
+├── Overloaded            too much is waiting to serve this request in time (exit code 7, HTTP 503 with Retry-After)
 └── EngineStopped         the engine was shut down while the request was alive (exit code 6)
 
 Knows: nothing but strings.
@@ -84,9 +84,13 @@ class BackendError(TwostrokeError):
     """A native kernel refused its arguments, or the native library is missing."""
 
 
-class Overloaded(TwostrokeError):
-    """There is more of this work than is taken at a time; the same request may do later."""
-
-
 class EngineStopped(TwostrokeError):
     """The engine was shut down while the request was alive."""
+
+
+class Overloaded(TwostrokeError):
+    """The request would wait longer than promised; retry_after_s: when it would not, if nobody else came."""
+
+    def __init__(self, what: str, *, retry_after_s: float, why: str = "", fix: str = "") -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.retry_after_s = retry_after_s

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from twostroke.types.prefix import PrefixMiss
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
 
@@ -29,6 +30,7 @@ class FinishedEvent:
     """The request's one terminal event. num_cached_tokens: prompt tokens found in the prefix tree at first admission.
 
     stopped_by: the end token id where one ended it. first_scheduled_s: when its first position was first planned.
+    prefix_miss: why the prefix tree had no more of the prompt at first admission; None where it had all it can.
     """
 
     request_id: str
@@ -41,6 +43,7 @@ class FinishedEvent:
     first_scheduled_s: float | None
     stopped_by: int | None = None
     error: str | None = None
+    prefix_miss: PrefixMiss | None = None
 
 
 Event = TokenEvent | FinishedEvent

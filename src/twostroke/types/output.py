@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from twostroke.types.grammar import MaskSource
+from twostroke.types.objectives import LatencyObjectives
+from twostroke.types.parts import TimeParts
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
 from twostroke.types.sampling_params import SamplingParams
@@ -26,17 +28,19 @@ class Prompt:
     request_id: str | None = None
     cache_salt: str = ""
     priority: int = 0
+    objectives: LatencyObjectives | None = None
     masks: MaskSource | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds on the engine's clock; None where the request never got so far."""
+    """Seconds on the engine's clock; None where the request never got so far. parts: what the time went to."""
 
     arrival_s: float
     first_scheduled_s: float | None = None
     first_token_s: float | None = None
     finished_s: float | None = None
+    parts: TimeParts | None = None
 
     @property
     def queue_s(self) -> float | None:

@@ -6,6 +6,7 @@ Must not know: whether a plan is run, simulated or made to fail.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,13 +35,42 @@ class PlannedSequence:
         return len(self.known_token_ids) - len(self.request.prompt_token_ids)
 
 
+class Hold(enum.StrEnum):
+    """Why the first of the waiting requests was not admitted."""
+
+    TOKENS = "the step's token budget was full"
+    SEQUENCES = "all places of the batch were taken"
+    OBJECTIVE = "it would have made the others' tokens late"
+    PAGES = "the KV pool had too few free pages"
+    SIBLING = "another completion of the same request computed their prompt"
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """A sequence that gave its pages back with num_computed positions in them. by: who needed them (itself: nobody
+    else could give any)."""
+
+    request_id: str
+    by: str
+    num_computed: int
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step. sequences: decoding ones first, then prefill chunks. preempted: request ids put back this step."""
+    """One step. sequences: decoding ones first, then prefill chunks. preemptions: sequences put back in it.
+
+    held: why the queue went no further; None where nobody is left waiting.
+    """
 
     step_id: int
     sequences: tuple[PlannedSequence, ...]
-    preempted: tuple[str, ...] = ()
+    preemptions: tuple[Preemption, ...] = ()
+    held: Hold | None = None
+
+    @property
+    def preempted(self) -> tuple[str, ...]:
+        """Request ids put back in this step."""
+        return tuple(preemption.request_id for preemption in self.preemptions)
 
     @property
     def num_tokens(self) -> int:

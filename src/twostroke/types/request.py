@@ -12,6 +12,7 @@ import enum
 from dataclasses import dataclass, field
 
 from twostroke.types.grammar import TokenMask
+from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.sampling_params import SamplingParams
 
 
@@ -30,7 +31,8 @@ class Request:
 
     seed: already drawn (the pure rooms own no randomness). max_tokens: already resolved against the context.
     end_token_ids: tokens that end the output (empty with ignore_eos). cache_salt: requests with different salts
-    never share prefix pages. arrival_s: on the caller's clock. mask: fed with each output token when it is committed;
+    never share prefix pages. arrival_s: on the caller's clock. priority: 0 and below is interactive, above 0 is batch
+    work. objectives: its own promises in place of the engine's. mask: fed with each output token when it is committed;
     None where any token may come.
     """
 
@@ -44,4 +46,5 @@ class Request:
     arrival_s: float
     cache_salt: str = ""
     priority: int = 0
+    objectives: LatencyObjectives | None = None
     mask: TokenMask | None = field(default=None, compare=False, repr=False)

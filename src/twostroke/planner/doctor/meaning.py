@@ -12,7 +12,7 @@ from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import WorkCounter
-from twostroke.planner.ceilings import decode_ceiling_tokens_per_s
+from twostroke.planner.ceilings import decode_ceiling_tokens_per_s, prefill_floor_s
 from twostroke.quant.formats import weight_format
 from twostroke.spec.formats import KVKind
 from twostroke.spec.model import ModelSpec
@@ -72,7 +72,7 @@ def meaning(calibration: Calibration, weights: str) -> Meaning:
         decode_ceiling_tokens_per_s(calibration.read_bytes_per_s, moved),
         1 / cost.predict(one).seconds,
         STREAMS / cost.predict(one * STREAMS).seconds,
-        PROMPT_TOKENS * calibration.product_rate(chosen.kind) / counter.step(prompt).total.flops,
+        PROMPT_TOKENS / prefill_floor_s(counter.step(prompt).total.flops, calibration.product_rate(chosen.kind)),
         PROMPT_TOKENS / cost.predict(prompt).seconds,
     )
 

@@ -9,8 +9,7 @@ Must not know: requests, where results are kept.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -20,24 +19,15 @@ from twostroke.backends.cpu.program import Program
 from twostroke.backends.meter import MeterOps
 from twostroke.cost.calibration import AttentionRates, LinearRates
 from twostroke.cost.curve import Curve
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, PackedWeight, RopeTable, U8Array
+from twostroke.ops.kv_pages import read_pages
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, RopeTable, U8Array
 from twostroke.ops.protocol import Ops
-from twostroke.planner.doctor.stopwatch import Call, Stopwatch
-from twostroke.planner.doctor.synthetic import (
-    HEAD_DIM,
-    HEADS,
-    HIDDEN,
-    INNER,
-    KV_HEADS,
-    LAYER_SHAPES,
-    LAYER_WEIGHTS,
-    Layer,
-    layers_in,
-    pages_in,
-)
+from twostroke.planner.doctor.stopwatch import Call, Stopwatch, usual
+from twostroke.planner.doctor.synthetic import LARGE, SMALL, Layer, LayerShape, layers_in, pages_in
+from twostroke.quant.formats import INT8
 from twostroke.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
 
-ROWS = (1, 2, 4, 5, 8, 16, 32, 64, 128, 256, 512)
+ROWS = (1, 4, 5, 8, 16, 32, 64, 128, 256, 512)
 """Around the steps that kernels have: matrix registers begin at 5 rows, their tiles have 16 and 32."""
 FEW_ROWS = (1, 4, 8, 32, 128, 256)
 WARM_ROWS_LIMIT = 64
@@ -48,10 +38,22 @@ WARM_BYTES, COLD_BYTES = 32 << 20, 176 << 20
 Between a model of 116 MB in int4 and one of 230 MB in int8 on a machine whose cache of 480 MB belongs to many.
 """
 
-DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES, DECODE_BATCHES = 1024, 128, 4, 16
-PREFILL_CONTEXT = 512
-PREFILL_ROWS = (2, 8, 32, 128, 512)
+SMALL_BYTES = 4 << 20
+"""Of the ring of small layers: as large as the embedded model."""
+MOST_OF_FEATURES = 0.4
+"""Of the large layer's time."""
+PRODUCTS, LAYER_OPS = 4, 9
+"""Products among the ops of a layer."""
+
+DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES = 1024, 128, 4
+DECODE_BATCHES, WARM_BATCHES = 16, 2
+"""In bf16 134 MB of K and V, and 17 MB; the latter also where the context is short."""
+
+PREFILL_CONTEXT, PREFILL_ROWS, MOST_ROWS = 1024, (2, 8, 32, 128), 512
 OTHER_ROWS = (1, 8, 64, 512)
+KEY_PAGES = 64
+LEAST_OF_FLOPS = 0.4
+"""Share of a long chunk's time that goes by its FLOPs at the least."""
 ROUNDS = 3
 
 Record = Callable[[Ops], None]
@@ -64,61 +66,91 @@ class OpTimer:
         self._ops, self._memory, self._watch, self._rounds = ops, memory, watch, rounds
         self._numbers = np.random.default_rng(1)
 
-    def linear(self, weight_format: WeightFormat, rows: Sequence[int] = ROWS) -> LinearRates:
-        """Seconds a weight by rows, from memory and from caches; medians."""
-        cold = self._linear(layers_in(self._memory, weight_format, self._memory.nbytes), rows)
+    def linear(self, weight_format: WeightFormat, start_s: float, rows: Sequence[int] = ROWS) -> LinearRates:
+        """Seconds by rows for each weight, from memory and from caches, and for each feature of each row.
+
+        Two layers of different sizes tell weights and features apart. start_s: of one op, which is counted elsewhere.
+        """
         few = [count for count in rows if count < WARM_ROWS_LIMIT]
-        warm = self._linear(layers_in(self._memory, weight_format, WARM_BYTES), few)
+        cold = self._linear(LARGE, weight_format, self._memory.nbytes, rows)
         # From caches nothing is slower; what says so is noise.
-        lower = {x: min(y, cold.at(x)) for x, y in zip(warm.xs, warm.ys, strict=True)}
-        return LinearRates(cold, Curve(cold.xs, tuple(lower.get(x, y) for x, y in zip(cold.xs, cold.ys, strict=True))))
+        warm = cold | {
+            count: min(taken_s, cold[count])
+            for count, taken_s in self._linear(LARGE, weight_format, WARM_BYTES, few).items()
+        }
+        small = self._linear(SMALL, weight_format, SMALL_BYTES, rows)
+        share = SMALL.weights / LARGE.weights
+        features: dict[int, float] = {}
+        for count in rows:
+            rest_s = small[count] - PRODUCTS * start_s - share * warm[count]
+            most_s = MOST_OF_FEATURES * warm[count] / LARGE.features  # more than that is a disturbed timing
+            features[count] = min(most_s, max(0.0, rest_s / (SMALL.features - share * LARGE.features)))
+        features = _rising(features)
+
+        def by_weight(taken: dict[int, float]) -> Curve:
+            rest = _rising({x: max(0.0, y - features[x] * LARGE.features) for x, y in taken.items()})
+            return Curve.of([(float(x), y / LARGE.weights) for x, y in rest.items()])
+
+        return LinearRates(by_weight(cold), by_weight(warm), Curve.of([(float(x), y / x) for x, y in features.items()]))
 
     def attention(self, kind: KVKind) -> AttentionRates:
         """Decode from two numbers of query heads and two contexts; prefill by rows of one sequence."""
-        layer = pages_in(self._memory, kind)
-        kv_heads = DECODE_SEQUENCES * KV_HEADS
-        moved = kv_heads * DECODE_CONTEXT * kind.token_bytes(HEAD_DIM)
-        flops = 4 * DECODE_SEQUENCES * DECODE_CONTEXT * HEAD_DIM
-        few_s = self._decode(layer, KV_HEADS, DECODE_CONTEXT)
-        many_s = self._decode(layer, HEADS, DECODE_CONTEXT)
-        short_s = self._decode(layer, HEADS, SHORT_CONTEXT)
+        layer = pages_in(self._memory, kind, LARGE)
+        kv_heads = DECODE_SEQUENCES * LARGE.kv_heads
+        moved = kv_heads * DECODE_CONTEXT * kind.token_bytes(LARGE.head_dim)
+        flops = 4 * DECODE_SEQUENCES * DECODE_CONTEXT * LARGE.head_dim
+        few_s = self._decode(layer, LARGE.kv_heads, DECODE_CONTEXT, WARM_BATCHES)
+        many_s = self._decode(layer, LARGE.heads, DECODE_CONTEXT, WARM_BATCHES)
+        short_s = self._decode(layer, LARGE.heads, SHORT_CONTEXT, DECODE_BATCHES)
+        cold_s = self._decode(layer, LARGE.heads, DECODE_CONTEXT, DECODE_BATCHES)
         longer = DECODE_CONTEXT // SHORT_CONTEXT
         s_per_head = max(0.0, (longer * short_s - many_s) / ((longer - 1) * kv_heads))
-        s_per_flop = max(0.0, (many_s - few_s) / (flops * (HEADS - KV_HEADS)))
-        rest_s = many_s - s_per_flop * flops * HEADS - s_per_head * kv_heads
-        return AttentionRates(max(0.0, rest_s) / moved, s_per_flop, s_per_head, self._prefill(layer))
+        s_per_flop = max(0.0, (many_s - few_s) / (flops * (LARGE.heads - LARGE.kv_heads)))
+        beside_s = s_per_flop * flops * LARGE.heads + s_per_head * kv_heads
+        warm = max(0.0, many_s - beside_s) / moved
+        cold = max(warm, (cold_s - beside_s) / moved)
+        return AttentionRates(cold, warm, s_per_flop, s_per_head, *self._prefill(layer))
 
-    def other(self) -> Curve:
-        """Rows -> seconds for each activation byte of norms, rope and KV writes."""
-        layer = pages_in(self._memory, KVKind.BF16)
+    def other(self, start_s: float) -> Curve:
+        """Rows -> seconds for each activation byte of norms, rope and KV writes, and of ops waiting for one another.
+
+        It is what a whole layer takes beyond its products and its attention. start_s: of one op, counted elsewhere.
+        """
+        kv = pages_in(self._memory, KVKind.BF16, SMALL)
+        layers = layers_in(self._memory, SMALL, INT8, SMALL_BYTES)
         points = []
         for rows in OTHER_ROWS:
-            record = self._others(rows, layer)
+            step = _Step(self._normal, rows, SMALL, kv)
+            whole, products = (
+                [partial(record, layer=layer) for layer in layers] for record in (step.all, step.products)
+            )
+            taken_s = self._usual(whole) - self._usual(products) - self._usual([step.attention])
             meter = MeterOps()
-            record(meter)
-            points.append((float(rows), self._median([record]) / meter.total().activation_bytes))
+            step.others(meter)
+            others = LAYER_OPS - PRODUCTS - 1
+            points.append((float(rows), max(0.0, taken_s - others * start_s) / meter.total().activation_bytes))
         return Curve.of(points)
 
     def layer_s(self) -> float:
-        """Seconds to start the ops of one layer: the same ops as in `others` and four products, on next to nothing."""
-        layer = pages_in(self._memory, KVKind.BF16)
-        tiny = PackedWeight(F32, 64, 64, self._memory[: 4 * 64 * 64])
-        x, out = np.zeros((1, 64), np.float32), np.zeros((1, 64), np.float32)
-        batch = _batch(1, 1, np.zeros((1, 1), np.int32))
-        q = np.zeros((1, HEADS, HEAD_DIM), np.float32)
-        others = self._others(1, layer)
+        """Seconds to start the ops of one layer, on next to nothing."""
+        tiny = LayerShape(64, 64, 1, 1, 64)
+        step = _Step(self._normal, 1, tiny, pages_in(self._memory, KVKind.BF16, tiny))
+        return self._usual([partial(step.all, layer=layers_in(self._memory, tiny, F32, 0)[0])])
 
-        def record(ops: Ops) -> None:
-            others(ops)
-            for _ in range(4):
-                ops.linear(out, x, tiny)
-            ops.attention(q, q, layer, batch, 0.125, 0)
+    def _linear(
+        self, shape: LayerShape, weight_format: WeightFormat, ring_bytes: int, rows: Sequence[int]
+    ) -> dict[int, float]:
+        """Rows -> seconds of a layer's products, from a ring of layers.
 
-        return self._median([record])
-
-    def _linear(self, layers: list[Layer], rows: Sequence[int]) -> Curve:
-        """Rounds alternate over `rows`, and the ring goes on where the last timing left it."""
-        calls = {count: self._calls([*self._products(layers, count)]) for count in rows}
+        Rounds alternate over `rows`, and the ring goes on where the last timing left it.
+        """
+        layers = layers_in(self._memory, shape, weight_format, ring_bytes)
+        kv = pages_in(self._memory, KVKind.BF16, shape)
+        steps = {count: _Step(self._normal, count, shape, kv) for count in rows}
+        calls = {
+            count: self._calls([partial(step.products, layer=layer) for layer in layers])
+            for count, step in steps.items()
+        }
         found: dict[int, list[float]] = {count: [] for count in rows}
         place = 0
         calls[rows[0]][place]()
@@ -126,68 +158,56 @@ class OpTimer:
             for count in rows:
                 times, place = self._watch.times(calls[count], place)
                 found[count] += times
-        return Curve.of([(float(count), statistics.median(times) / LAYER_WEIGHTS) for count, times in found.items()])
+        return _rising({count: usual(times) for count, times in found.items()})
 
-    def _products(self, layers: list[Layer], rows: int) -> Iterator[Record]:
-        """The four products of each layer; all layers read and write the same activations, as a model does."""
-        normed, activated = self._normal(rows, HIDDEN), self._normal(rows, INNER)
-        qkv, hidden = np.empty((rows, LAYER_SHAPES[0][0]), np.float32), np.zeros((rows, HIDDEN), np.float32)
-        wide = np.empty((rows, INNER), np.float32)
+    def _decode(self, layer: KVLayer, heads: int, context: int, batches: int) -> float:
+        """Seconds of one new row in each of DECODE_SEQUENCES sequences, pages strewn over the memory.
 
-        def record(ops: Ops, layer: Layer) -> None:
-            ops.linear(qkv, normed, layer.qkv)
-            ops.linear_add(hidden, normed, layer.o)
-            ops.linear_silu(wide, normed, layer.gate_up)
-            ops.linear_add(hidden, activated, layer.down)
-
-        for layer in layers:
-            yield partial(record, layer=layer)
-
-    def _decode(self, layer: KVLayer, heads: int, context: int) -> float:
-        """Seconds of one new row in each of DECODE_SEQUENCES sequences, pages strewn over the memory."""
-        q, pages = self._normal(DECODE_SEQUENCES, heads, HEAD_DIM), context // PAGE_TOKENS
+        batches: other sequences that come in between, before the first come again.
+        """
+        q, pages = self._queries(layer, DECODE_SEQUENCES, heads), context // PAGE_TOKENS
         out = np.empty_like(q)
         order = self._numbers.permutation(layer.num_pages).astype(np.int32)
-        order = np.resize(order, (DECODE_BATCHES, DECODE_SEQUENCES, pages))
+        order = np.resize(order, (batches, DECODE_SEQUENCES, pages))
 
         def record(table: I32Array) -> Record:
             batch = _batch(DECODE_SEQUENCES, context, np.ascontiguousarray(table))
-            return lambda ops: ops.attention(out, q, layer, batch, HEAD_DIM**-0.5, 0)
+            return lambda ops: ops.attention(out, q, layer, batch, LARGE.head_dim**-0.5, 0)
 
-        return self._median([record(table) for table in order])
+        return self._usual([record(table) for table in order])
 
-    def _prefill(self, layer: KVLayer) -> Curve:
-        points = []
+    def _prefill(self, layer: KVLayer) -> tuple[float, Curve]:
+        """Seconds for each row and query head, and by rows for each FLOP: two contexts tell them apart."""
+        short_s, short_flops = self._chunk(layer, MOST_ROWS, MOST_ROWS)
+        long_s, long_flops = self._chunk(layer, MOST_ROWS, PREFILL_CONTEXT)
+        least_s = LEAST_OF_FLOPS * long_s / long_flops  # less is a disturbed timing
+        flop_s = max(least_s, (long_s - short_s) / (long_flops - short_flops))
+        head_s = max(0.0, short_s - flop_s * short_flops) / (MOST_ROWS * LARGE.heads)
+        points = [(float(MOST_ROWS), flop_s)]
         for rows in PREFILL_ROWS:
-            q = self._normal(rows, HEADS, HEAD_DIM)
-            out = np.empty_like(q)
-            table = np.arange(PREFILL_CONTEXT // PAGE_TOKENS, dtype=np.int32)[None, :]
-            starts, contexts = np.array([0, rows], np.int32), np.array([PREFILL_CONTEXT], np.int32)
-            batch = AttentionBatch(starts, contexts, table)
+            taken_s, flops = self._chunk(layer, rows, PREFILL_CONTEXT)
+            rest_s = max(LEAST_OF_FLOPS * taken_s, taken_s - head_s * rows * LARGE.heads)
+            points.append((float(rows), rest_s / flops))
+        return head_s, Curve.of(points)
 
-            def record(ops: Ops, out: F32Array = out, q: F32Array = q, batch: AttentionBatch = batch) -> None:
-                ops.attention(out, q, layer, batch, HEAD_DIM**-0.5, 0)
-
-            meter = MeterOps()
-            record(meter)
-            points.append((float(rows), self._median([record]) / meter.total().flops))
-        return Curve.of(points)
-
-    def _others(self, rows: int, layer: KVLayer) -> Record:
-        x, normed = self._normal(rows, HIDDEN), np.empty((rows, HIDDEN), np.float32)
-        weight = np.ones(HIDDEN, np.float32)
-        qkv = self._normal(rows, HEADS + 2 * KV_HEADS, HEAD_DIM)
-        angles = RopeTable(np.ones((rows, HEAD_DIM // 2), np.float32), np.zeros((rows, HEAD_DIM // 2), np.float32))
-        positions = np.arange(rows, dtype=np.int32)
-        end = HEADS + KV_HEADS
+    def _chunk(self, layer: KVLayer, rows: int, context: int) -> tuple[float, int]:
+        """Seconds and FLOPs of the last `rows` of `context` positions of one sequence."""
+        q = self._queries(layer, rows, LARGE.heads)
+        out = np.empty_like(q)
+        table = np.arange(context // PAGE_TOKENS, dtype=np.int32)[None, :]
+        batch = AttentionBatch(np.array([0, rows], np.int32), np.array([context], np.int32), table)
 
         def record(ops: Ops) -> None:
-            ops.rms_norm(normed, x, weight, 1e-5)
-            ops.rope(qkv[:, :end], angles, positions)
-            ops.kv_write(layer, qkv[:, HEADS:end], qkv[:, end:], positions)
-            ops.rms_norm(normed, x, weight, 1e-5)
+            ops.attention(out, q, layer, batch, LARGE.head_dim**-0.5, 0)
 
-        return record
+        meter = MeterOps()
+        record(meter)
+        return self._usual([record]), meter.total().flops
+
+    def _queries(self, layer: KVLayer, rows: int, heads: int) -> F32Array:
+        """(rows, heads, head_dim): scores spread as far as a model's do, for flat ones are softened quicker."""
+        keys, _ = read_pages(layer, np.arange(KEY_PAGES))
+        return self._normal(rows, heads, LARGE.head_dim) / np.float32(keys.std())
 
     def _normal(self, *shape: int) -> F32Array:
         return self._numbers.standard_normal(shape, dtype=np.float32)
@@ -205,9 +225,70 @@ class OpTimer:
     def _run(self, program: Program, _kept: Record) -> None:
         self._ops.run(program)
 
-    def _median(self, records: Sequence[Record]) -> float:
+    def _usual(self, records: Sequence[Record]) -> float:
         calls = self._calls(records)
-        return statistics.median(self._watch.seconds(calls) for _ in range(self._rounds))
+        return min(self._watch.seconds(calls) for _ in range(self._rounds))
+
+
+def _rising(taken_s: dict[int, float]) -> dict[int, float]:
+    """More rows never take less time; what says so is noise."""
+    highest, found = 0.0, {}
+    for count in sorted(taken_s):
+        highest = found[count] = max(highest, taken_s[count])
+    return found
+
+
+class _Step:
+    """The ops of one layer over `rows` rows of one sequence: all layers read and write the same activations."""
+
+    def __init__(self, normal: Callable[..., F32Array], rows: int, shape: LayerShape, kv: KVLayer) -> None:
+        self._kv, self._heads, self._scale = kv, shape.heads, shape.head_dim**-0.5
+        self._ones = np.ones(shape.hidden, np.float32)
+        self._hidden, self._normed = normal(rows, shape.hidden), normal(rows, shape.hidden)
+        self._qkv = normal(rows, shape.heads + 2 * shape.kv_heads, shape.head_dim)
+        self._attended, self._activated = normal(rows, shape.heads, shape.head_dim), normal(rows, shape.inner)
+        half = shape.head_dim // 2
+        self._angles = RopeTable(np.ones((rows, half), np.float32), np.zeros((rows, half), np.float32))
+        self._positions = np.arange(rows, dtype=np.int32)
+        table = np.arange(-(-rows // PAGE_TOKENS), dtype=np.int32)[None, :]
+        self._batch = AttentionBatch(np.array([0, rows], np.int32), np.array([rows], np.int32), table)
+
+    def all(self, ops: Ops, layer: Layer) -> None:
+        """As models/llama.py orders them."""
+        flat = len(self._positions), -1
+        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
+        self._place(ops)
+        self.attention(ops)
+        ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
+        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        self._feed_forward(ops, layer)
+
+    def products(self, ops: Ops, layer: Layer) -> None:
+        """The four products."""
+        flat = len(self._positions), -1
+        ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
+        ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
+        self._feed_forward(ops, layer)
+
+    def attention(self, ops: Ops) -> None:
+        """Over these rows alone."""
+        ops.attention(self._attended, self._qkv[:, : self._heads], self._kv, self._batch, self._scale, 0)
+
+    def others(self, ops: Ops) -> None:
+        """What is neither."""
+        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        self._place(ops)
+        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+
+    def _place(self, ops: Ops) -> None:
+        turned = self._heads + self._kv.kv_heads
+        ops.rope(self._qkv[:, :turned], self._angles, self._positions)
+        ops.kv_write(self._kv, self._qkv[:, self._heads : turned], self._qkv[:, turned:], self._positions)
+
+    def _feed_forward(self, ops: Ops, layer: Layer) -> None:
+        ops.linear_silu(self._activated, self._normed, layer.gate_up)
+        ops.linear_add(self._hidden, self._activated, layer.down)
 
 
 def _batch(sequences: int, context: int, table: I32Array) -> AttentionBatch:

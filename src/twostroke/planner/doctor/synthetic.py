@@ -18,13 +18,40 @@ BYTES = np.array([0x3B, 0x3C, 0x3D, 0xBB, 0xBC, 0xBD], np.uint8)
 
 BLOCK_BYTES = 1 << 20
 
-HIDDEN, INNER, HEADS, KV_HEADS, HEAD_DIM = 2048, 8192, 32, 8, 64
-"""The layer that is timed: that of Llama-3.2-1B."""
 
-LAYER_SHAPES = ((HIDDEN + 2 * KV_HEADS * HEAD_DIM, HIDDEN), (HIDDEN, HIDDEN), (2 * INNER, HIDDEN), (HIDDEN, INNER))
-"""QKV, O, GATE_UP, DOWN: (output features, input features)."""
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """A layer of the Llama family, by its sizes."""
 
-LAYER_WEIGHTS = sum(rows * columns for rows, columns in LAYER_SHAPES)
+    hidden: int
+    inner: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+    @property
+    def matrices(self) -> tuple[tuple[int, int], ...]:
+        """QKV, O, GATE_UP, DOWN: (output features, input features)."""
+        attended = self.heads * self.head_dim
+        qkv = attended + 2 * self.kv_heads * self.head_dim
+        return (qkv, self.hidden), (self.hidden, attended), (2 * self.inner, self.hidden), (self.hidden, self.inner)
+
+    @property
+    def weights(self) -> int:
+        """Elements of the four."""
+        return sum(rows * columns for rows, columns in self.matrices)
+
+    @property
+    def features(self) -> int:
+        """Inputs and outputs of the four."""
+        return sum(rows + columns for rows, columns in self.matrices)
+
+
+LARGE = LayerShape(2048, 8192, 32, 8, 64)
+"""That of Llama-3.2-1B: nearly all of a product's time goes by the weights."""
+
+SMALL = LayerShape(256, 768, 4, 2, 64)
+"""That of the embedded model: quantizing inputs and writing outputs take as long as the weights."""
 
 
 def random_memory(num_bytes: int) -> U8Array:
@@ -40,7 +67,7 @@ def random_memory(num_bytes: int) -> U8Array:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The four matrices of one layer, in the order of LAYER_SHAPES."""
+    """The four matrices of one layer, in the order of LayerShape.matrices."""
 
     qkv: PackedWeight
     o: PackedWeight
@@ -48,35 +75,41 @@ class Layer:
     down: PackedWeight
 
 
-def layers_in(memory: U8Array, weight_format: WeightFormat, most_bytes: int) -> list[Layer]:
+def layers_in(memory: U8Array, shape: LayerShape, weight_format: WeightFormat, most_bytes: int) -> list[Layer]:
     """As many layers as lie in the first `most_bytes` of `memory`, one after the other, at least one."""
     found: list[Layer] = []
     at = 0
-    step = sum(-(-weight_format.total_bytes(*shape) // 64) * 64 + 64 for shape in LAYER_SHAPES)
+    step = sum(
+        _aligned(weight_format.data_bytes(*sizes)) + _aligned(weight_format.scale_bytes(*sizes))
+        for sizes in shape.matrices
+    )
     while not found or at + step <= min(most_bytes, memory.nbytes):
         matrices = []
-        for rows, columns in LAYER_SHAPES:
-            data_bytes, scale_bytes = (
-                weight_format.data_bytes(rows, columns),
-                weight_format.scale_bytes(rows, columns),
-            )
+        for rows, columns in shape.matrices:
+            data_bytes = weight_format.data_bytes(rows, columns)
+            scale_bytes = weight_format.scale_bytes(rows, columns)
             data = memory[at : at + data_bytes]
-            at += -(-data_bytes // 64) * 64
+            at += _aligned(data_bytes)
             scales = memory[at : at + scale_bytes].view(np.uint16) if scale_bytes else None
-            at += -(-scale_bytes // 64) * 64
+            at += _aligned(scale_bytes)
             matrices.append(PackedWeight(weight_format, rows, columns, data, scales))
         found.append(Layer(*matrices))
     return found
 
 
-def pages_in(memory: U8Array, kind: KVKind) -> KVLayer:
-    """All of `memory` as KV pages of KV_HEADS heads of HEAD_DIM."""
-    page_bytes = KV_HEADS * PAGE_TOKENS * kind.token_bytes(HEAD_DIM)
+def _aligned(num_bytes: int) -> int:
+    return -(-num_bytes // 64) * 64
+
+
+def pages_in(memory: U8Array, kind: KVKind, shape: LayerShape) -> KVLayer:
+    """All of `memory` as KV pages of a layer."""
+    kv_heads, head_dim = shape.kv_heads, shape.head_dim
+    page_bytes = kv_heads * PAGE_TOKENS * kind.token_bytes(head_dim)
     pages = memory.nbytes // page_bytes
     flat = memory[: pages * page_bytes]
     if kind.is_integer:
-        return KVLayer(kind, KV_HEADS, HEAD_DIM, flat.reshape(pages, KV_HEADS, -1))
-    shape = (pages, KV_HEADS, 2, -1)
+        return KVLayer(kind, kv_heads, head_dim, flat.reshape(pages, kv_heads, -1))
+    sizes = (pages, kv_heads, 2, -1)
     if kind is KVKind.F32:
-        return KVLayer(kind, KV_HEADS, HEAD_DIM, flat.view(np.float32).reshape(shape))
-    return KVLayer(kind, KV_HEADS, HEAD_DIM, flat.view(np.uint16).reshape(shape))
+        return KVLayer(kind, kv_heads, head_dim, flat.view(np.float32).reshape(sizes))
+    return KVLayer(kind, kv_heads, head_dim, flat.view(np.uint16).reshape(sizes))

@@ -90,7 +90,9 @@ class GrammarCompiler:
             return future
         self._check_model()
         if not self._room.acquire(blocking=False):
-            raise Overloaded("Too many grammars wait to be compiled.", fix="Try again later.")
+            raise Overloaded(
+                "Too many grammars wait to be compiled.", retry_after_s=self._limits.compile_s, fix="Try again later."
+            )
         future = self._worker.submit(self._compile, grammar)
         future.add_done_callback(lambda _: self._room.release())
         return future

@@ -21,6 +21,7 @@ class Driver:
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = "4"
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
         os.environ["OMP_NUM_THREADS"] = str(threads)
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # one process, whose memory is the engine's
         began = time.perf_counter()
         from vllm import LLM, SamplingParams
 
@@ -56,4 +57,5 @@ class Driver:
         return self._generate(rows, 1)
 
 
-serve(Driver())
+if __name__ == "__main__":
+    serve(Driver())

@@ -1,0 +1,122 @@
+"""Sends one request and observes its answer.
+
+Knows: httpx2, both streaming routes, the clock it is given.
+Must not know: when requests are sent, what figures are made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from twostroke.bench.load.answer import Answer
+from twostroke.bench.load.server import describe
+from twostroke.bench.load.sse import EventReader
+from twostroke.workload.observation import Observation
+
+CHAT, COMPLETIONS = "chat", "completions"
+ROUTES = {CHAT: "/chat/completions", COMPLETIONS: "/completions"}
+MAX_ERROR_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What every request has in common. exact: ask for just as many tokens, by ignoring the end of text.
+
+    extra: fields of the body that are added or, where None, left out.
+    """
+
+    address: str
+    model: str
+    route: str = CHAT
+    exact: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def body(self, text: str, output_tokens: int) -> bytes:
+        """JSON of one request."""
+        prompt: dict[str, Any] = {"prompt": text}
+        if self.route == CHAT:
+            prompt = {"messages": [{"role": "user", "content": text}]}
+        value = {
+            "model": self.model,
+            **prompt,
+            "max_tokens": output_tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **({"ignore_eos": True} if self.exact else {}),
+            **self.extra,
+        }
+        return json.dumps({name: given for name, given in value.items() if given is not None}).encode()
+
+
+class LoadClient:
+    """Asks and observes. clock: seconds; times in observations are from `start_s` on."""
+
+    def __init__(self, http: httpx2.AsyncClient, asking: Asking, clock: Callable[[], float]) -> None:
+        self._http, self._asking, self._clock = http, asking, clock
+        self.start_s = clock()
+
+    def now_s(self) -> float:
+        """Since start_s."""
+        return self._clock() - self.start_s
+
+    async def ask(self, text: str, output_tokens: int, intended_s: float, priority: int = 0) -> Observation:
+        """Send now, and observe until the answer ends or fails; failures are observations, not exceptions."""
+        body = self._asking.body(text, output_tokens)
+        answer, status = Answer(), 0
+        sent_s = self.now_s()
+        try:
+            url = self._asking.address + ROUTES[self._asking.route]
+            async with self._http.stream(
+                "POST", url, content=body, headers={"content-type": "application/json"}
+            ) as reply:
+                status = reply.status_code
+                error = await self._read(reply, answer)
+        except httpx2.TimeoutException as failure:
+            error = f"timed out ({type(failure).__name__})"
+        except (httpx2.RequestError, httpx2.StreamError, OSError, ValueError) as failure:
+            error = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
+        usage = answer.usage
+        details = usage.prompt_tokens_details
+        return Observation(
+            intended_s=intended_s,
+            sent_s=sent_s,
+            ended_s=self.now_s(),
+            times_s=tuple(answer.times_s),
+            counts=tuple(answer.counts),
+            prompt_tokens=usage.prompt_tokens,
+            output_tokens=usage.completion_tokens,
+            cached_tokens=(details.cached_tokens or 0) if details is not None else 0,
+            status=status,
+            error=error,
+            priority=priority,
+        )
+
+    async def _read(self, reply: httpx2.Response, answer: Answer) -> str:
+        if reply.status_code != 200:
+            return describe(reply.status_code, await _beginning(reply))
+        if "text/event-stream" not in reply.headers.get("content-type", "text/event-stream"):
+            return "the answer was not streamed"
+        events = EventReader()
+        async for piece in reply.aiter_bytes():
+            now_s = self.now_s()
+            for data in events.feed(piece):
+                answer.event(data, now_s)
+        for data in events.finish():
+            answer.event(data, self.now_s())
+        return answer.finish()
+
+
+async def _beginning(reply: httpx2.Response) -> bytes:
+    """Of an error's body."""
+    found = b""
+    async for piece in reply.aiter_bytes():
+        found += piece
+        if len(found) >= MAX_ERROR_BYTES:
+            break
+    return found

@@ -1,0 +1,145 @@
+"""The report of one load run: figures, other tools' definitions, what was asked and what was counted; as text and JSON.
+
+Knows: measured runs, figures.
+Must not know: HTTP, terminals.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twostroke.bench.load.server import Facts
+from twostroke.bench.load.session import Measured
+from twostroke.types.errors import ConfigError
+from twostroke.workload.definitions import ToolFigures, other_tools
+from twostroke.workload.figures import Figures, figures
+from twostroke.workload.figures_text import figures_text
+from twostroke.workload.objectives import Objectives
+
+VERSION = 1
+PERCENTILES = "percentiles by linear interpolation; times in seconds; TTFT and E2E from the intended send time"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """One run. load: in words, what was sent. settings: plain values that repeat it."""
+
+    facts: Facts
+    load: str
+    settings: Mapping[str, Any]
+    measured: Measured
+    figures: Figures
+    tools: tuple[ToolFigures, ...]
+
+    def text(self) -> str:
+        """For a terminal."""
+        lines = [f"{self.facts.model} at {self.facts.base_url}: {self.load}"]
+        if self.measured.interrupted:
+            lines.append(
+                f"interrupted: {self.measured.cut} requests under way were given up and are not in the figures"
+            )
+        lines += [figures_text(self.figures, self.tools), "", *self.token_lines()]
+        return "\n".join(lines)
+
+    def token_lines(self) -> list[str]:
+        """How the server's counts compare with what was asked."""
+        measured = self.measured
+        lines = []
+        for name, asked, counted in (
+            ("prompt", "prompt_tokens", "prompt_tokens"),
+            ("output", "output_tokens", "output_tokens"),
+        ):
+            off = [
+                getattr(seen, counted) - getattr(measured.asked[index], asked)
+                for seen, index in zip(measured.seen, measured.indexes, strict=True)
+                if seen.whole and getattr(seen, counted) is not None
+            ]
+            if off:
+                exact = sum(value == 0 for value in off)
+                far = max(off, key=abs)
+                rest = "" if exact == len(off) else f"; furthest {far:+d}"
+                lines.append(f"{name} tokens by usage are as asked in {exact} of {len(off)} answers{rest}")
+        if measured.clipped:
+            lines.append(
+                f"{measured.clipped} requests were shortened to the server's context of "
+                f"{self.facts.context_tokens:,} tokens"
+            )
+        return lines
+
+    def as_json(self, requests: bool = True) -> dict[str, Any]:
+        """Plain values; requests: with one entry for each."""
+        value: dict[str, Any] = {
+            "version": VERSION,
+            "server": {"base_url": self.facts.base_url, "model": self.facts.model},
+            "load": self.load,
+            "settings": dict(self.settings),
+            "interrupted": self.measured.interrupted,
+            "cut": self.measured.cut,
+            "definitions": PERCENTILES,
+            "figures": self.figures.as_json(),
+            "tokens": self.token_lines(),
+            "other_tools": [tool.as_json() for tool in self.tools],
+        }
+        if requests:
+            value["requests"] = [self._request(place) for place in range(len(self.measured.seen))]
+        return value
+
+    def _request(self, place: int) -> dict[str, Any]:
+        seen, index = self.measured.seen[place], self.measured.indexes[place]
+        asked = self.measured.asked[index]
+        return {
+            "index": index,
+            "asked_prompt_tokens": asked.prompt_tokens,
+            "asked_output_tokens": asked.output_tokens,
+            "priority": asked.priority,
+            "intended_s": round(seen.intended_s, 6),
+            "sent_s": round(seen.sent_s, 6),
+            "ended_s": round(seen.ended_s, 6),
+            "times_s": [round(time_s, 6) for time_s in seen.times_s],
+            "counts": list(seen.counts),
+            "prompt_tokens": seen.prompt_tokens,
+            "output_tokens": seen.output_tokens,
+            "cached_tokens": seen.cached_tokens,
+            "status": seen.status,
+            "error": seen.error,
+        }
+
+
+def make_report(
+    facts: Facts, load: str, settings: Mapping[str, Any], measured: Measured, objectives: Objectives
+) -> LoadReport:
+    """Of one run."""
+    found, tools = figures(measured.seen, objectives), other_tools(measured.seen, objectives)
+    return LoadReport(facts, load, settings, measured, found, tools)
+
+
+def check_place(path: Path, option: str) -> None:
+    """Raises ConfigError, before anything is measured, where a report could not be written."""
+    folder = path.resolve().parent
+    if path.is_dir() or not folder.is_dir():
+        why = "It is a folder." if path.is_dir() else f"There is no folder {folder}."
+        raise ConfigError(f"{option} {path} cannot be written.", why=why, fix="Name a file in a folder that exists.")
+
+
+def place_for(path: Path, interrupted: bool) -> Path:
+    """An interrupted run never takes the place of a whole one: where there is a file, it goes beside it."""
+    return path.with_name(f"{path.stem}.interrupted{path.suffix}") if interrupted and path.exists() else path
+
+
+def write_whole(path: Path, text: str, option: str) -> None:
+    """All of it or nothing: a half-written file never takes the place of a good one. Raises ConfigError."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{option} {path} cannot be written.", why=f"{error.strerror or error}.") from None
+
+
+def write_json(path: Path, value: Mapping[str, Any], option: str) -> None:
+    """As JSON; see write_whole."""
+    write_whole(path, json.dumps(value, indent=1) + "\n", option)

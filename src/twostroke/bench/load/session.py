@@ -1,0 +1,136 @@
+"""A session with one server: found, counted, warmed up; then measured, once or many times.
+
+Knows: the client, the drive, how prompts are made.
+Must not know: terminals, files, where a workload came from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from twostroke.bench.load.client import CHAT, Asking, LoadClient
+from twostroke.bench.load.counting import require_answer, word_list
+from twostroke.bench.load.drive import Drive, Progress
+from twostroke.bench.load.interrupt import stopped_by_interrupt
+from twostroke.bench.load.server import Facts, base_url, find_model, make_client
+from twostroke.bench.load.words import OPENING, WordList
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.workload.arrange import Arrangement, arranged
+from twostroke.workload.observation import Observation
+from twostroke.workload.request import WorkloadRequest
+
+TICK_S = 0.5
+WARMUP_STREAM = 0x5EED
+PREPARED_TOKENS = 20_000_000
+"""Prompts of so many tokens together are written before the run; of more, each before it is sent (a millisecond)."""
+
+Watch = Callable[[Progress], None]
+"""Called twice a second while a run goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whom to ask, and how. silence_s: how long the server may say nothing. tokenizer: of the model, or None."""
+
+    url: str
+    model: str | None = None
+    api_key: str | None = None
+    route: str = CHAT
+    exact: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    silence_s: float = 600.0
+    tokenizer: Tokenizer | None = None
+
+
+@dataclass(slots=True)
+class Measured:
+    """One run. asked: the workload as it was sent, by the index of each observation's request (`indexes`)."""
+
+    seen: list[Observation]
+    indexes: list[int]
+    asked: list[WorkloadRequest]
+    clipped: int
+    cut: int
+    interrupted: bool
+
+
+class Session:
+    """Made by `open_session`. words: None where every prompt brings its text."""
+
+    def __init__(
+        self, http: httpx2.AsyncClient, asking: Asking, facts: Facts, words: WordList, clock: Callable[[], float]
+    ) -> None:
+        self._http, self._asking, self._clock = http, asking, clock
+        self.facts, self.words = facts, words
+
+    async def warm_up(self, requests: Sequence[WorkloadRequest], count: int, seed: int) -> None:
+        """The first `count` requests with other words, one after the other. Raises ConfigError for a failed one."""
+        client = LoadClient(self._http, self._asking, self._clock)
+        for index, request in enumerate(self._fitting(requests[:count])):
+            text = self.words.text(request, seed ^ WARMUP_STREAM, index)
+            require_answer(await client.ask(text, request.output_tokens, client.now_s()), self.facts.base_url)
+
+    async def measure(
+        self,
+        requests: Sequence[WorkloadRequest],
+        users: int | None,
+        seed: int,
+        until_s: float | None = None,
+        watch: Watch = lambda progress: None,
+    ) -> Measured:
+        """A closed loop of `users`, or each request at its time (None). The first interrupt ends it early."""
+        asked = self._fitting(requests)
+        clipped = sum(fit != was for fit, was in zip(asked, requests, strict=True))
+        early = sum(request.prompt_tokens for request in asked) <= PREPARED_TOKENS
+        texts = [self.words.text(request, seed, index) for index, request in enumerate(asked)] if early else None
+        progress, stop, indexes = Progress(len(asked)), asyncio.Event(), []
+        client = LoadClient(self._http, self._asking, self._clock)
+
+        async def ask(index: int, request: WorkloadRequest, intended_s: float) -> Observation:
+            text = texts[index] if texts is not None else self.words.text(request, seed, index)
+            seen = await client.ask(text, request.output_tokens, intended_s, request.priority)
+            indexes.append(index)
+            return seen
+
+        drive = Drive(ask, client.now_s, progress, stop)
+        ticker = asyncio.create_task(_tick(progress, watch))
+        try:
+            with stopped_by_interrupt(stop):
+                if users is None:
+                    await drive.timetable(asked, until_s)
+                else:
+                    await drive.users(asked, users, until_s)
+        finally:
+            ticker.cancel()
+            await asyncio.gather(ticker, return_exceptions=True)
+        watch(progress)
+        return Measured(progress.seen, indexes, asked, clipped, progress.cut, stop.is_set())
+
+    def _fitting(self, requests: Sequence[WorkloadRequest]) -> list[WorkloadRequest]:
+        """None longer than the server's context, where it tells one."""
+        return arranged(requests, Arrangement(max_context_tokens=self.facts.context_tokens))
+
+
+@contextlib.asynccontextmanager
+async def open_session(target: Target, clock: Callable[[], float], count_words: bool) -> AsyncIterator[Session]:
+    """Find the server and its model. count_words: some prompts have no text. Raises ConfigError for what is not so."""
+    address = base_url(target.url)
+    async with make_client(target.api_key, target.silence_s) as http:
+        facts = await find_model(http, address, target.model)
+        asking = Asking(address, facts.model, target.route, target.exact, target.extra)
+        words = WordList((OPENING,), 0)
+        if count_words:
+            words = await word_list(LoadClient(http, asking, clock), address, target.tokenizer)
+        yield Session(http, asking, facts, words, clock)
+
+
+async def _tick(progress: Progress, watch: Watch) -> None:
+    while True:
+        watch(progress)
+        await asyncio.sleep(TICK_S)

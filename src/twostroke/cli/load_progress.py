@@ -1,0 +1,50 @@
+"""Progress of a load run on standard error: one line that is written over in a terminal, a line now and then elsewhere.
+
+Knows: standard error, what a run has so far.
+Must not know: servers, figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from twostroke.bench.load.drive import Progress
+    from twostroke.bench.load.session import Watch
+
+TICKS_A_LINE = 20
+
+
+@contextlib.contextmanager
+def load_progress(title: str = "") -> Iterator[Watch]:
+    """A function to call with each Progress, twice a second."""
+    ticks = [0]
+
+    def line(progress: Progress) -> None:
+        ticks[0] += 1
+        if ticks[0] % TICKS_A_LINE == 0:
+            click.echo(title + progress_words(progress), err=True)
+
+    def over(progress: Progress) -> None:
+        click.echo(f"\r\x1b[K{title}{progress_words(progress)}", err=True, nl=False)
+
+    if not sys.stderr.isatty():
+        yield line
+        return
+    try:
+        yield over
+    finally:
+        click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def progress_words(progress: Progress) -> str:
+    """ "41 of 100 answered, 3 under way, 1 failed"."""
+    failed = sum(not seen.whole for seen in progress.seen)
+    answered = len(progress.seen) - failed
+    tail = f", {failed} failed" if failed else ""
+    return f"{answered} of {progress.total} answered, {progress.under_way} under way{tail}"

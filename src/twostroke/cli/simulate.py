@@ -1,0 +1,148 @@
+"""`twostroke simulate`: the production scheduler and cache under a virtual clock, on any machine, in any number.
+
+Knows: the simulator, printing, files.
+Must not know: how steps are predicted, how policies decide.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twostroke.cli.bench_serve import LOAD_FLAGS, load_ask, read_objectives
+from twostroke.cli.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.load_flags import flags, read_file
+from twostroke.cli.machine_flags import FLEET_FLAGS, MACHINE_FLAGS, read_fleet, read_setup
+from twostroke.types.errors import ConfigError
+from twostroke.types.objectives import LatencyObjectives
+
+if TYPE_CHECKING:
+    from twostroke.bench.load.choose import Workload
+    from twostroke.sim.fleet import FleetOutcome
+    from twostroke.sim.recorder import Recorder
+    from twostroke.sim.setup import ReplicaSetup
+
+EXAMPLE = (
+    "twostroke simulate --workload steady-chat --rate 2 --requests 500\n"
+    "         twostroke simulate --trace conversation_trace.jsonl --model meta-llama/Llama-3.1-8B --hardware h100-sxm\n"
+    "         twostroke simulate --rate 20 --prompt 2k --output 200 --hardware h100-sxm --replicas 4 --decoders 4"
+)
+
+
+@click.command(cls=ExampleCommand, example=EXAMPLE)
+@flags(*MACHINE_FLAGS, *FLEET_FLAGS, *LOAD_FLAGS)
+@click.option(
+    "--policy",
+    type=click.Choice(["arrival", "objectives"]),
+    default="arrival",
+    help="objectives: the engines keep --ttft and --itl, as `twostroke serve` does with them [default: arrival].",
+)
+@click.option("--seed", default=0, help="Of arrivals and lengths [default: 0].")
+@click.option(
+    "--perfetto", metavar="FILE.json", type=click.Path(path_type=Path), default=None, help="Write a Chrome trace."
+)
+@click.option(
+    "--records",
+    metavar="FILE.jsonl",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Write step records of one replica, as `twostroke serve --trace` does.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def command(
+    perfetto: Path | None, records: Path | None, save: Path | None, as_json: bool, verbose: bool, **options: Any
+) -> None:
+    """Run a workload through the engine's own scheduler and cache, with predicted steps instead of a model.
+
+    Steps are predicted from what `twostroke doctor` measured of this machine (it measures now where it never did), or
+    from the catalogue. A --trace may also be step records of a real server (`twostroke serve --trace FILE`). Figures
+    are those of `twostroke bench serve`.
+    """
+    with clear_errors(verbose):
+        from twostroke.bench.load.report import check_place, write_json
+        from twostroke.sim.recorder import Recorder
+        from twostroke.sim.report import make_report
+        from twostroke.sim.routing import named_router
+
+        for place, option in ((perfetto, "--perfetto"), (records, "--records"), (save, "--save")):
+            if place is not None:
+                check_place(place, option)
+        named_router(options["router"])
+        workload = _workload(options)
+        title, settings, setup = read_setup(options)
+        plan = read_fleet(options, _promised(options, setup))
+        recorder = Recorder() if perfetto is not None or records is not None else None
+        began_s = time.perf_counter()
+        outcome = _run(plan, options, workload, recorder)
+        computed_s = time.perf_counter() - began_s
+        settings |= {name: options[name] for name in ("replicas", "decoders", "router", "policy", "seed")}
+        report = make_report(title, workload.words, settings, outcome, read_objectives(options), computed_s)
+        if recorder is not None:
+            _write_records(recorder, perfetto, records)
+        if save is not None:
+            write_json(save, report.as_json(), "--save")
+        if as_json:
+            print_json(report.as_json())
+        else:
+            click.echo(report.text())
+
+
+def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: Recorder | None) -> FleetOutcome:
+    from twostroke.sim.fleet import Fleet
+    from twostroke.sim.routing import named_router
+
+    fleet = Fleet(plan, named_router(options["router"]), recorder)
+    return fleet.run(workload.requests, workload.users, options["duration"])
+
+
+def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:
+    """With the objectives that are to be kept. Raises ConfigError where there are none, or the pools are split."""
+    if options["policy"] == "arrival":
+        return setup
+    promised = LatencyObjectives(options["ttft"], options["itl"])
+    if not promised.any or options["decoders"]:
+        raise ConfigError(
+            "--policy objectives needs --ttft or --itl, and engines that do both prefill and decode.",
+            why="Split pools keep TTFT in one and ITL in the other, which the policy does not know.",
+            fix="Give an objective, and leave --decoders out.",
+        )
+    return replace(setup, promised=promised)
+
+
+def _workload(options: dict[str, Any]) -> Workload:
+    """Of the load flags; a trace may be step records. Raises ConfigError naming the line."""
+    from twostroke.bench.load.choose import Workload, make_workload
+    from twostroke.cost.record_json import HEADER_KEY, read_lines
+    from twostroke.sim.replay import workload_of
+    from twostroke.workload.arrange import Arrangement, arranged
+
+    path = options["trace"]
+    text = read_file(path) if path is not None else ""
+    if HEADER_KEY not in text[:200]:
+        return make_workload(load_ask(options, None))
+    found = workload_of(read_lines(text.splitlines(), path.name), path.name)
+    how = Arrangement(options["rate_scale"], options["requests"], options["tokens_scale"])
+    words = f"{path.name} (step records, {len(found):,} requests) at its own times"
+    return Workload(arranged(found, how), options["concurrency"], words)
+
+
+def _write_records(recorder: Recorder, perfetto: Path | None, records: Path | None) -> None:
+    import json
+
+    from twostroke.bench.load.report import write_whole
+    from twostroke.cost.record_json import header_line, record_line
+    from twostroke.sim.perfetto import trace
+    from twostroke.types.errors import ConfigError
+
+    if perfetto is not None:
+        write_whole(perfetto, json.dumps(trace(recorder.records)), "--perfetto")
+    if records is not None:
+        if len(recorder.records) > 1:
+            raise ConfigError("--records holds the steps of one engine, and several ran.", fix="Use --perfetto.")
+        lines = [record_line(each) for each in next(iter(recorder.records.values()), [])]
+        write_whole(records, header_line() + "".join(lines), "--records")

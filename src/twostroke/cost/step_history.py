@@ -1,0 +1,201 @@
+"""The last steps, compactly: steps of one batch that only decodes are one run, however many they are.
+
+    run: rows (request id, start, rows, samples, output tokens before, recomputed rows) of its first step;
+         its step j has the same sequences, each j positions further on, and no preemption
+
+Knows: compositions and times of steps, StepRecord.
+Must not know: requests' accounts, clocks, files.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from twostroke.cost.record import SequenceRecord, StepRecord
+from twostroke.cost.shape import Segment, StepCost, StepPrediction
+from twostroke.cost.work import Work
+
+MAX_RUN_STEPS = 1024
+
+
+Times = tuple[float, float, float, float, int]
+"""Begin, commit, model, sampling, and the number waiting."""
+
+
+class Row(NamedTuple):
+    """One sequence of a step."""
+
+    request_id: str
+    start: int
+    num_tokens: int
+    samples: bool
+    num_output_tokens: int
+    num_recomputed: int
+
+
+@dataclass(slots=True)
+class Run:
+    """Consecutive steps; only a decoding one has more than one. ordinal: of the first, counted by the ledger."""
+
+    step_id: int
+    ordinal: int
+    rows: tuple[Row, ...]
+    preempted: tuple[str, ...]
+    times: list[Times] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+    known_work: Work | None = None  # once no step can come any more
+
+    @property
+    def num_steps(self) -> int:
+        """Steps so far."""
+        return len(self.times)
+
+    def segments(self, offset: int = 0) -> list[Segment]:
+        """Of the run's step `offset`, for a StepCost."""
+        return [Segment(row.start + offset, row.num_tokens, row.samples) for row in self.rows]
+
+    def busy_s(self, offset: int) -> float:
+        """Model and sampling of the step `offset`."""
+        return self.times[offset][2] + self.times[offset][3]
+
+    def record(self, offset: int, cost: StepCost | None) -> StepRecord:
+        """The step `offset` as a record, with a prediction where there is a cost model."""
+        begin_s, commit_s, model_s, sampling_s, waiting = self.times[offset]
+        end_s = self.ends[offset] if offset < len(self.ends) else commit_s  # an interrupted step has no end
+        segments = self.segments(offset)
+        return StepRecord(
+            self.step_id + offset,
+            begin_s,
+            end_s,
+            model_s,
+            sampling_s,
+            tuple(
+                SequenceRecord(row.request_id, segment, row.num_output_tokens + offset, row.num_recomputed)
+                for row, segment in zip(self.rows, segments, strict=True)
+            ),
+            self.preempted if offset == 0 else (),
+            waiting,
+            None if cost is None else cost.predict(segments),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One step, by reference into its run."""
+
+    run: Run
+    offset: int
+
+    @property
+    def segments(self) -> list[Segment]:
+        """What it computed."""
+        return self.run.segments(self.offset)
+
+    @property
+    def ordinal(self) -> int:
+        """Its number, as the ledger counts."""
+        return self.run.ordinal + self.offset
+
+    @property
+    def has_chunks(self) -> bool:
+        """True where a sequence computed more than one position."""
+        return any(row.num_tokens > 1 for row in self.run.rows)
+
+    @property
+    def busy_s(self) -> float:
+        """Model and sampling."""
+        return self.run.busy_s(self.offset)
+
+
+class StepHistory:
+    """A bounded number of steps and rows; what is dropped stays in the totals."""
+
+    def __init__(self, cost: StepCost | None, max_steps: int, max_rows: int) -> None:
+        self._cost = cost
+        self._max_steps, self._max_rows = max_steps, max_rows
+        self._runs: list[Run] = []
+        self._num_steps = self._num_rows = 0  # steps: of closed runs
+        self._dropped = Work()
+        self.times: list[Times] = []  # of the open run
+        self.ends: list[float] = []
+
+    def open(self, step_id: int, ordinal: int, rows: tuple[Row, ...], preempted: tuple[str, ...]) -> None:
+        """A new run; who records adds to its `times` and `ends`."""
+        self._num_steps += self._runs[-1].num_steps if self._runs else 0
+        run = Run(step_id, ordinal, rows, preempted)
+        self._runs.append(run)
+        self.times, self.ends = run.times, run.ends
+        self._num_rows += len(rows)
+        if self._num_rows > self._max_rows or self._num_steps > self._max_steps:
+            self._drop()
+
+    def last(self) -> StepRecord | None:
+        """The last step."""
+        return self._runs[-1].record(self._runs[-1].num_steps - 1, self._cost) if self._runs else None
+
+    def records(self) -> Iterator[StepRecord]:
+        """All that are kept, oldest first."""
+        for run in list(self._runs):
+            for offset in range(run.num_steps):
+                yield run.record(offset, self._cost)
+
+    def sample(self, ordinal: int) -> Sample | None:
+        """The step with this number, or None where it is gone."""
+        runs = self._runs
+        place = bisect_right(runs, ordinal, key=lambda run: run.ordinal) - 1
+        if place < 0 or not runs[place].num_steps:
+            return None
+        run = runs[place]
+        return Sample(run, min(ordinal - run.ordinal, run.num_steps - 1))
+
+    def latest(self, most: int) -> list[Sample]:
+        """The last step of each of the latest runs."""
+        return [Sample(run, run.num_steps - 1) for run in self._runs[-most:] if run.num_steps]
+
+    def work(self) -> Work:
+        """FLOPs and bytes of all steps ever; nothing without a cost model. (A run that crosses the edge of a sliding
+        window is counted as if it were straight.)"""
+        runs = list(self._runs)
+        for run in runs[:-1]:
+            if run.known_work is None:
+                run.known_work = self._work_of(run)
+        closed = sum((run.known_work for run in runs[:-1] if run.known_work is not None), self._dropped)
+        return closed + self._work_of(runs[-1]) if runs else closed
+
+    def _drop(self) -> None:
+        """The oldest eighth of what is kept, at least one run; never the open one."""
+        steps, rows = self._max_steps * 7 // 8, self._max_rows * 7 // 8
+        count = 0
+        while count < len(self._runs) - 1 and (self._num_rows > rows or self._num_steps > steps):
+            run = self._runs[count]
+            self._num_rows -= len(run.rows)
+            self._num_steps -= run.num_steps
+            self._dropped += self._work_of(run) if run.known_work is None else run.known_work
+            count += 1
+        self._runs = self._runs[count:]  # a new list: readers in other threads hold the old one
+
+    def _work_of(self, run: Run) -> Work:
+        if self._cost is None or not run.num_steps:
+            return Work()
+        last = run.num_steps - 1
+        first_work = self._cost.predict(run.segments()).work
+        return first_work if not last else _sum(first_work, self._cost.predict(run.segments(last)).work, last + 1)
+
+
+def _sum(first: Work, last: Work, count: int) -> Work:
+    """Of `count` works that go evenly from first to last."""
+    both = first + last
+    return Work(
+        both.flops * count // 2,
+        both.weight_bytes * count // 2,
+        both.kv_bytes * count // 2,
+        both.activation_bytes * count // 2,
+    )
+
+
+def device_seconds(prediction: StepPrediction) -> float:
+    """A prediction without the host's part."""
+    return sum(part.seconds for part in prediction.parts if part.name != "host")

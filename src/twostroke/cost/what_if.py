@@ -1,0 +1,83 @@
+"""The cost of a model as it runs here, and as it would be in other formats.
+
+Knows: StepCost, formats by name.
+Must not know: requests, which figures were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from twostroke.cost.calibration import Calibration
+from twostroke.cost.model_cost import step_cost
+from twostroke.cost.shape import StepCost
+from twostroke.spec.formats import KVKind, WeightFormat
+from twostroke.spec.hardware import HardwareSpec
+from twostroke.spec.model import FormatChoice, ModelSpec
+from twostroke.types.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """formats: weight formats by name, all on offer. weights: the name of the one in use. kv_kind: likewise.
+
+    machine: as measured, or an entry of the catalogue, or a guess.
+    """
+
+    spec: ModelSpec
+    formats: Mapping[str, WeightFormat]
+    weights: str
+    kv_kind: KVKind
+    machine: Calibration | HardwareSpec
+    _made: dict[str, StepCost | None] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> bool:
+        """True where the figures are of this machine."""
+        return isinstance(self.machine, Calibration)
+
+    @property
+    def source(self) -> str:
+        """Where the figures come from, in words."""
+        if isinstance(self.machine, Calibration):
+            return f"{self.machine.title}, as `twostroke doctor` measured it"
+        return f"{self.machine.title} ({self.machine.source}); `twostroke doctor` measures this machine"
+
+    @cached_property
+    def now(self) -> StepCost:
+        """As it runs. Raises ConfigError where the machine was not measured with these formats."""
+        return step_cost(self.spec, self._choice(self.weights), self.kv_kind, self.machine)
+
+    def narrower_weights(self) -> dict[str, StepCost]:
+        """Formats with fewer bits a weight than the present one, the widest first."""
+        present = self.formats[self.weights].bits_per_weight
+        names = [name for name, each in self.formats.items() if each.bits_per_weight < present]
+        names.sort(key=lambda name: -self.formats[name].bits_per_weight)
+        return self._known({name: (name, self.kv_kind) for name in names})
+
+    def narrower_kv(self) -> dict[str, StepCost]:
+        """KV formats with fewer bytes a token than the present one, the widest first."""
+        head = self.spec.head_dim
+        kinds = [kind for kind in KVKind if kind.token_bytes(head) < self.kv_kind.token_bytes(head)]
+        kinds.sort(key=lambda kind: -kind.token_bytes(head))
+        return self._known({kind.name.lower(): (self.weights, kind) for kind in kinds})
+
+    def _known(self, wanted: Mapping[str, tuple[str, KVKind]]) -> dict[str, StepCost]:
+        made = {name: self._cost(*formats) for name, formats in wanted.items()}
+        return {name: cost for name, cost in made.items() if cost is not None}
+
+    def _cost(self, weights: str, kv_kind: KVKind) -> StepCost | None:
+        """None where the machine was not measured with these formats."""
+        key = f"{weights} {kv_kind.name}"
+        if key not in self._made:
+            try:
+                self._made[key] = step_cost(self.spec, self._choice(weights), kv_kind, self.machine)
+            except ConfigError:
+                self._made[key] = None
+        return self._made[key]
+
+    def _choice(self, name: str) -> FormatChoice:
+        chosen = self.formats[name]
+        return lambda role: chosen

@@ -1,0 +1,48 @@
+"""What a step of a model costs on this machine: by the kept measurement, or by a careful guess.
+
+Nothing is measured here: a server starts at once.
+
+Knows: where a measurement is kept.
+Must not know: how a machine is measured, who asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from twostroke.backends.cpu.calibration_file import fingerprint, read_calibration
+from twostroke.cost.shape import Segment
+from twostroke.cost.what_if import WhatIf
+from twostroke.env import processor_name
+from twostroke.quant.formats import FORMATS
+from twostroke.spec.formats import KVKind
+from twostroke.spec.hardware_guess import guessed_cpu
+from twostroke.spec.model import ModelSpec
+from twostroke.types.errors import ConfigError
+from twostroke.types.objectives import LatencyObjectives
+
+
+def costs_here(spec: ModelSpec, weights: str, kv_kind: KVKind, cache_folder: Path, level: str, threads: int) -> WhatIf:
+    """The cost model of this machine. A guess errs to the slow side; deciders correct it as steps are measured."""
+    kept = read_calibration(cache_folder, fingerprint(processor_name(), level, threads))
+    if kept is not None:
+        measured = WhatIf(spec, FORMATS, weights, kv_kind, kept)
+        with contextlib.suppress(ConfigError):  # not measured with these formats
+            _ = measured.now
+            return measured
+    return WhatIf(spec, FORMATS, weights, kv_kind, guessed_cpu(threads, level))
+
+
+def check_objectives(costs: WhatIf, objectives: LatencyObjectives) -> None:
+    """Raises ConfigError for a promise that one short request alone would break, where the machine was measured."""
+    if not costs.measured:
+        return
+    least_s = costs.now.predict([Segment(0, 1, True)]).seconds
+    for name, promised_s in (("ttft", objectives.ttft_s), ("itl", objectives.itl_s)):
+        if promised_s is not None and promised_s < least_s:
+            raise ConfigError(
+                f"--{name} {1e3 * promised_s:g}ms cannot be met: one token alone takes {1e3 * least_s:.1f} ms here.",
+                why="So says the cost model with this machine's measured rates.",
+                fix=f"Ask for more than {1e3 * least_s:.1f}ms, or use narrower --weights.",
+            )

@@ -1,0 +1,44 @@
+"""How long pieces lay in a mailbox because their reader was busy with earlier ones.
+
+A reader that waits when a piece comes is never late, however long its event loop takes to wake it.
+
+Knows: when pieces were sent and taken, an injected clock.
+Must not know: event loops, what the reader does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from twostroke.cost.accounts import Accounts
+from twostroke.types.output import Delta
+
+
+class ReaderWatch:
+    """Of one stream: `taken` as a piece is handed over, `back` when its reader comes for the next."""
+
+    def __init__(self, clock: Callable[[], float], accounts: Accounts) -> None:
+        self._clock = clock
+        self._accounts = accounts
+        self._back_s = self._before_s = clock()
+        self._unread_s = 0.0
+
+    def taken(self, sent_s: float, delta: Delta) -> Delta:
+        """The piece; a last one has the delay in its timings, and its account is told."""
+        busy_s = self._back_s - max(sent_s, self._before_s)
+        self._unread_s += max(0.0, busy_s)
+        self._before_s = self._back_s
+        if delta.finish_reason is None:
+            return delta
+        late_s = self._clock() - sent_s if busy_s > 0 else 0.0
+        self._accounts.reader(f"{delta.request_id}/{delta.index}", late_s, self._unread_s)
+        timings = delta.timings
+        if not late_s or timings is None or timings.parts is None:
+            return delta
+        parts = replace(timings.parts, client_stall_s=timings.parts.client_stall_s + late_s)
+        return replace(delta, timings=replace(timings, parts=parts))
+
+    def back(self) -> None:
+        """The reader is done with the piece that was taken last."""
+        self._back_s = self._clock()

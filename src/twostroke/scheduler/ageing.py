@@ -1,0 +1,52 @@
+"""A turn for the oldest: whatever order is best, every eighth step that is wanted begins with who waited longest.
+
+Knows: sequences that want their prompts computed.
+Must not know: slack, predictions, pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from twostroke.scheduler.sequence import Sequence
+
+TURN_STEPS = 8
+
+
+class AgeingTurns:
+    """In every TURN_STEPS-th step that somebody waits for, the oldest is first; the turn stays open until then.
+
+    Bound. Let r wait, let n_i be the tokens to compute of r and of those older than r, and c the least chunk that a
+    step's first prefill gets. Each turn computes c tokens or more of the oldest, so the turns it takes to compute all
+    are at most sum(ceil(n_i / c)). A turn may have to wait for a place, once for each i: while it is open nobody else
+    enters, those who run are computed and end after at most W = sum over them of (ceil(their tokens / c)) + the most
+    tokens that one may still make. So r has its first token after at most
+
+        TURN_STEPS * sum(ceil(n_i / c)) + (number of i) * W    steps
+
+    however many younger requests arrive and however little slack they have, unless memory runs out and sequences are
+    preempted: then they are computed again, and count again.
+    """
+
+    def __init__(self, every_steps: int = TURN_STEPS) -> None:
+        self._every_steps = every_steps
+        self._steps = 0
+
+    @property
+    def open(self) -> bool:
+        """True where the oldest must be first."""
+        return self._steps >= self._every_steps - 1
+
+    def oldest(self, candidates: Iterable[Sequence]) -> Sequence | None:
+        """By arrival."""
+        return min(candidates, key=lambda s: s.number, default=None)
+
+    def planned(self, prefilled: Iterable[Sequence], oldest: Sequence | None, wanted: bool) -> None:
+        """After each step: who was prefilled, and whether anybody wanted to be.
+
+        oldest: before the step, where the turn was open and there was one.
+        """
+        if not self.open:
+            self._steps += wanted
+        elif oldest is None or oldest in list(prefilled):
+            self._steps = 0

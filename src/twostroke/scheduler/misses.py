@@ -1,0 +1,53 @@
+"""Why a prompt's prefix was not found: what the prefix tree says, unless a running sequence is about to put it there.
+
+Knows: the cache manager, running sequences.
+Must not know: budgets, queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from twostroke.cache.manager import CacheManager
+from twostroke.cache.prefix_tree import Node
+from twostroke.scheduler.sequence import Sequence
+from twostroke.types.prefix import MissReason, PrefixMiss
+
+
+class MissReasons:
+    """Asked once for each request, at its first admission."""
+
+    def __init__(self, cache: CacheManager) -> None:
+        self._cache = cache
+
+    def explain(self, sequence: Sequence, matched: list[Node], running: Iterable[Sequence]) -> PrefixMiss | None:
+        """None where all that can be shared was found."""
+        request = sequence.request
+        miss = self._cache.miss(request.cache_salt, sequence.known, matched)
+        if miss is None or miss.reason is MissReason.SHORT:
+            return miss
+        page_tokens = self._cache.page_tokens
+        found = len(matched) * page_tokens
+        page = sequence.known[found : found + page_tokens]
+        for other in running:
+            if other is sequence or other.request.cache_salt != request.cache_salt:
+                continue
+            same = other.known[found : found + page_tokens] == page and other.known[:found] == sequence.known[:found]
+            if same:
+                shared = _common_tokens(sequence, other, found) // page_tokens * page_tokens
+                lost_tokens = min(shared, (len(sequence.known) - 1) // page_tokens * page_tokens) - found
+                return replace(
+                    miss,
+                    reason=MissReason.UNFINISHED,
+                    position=found,
+                    lost_tokens=lost_tokens,
+                    by=other.request.request_id,
+                )
+        return miss
+
+
+def _common_tokens(one: Sequence, other: Sequence, start: int) -> int:
+    """Length of the longest common beginning; the first `start` tokens are known to be equal."""
+    end = min(len(one.known), len(other.known))
+    return next((i for i in range(start, end) if one.known[i] != other.known[i]), end)

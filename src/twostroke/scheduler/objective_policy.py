@@ -1,0 +1,133 @@
+"""Objectives instead of flags: the policy that keeps TTFT and ITL promises by prediction.
+
+    policy = objective_policy(cost, LatencyObjectives(ttft_s=1, itl_s=0.05), limits, page_tokens=16)
+
+Knows: the pieces (limiter, order, turns, shares, gate), how they work together.
+Must not know: pages, executors, where the cost model came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from twostroke.cost.shape import Segment, StepCost
+from twostroke.scheduler.ageing import TURN_STEPS, AgeingTurns
+from twostroke.scheduler.batch_decodes import BatchDecodes
+from twostroke.scheduler.batch_share import BATCH_SHARE, BatchShare
+from twostroke.scheduler.cost_correction import CostCorrection
+from twostroke.scheduler.itl_limiter import ItlLimiter
+from twostroke.scheduler.limits import Limiter, SchedulerLimits, StepLoad
+from twostroke.scheduler.queues import Queues
+from twostroke.scheduler.sequence import Sequence
+from twostroke.scheduler.slack_order import SlackOrder
+from twostroke.scheduler.step_time import StepTime
+from twostroke.scheduler.stream_rule import StreamRule
+from twostroke.scheduler.ttft_gate import REFUSAL_FACTOR, Room, TtftGate
+from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
+from twostroke.types.plan import Plan
+
+
+class ObjectivePolicy:
+    """Satisfies `scheduler.policy.Policy`. Batch work (priority above 0) has no promises."""
+
+    def __init__(
+        self,
+        objectives: LatencyObjectives,
+        times: StepTime,
+        limiter: ItlLimiter,
+        streams: StreamRule,
+        gate: TtftGate,
+    ) -> None:
+        self.limiters: tuple[Limiter, ...] = (limiter,)
+        self._objectives = objectives
+        self._times = times
+        self._limiter = limiter
+        self._gate = gate
+        self._order = SlackOrder()
+        self._turns = AgeingTurns()
+        self._share = BatchShare()
+        self._batch_decodes = BatchDecodes(times.high_s)
+        self._streams = streams
+        self._oldest: Sequence | None = None
+        self._decoded: set[Sequence] = set()
+        self._last_group = ""
+
+    def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
+        """Rank by slack; Overloaded where its first token would come too late. Siblings of who was let in may follow.
+
+        A preempted stream comes here again and is not refused.
+        """
+        request = newcomer.request
+        promised = self._objectives.loosened(request.objectives)
+        newcomer.objectives = promised if newcomer.interactive else NO_OBJECTIVES
+        cached = cached_tokens()
+        newcomer.prefill_tokens = newcomer.remaining - cached
+        newcomer.prefill_s = self._times.usual_s([Segment(cached, newcomer.prefill_tokens, True)])
+        newcomer.rank = self._order.rank(newcomer)
+        if newcomer.num_preemptions == 0 and request.group_id != self._last_group:
+            self._gate.check(newcomer, queues, now)
+        self._last_group = request.group_id
+
+    def decodes(self, queues: Queues) -> list[Sequence]:
+        """Interactive streams all, batch ones as far as they leave room."""
+        interactive = [s for s in queues.decoding if s.interactive]
+        batch = [s for s in queues.decoding if not s.interactive]
+        chosen = interactive + self._batch_decodes.chosen(interactive, batch, self._limiter.bound_s(interactive))
+        self._decoded = set(chosen)
+        return chosen
+
+    def prefills(self, queues: Queues, now: float) -> Iterator[Sequence]:
+        """The oldest where it has its turn, batch work where it is due, then by slack, then batch work."""
+        wanting = [s for s in (*queues.prefilling, *queues.waiting) if s.interactive] if self._turns.open else []
+        self._oldest = self._turns.oldest(wanting)
+        return self._in_order(queues, now, self._oldest)
+
+    def may_enter(self, newcomer: Sequence, queues: Queues) -> bool:
+        """Where the streams' objectives have room for it."""
+        return self._streams.has_room(newcomer, queues.running)
+
+    def planned(self, step: StepLoad, queues: Queues) -> None:
+        """Count turns and shares."""
+        prefilled = [(s, num_tokens) for s, num_tokens in step.parts if s not in self._decoded]
+        batch_tokens = sum(num_tokens for s, num_tokens in prefilled if not s.interactive)
+        # Who waits for a place of a batch stream is owed nothing by interactive prompts.
+        last = queues.waiting[-1:] if self._streams.has_batch_place(queues.running) else []
+        pending = batch_tokens > 0 or any(not s.interactive for s in (*queues.prefilling, *last))
+        interactive_tokens = sum(num_tokens for _, num_tokens in prefilled) - batch_tokens
+        self._share.planned(interactive_tokens, batch_tokens, pending)
+        wanted = bool(prefilled or queues.waiting)
+        self._turns.planned([s for s, _ in prefilled if s.interactive], self._oldest, wanted)
+
+    def observe(self, plan: Plan, measured_s: float) -> None:
+        """Correct the cost model."""
+        self._times.observe(plan, measured_s)
+
+    def ended(self, sequence: Sequence) -> None:
+        """Learn how long answers are."""
+        self._gate.ended(sequence)
+
+    def _in_order(self, queues: Queues, now: float, oldest: Sequence | None) -> Iterator[Sequence]:
+        if oldest is not None:
+            yield oldest
+        place = self._streams.has_batch_place(queues.running)
+        due = self._share.due
+        if due:
+            yield from self._order.batch(queues, place)
+        yield from (s for s in self._order.interactive(queues, now) if s is not oldest)
+        if not due:
+            yield from self._order.batch(queues, place)
+
+
+def objective_policy(
+    cost: StepCost,
+    objectives: LatencyObjectives,
+    limits: SchedulerLimits,
+    page_tokens: int,
+    refusal_factor: float = REFUSAL_FACTOR,
+) -> ObjectivePolicy:
+    """The policy for these promises on a machine that `cost` predicts."""
+    times = StepTime(cost, CostCorrection())
+    limiter = ItlLimiter(times.high_s, page_tokens, objectives.ttft_s)
+    room = Room(limits.max_sequences, limits.max_step_tokens, BATCH_SHARE + 1 / TURN_STEPS)
+    streams = StreamRule(times.high_s, limits.max_sequences)
+    return ObjectivePolicy(objectives, times, limiter, streams, TtftGate(times, limiter, room, refusal_factor))

@@ -1,0 +1,26 @@
+"""The body of GET /v1/requests/{id}/explain.
+
+Knows: how ids of answers, prompts and completions hang together, the JSON.
+Must not know: how a request is explained, routes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twostroke.cost.explanation import Explanation, words
+
+
+def explanation_of(asked: str, explain: Callable[[str], Sequence[Explanation]]) -> dict[str, Any] | None:
+    """asked: an answer's id (all of its prompts), or that of one completion. None where nothing of it is known."""
+    found = list(explain(asked)) or [
+        each
+        for group in itertools.takewhile(bool, (explain(f"{asked}-{place}") for place in itertools.count()))
+        for each in group
+    ]
+    if not found:
+        return None
+    completions = [{**each.as_json(), "text": words(each)} for each in found]
+    return {"id": asked, "object": "request.explanation", "completions": completions}

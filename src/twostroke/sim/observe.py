@@ -1,0 +1,76 @@
+"""What a client would have seen of each simulated request: observations, for the bench's figures.
+
+Knows: events of replicas, WorkloadRequests.
+Must not know: policies, how figures are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from twostroke.sim.replica import Replica
+from twostroke.types.event import Event, TokenEvent
+from twostroke.types.request import Request
+from twostroke.workload.observation import Observation
+from twostroke.workload.request import WorkloadRequest
+
+
+@dataclass(slots=True)
+class Seen:
+    """One request. times_s: its tokens so far. where: replicas that served it."""
+
+    asked: WorkloadRequest
+    times_s: list[float] = field(default_factory=list)
+    ended_s: float | None = None
+    cached_tokens: int = 0
+    preemptions: int = 0
+    error: str = ""
+    where: list[str] = field(default_factory=list)
+
+    def observation(self) -> Observation:
+        """As the load generator would have noted it."""
+        asked = self.asked
+        return Observation(
+            intended_s=asked.arrival_s,
+            sent_s=asked.arrival_s,
+            ended_s=asked.arrival_s if self.ended_s is None else self.ended_s,
+            times_s=tuple(self.times_s),
+            prompt_tokens=asked.prompt_tokens,
+            output_tokens=len(self.times_s),
+            cached_tokens=self.cached_tokens,
+            error=self.error,
+            priority=asked.priority,
+        )
+
+
+class Notebook:
+    """A Listener that writes down everything, by request id."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Seen] = {}
+
+    def open(self, name: str, asked: WorkloadRequest) -> Seen:
+        """A request is on its way."""
+        self.seen[name] = seen = Seen(asked)
+        return seen
+
+    def on_event(self, replica: Replica, event: Event) -> None:
+        """See Listener."""
+        seen = self.seen[event.request_id]
+        if isinstance(event, TokenEvent):
+            seen.times_s.append(event.at_s)
+            return
+        seen.ended_s = event.at_s
+        seen.cached_tokens += event.num_cached_tokens
+        seen.preemptions += event.num_preemptions
+        seen.error = event.error or ""
+
+    def on_run(self, replica: Replica, requests: Sequence[Request], times_s: Sequence[float]) -> None:
+        """See Listener."""
+        for request in requests:
+            self.seen[request.request_id].times_s.extend(times_s)
+
+    def observations(self) -> list[Observation]:
+        """Of all requests, in the order in which they were opened."""
+        return [seen.observation() for seen in self.seen.values()]

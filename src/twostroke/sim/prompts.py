@@ -1,0 +1,46 @@
+"""Requests of a workload as requests of the heart: invented tokens, equal exactly where the workload says so.
+
+Knows: WorkloadRequest, Request.
+Must not know: text, vocabularies (ids are whole numbers of any size), who runs them.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from twostroke.types.request import Request
+from twostroke.types.sampling_params import SamplingParams
+from twostroke.workload.request import WorkloadRequest
+
+OWN_TOKEN_BASE = 1 << 50
+"""Tokens of prompts like no other begin here; those of shared blocks below it."""
+
+MOST_PROMPT_TOKENS = 1 << 24
+GREEDY = SamplingParams(temperature=0.0)
+NO_ENDS: frozenset[int] = frozenset()
+
+
+def prompt_tokens(asked: WorkloadRequest, number: int) -> tuple[int, ...]:
+    """Blocks with equal ids have equal tokens; what no block covers is like no other. number: of the request."""
+    count, block = asked.prompt_tokens, asked.block_tokens
+    own = OWN_TOKEN_BASE + number * MOST_PROMPT_TOKENS
+    if not asked.block_ids:
+        return tuple(range(own, own + count))
+    shared = chain.from_iterable(range(each * block, (each + 1) * block) for each in asked.block_ids)
+    tokens = tuple(shared)[:count]
+    return tokens + tuple(range(own, own + count - len(tokens)))
+
+
+def heart_request(asked: WorkloadRequest, number: int, name: str) -> Request:
+    """What a scheduler is given. number: unique in the run; the request's invented output depends on it alone."""
+    return Request(
+        request_id=name,
+        group_id=name,
+        prompt_token_ids=prompt_tokens(asked, number),
+        params=GREEDY,
+        seed=number,
+        max_tokens=asked.output_tokens,
+        end_token_ids=NO_ENDS,
+        arrival_s=asked.arrival_s,
+        priority=asked.priority,
+    )

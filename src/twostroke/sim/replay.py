@@ -1,0 +1,110 @@
+"""Records of a real server (or of a simulation) as a workload, and their steps against a cost model.
+
+Token ids are not recorded. Prefixes that were found are found again: such a prompt begins with the blocks of the latest
+earlier prompt that was long enough.
+
+Knows: records, WorkloadRequests, a StepCost.
+Must not know: files, schedulers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from twostroke.cost.record import RequestRecord, StepRecord
+from twostroke.cost.record_json import Record
+from twostroke.cost.shape import StepCost
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.types.errors import ConfigError
+from twostroke.workload.request import WorkloadRequest
+from twostroke.workload.summary import Summary, summary
+
+
+def workload_of(records: Iterable[Record], source: str) -> list[WorkloadRequest]:
+    """The requests that ended, or where none did those that the steps show; the first arrives at 0.
+
+    Raises ConfigError where there is none.
+    """
+    found = list(records)
+    ended = [record for record in found if isinstance(record, RequestRecord) and record.num_output_tokens]
+    ended = ended or _unfinished([record for record in found if isinstance(record, StepRecord)])
+    if not ended:
+        raise ConfigError(f"{source}: no request was answered in these records.", fix="Record while requests run.")
+    ended.sort(key=lambda record: record.arrival_s)
+    begin_s = ended[0].arrival_s
+    blocks = _blocks(ended)
+    return [
+        WorkloadRequest(
+            arrival_s=record.arrival_s - begin_s,
+            prompt_tokens=record.num_prompt_tokens,
+            output_tokens=record.num_output_tokens,
+            block_ids=ids,
+            block_tokens=PAGE_TOKENS,
+            priority=record.priority,
+        )
+        for record, ids in zip(ended, blocks, strict=True)
+    ]
+
+
+def _unfinished(steps: Sequence[StepRecord]) -> list[RequestRecord]:
+    first: dict[str, float] = {}
+    last: dict[str, float] = {}
+    prompts: dict[str, int] = {}
+    outputs: dict[str, int] = {}
+    for step in steps:
+        for each in step.sequences:
+            name, segment = each.request_id, each.segment
+            first.setdefault(name, step.begin_s)
+            last[name] = step.end_s
+            if each.num_output_tokens == 0:
+                prompts[name] = segment.start + segment.num_tokens
+            outputs[name] = max(outputs.get(name, 0), each.num_output_tokens + segment.samples)
+    return [
+        RequestRecord(name, first[name], last[name], prompts[name], outputs[name]) for name in prompts if outputs[name]
+    ]
+
+
+def _blocks(ended: Sequence[RequestRecord]) -> list[tuple[int, ...]]:
+    """Ids of each prompt's full pages."""
+    found: list[tuple[int, ...]] = []
+    fresh = 0
+    for record in ended:
+        shared = record.num_cached_tokens // PAGE_TOKENS
+        earlier = (ids for ids in reversed(found) if shared and len(ids) >= shared)
+        ids = next(earlier, ())[:shared]
+        own = record.num_prompt_tokens // PAGE_TOKENS - len(ids)
+        found.append((*ids, *range(fresh, fresh + own)))
+        fresh += own
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class StepErrors:
+    """Predicted over measured seconds of recorded steps, minus 1; and of all of them together."""
+
+    decode: Summary | None
+    mixed: Summary | None
+    measured_s: float
+    predicted_s: float
+
+    @property
+    def total(self) -> float:
+        """Of the sum of all steps."""
+        return self.predicted_s / self.measured_s - 1 if self.measured_s else 0.0
+
+
+def step_errors(records: Iterable[Record], cost: StepCost) -> StepErrors:
+    """How well a cost model predicts the steps of a real run. decode: steps without prefill."""
+    decode: list[float] = []
+    mixed: list[float] = []
+    measured_s = predicted_s = 0.0
+    for record in records:
+        if not isinstance(record, StepRecord) or record.seconds <= 0:
+            continue
+        seconds = cost.predict([each.segment for each in record.sequences]).seconds
+        measured_s += record.seconds
+        predicted_s += seconds
+        pure = all(each.segment.num_tokens == 1 for each in record.sequences)
+        (decode if pure else mixed).append(seconds / record.seconds - 1)
+    return StepErrors(summary(decode), summary(mixed), measured_s, predicted_s)

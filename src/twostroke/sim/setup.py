@@ -1,0 +1,90 @@
+"""What one simulated replica is: its cost model, its KV pool, the limits of its scheduler.
+
+Knows: ModelSpec, memory arithmetic, a machine in numbers.
+Must not know: workloads, other replicas, where a calibration is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.cache.manager import CacheManager
+from twostroke.cost.calibration import Calibration
+from twostroke.cost.memory import MemoryNeeds, plan_kv
+from twostroke.cost.model_cost import step_cost
+from twostroke.cost.shape import SteadyCost
+from twostroke.models.batch import Buffers
+from twostroke.quant.formats import weight_format
+from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.objective_policy import objective_policy
+from twostroke.scheduler.scheduler import Scheduler
+from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.spec.hardware import HardwareSpec
+from twostroke.spec.model import ModelSpec
+from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
+
+MAX_CONTEXT = 32_768
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSetup:
+    """The same objects as production's, in numbers. kv_token_bytes: of one position in all layers.
+
+    context_tokens: the longest sequence; longer requests are refused as the engine refuses them. promised: objectives
+    that the scheduler keeps; without any it goes by arrival.
+    """
+
+    cost: SteadyCost
+    num_pages: int
+    limits: SchedulerLimits
+    context_tokens: int
+    kv_token_bytes: int
+    page_tokens: int = PAGE_TOKENS
+    promised: LatencyObjectives = NO_OBJECTIVES
+
+    def heart(self) -> tuple[CacheManager, Scheduler]:
+        """An empty pool and a fresh scheduler over it, as `assemble` builds them."""
+        cache = CacheManager(self.num_pages, self.page_tokens)
+        if not self.promised.any:
+            return cache, Scheduler(cache, self.limits)
+        policy = objective_policy(self.cost, self.promised, self.limits, self.page_tokens)
+        return cache, Scheduler(cache, self.limits, policy)
+
+    @property
+    def most_tokens(self) -> int:
+        """Of one request, prompt and output together."""
+        return min(self.context_tokens, self.num_pages * self.page_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What an operator may choose. context_tokens, kv_bytes: None takes what the engine would."""
+
+    max_step_tokens: int = 512
+    max_sequences: int = 64
+    context_tokens: int | None = None
+    kv_bytes: int | None = None
+
+
+def replica_setup(
+    spec: ModelSpec, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, memory_bytes: int, sizes: Sizes
+) -> ReplicaSetup:
+    """Size a replica as the engine sizes itself. Raises OutOfMemory with the arithmetic, ConfigError for formats."""
+    chosen = weight_format(weights)
+    context = min(sizes.context_tokens or MAX_CONTEXT, spec.max_positions)
+    kv_token_bytes = spec.kv_bytes_per_token(kv_kind)
+    needs = MemoryNeeds(
+        weight_bytes=spec.weight_bytes(lambda _role: chosen),
+        buffer_bytes=Buffers.bytes_for(spec, sizes.max_step_tokens, sizes.max_sequences),
+        kv_token_bytes=kv_token_bytes,
+        context_tokens=context,
+        useful_tokens=context * sizes.max_sequences,
+    )
+    plan = plan_kv(needs, memory_bytes, sizes.kv_bytes)
+    return ReplicaSetup(
+        cost=step_cost(spec, lambda _role: chosen, kv_kind, machine),
+        num_pages=plan.num_pages,
+        limits=SchedulerLimits(sizes.max_step_tokens, sizes.max_sequences),
+        context_tokens=context,
+        kv_token_bytes=kv_token_bytes,
+    )

@@ -1,0 +1,33 @@
+"""What a user is promised: how soon an answer begins, how steadily it goes on.
+
+Knows: seconds.
+Must not know: how promises are kept, or by whom they are measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyObjectives:
+    """ttft_s: to the first token, queueing included. itl_s: the gap between two tokens. None: no such promise."""
+
+    ttft_s: float | None = None
+    itl_s: float | None = None
+
+    @property
+    def any(self) -> bool:
+        """At least one is set."""
+        return self.ttft_s is not None or self.itl_s is not None
+
+    def loosened(self, asked: LatencyObjectives | None) -> LatencyObjectives:
+        """These, with what one request asks for in place of each where it asks."""
+        if asked is None:
+            return self
+        return LatencyObjectives(
+            self.ttft_s if asked.ttft_s is None else asked.ttft_s, self.itl_s if asked.itl_s is None else asked.itl_s
+        )
+
+
+NO_OBJECTIVES = LatencyObjectives()

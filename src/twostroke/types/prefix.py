@@ -1,0 +1,33 @@
+"""Why a prompt was not found whole in the prefix cache.
+
+Knows: positions of a prompt.
+Must not know: pages' ids, the tree.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class MissReason(enum.StrEnum):
+    """SHORT: only full pages are shared. EMPTY: nothing was cached. UNFINISHED: another request was computing it."""
+
+    SHORT = "below a page"
+    EMPTY = "nothing was cached"
+    DIFFERS = "another prompt"
+    EVICTED = "evicted"
+    UNFINISHED = "still being computed"
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixMiss:
+    """position: the first token of the prompt that was not found; with DIFFERS, where it departs from what is cached.
+
+    lost_tokens: of the prompt, those that would have been found but for this. by: the request that was computing it.
+    """
+
+    reason: MissReason
+    position: int
+    lost_tokens: int = 0
+    by: str | None = None

@@ -1,0 +1,175 @@
+"""`twostroke plan` and `twostroke doctor` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cost.machines import calibration
+from tests.planner.figures import LLAMA3_70B
+from tests.weights.fake_hub import Repo, serve
+from twostroke.backends.cpu.calibration_file import write_calibration
+from twostroke.cli.main import main
+from twostroke.cli.plan import duration_s
+from twostroke.planner.doctor.machine import ThisMachine
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder where the doctor has measured this machine before."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    patient = ThisMachine.read().patient
+    write_calibration(tmp_path / "cache" / "twostroke", calibration(fingerprint=patient.fingerprint))
+    yield tmp_path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """A model's folder that holds nothing but its config.json."""
+    place = tmp_path / "big"
+    place.mkdir()
+    (place / "config.json").write_text(json.dumps(LLAMA3_70B))
+    return str(place)
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, words, catch_exceptions=False)
+
+
+def test_plan_for_this_machine_uses_what_the_doctor_kept(kept: Path) -> None:
+    result = run("plan", "--json")
+    assert result.exit_code == 0 and "measuring" not in result.stderr
+    found = json.loads(result.stdout)
+    assert found["model"] == "spark" and found["hardware"]["name"] == "here"
+    assert found["hardware"]["read_bytes_per_s"] == 40e9
+    assert any("twostroke doctor" in each for each in found["assumptions"])
+
+
+def test_doctor_says_what_it_kept_and_what_it_means(kept: Path) -> None:
+    result = run("doctor")
+    assert result.exit_code == 0
+    for needle in ("a processor", "40.0 GB/s", "1,600 GOP/s", "bfloat16", "cannot pass", "kept from before"):
+        assert needle in result.stdout, needle
+    found = json.loads(run("doctor", "--json").stdout)
+    assert found["kept"] is True and found["calibration"]["read_bytes_per_s"] == 40e9
+    assert [each["weights"] for each in found["one_billion"]] == ["int8", "int4"]
+    assert found["one_billion"][0]["decode_tokens_per_s"] < found["one_billion"][0]["decode_ceiling_tokens_per_s"]
+
+
+def test_doctor_says_when_others_disturbed_it(kept: Path) -> None:
+    patient = ThisMachine.read().patient
+    disturbed = calibration(fingerprint=patient.fingerprint, others_share=0.4)
+    write_calibration(kept / "cache" / "twostroke", disturbed)
+    assert "other programs took 40% of the cores" in run("doctor").stdout
+
+
+def test_plan_of_a_folder_on_named_hardware(folder: str) -> None:
+    words = ["plan", folder, "--hardware", "h100-sxm", "--weights", "int4", "--concurrency", "8", "--itl", "50ms"]
+    result = run(*words, "--price-per-hour", "3")
+    assert result.exit_code == 0
+    for needle in ("70.6 B", "ridge 591", "--itl 50 ms: met", "a million output tokens", "Assumptions:", "655 MB"):
+        assert needle in result.stdout, needle
+
+
+def test_plan_of_a_hub_model_downloads_config_json_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"config.json": json.dumps(LLAMA3_70B).encode(), "model.safetensors": b"w" * 999}
+    with serve({"meta/big": Repo({"c" * 40: files}, {"main": "c" * 40})}) as hub:
+        from huggingface_hub import constants
+
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+        result = run("plan", "meta/big", "--hardware", "b200", "--json")
+        asked = {path for _, path in hub.requests if path.startswith("/meta/")}
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["memory"]["parameters"] > 70e9
+    assert asked == {"/meta/big/resolve/main/config.json"}
+
+
+@pytest.mark.parametrize("name", ["roof.svg", "roof.png", "ROOF.PNG"])
+def test_plot_writes_a_picture(folder: str, tmp_path: Path, name: str) -> None:
+    target = tmp_path / name
+    target.write_bytes(b"an older picture")
+    result = run("plan", folder, "--hardware", "h200", "--plot", str(target))
+    assert result.exit_code == 0
+    assert target.read_bytes().startswith(b"\x89PNG" if name.lower().endswith("png") else b"<svg")
+    assert not [path for path in tmp_path.iterdir() if "partial" in path.name]
+
+
+def test_a_plot_that_cannot_be_finished_leaves_the_old_one(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "roof.svg"
+    target.write_bytes(b"an older picture")
+
+    def full(_path: Path, _picture: bytes) -> int:
+        _path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    result = run("plan", folder, "--hardware", "h200", "--plot", str(target))
+    assert result.exit_code == 2 and "No space left" in result.stderr
+    assert target.read_bytes() == b"an older picture"
+    assert not [path for path in tmp_path.iterdir() if "partial" in path.name]
+
+
+WRONG: list[tuple[list[str], list[str]]] = [
+    (["--hardware", "h100-sxn"], ["h100-sxn", "Did you mean h100-sxm?"]),
+    (["--hardware", "99xh200"], ["1 to 8"]),
+    (["--hardware", "h200", "--ttft", "1us"], ["--ttft 1 us cannot be met", "The best is"]),
+    (["--hardware", "h200", "--itl", "1us"], ["--itl 1 us cannot be met"]),
+    (["--hardware", "h200", "--concurrency", "1000000"], ["--concurrency 1000000", "fits nowhere"]),
+    (["--hardware", "h200", "--ttft", "soon"], ["'soon'", "50ms"]),
+    (["--hardware", "h200", "--ttft", "0s"], ["'0s'"]),
+    (["--hardware", "h200", "--weights", "int3"], ["int3", "int8"]),
+    (["--hardware", "h200", "--context", "999999"], ["--context", "131,072"]),
+    (["--hardware", "h200", "--price-per-hour", "0"], ["price-per-hour"]),
+    (["--hardware", "h200", "--plot", "x.pdf"], ["x.pdf", ".png or .svg"]),
+    (["--hardware", "h200", "--plot", "/no/such/folder/x.svg"], ["/no/such/folder/x.svg", "No such file"]),
+]
+
+
+@pytest.mark.parametrize(("words", "needles"), WRONG)
+def test_wrong_input_gets_one_clear_error_and_code_2(folder: str, words: list[str], needles: list[str]) -> None:
+    result = run("plan", folder, *words)
+    assert result.exit_code == 2 and result.stdout == ""
+    assert all(needle in result.stderr for needle in needles), result.stderr
+
+
+def test_a_config_without_a_field_gets_code_2_and_its_name(folder: str) -> None:
+    config: dict[str, Any] = {name: value for name, value in LLAMA3_70B.items() if name != "intermediate_size"}
+    (Path(folder) / "config.json").write_text(json.dumps(config))
+    result = run("plan", folder, "--hardware", "h200")
+    assert result.exit_code == 2 and "intermediate_size is missing" in result.stderr
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1s", 1.0), ("50ms", 0.05), (" 2 us", 2e-6), ("0.5", 0.5)])
+def test_durations(text: str, seconds: float) -> None:
+    assert duration_s(text) == pytest.approx(seconds)
+
+
+def test_bench_predict_prints_ratios(kept: Path) -> None:
+    words = ["bench", "predict", "--weights", "int8", "--prompts", "32,9000", "--batches", "1,2", "--at", "16"]
+    result = run(*words, "--new", "4", "--rounds", "1", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    cases = [(each["phase"], each["streams"], each["tokens"]) for each in found["cases"]]
+    assert cases == [("prefill", 1, 32), ("prefill", 1, 2044), ("decode", 1, 16), ("decode", 2, 16)]
+    assert all(each["ratio"] == each["predicted"] / each["measured"] for each in found["cases"])
+    assert found["goal"] == 0.15
+
+
+@pytest.mark.parametrize(
+    ("words", "needles"),
+    [(["--weights", "int9"], ["int9"]), (["--prompts", "a"], ["1,4,8"]), (["--at", "2048"], ["--at 2048"])],
+)
+def test_bench_predict_refuses_what_it_cannot(kept: Path, words: list[str], needles: list[str]) -> None:
+    result = run("bench", "predict", *words)
+    assert result.exit_code == 2 and all(needle in result.stderr for needle in needles), result.stderr

@@ -1,0 +1,80 @@
+"""Records and their lines: nothing is lost on the way, and a broken line is named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twostroke.cost.record import RequestRecord, SequenceRecord, StepRecord
+from twostroke.cost.record_json import Record, header_line, read_lines, record_line
+from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
+from twostroke.cost.work import Work
+from twostroke.types.errors import ConfigError
+
+COUNTS = st.integers(0, 10**9)
+SECONDS = st.floats(0, 1e9)
+NAMES = st.text(max_size=20)
+WORKS = st.builds(Work, COUNTS, COUNTS, COUNTS, COUNTS)
+PARTS = st.builds(PartPrediction, NAMES, SECONDS, WORKS, st.sampled_from(Bound))
+SEQUENCES = st.builds(SequenceRecord, NAMES, st.builds(Segment, COUNTS, COUNTS, st.booleans()), COUNTS, COUNTS)
+STEPS = st.builds(
+    StepRecord,
+    COUNTS,
+    SECONDS,
+    SECONDS,
+    SECONDS,
+    SECONDS,
+    st.lists(SEQUENCES, max_size=4).map(tuple),
+    st.lists(NAMES, max_size=3).map(tuple),
+    COUNTS,
+    st.none() | st.builds(StepPrediction, st.lists(PARTS, max_size=4).map(tuple)),
+)
+REQUESTS = st.builds(
+    RequestRecord, NAMES, SECONDS, SECONDS, COUNTS, COUNTS, COUNTS, COUNTS, st.dictionaries(NAMES, SECONDS, max_size=4)
+)
+STEP = StepRecord(1, 0.5, 0.75, 0.125, 0.0625, (SequenceRecord("a/0", Segment(0, 8, True), 0),))
+
+
+@given(st.lists(STEPS | REQUESTS, max_size=6))
+def test_what_is_written_is_read(records: list[Record]) -> None:
+    lines = [header_line(), *map(record_line, records)]
+    assert all(line.count("\n") == 1 for line in lines)
+    assert list(read_lines(lines, "trace")) == records
+
+
+def test_unknown_keys_and_columns_are_passed_over() -> None:
+    value = json.loads(record_line(STEP))
+    value["new"] = 1
+    value["sequences"][0].append("more")
+    assert list(read_lines([header_line(), json.dumps(value)], "trace")) == [STEP]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 3"),
+        ("7", "not an object"),
+        ("{}", "neither"),
+        ('{"step": 1}', "'begin_s' is missing"),
+        ('{"step": -1, "sequences": []}', "'step'"),
+        (record_line(STEP).replace('"model_s":0.125', '"model_s":"x"'), "'model_s'"),
+        (record_line(STEP).replace('"model_s":0.125', '"model_s":NaN'), "'model_s'"),
+        (record_line(STEP).replace("[[", "[").replace("]]", "]"), "sequences"),
+        ('{"request": "a/0", "arrival_s": 1}', "'finished_s' is missing"),
+    ],
+)
+def test_a_broken_line_is_named(line: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        list(read_lines([header_line(), record_line(STEP), line], "trace"))
+    assert said in str(caught.value) and "trace, line 3" in str(caught.value)
+
+
+@pytest.mark.parametrize("first", ["", "{}", "[]", '{"twostroke_steps": 2}', record_line(STEP)])
+def test_another_file_is_refused(first: str) -> None:
+    with pytest.raises(ConfigError, match="line 1"):
+        list(read_lines([first], "trace"))
+    with pytest.raises(ConfigError, match="empty"):
+        list(read_lines([], "trace"))

@@ -1,0 +1,112 @@
+"""Predicted steps: parts add up, more work never takes less time, and the figures are those of the arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.cost.machines import SPEC, calibration
+from twostroke.cost.calibration import Calibration
+from twostroke.cost.model_cost import step_cost
+from twostroke.cost.shape import Bound, Segment, StepCost
+from twostroke.cost.step_work import WorkCounter
+from twostroke.quant.formats import weight_format
+from twostroke.spec.formats import KVKind
+from twostroke.spec.hardware import HardwareSpec
+from twostroke.spec.hardware_catalogue import CATALOGUE
+from twostroke.spec.model import ModelSpec
+from twostroke.types.errors import ConfigError
+
+MODEL = ModelSpec.from_hf(SPEC)
+MACHINES: dict[str, HardwareSpec | Calibration] = {"here": calibration(), "gpu": CATALOGUE[0], "cpu": CATALOGUE[-1]}
+INT8 = weight_format("int8")
+SEGMENTS = st.builds(Segment, st.integers(0, 3000), st.integers(1, 600), st.booleans())
+
+
+def cost_of(machine: HardwareSpec | Calibration, weights: str = "int8") -> StepCost:
+    chosen = weight_format(weights)
+    return step_cost(MODEL, lambda role: chosen, KVKind.BF16, machine)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@given(segments=st.lists(SEGMENTS, max_size=6))
+def test_parts_add_up_and_their_work_is_the_counters(machine: str, segments: list[Segment]) -> None:
+    prediction = cost_of(MACHINES[machine]).predict(segments)
+    assert prediction.seconds == pytest.approx(sum(part.seconds for part in prediction.parts))
+    assert all(part.seconds >= 0 for part in prediction.parts)
+    assert prediction.work == WorkCounter(MODEL, lambda role: INT8, KVKind.BF16).step(segments).total
+    names = [part.name for part in prediction.parts]
+    assert names == (["weights", "head", "attention", "other", "host"] if segments else ["host"])
+
+
+MORE: dict[str, Callable[[Segment], Segment]] = {
+    "more context": lambda s: Segment(s.start + 500, s.num_tokens, s.samples),
+    "logits as well": lambda s: Segment(s.start, s.num_tokens, True),
+    "twice the rows": lambda s: Segment(s.start, 2 * s.num_tokens, s.samples),
+}
+
+
+@pytest.mark.parametrize("more", MORE)
+@pytest.mark.parametrize("machine", MACHINES)
+@given(segments=st.lists(SEGMENTS, min_size=1, max_size=5))
+def test_more_work_never_takes_less_time(machine: str, more: str, segments: list[Segment]) -> None:
+    cost = cost_of(MACHINES[machine])
+    assert cost.predict([MORE[more](s) for s in segments]).seconds >= cost.predict(segments).seconds * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@given(segments=st.lists(SEGMENTS, min_size=1, max_size=5), added=SEGMENTS)
+def test_one_more_sequence_never_takes_less_time(machine: str, segments: list[Segment], added: Segment) -> None:
+    cost = cost_of(MACHINES[machine])
+    assert cost.predict([*segments, added]).seconds >= cost.predict(segments).seconds * (1 - 1e-9)
+
+
+def test_a_decode_step_of_this_machine_by_hand() -> None:
+    parts = {part.name: part for part in cost_of(calibration(cold_bytes=4.1e6)).predict([Segment(99, 1, True)]).parts}
+    shapes = [(256 + 256, 256), (256, 256), (1024, 256), (256, 512)]
+    weights, features = 4 * sum(r * c for r, c in shapes), 4 * sum(r + c for r, c in shapes)
+    # 2.6 MB of weights stay in caches (warm): 16 ps a weight.
+    assert parts["weights"].seconds == pytest.approx(16e-12 * weights + 1e-10 * features)
+    assert parts["head"].seconds == pytest.approx(16e-12 * 1024 * 256 + 1e-10 * (1024 + 256))
+    read = 4 * 100 * 2 * 2 * 64 * 2
+    flops = 4 * 100 * 4 * 4 * 64
+    assert parts["attention"].seconds == pytest.approx(read * 20e-12 + flops * 1e-12 + 4 * 2 * 1e-7)
+    assert parts["host"].seconds == pytest.approx(1e-4 + 2e-5 + 1e-10 * 1024)
+    assert parts["host"].bound is Bound.HOST
+
+
+def test_a_chunk_of_this_machine_by_hand() -> None:
+    parts = {part.name: part for part in cost_of(calibration()).predict([Segment(100, 64, False)]).parts}
+    pairs = 4 * sum(range(101, 165))
+    expected = pairs * 4 * 4 * 64 * 2e-12 + 4 * 64 * 4 * 1e-8
+    assert parts["attention"].seconds == pytest.approx(expected)
+    assert parts["head"].seconds == 0
+    assert parts["weights"].bound is Bound.ARITHMETIC and parts["attention"].bound is Bound.ARITHMETIC
+
+
+def test_weights_that_leave_the_caches_cost_more() -> None:
+    segments = [Segment(10, 1, True)]
+    warm, between, cold = (
+        cost_of(calibration(warm_bytes=low, cold_bytes=high)).predict(segments).seconds
+        for low, high in ((100e6, 200e6), (1e6, 5e6), (1e3, 2e3))
+    )
+    assert warm < between < cold
+
+
+def test_a_roofline_step_is_bound_by_the_slower_of_both() -> None:
+    gpu = CATALOGUE[0]
+    parts = {part.name: part for part in cost_of(gpu).predict([Segment(0, 1, True)]).parts}
+    weights = parts["weights"]
+    assert weights.bound is Bound.MEMORY
+    assert weights.seconds == pytest.approx(weights.work.total_bytes / (936e9 * gpu.efficiency.memory))
+    bound = {part.name: part.bound for part in cost_of(CATALOGUE[-1]).predict([Segment(0, 4000, True)]).parts}
+    assert bound["weights"] is Bound.MEMORY or bound["attention"] is Bound.ARITHMETIC
+
+
+@pytest.mark.parametrize("changes", [{"linear": {}}, {"attention": {}}])
+def test_a_format_that_was_not_measured_is_named(changes: dict[str, dict[str, str]]) -> None:
+    with pytest.raises(ConfigError, match=r"not measured with (weights|a KV cache) in (int8|bf16)"):
+        cost_of(calibration(**changes))

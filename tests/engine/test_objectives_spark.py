@@ -1,0 +1,38 @@
+"""The real engine with objectives: the same answers, and refusals that leave nothing behind."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from twostroke.assemble import build_sync
+from twostroke.types.errors import Overloaded
+from twostroke.types.output import Prompt
+from twostroke.types.sampling_params import SamplingParams
+
+ROOM = {"kv_memory": "40MB", "threads": 1}
+
+
+def prompts(count: int, length: int, output: int) -> list[Prompt]:
+    dice = random.Random(count)
+    params = SamplingParams(temperature=0.0, max_tokens=output, ignore_eos=True, logprobs=0)
+    return [Prompt(tuple(dice.randrange(100, 4000) for _ in range(length)), params) for _ in range(count)]
+
+
+def test_objectives_change_no_answer() -> None:
+    asked = prompts(5, 300, 12)
+    with build_sync("spark", ROOM) as plain, build_sync("spark", {**ROOM, "ttft": "600s", "itl": "5ms"}) as kept:
+        first = [output.completions[0] for output in plain.engine.generate(asked)]
+        second = [output.completions[0] for output in kept.engine.generate(asked)]
+    assert [(c.token_ids, c.logprobs) for c in first] == [(c.token_ids, c.logprobs) for c in second]
+
+
+def test_the_plain_loop_raises_what_the_gate_refuses_and_goes_on() -> None:
+    with build_sync("spark", {**ROOM, "ttft": "20ms"}) as built:
+        with pytest.raises(Overloaded) as caught:
+            built.engine.generate(prompts(60, 1500, 4))
+        assert caught.value.retry_after_s > 0
+        gauges = built.engine.gauges()
+        assert (gauges.running, gauges.waiting, gauges.pages_used) == (0, 0, 0)
+        assert len(built.engine.generate(prompts(1, 40, 4))[0].completions[0].token_ids) == 4

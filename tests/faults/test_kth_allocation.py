@@ -1,0 +1,33 @@
+"""The 1st, 2nd, 3rd ... allocation finds no page, until a schedule passes without reaching it.
+
+Nobody is allowed to notice: answers are those of the definition, every page comes back, nobody starves.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.replay import command
+from tests.faults.world import World
+from twostroke.sim.faulty import FaultRates
+
+HONEST = FaultRates(0.0)
+MOST = 2000
+
+
+@pytest.mark.parametrize("in_a_row", [1, 3])
+@pytest.mark.parametrize("seed", range(12))
+def test_every_allocation_may_fail(seed: int, in_a_row: int) -> None:
+    preempted = 0
+    for k in range(1, MOST):
+        world = World(seed, HONEST, allocation_fails=lambda call, k=k: k <= call < k + in_a_row)
+        try:
+            outcome = world.run()
+        except AssertionError as error:
+            raise AssertionError(f"allocation {k}: {error}; replay: {command(seed, k)}") from error
+        preempted += outcome.preemptions
+        if outcome.allocations < k:
+            break
+    else:
+        raise AssertionError(f"the schedule never passes in {MOST} tries")
+    assert k > 1 and preempted > 0

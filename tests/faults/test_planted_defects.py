@@ -1,0 +1,139 @@
+"""The rules can fail: each defect, planted into the heart, is found by one of a few hundred schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.faults.world import World
+from twostroke.cache.manager import CacheManager
+from twostroke.cache.pages import PagePool
+from twostroke.cache.prefix_tree import Node, PrefixTree
+from twostroke.scheduler.queues import Queues
+from twostroke.scheduler.scheduler import Scheduler
+from twostroke.scheduler.sequence import Sequence
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def forgets_salt(patch: pytest.MonkeyPatch) -> None:
+    real = PrefixTree.root
+    patch.setattr(PrefixTree, "root", lambda tree, salt: real(tree, ""))
+    match = PrefixTree.match
+    patch.setattr(PrefixTree, "match", lambda tree, salt, tokens, most: match(tree, "", tokens, most))
+
+
+def shares_without_counting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PrefixTree, "share", lambda tree, node: node.page_id)
+
+
+def evicts_what_is_used(patch: pytest.MonkeyPatch) -> None:
+    def give_back(tree: PrefixTree, node: Node) -> None:
+        tree._pool.release(node.page_id)
+        tree._uses += 1
+        node.last_use = tree._uses
+        tree._num_unshared += 1
+        tree._offer(node)
+
+    patch.setattr(PrefixTree, "give_back", give_back)
+
+
+def leaks_on_a_failed_growth(patch: pytest.MonkeyPatch) -> None:
+    def grow(cache: CacheManager, name: str, num_tokens: int) -> bool:
+        table = cache._tables[name]
+        while len(table.page_ids) < cache.pages_for(num_tokens):
+            page_id = cache._take_page()
+            if page_id is None:
+                table.page_ids.pop()
+                return False
+            table.page_ids.append(page_id)
+        return True
+
+    patch.setattr(CacheManager, "grow", grow)
+
+
+def keeps_computed_after_preemption(patch: pytest.MonkeyPatch) -> None:
+    real = Scheduler._preempt
+
+    def preempt(scheduler: Scheduler, sequence: Sequence, preempted: list[str]) -> None:
+        computed = sequence.computed
+        real(scheduler, sequence, preempted)
+        sequence.known = sequence.known[: computed or None]
+
+    patch.setattr(Scheduler, "_preempt", preempt)
+
+
+def preempts_the_first(patch: pytest.MonkeyPatch) -> None:
+    def last_resort(queues: Queues, kept: set[str]) -> Sequence | None:
+        candidates = [each for each in queues.running if each.request.request_id not in kept]
+        return min(candidates, key=lambda each: each.admission or 0, default=None)
+
+    patch.setattr(Queues, "last_resort", last_resort)
+
+
+def admits_the_newest_first(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sequence, "rank", property(lambda sequence: (sequence.request.priority, -sequence.number)))
+
+
+def frees_in_the_tree(patch: pytest.MonkeyPatch) -> None:
+    real = PagePool.release
+
+    def release(pool: PagePool, page_id: int) -> None:
+        real(pool, page_id)
+        if pool.count(page_id) == 1 and page_id == 3:
+            real(pool, page_id)
+
+    patch.setattr(PagePool, "release", release)
+
+
+def tells_twice(patch: pytest.MonkeyPatch) -> None:
+    real = Scheduler.abort
+    patch.setattr(Scheduler, "abort", lambda scheduler, name, now: real(scheduler, name, now) * 2)
+
+
+def tells_nobody(patch: pytest.MonkeyPatch) -> None:
+    real = Scheduler.abort
+
+    def abort(scheduler: Scheduler, name: str, now: float) -> list[object]:
+        real(scheduler, name, now)
+        return []
+
+    patch.setattr(Scheduler, "abort", abort)
+
+
+def keeps_the_last_matched_page(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        CacheManager,
+        "match",
+        lambda cache, salt, tokens: cache._tree.match(salt, tokens, len(tokens) // cache.page_tokens),
+    )
+
+
+DEFECTS: tuple[Plant, ...] = (
+    forgets_salt,
+    shares_without_counting,
+    evicts_what_is_used,
+    leaks_on_a_failed_growth,
+    keeps_computed_after_preemption,
+    preempts_the_first,
+    admits_the_newest_first,
+    frees_in_the_tree,
+    tells_twice,
+    tells_nobody,
+    keeps_the_last_matched_page,
+)
+
+
+def findings(seeds: range) -> Iterator[str]:
+    for seed in seeds:
+        try:
+            World(seed).run()
+        except Exception as error:  # a planted defect may break anything
+            yield f"{seed}: {type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("plant", DEFECTS, ids=lambda plant: plant.__name__)
+def test_a_planted_defect_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    assert next(findings(range(400)), None) is not None

@@ -1,0 +1,60 @@
+"""10,000 random schedules of the production heart with an executor that fails, delays and loses callers."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from tests.faults.replay import command
+from tests.faults.world import Outcome, World
+from twostroke.types.request import FinishReason
+
+NUM_SCHEDULES = 10_000
+SHARES = 40
+
+
+def run_share(share: int) -> tuple[list[str], Counter[str]]:
+    """Seeds share, share + SHARES, ...: what failed, and what happened in all."""
+    failed: list[str] = []
+    seen: Counter[str] = Counter()
+    for seed in range(share, NUM_SCHEDULES, SHARES):
+        try:
+            seen += sights(World(seed).run())
+        except Exception as error:  # the seed is what matters: every one of them is told
+            failed.append(f"seed {seed}: {type(error).__name__}: {error}\n    replay: {command(seed)}")
+    return failed, seen
+
+
+def sights(outcome: Outcome) -> Counter[str]:
+    """What of interest happened in one schedule."""
+    found = Counter({str(reason): 1 for reason in outcome.reasons})
+    found["steps"] = outcome.steps
+    found["preempted"] = outcome.preemptions > 0
+    found["shared"] = outcome.prefix_hits > 0
+    found["refused"] = outcome.refused > 0
+    found["stopped"] = outcome.stopped
+    return found
+
+
+def test_ten_thousand_schedules_keep_every_invariant() -> None:
+    failed: list[str] = []
+    seen: Counter[str] = Counter()
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        for lines, counts in pool.map(run_share, range(SHARES)):
+            failed += lines
+            seen += counts
+    assert not failed, f"{len(failed)} of {NUM_SCHEDULES} schedules failed:\n" + "\n".join(failed[:20])
+    # Schedules in which nothing happens prove nothing.
+    for sight in (*map(str, FinishReason), "preempted", "shared", "refused", "stopped"):
+        assert seen[sight] > NUM_SCHEDULES // 100, f"{sight}: {seen}"
+
+
+@pytest.mark.parametrize("seed", [1, 7, 5000])
+def test_a_seed_replays_exactly(seed: int) -> None:
+    stories: list[list[str]] = [[], []]
+    outcomes = [World(seed, say=story.append).run() for story in stories]
+    assert stories[0] == stories[1] and outcomes[0] == outcomes[1]
+    assert stories[0]

@@ -1,0 +1,350 @@
+"""One random schedule from one seed: the production heart, faults, and every invariant after every step.
+
+outcome = World(seed).run()        # raises AssertionError where an invariant is broken
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from tests.faults.expected import Expected, Letters, expected
+from tests.faults.fairness import Fairness
+from tests.faults.heard import HeardScheduler
+from tests.faults.memory import VOCAB_SIZE, CheckedExecutor, Memory
+from twostroke.cache.manager import CacheManager
+from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
+from twostroke.cost.work import Work
+from twostroke.engine.limits import EngineLimits
+from twostroke.engine.session import Session
+from twostroke.engine.stepper import MAX_FAULTS_IN_A_ROW, Stepper
+from twostroke.sampling.random_draw import sibling_seed
+from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.scheduler import Gauges, Scheduler
+from twostroke.sim.clock import VirtualClock
+from twostroke.sim.faulty import Fault, FaultRates, FaultyExecutor, InjectedFault
+from twostroke.sim.predicted import PredictedExecutor
+from twostroke.types.errors import EngineStopped, InvalidRequest
+from twostroke.types.event import FinishedEvent
+from twostroke.types.output import Delta, Prompt, Timings
+from twostroke.types.plan import Plan
+from twostroke.types.request import FinishReason
+from twostroke.types.result import StepResult
+from twostroke.types.sampling_params import SamplingParams
+
+CONTEXT_TOKENS = 64
+MAX_STEPS = 20_000
+SMALL_S = 1e-9
+
+RATES = (
+    *(FaultRates(0.0),) * 3,
+    FaultRates(0.03),
+    FaultRates(0.15, (Fault.FAIL_ONE, Fault.LOSE_TOKEN, Fault.DELAY, Fault.ABORT)),
+    FaultRates(0.6, (Fault.RAISE_BEFORE, Fault.RAISE_AFTER, Fault.DELAY)),
+)
+
+Key = tuple[str, int]
+
+
+class RowCost:
+    """A StepCost: a millisecond for each row."""
+
+    def predict(self, segments: tuple[Segment, ...]) -> StepPrediction:
+        """See StepCost."""
+        rows = sum(segment.num_tokens for segment in segments)
+        return StepPrediction((PartPrediction("weights", rows / 1000, Work(), Bound.MEMORY),))
+
+
+@dataclass
+class Answer:
+    """What came back for one completion."""
+
+    prompt: Prompt
+    deltas: list[Delta] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to, for whole-suite checks that the interesting things happened."""
+
+    steps: int
+    reasons: Counter[FinishReason]
+    preemptions: int
+    prefix_hits: int
+    refused: int
+    stopped: bool
+    max_steps_lived: int
+    allocations: int
+
+
+@dataclass
+class Watcher:
+    """The engine's observer: one terminal event for each completion, times that never go back."""
+
+    finished: Counter[Key]
+    last_s: float = 0.0
+
+    def on_step(self, plan: Plan, result: StepResult, duration_s: float) -> None:
+        assert duration_s >= 0
+
+    def on_first_token(self, ttft_s: float) -> None:
+        assert ttft_s >= 0
+
+    def on_next_token(self, itl_s: float) -> None:
+        assert itl_s >= 0
+
+    def on_finish(self, finished: FinishedEvent, timings: Timings) -> None:
+        group, _, index = finished.request_id.rpartition("/")
+        self.finished[group, int(index)] += 1
+        assert finished.at_s >= self.last_s
+        self.last_s = finished.at_s
+        assert timings.parts is not None and finished.at_s == timings.finished_s
+        assert min(timings.parts.by_name().values()) > -SMALL_S
+        assert abs(timings.parts.total_s - (finished.at_s - timings.arrival_s)) < SMALL_S, "seconds without a name"
+
+
+class World:
+    """Everything of one schedule. say: gets a line for each thing that happens (for `replay`)."""
+
+    def __init__(
+        self,
+        seed: int,
+        rates: FaultRates | None = None,
+        allocation_fails: Callable[[int], bool] = lambda call: False,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        dice = self.dice = random.Random(seed)
+        self._say = say
+        self.page_tokens = dice.choice([2, 4, 4])
+        step_tokens = dice.choice([1, 5, 12, 40, 200])
+        self.limits = SchedulerLimits(step_tokens, min(step_tokens, dice.choice([1, 3, 8])), dice.choice([0, 0, 2]))
+        self.end_ids = frozenset(dice.sample(range(VOCAB_SIZE), dice.choice([0, 2])))
+        self.prompts = make_prompts(dice)
+        longest = max(len(prompt.token_ids) + (prompt.params.max_tokens or 0) for _, prompt in self.prompts)
+        self.num_pages = max(1, -(-longest // self.page_tokens) + dice.choice([-1, 0, 1, 1, 3, 30]))
+        hang_ups = dice.choice([0, 0, 0, 2])
+        self.hang_ups = {dice.randint(0, 40): dice.choice(self.prompts)[1] for _ in range(hang_ups)}
+        self.clock = VirtualClock()
+        self.cache = CacheManager(self.num_pages, self.page_tokens)
+        self.allocations = self._instrument(allocation_fails)
+        self.scheduler = Scheduler(self.cache, self.limits)
+        self.fairness = Fairness(self.scheduler, self.page_tokens)
+        self.engine_limits = EngineLimits(CONTEXT_TOKENS, VOCAB_SIZE, self.num_pages * self.page_tokens, self.end_ids)
+        self.watcher = Watcher(Counter())
+        self.heard = HeardScheduler(self.scheduler)
+        self.session = Session(
+            self.heard,
+            Letters(),
+            self.engine_limits,
+            draw_seed=lambda: 1,
+            sibling_seed=sibling_seed,
+            observer=self.watcher,
+        )
+        memory = Memory(self.page_tokens)
+        honest = PredictedExecutor(RowCost(), self.clock, memory.next_token)
+        checked = CheckedExecutor(honest, memory, self.limits, self._watch)
+        rates = rates or dice.choice(RATES)
+        self.executor = FaultyExecutor(checked, self.clock, rates, dice, self._hang_up_completion)
+        self.stepper = Stepper(self.heard, self.executor, self.session, self.clock, only_injected)
+        self.open: dict[Key, Answer] = {}
+        self.closed: list[tuple[Key, Answer]] = []
+        self.asked: Counter[Key] = Counter()
+        self.hung_up: set[str] = set()
+        self.refused = 0
+        self.steps = 0
+
+    def run(self) -> Outcome:
+        """Drive until nothing is left."""
+        due = sorted(self.prompts, key=lambda pair: pair[0])
+        stopped = False
+        for turn in range(MAX_STEPS):
+            while due and due[0][0] <= turn:
+                self._submit(due.pop(0)[1])
+            if turn in self.hang_ups:
+                self._hang_up(self.hang_ups[turn].request_id or "")
+            injected = self.allocations["failed"]
+            try:
+                deltas = self.stepper.step()
+            except EngineStopped:
+                assert self.executor.raised >= MAX_FAULTS_IN_A_ROW
+                stopped = True
+                break
+            self.steps += deltas is not None
+            self._take(deltas or [])
+            self._check_counts()
+            if not due and not self.stepper.has_work:
+                break
+            self.clock.advance(0.001)
+            progress = deltas is not None or due or self.allocations["failed"] > injected
+            assert progress, "work is left and nothing can be planned"
+        else:
+            raise AssertionError("the schedule does not end")
+        self._check_end(stopped)
+        return self._outcome(stopped)
+
+    def _submit(self, prompt: Prompt) -> None:
+        name = prompt.request_id or ""
+        try:
+            self.stepper.submit(prompt)
+        except InvalidRequest as error:
+            self.refused += 1
+            self._say(f"{name} refused: {error}")
+            return
+        self._say(f"{name} submitted: {len(prompt.token_ids)} tokens, n={prompt.params.n}, {prompt.params.max_tokens=}")
+        for index in range(prompt.params.n):
+            self.open[name, index] = Answer(prompt)
+            self.asked[name, index] += 1
+
+    def _hang_up(self, name: str) -> None:
+        self._say(f"{name} hangs up")
+        self.hung_up.add(name)
+        self._take(self.stepper.abort(name))
+
+    def _hang_up_completion(self, request_id: str) -> None:
+        self._hang_up(request_id.rpartition("/")[0])
+
+    def _watch(self, plan: Plan) -> None:
+        for each in plan.sequences:
+            self._say(
+                f"  step {plan.step_id}: {each.request.request_id} [{each.start}, {each.start + each.num_tokens})"
+                f" pages {list(each.page_ids)}{' samples' if each.samples else ''}"
+            )
+        if plan.preemptions:
+            self._say(f"  step {plan.step_id}: preempted {[each.request_id for each in plan.preemptions]}")
+        self.fairness.watch(plan)
+
+    def _take(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            key = (delta.request_id, delta.index)
+            assert key in self.open, f"{key} speaks after its end"
+            self.open[key].deltas.append(delta)
+            if delta.finish_reason is not None:
+                self._say(f"{key} ended: {delta.finish_reason}")
+                self.closed.append((key, self.open.pop(key)))
+
+    def _check_counts(self) -> None:
+        self.cache.check()
+        gauges = self.scheduler.gauges()
+        assert gauges.pages_free + gauges.pages_used + gauges.pages_cached == self.num_pages
+        assert min(gauges.pages_free, gauges.pages_used, gauges.pages_cached, gauges.waste_tokens) >= 0
+        assert gauges.running + gauges.waiting == len(self.open) == self.session.num_live
+        assert gauges.running <= self.limits.max_sequences
+
+    def _check_end(self, stopped: bool) -> None:
+        if stopped:  # as the asynchronous shell does it
+            for name in {name for name, _ in self.open}:
+                self.hung_up.add(name)
+                self.stepper.abort(name)
+            self.open.clear()
+        gauges = self.scheduler.gauges()
+        assert self.session.num_live == 0 and not self.open
+        assert (gauges.running, gauges.waiting, gauges.pages_used, gauges.waste_tokens) == (0, 0, 0, 0)
+        self.cache.check()
+        self.cache.drop_cached()
+        assert self.cache.pages_free == self.num_pages
+        assert self.heard.ended == self.heard.added
+        assert self.watcher.finished == self.asked, "each completion has exactly one terminal event"
+        self.fairness.close()
+        for key, answer in self.closed:
+            self._check_answer(key, answer.prompt, answer.deltas)
+
+    def _check_answer(self, key: Key, prompt: Prompt, deltas: list[Delta]) -> None:
+        """The pieces are those of the definition, or a beginning of it where the completion was cut short."""
+        name, index = key
+        right = expected(prompt, index, self.engine_limits.check(prompt), self.end_ids)
+        found = tuple(token_id for delta in deltas for token_id in delta.token_ids)
+        text = "".join(delta.text for delta in deltas)
+        last = deltas[-1]
+        assert last.finish_reason is not None
+        assert sum(delta.finish_reason is not None for delta in deltas) == 1
+        if last.finish_reason is FinishReason.ABORT:
+            assert name in self.hung_up
+        elif last.finish_reason is FinishReason.ERROR:
+            assert f"{name}/{index}" in self.executor.touched
+        else:
+            assert (found, text, last.finish_reason) == (right.token_ids, right.text, right.reason)
+            assert last.num_output_tokens == right.num_output_tokens
+            return
+        self._check_beginning(found, right)
+
+    def _check_beginning(self, found: tuple[int, ...], right: Expected) -> None:
+        # What a cut completion shows may go into a stop string that was never completed.
+        common = min(len(found), len(right.token_ids))
+        assert found[:common] == right.token_ids[:common]
+        assert len(found) <= right.num_output_tokens
+
+    def _outcome(self, stopped: bool) -> Outcome:
+        gauges: Gauges = self.scheduler.gauges()
+        self._check_preemptions(gauges)
+        reasons = Counter(answer.deltas[-1].finish_reason for _, answer in self.closed)
+        return Outcome(
+            self.steps,
+            Counter({reason: count for reason, count in reasons.items() if reason is not None}),
+            gauges.preemptions_total,
+            gauges.prefix_hit_tokens,
+            self.refused,
+            stopped,
+            self.fairness.max_steps,
+            self.allocations["calls"],
+        )
+
+    def _check_preemptions(self, gauges: Gauges) -> None:
+        """At most one preemption of each request between two outputs or ends (docs/proofs/no-starvation.md)."""
+        outputs = sum(answer.deltas[-1].num_output_tokens for _, answer in self.closed)
+        intervals = outputs + self.asked.total() + 1
+        if not self.executor.raised:
+            assert gauges.preemptions_total <= self.limits.max_sequences * intervals + self.allocations["failed"]
+
+    def _instrument(self, fails: Callable[[int], bool]) -> dict[str, int]:
+        """Stand before the pool's `allocate`: count its calls, and say "none left" where `fails(call)`."""
+        counts = {"calls": 0, "failed": 0}
+        real = self.cache._pool.allocate
+
+        def allocate() -> int | None:
+            counts["calls"] += 1
+            if fails(counts["calls"]):
+                counts["failed"] += 1
+                return None
+            return real()
+
+        self.cache._pool.allocate = allocate  # type: ignore[method-assign]
+        return counts
+
+
+def only_injected(error: BaseException) -> None:
+    """The stepper catches whatever an executor raises: what no fault has injected is a finding."""
+    if not isinstance(error, InjectedFault):
+        raise error
+
+
+def make_prompts(dice: random.Random) -> list[tuple[int, Prompt]]:
+    """(turn, prompt): a few requests, some with a common beginning, some with siblings, stops, priorities, salts."""
+    stem = tuple(dice.randrange(VOCAB_SIZE) for _ in range(20))
+    made: list[tuple[int, Prompt]] = []
+    spread, longest = dice.choice([(0, 24), (0, 12), (4, 16), (15, 16)])
+    for number in range(dice.randint(1, 7)):
+        own = tuple(dice.randrange(VOCAB_SIZE) for _ in range(dice.randint(1, 12)))
+        params = SamplingParams(
+            n=dice.choice([1, 1, 1, 2, 3]),
+            seed=dice.getrandbits(40),
+            max_tokens=dice.randint(1, longest),
+            ignore_eos=dice.random() < 0.2,
+            stop_token_ids=tuple(dice.sample(range(VOCAB_SIZE), dice.choice([0, 0, 1]))),
+        )
+        if dice.random() < 0.3:
+            params = replace(params, stop=tuple(dice.choice("ABCDEFGHIJ") for _ in range(3)))
+        elif dice.random() < 0.3:
+            params = replace(params, min_tokens=dice.randint(0, params.max_tokens or 1))
+        prompt = Prompt(
+            stem[: dice.choice([0, 0, 5, 8, 16, 20])] + own,
+            params,
+            f"r{number}",
+            dice.choice(["", "", "b"]),
+            dice.choice([0, 0, 0, 1]),
+        )
+        made.append((dice.randint(0, spread), prompt))
+    if dice.random() < 0.2:  # an id comes again, perhaps while the first is live (then it is refused)
+        made.append((dice.randint(10, 40), replace(made[0][1], priority=0)))
+    return made

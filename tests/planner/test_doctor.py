@@ -1,0 +1,154 @@
+"""The doctor with little effort on the real kernels, what it keeps, and what it says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cost.machines import calibration
+from twostroke.cost.calibration import Calibration
+from twostroke.cost.model_cost import step_cost
+from twostroke.cost.shape import Segment
+from twostroke.env import Machine, Moment, others_share, read_moment
+from twostroke.planner.doctor.examine import Effort, Patient, Quiet, examine
+from twostroke.planner.doctor.machine import ThisMachine
+from twostroke.planner.doctor.meaning import meaning
+from twostroke.planner.doctor.measure_ops import _rising
+from twostroke.planner.doctor.stopwatch import Stopwatch, usual
+from twostroke.planner.model_config import read_model
+from twostroke.quant.formats import weight_format
+from twostroke.spec.formats import KVKind, WeightKind
+from twostroke.types.errors import OutOfMemory
+
+LITTLE = Effort(ring_bytes=256 << 20, rounds=1, rows=(1, 8, 64), few_rows=(1, 8), least_s=0.001)
+
+
+@pytest.fixture(scope="module")
+def measured() -> Iterator[tuple[Calibration, list[tuple[int, int, str]]]]:
+    notes: list[tuple[int, int, str]] = []
+    patient = Patient("mark", "this processor", 1, 8 * 10**9)
+    yield examine(patient, time.perf_counter, lambda *note: notes.append(note), LITTLE, lambda: None), notes
+
+
+def test_everything_is_measured(measured: tuple[Calibration, list[tuple[int, int, str]]]) -> None:
+    found, _ = measured
+    assert (found.fingerprint, found.title, found.threads) == ("mark", "this processor", 1)
+    assert set(found.linear) == set(WeightKind) and set(found.attention) == set(KVKind)
+    assert found.read_bytes_per_s > 1e8 and found.f32_flops_per_s > 1e9 and found.int8_ops_per_s > 1e9
+    assert found.bf16_flops_per_s > 1e8
+    for rates in found.linear.values():
+        assert all(y > 0 for y in rates.cold.ys) and all(y >= 0 for y in rates.features.ys)
+        assert list(rates.cold.ys) == sorted(rates.cold.ys), "more rows never take less time"
+    assert all(rates.prefill.ys[-1] > 0 for rates in found.attention.values())
+    assert 0 < found.layer_s < 1 and 0 < found.host.step_s < 1
+
+
+def test_progress_ends_at_the_total(measured: tuple[Calibration, list[tuple[int, int, str]]]) -> None:
+    _, notes = measured
+    done = [done for done, _, _ in notes]
+    assert done == sorted(done) and notes[-1][0] == notes[-1][1] == len(notes)
+
+
+def test_it_predicts_the_embedded_model(measured: tuple[Calibration, list[tuple[int, int, str]]]) -> None:
+    chosen = weight_format("int8")
+    cost = step_cost(read_model("spark").spec, lambda role: chosen, KVKind.BF16, measured[0])
+    one, many = cost.predict([Segment(100, 1, True)]).seconds, cost.predict([Segment(0, 512, True)]).seconds
+    assert 1e-5 < one < many < 10
+
+
+def test_too_little_memory_is_said_with_figures() -> None:
+    with pytest.raises(OutOfMemory, match="Measuring takes"):
+        examine(Patient("mark", "x", 1, 10 << 20), time.perf_counter, lambda *note: None)
+
+
+@pytest.mark.parametrize(
+    ("shares", "best", "share"), [([0.0], 1, 0.0), ([0.3, 0.05], 2, 0.05), ([0.3, 0.2, 0.4, 0.0], 2, 0.2)]
+)
+def test_what_others_disturb_is_measured_again(shares: list[float], best: int, share: float) -> None:
+    moments = [Moment(0.0, 0.0, 0.0, 1)]
+    for each in shares:  # a second each, in which others take that much of the one core
+        moments += [moments[-1], replace(moments[-1], at_s=moments[-1].at_s + 1, busy_s=moments[-1].busy_s + each)]
+    after = iter(moments[1:])
+    calls: list[int] = []
+
+    def work() -> int:
+        calls.append(1)
+        return len(calls)
+
+    quiet = Quiet(lambda: next(after), lambda what: None)
+    assert quiet.measure("x", work) == best and quiet.others_share == pytest.approx(share)
+    assert len(calls) == min(len(shares), 3)
+
+
+def machine_of(folder: Path) -> ThisMachine:
+    return ThisMachine.read(1, Machine(cores=2, available_bytes=10**10, cache_folder=folder))
+
+
+def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
+    here = machine_of(tmp_path)
+    asked: list[Patient] = []
+
+    def how(patient: Patient, clock: object, note: object) -> Calibration:
+        asked.append(patient)
+        return calibration(fingerprint=patient.fingerprint, title=patient.title)
+
+    assert here.kept() is None
+    first = here.kept_or_measured(lambda *note: None, how)
+    assert here.kept_or_measured(lambda *note: None, how) == first == here.kept()
+    assert len(asked) == 1 and asked[0].threads == 1
+    again, path = here.measure(lambda *note: None, how)
+    assert len(asked) == 2 and path.is_file() and again == first
+
+
+def test_another_number_of_threads_is_another_machine(tmp_path: Path) -> None:
+    machine = Machine(cores=2, available_bytes=10**10, cache_folder=tmp_path)
+    marks = {ThisMachine.read(threads, machine).patient.fingerprint for threads in (1, 2, None)}
+    assert len(marks) == 2
+
+
+@pytest.mark.parametrize("weights", ["int8", "int4", "bf16", "f32"])
+def test_the_meaning_is_the_formulas(weights: str) -> None:
+    found = meaning(calibration(), weights)
+    assert found.decode_ceiling_tokens_per_s == pytest.approx(40e9 / (found.weight_bytes + 513 * 32768), rel=0.01)
+    assert found.decode_tokens_per_s < found.decode_ceiling_tokens_per_s
+    assert f"decode of a 1 B {weights} model cannot pass" in found.words() and "tok/s here" in found.words()
+
+
+def test_others_are_what_is_left_of_the_cores() -> None:
+    before = Moment(10.0, 100.0, 5.0, 2)
+    assert others_share(before, Moment(11.0, 101.5, 6.0, 2)) == pytest.approx(0.25)
+    assert others_share(before, Moment(11.0, 101.0, 6.0, 2)) == 0
+    assert others_share(before, Moment(11.0, 109.0, 5.0, 2)) == 1
+    assert others_share(None, before) == others_share(before, None) == others_share(before, before) == 0
+
+
+def test_a_moment_is_read_where_the_system_tells() -> None:
+    first, second = read_moment(), read_moment()
+    if first is None or second is None:
+        assert first is None and second is None
+        return
+    assert second.at_s >= first.at_s and second.busy_s >= first.busy_s > 0 and first.cores >= 1
+
+
+def test_the_stopwatch_takes_calls_in_turn_and_the_median() -> None:
+    now, made = [0.0], []
+
+    def call(name: str, seconds: float) -> None:
+        made.append(name)
+        now[0] += seconds
+
+    watch = Stopwatch(lambda: now[0], least_s=10)
+    calls = [lambda: call("a", 1.0), lambda: call("b", 3.0)]
+    times, place = watch.times(calls, first=1)
+    assert made == ["b", "a", "b", "a", "b"] and times == [3.0, 1.0, 3.0, 1.0, 3.0] and place == 0
+    assert watch.seconds([lambda: call("c", 4.0)]) == 4.0
+    with pytest.raises(ValueError, match="nothing"):
+        usual([])
+
+
+def test_noise_that_makes_more_rows_quicker_is_taken_out() -> None:
+    assert _rising({1: 2.0, 4: 1.5, 8: 3.0}) == {1: 2.0, 4: 2.0, 8: 3.0}

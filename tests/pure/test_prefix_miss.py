@@ -1,0 +1,102 @@
+"""Why a prefix missed, told by the scheduler: checked against a plain account of what the cache held."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from twostroke.cache.manager import CacheManager
+from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.scheduler import Scheduler
+from twostroke.types.event import FinishedEvent
+from twostroke.types.prefix import MissReason, PrefixMiss
+from twostroke.types.request import Request
+from twostroke.types.result import SampledToken, StepResult
+from twostroke.types.sampling_params import SamplingParams
+
+PAGE = 16
+
+
+class Heart:
+    """A scheduler and the ends of its requests."""
+
+    def __init__(self, num_pages: int = 64) -> None:
+        self.cache = CacheManager(num_pages, PAGE)
+        self.scheduler = Scheduler(self.cache, SchedulerLimits(max_step_tokens=2048))
+        self.ends: dict[str, FinishedEvent] = {}
+
+    def add(self, name: str, tokens: list[int], salt: str = "") -> None:
+        params = SamplingParams(max_tokens=1)
+        self.scheduler.add(Request(name, name, tuple(tokens), params, 0, 1, frozenset(), 0.0, salt))
+
+    def run(self) -> None:
+        while (plan := self.scheduler.schedule(0.0)) is not None:
+            sampled = {s.request.request_id: SampledToken(7) for s in plan.sequences if s.samples}
+            for event in self.scheduler.commit(plan, StepResult(sampled), 0.0):
+                if isinstance(event, FinishedEvent):
+                    self.ends[event.request_id] = event
+
+    def miss(self, name: str, tokens: list[int], salt: str = "") -> PrefixMiss | None:
+        self.add(name, tokens, salt)
+        self.run()
+        return self.ends[name].prefix_miss
+
+
+def tokens(seed: int, length: int) -> list[int]:
+    draw = random.Random(seed)
+    return [draw.randrange(10, 10_000) for _ in range(length)]
+
+
+def test_an_empty_cache_and_short_prompts() -> None:
+    heart = Heart()
+    assert heart.miss("short", tokens(1, PAGE)) == PrefixMiss(MissReason.SHORT, 0)
+    assert heart.miss("first", tokens(2, 50), "salt") == PrefixMiss(MissReason.EMPTY, 0)
+    assert heart.miss("again", tokens(2, 50), "salt") is None
+    assert heart.miss("other salt", tokens(2, 50), "pepper") == PrefixMiss(MissReason.EMPTY, 0)
+
+
+@pytest.mark.parametrize("position", [0, 1, 15, 16, 17, 31, 32, 40, 63, 64])
+def test_the_first_differing_position(position: int) -> None:
+    heart = Heart()
+    base = tokens(1, 100)
+    heart.miss("first", base)
+    changed = [*base[:position], 5, *base[position + 1 :]]
+    miss = heart.miss("second", changed)
+    found = position // PAGE * PAGE
+    assert heart.ends["second"].num_cached_tokens == found
+    assert miss == PrefixMiss(MissReason.DIFFERS, position, 96 - found)
+
+
+def test_what_was_evicted() -> None:
+    heart = Heart(num_pages=16)
+    base = tokens(1, 130)
+    heart.miss("first", base)
+    heart.miss("thief", tokens(2, 190))
+    miss = heart.miss("second", base)
+    found = heart.ends["second"].num_cached_tokens
+    assert miss == PrefixMiss(MissReason.EVICTED, found, 128 - found) and found < 128
+
+
+def test_what_is_still_being_computed() -> None:
+    heart = Heart()
+    base = tokens(1, 100)
+    heart.add("first", base)
+    heart.add("second", [*base[:70], *tokens(2, 30)])
+    heart.run()
+    assert heart.ends["first"].prefix_miss == PrefixMiss(MissReason.EMPTY, 0)
+    assert heart.ends["second"].prefix_miss == PrefixMiss(MissReason.UNFINISHED, 0, 64, "first")
+
+
+def test_nothing_alike() -> None:
+    heart = Heart()
+    heart.miss("first", tokens(1, 100))
+    miss = heart.miss("second", tokens(2, 100))
+    assert miss is not None and miss.reason is MissReason.DIFFERS and miss.lost_tokens == 0
+
+
+def test_a_longer_prompt_goes_on_where_the_cached_one_ended() -> None:
+    heart = Heart()
+    base = tokens(1, 100)
+    heart.miss("first", base)
+    assert heart.miss("second", [*base, *tokens(2, 60)]) == PrefixMiss(MissReason.DIFFERS, 96, 0)

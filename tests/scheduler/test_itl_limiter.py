@@ -1,0 +1,72 @@
+"""The limiter: no chunk past the bound but the minimum, few predictions, aligned ends."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.scheduler.fakes import LineCost, promised, request
+from twostroke.cost.shape import Segment
+from twostroke.scheduler.itl_limiter import FILLED_SHARE, KEPT_SHARE, MIN_CHUNK_TOKENS, ItlLimiter
+from twostroke.scheduler.limits import SchedulerLimits
+
+ALIGN = 16
+
+
+@given(
+    streams=st.integers(0, 60),
+    start=st.integers(0, 3000),
+    wanted=st.integers(2, 4000),
+    more=st.integers(0, 1),
+    row_s=st.floats(1e-6, 1e-3),
+    jagged_s=st.sampled_from([0.0, 0.0, 0.02]),
+    bound_s=st.floats(0.001, 0.2),
+)
+def test_a_chunk_keeps_the_bound_or_is_the_minimum(
+    streams: int, start: int, wanted: int, more: int, row_s: float, jagged_s: float, bound_s: float
+) -> None:
+    cost = LineCost(row_s=row_s, jagged_s=jagged_s)
+    limiter = ItlLimiter(lambda segments: cost.predict(segments).seconds, ALIGN)
+    base = [Segment(100, 1, True)] * streams
+    remaining = wanted + more
+    chunk = limiter.chunk(base, start, wanted, remaining, bound_s)
+    assert cost.calls <= 8
+    assert 1 <= chunk.num_tokens <= wanted
+    seconds = cost.seconds([*base, Segment(start, chunk.num_tokens, False)])
+    assert chunk.seconds == seconds and chunk.within == (seconds <= bound_s)
+    assert chunk.within or chunk.num_tokens <= MIN_CHUNK_TOKENS
+    assert chunk.num_tokens == wanted or (start + chunk.num_tokens) % ALIGN == 0
+    if jagged_s == 0.0 and chunk.num_tokens < wanted:
+        assert cost.calls <= 6
+        larger = cost.seconds([*base, Segment(start, min(wanted, chunk.num_tokens + 2 * ALIGN), False)])
+        assert larger > FILLED_SHARE * bound_s, "more would have fitted"
+
+
+def test_a_step_keeps_the_itl_of_its_streams_and_without_streams_a_share_of_the_ttft() -> None:
+    world = promised(limits=SchedulerLimits(2000, 32), pages=20_000)
+    world.add(request(1, 40, 100))
+    world.step()
+    assert world.tokens["1"], "a short prompt alone is one step"
+    world.add(request(2, 3000, 10))
+    note = world.step()
+    assert note is not None and note.num_tokens > 200 and note.seconds <= KEPT_SHARE * 0.05
+    assert note.seconds > FILLED_SHARE * KEPT_SHARE * 0.05, "the step is filled"
+    alone = promised(ttft_s=0.4, limits=SchedulerLimits(2000, 32), pages=20_000)
+    alone.add(request(1, 4000, 10))
+    first = alone.step()
+    assert first is not None and 0.09 < first.seconds <= 0.1
+
+
+def test_streams_that_leave_no_room_do_not_stop_the_first_prompt_and_do_stop_the_second() -> None:
+    world = promised(itl_s=0.012, limits=SchedulerLimits(512, 8))
+    for number in range(2):
+        world.add(request(number, 500, 50))
+    for _ in range(500):
+        note = world.step()
+        assert note is not None
+        prompts = [part for part in note.parts if part.prefill]
+        if len(prompts) < len(note.parts) and prompts and note.seconds > 0.012:
+            assert len(prompts) == 1 and prompts[0].num_tokens <= MIN_CHUNK_TOKENS
+        if len(world.ended) == 2:
+            break
+    assert len(world.ended) == 2

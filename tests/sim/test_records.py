@@ -1,0 +1,111 @@
+"""Records of simulated steps: a well-formed Chrome trace, and a replay that gives the same times again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sim.machines import cost_of, setup
+from twostroke.cost.record import RequestRecord, StepRecord
+from twostroke.cost.record_json import Record, header_line, read_lines, record_line
+from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.sim.perfetto import trace
+from twostroke.sim.recorder import Recorder
+from twostroke.sim.replay import step_errors, workload_of
+from twostroke.sim.routing import LeastLoaded
+from twostroke.types.errors import ConfigError
+from twostroke.workload.request import WorkloadRequest
+from twostroke.workload.synthetic import NAMED, Load
+
+
+def recorded(load: list[WorkloadRequest], **sizes: Any) -> tuple[FleetOutcome, Recorder]:
+    recorder = Recorder()
+    return Fleet(FleetPlan(setup(**sizes)), LeastLoaded(), recorder).run(load), recorder
+
+
+@pytest.fixture(scope="module")
+def crowded() -> tuple[FleetOutcome, Recorder]:
+    """A pool so small that requests are preempted."""
+    load = [WorkloadRequest(0.001 * number, 100, 120) for number in range(12)]
+    return recorded(load, num_pages=60)
+
+
+def test_lanes_hold_steps_and_requests(crowded: tuple[FleetOutcome, Recorder]) -> None:
+    outcome, recorder = crowded
+    assert outcome.members[0].replica.scheduler.gauges().preemptions_total > 0
+    events = trace(recorder.records)["traceEvents"]
+    lanes = {each["tid"]: each["args"]["name"] for each in events if each["name"] == "thread_name"}
+    assert sorted(lanes.values()) == sorted(["steps", *(str(number) for number in range(12))])
+    slices = [each for each in events if each["ph"] == "X"]
+    for lane in lanes:
+        own = sorted((each["ts"], each["ts"] + each["dur"]) for each in slices if each["tid"] == lane)
+        assert all(end <= begin + 0.002 for (_, end), (begin, _) in zip(own, own[1:], strict=False)), "slices overlap"
+    steps = [each for each in slices if each["tid"] == 0]
+    assert len(steps) == outcome.members[0].replica.steps
+    named = {each["name"] for each in slices if each["tid"]}
+    assert named == {"queued", "prefill", "decode", "computed again"}
+    assert (
+        sum(each["name"] == "preempted" for each in events)
+        == outcome.members[0].replica.scheduler.gauges().preemptions_total
+    )
+    assert min(each["ts"] for each in events if "ts" in each) == 0.0
+
+
+def test_slices_add_up_to_a_request(crowded: tuple[FleetOutcome, Recorder]) -> None:
+    outcome, recorder = crowded
+    events = trace(recorder.records)["traceEvents"]
+    decoded = sum(each["args"]["tokens"] for each in events if each["ph"] == "X" and each["name"] == "decode")
+    prefills = sum(
+        isinstance(record, StepRecord)
+        and sum(part.segment.samples for part in record.sequences if not part.num_output_tokens)
+        for record in recorder.records["r0"]
+    )
+    again = sum(
+        part.segment.samples
+        for record in recorder.records["r0"]
+        if isinstance(record, StepRecord)
+        for part in record.sequences
+        if part.num_output_tokens and (part.num_recomputed_tokens or part.segment.num_tokens > 1)
+    )
+    assert decoded + prefills + again == sum(len(seen.times_s) for seen in outcome.seen)
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_a_replay_of_records_gives_the_same_times(name: str) -> None:
+    load = NAMED[name](Load(20.0, 40, 5, 0.2))
+    outcome, recorder = recorded(load, num_pages=2000)
+    lines = [header_line(), *(record_line(record) for record in recorder.records["r0"])]
+    again = workload_of(read_lines(lines, "steps"), "steps")
+    begin_s = load[0].arrival_s
+    assert [(each.prompt_tokens, each.output_tokens, each.priority) for each in again] == [
+        (each.prompt_tokens, each.output_tokens, each.priority) for each in load
+    ]
+    replayed, _ = recorded(again, num_pages=2000)
+    for first, second in zip(outcome.seen, replayed.seen, strict=True):
+        assert second.cached_tokens == first.cached_tokens
+        assert [time_s + begin_s for time_s in second.times_s] == pytest.approx(first.times_s, abs=1e-6)
+
+
+def test_records_without_ended_requests_are_replayed_from_their_steps() -> None:
+    _, recorder = recorded([WorkloadRequest(0.0, 100, 10), WorkloadRequest(0.001, 30, 4)])
+    steps: list[Record] = [record for record in recorder.records["r0"] if isinstance(record, StepRecord)]
+    assert [(each.prompt_tokens, each.output_tokens) for each in workload_of(steps, "steps")] == [(100, 10), (30, 4)]
+    with pytest.raises(ConfigError, match="no request was answered"):
+        workload_of([], "steps")
+
+
+def test_step_errors_are_none_for_the_model_itself_and_large_for_another() -> None:
+    _, recorder = recorded([WorkloadRequest(0.0, 100, 10), WorkloadRequest(0.001, 30, 4)])
+    same = step_errors(recorder.records["r0"], cost_of("measured"))
+    assert same.decode is not None and same.mixed is not None
+    assert abs(same.total) < 1e-9 and same.decode.high < 1e-9
+    assert step_errors(recorder.records["r0"], cost_of("h100-sxm")).total < -0.05
+
+
+def test_the_parts_of_a_simulated_request_add_up(crowded: tuple[FleetOutcome, Recorder]) -> None:
+    ended = [record for record in crowded[1].records["r0"] if isinstance(record, RequestRecord)]
+    assert len(ended) == 12
+    for record in ended:
+        assert sum(record.parts_s.values()) == pytest.approx(record.finished_s - record.arrival_s)
+    assert any(record.parts_s["preempted_s"] > 0 for record in ended)

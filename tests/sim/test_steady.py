@@ -1,0 +1,109 @@
+"""What is skipped is exactly what would have been done: times, tokens, pages, to the last bit."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.sim.machines import cost_of, setup
+from twostroke.cost.shape import Segment
+from twostroke.sim.observe import Notebook
+from twostroke.sim.prompts import heart_request
+from twostroke.sim.replica import Replica
+from twostroke.sim.setup import ReplicaSetup
+from twostroke.types.errors import OutOfMemory
+from twostroke.workload.request import WorkloadRequest
+
+
+@pytest.mark.parametrize("window", [0, 40])
+@pytest.mark.parametrize("machine", ["measured", "rtx-4090", "h100-sxm"])
+@settings(max_examples=40, deadline=None)
+@given(starts=st.lists(st.integers(0, 5000), min_size=1, max_size=12), steps=st.integers(1, 60))
+def test_a_run_costs_what_its_steps_cost(machine: str, window: int, starts: list[int], steps: int) -> None:
+    cost = cost_of(machine, window)
+    one_by_one = [cost.predict([Segment(start + step, 1, True) for start in starts]).seconds for step in range(steps)]
+    assert list(cost.decode_run(starts, steps)) == one_by_one
+
+
+def some_requests(dice: random.Random) -> list[WorkloadRequest]:
+    rate = dice.choice([20.0, 200.0, 5000.0])
+    now_s, made = 0.0, []
+    for _ in range(dice.randint(1, 25)):
+        now_s += dice.expovariate(rate)
+        prompt, blocks = dice.randint(1, 150), ()
+        if dice.random() < 0.5:
+            blocks = tuple(range(dice.choice([0, 50]), dice.choice([52, 55])))[: prompt // 8]
+        output = dice.choice([1, 2, dice.randint(1, 30), dice.randint(1, 200)])
+        made.append(WorkloadRequest(now_s, prompt, output, blocks, 8, priority=dice.choice([0, 0, 0, 1])))
+    return made
+
+
+def simulate(
+    asked: list[WorkloadRequest], how: ReplicaSetup, skips: bool, cuts: list[float]
+) -> tuple[dict[str, object], Replica]:
+    """Submit each request when its time has come, as a fleet does; look at the replica at the cuts."""
+    notebook = Notebook()
+    replica = Replica("0", how, notebook, skips=skips)
+    moments = sorted([(cut, -1) for cut in cuts] + [(each.arrival_s, number) for number, each in enumerate(asked)])
+    for at_s, number in moments:
+        replica.run_until(at_s)
+        if number >= 0:
+            notebook.open(str(number), asked[number])
+            try:
+                replica.submit(heart_request(asked[number], number, str(number)))
+            except OutOfMemory:
+                notebook.seen[str(number)].error = "refused"
+    replica.run_until(float("inf"))
+    return {name: asdict(seen) for name, seen in notebook.seen.items()}, replica
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+@example(seed=90)  # a prompt's last page is in the tree already, and the pool is nearly full
+@example(seed=510)
+def test_skipping_changes_nothing(seed: int) -> None:
+    dice = random.Random(seed)
+    asked = some_requests(dice)
+    step_tokens = dice.choice([1, 8, 64, 512])
+    how = setup(
+        num_pages=dice.choice([25, 40, 60, 400]),
+        step_tokens=step_tokens,
+        sequences=min(step_tokens, dice.choice([1, 3, 8])),
+        page_tokens=dice.choice([4, 16]),
+        watermark=dice.choice([0, 2]),
+    )
+    cuts = [dice.uniform(0, 2) for _ in range(dice.choice([0, 20]))]
+    slow_seen, slow = simulate(asked, how, False, [])
+    fast_seen, fast = simulate(asked, how, True, cuts)
+    assert fast_seen == slow_seen
+    assert (fast.steps, fast.clock.now_s, fast.scheduler.gauges()) == (
+        slow.steps,
+        slow.clock.now_s,
+        slow.scheduler.gauges(),
+    )
+    assert fast.busy_s == pytest.approx(slow.busy_s, rel=1e-12)
+    fast.scheduler._cache.check()
+    assert not fast.outstanding and not slow.outstanding
+
+
+def test_skipping_does_happen_and_is_cut_by_an_arrival() -> None:
+    asked = [WorkloadRequest(0.0, 20, 200), WorkloadRequest(0.05, 20, 5)]
+    notebook = Notebook()
+    replica = Replica("0", setup(), notebook)
+    notebook.open("0", asked[0])
+    replica.submit(heart_request(asked[0], 0, "0"))
+    turns = 0
+    while replica.next_s < 0.05:
+        replica.turn()
+        turns += 1
+    notebook.open("1", asked[1])
+    replica.submit(heart_request(asked[1], 1, "1"))
+    replica.run_until(float("inf"))
+    assert turns < 6 and replica.steps > 150
+    first, second = notebook.seen["0"], notebook.seen["1"]
+    assert len(first.times_s) == 200 and len(second.times_s) == 5
+    assert any(first.times_s[i] == second.times_s[0] for i in range(200)), "both got a token in one step"

@@ -1,0 +1,63 @@
+"""Predicted and measured prefill and decode on one thread, by CPU time: for a machine whose cores others use as well.
+
+    python tools/measure_predictions.py spark --rounds 3
+
+What `twostroke bench predict` does by the clock on the wall needs quiet cores. A thread's CPU time leaves out what
+others take, but for the memory's bandwidth and the caches: so the doctor's examination and the engine get that clock,
+and one thread, because threads that wait for one another would count their waiting.
+
+Knows: the doctor, the bench.
+Must not know: how steps are predicted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+time.perf_counter = time.process_time  # before anything is imported that keeps it
+
+from twostroke.bench.predict import Asked, Comparison, compare, table  # noqa: E402
+from twostroke.cost.calibration import Calibration  # noqa: E402
+from twostroke.llm import LLM  # noqa: E402
+from twostroke.planner.doctor.examine import examine  # noqa: E402
+from twostroke.planner.doctor.machine import ThisMachine  # noqa: E402
+from twostroke.planner.model_config import read_model  # noqa: E402
+
+NEW_TOKENS = 16
+
+
+def measure(model: str, weights: str, calibration: Calibration, rounds: int) -> list[Comparison]:
+    """Prompts of 128, 512 and 2,048 tokens or the context, 1 to 16 streams at 512 tokens."""
+    longest = min(2048, read_model(model).spec.max_positions - NEW_TOKENS)
+    asked = Asked((128, 512, longest), (1, 4, 8, 16), 512, NEW_TOKENS, rounds)
+    with LLM(model, weights=weights, threads=1, context=longest + NEW_TOKENS, max_sequences=16) as llm:
+        return compare(llm, calibration, asked, time.process_time, print, moment=lambda: None)
+
+
+def main() -> None:
+    """Examine, compare, print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("model", nargs="?", default="spark")
+    parser.add_argument("--weights", default="int8,int4")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--keep", type=Path, help="Where the examination is kept, so that the next model needs none.")
+    asked = parser.parse_args()
+    if asked.keep is not None and asked.keep.exists():
+        calibration = Calibration.from_json(json.loads(asked.keep.read_text()))
+    else:
+        patient = replace(ThisMachine.read(1).patient, title="one thread, CPU time")
+        calibration = examine(patient, time.process_time, lambda *note: None, moment=lambda: None)
+        if asked.keep is not None:
+            asked.keep.write_text(json.dumps(calibration.as_json()))
+    found: list[Comparison] = []
+    for name in asked.weights.split(","):
+        found += measure(asked.model, name, calibration, asked.rounds)
+    print("\n".join(table(found)))
+
+
+if __name__ == "__main__":
+    main()

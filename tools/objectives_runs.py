@@ -1,0 +1,266 @@
+"""One run of the study of objectives: a trace under one policy, simulated or with the real engine.
+
+Knows: scheduler policies, the simulator's parts, the composition root.
+Must not know: tables, which policy ought to win.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from twostroke import assemble
+from twostroke.cache.manager import CacheManager
+from twostroke.cost.model_cost import step_cost
+from twostroke.cost.shape import Segment, StepCost, StepPrediction
+from twostroke.engine.core import EngineCore
+from twostroke.engine.stepper import Stepper
+from twostroke.quant.formats import weight_format
+from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.objective_policy import objective_policy
+from twostroke.scheduler.scheduler import Scheduler
+from twostroke.scheduler.ttft_gate import REFUSAL_FACTOR
+from twostroke.sim.clock import VirtualClock
+from twostroke.sim.predicted import PredictedExecutor
+from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.spec.hardware import find_hardware
+from twostroke.spec.hardware_catalogue import CATALOGUE
+from twostroke.spec.model import ModelSpec
+from twostroke.types.errors import Overloaded
+from twostroke.types.event import TokenEvent
+from twostroke.types.objectives import LatencyObjectives
+from twostroke.types.output import Prompt
+from twostroke.types.request import Request
+from twostroke.types.sampling_params import SamplingParams
+from twostroke.workload.arrange import Arrangement, arranged
+from twostroke.workload.draws import Draws
+from twostroke.workload.figures import run_seconds
+from twostroke.workload.objectives import Objectives, met
+from twostroke.workload.observation import Observation
+from twostroke.workload.request import WorkloadRequest
+from twostroke.workload.summary import percentile
+from twostroke.workload.synthetic import NAMED, Load
+
+BUDGETS = (64, 128, 256, 512, 1024, 2048)
+GREEDY = SamplingParams(temperature=0.0)
+SIM_OBJECTIVES = LatencyObjectives(1.0, 0.05)
+BATCH_E2E_S = 60.0
+MAX_SEQUENCES = 256
+KV_TOKENS = 320_000
+BIAS, NOISE = 1.3, 0.15
+RIGHT, WRONG = "steps take what the model says", "steps take 1.3 times what the model says, scattered by 15%"
+
+SHAPES = {"8b": (4096, 32, 32, 8, 14336, False), "1b": (2048, 16, 32, 8, 8192, True)}
+"""hidden, layers, heads, KV heads, intermediate, tied: the Llama 3 family's."""
+
+
+@dataclass(frozen=True)
+class SimRun:
+    """policy: a token budget, `objectives`, or one of its variants."""
+
+    machine: str
+    model: str
+    weights: str
+    truth: str
+    trace: str
+    rate_per_s: float
+    count: int
+    seed: int
+    policy: str
+
+
+@dataclass(frozen=True)
+class RealRun:
+    """With spark and its real engine."""
+
+    trace: str
+    rate_per_s: float
+    count: int
+    seed: int
+    policy: str
+    promised: LatencyObjectives
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Of one run. TTFT: of interactive requests that were answered. requests_per_s: of all, to the last end."""
+
+    good_share: float
+    refused_share: float
+    ttft_p50_s: float
+    ttft_p99_s: float
+    requests_per_s: float
+
+
+class WrongTruth:
+    """A machine that takes 1.3 times what the model says, and scatters by 15%: a StepCost for the executor alone."""
+
+    def __init__(self, cost: StepCost, seed: int) -> None:
+        self._cost = cost
+        self._draws = Draws(seed, "noise")
+
+    def predict(self, segments: Sequence[Segment]) -> StepPrediction:
+        """Longer, by chance."""
+        factor = BIAS * max(0.5, 1 + NOISE * self._draws.normal())
+        parts = self._cost.predict(segments).parts
+        return StepPrediction(tuple(replace(part, seconds=part.seconds * factor) for part in parts))
+
+
+def run_sim(run: SimRun) -> Tally:
+    """Under the virtual clock."""
+    cost = _cost(run.machine, run.model, run.weights)
+    limits = SchedulerLimits(2048, MAX_SEQUENCES)
+    policy = None
+    truth = cost if run.truth == RIGHT else WrongTruth(cost, run.seed)
+    if run.policy.isdigit():
+        budget = int(run.policy)
+        limits = SchedulerLimits(budget, min(budget, MAX_SEQUENCES))
+    else:
+        factor = math.inf if run.policy == "no refusal" else REFUSAL_FACTOR
+        policy = objective_policy(cost, SIM_OBJECTIVES, limits, PAGE_TOKENS, factor)
+    clock = VirtualClock()
+    scheduler = Scheduler(CacheManager(KV_TOKENS // PAGE_TOKENS, PAGE_TOKENS), limits, policy)
+    core = EngineCore(scheduler, PredictedExecutor(truth, clock))
+    workload = NAMED[run.trace](Load(run.rate_per_s, run.count, run.seed))
+    return tally(_simulate(workload, scheduler, core, clock), SIM_OBJECTIVES)
+
+
+def _simulate(
+    workload: Sequence[WorkloadRequest], scheduler: Scheduler, core: EngineCore, clock: VirtualClock
+) -> list[Observation]:
+    notes = {str(number): _Note(asked) for number, asked in enumerate(workload)}
+    todo = [_heart_request(asked, number) for number, asked in enumerate(workload)]
+    todo.reverse()
+    while todo or scheduler.has_work:
+        if not scheduler.has_work:
+            clock.advance_to(todo[-1].arrival_s)
+        while todo and todo[-1].arrival_s <= clock.now_s:
+            request = todo.pop()
+            try:
+                scheduler.add(request)
+            except Overloaded:
+                notes[request.request_id].refuse(clock.now_s)
+        step = core.step(clock) if scheduler.has_work else None
+        for event in step.events if step else ():
+            note = notes[event.request_id]
+            if isinstance(event, TokenEvent):
+                note.times_s.append(event.at_s)
+            note.ended_s = event.at_s
+    return [note.observation() for note in notes.values()]
+
+
+def _heart_request(asked: WorkloadRequest, number: int) -> Request:
+    size = asked.block_tokens
+    own = (1 << 50) + (number << 24)
+    ids = [token for block in asked.block_ids for token in range(block * size, (block + 1) * size)]
+    tokens = tuple(ids[: asked.prompt_tokens]) or tuple(range(own, own + asked.prompt_tokens))
+    name = str(number)
+    ends: frozenset[int] = frozenset()
+    return Request(
+        name, name, tokens, GREEDY, number, asked.output_tokens, ends, asked.arrival_s, priority=asked.priority
+    )
+
+
+def run_real(run: RealRun) -> Tally:
+    """Spark in this process, by the wall clock. Prompts are random tokens; every answer has its length."""
+    options: dict[str, str] = {"max_step_tokens": "2048"}
+    if run.policy.isdigit():
+        options = {"max_step_tokens": run.policy, "max_sequences": str(min(64, int(run.policy)))}
+    else:
+        options |= {"ttft": f"{run.promised.ttft_s}s", "itl": f"{run.promised.itl_s}s"}
+    load = NAMED[run.trace](Load(run.rate_per_s, run.count, run.seed, tokens=0.5))
+    workload = arranged(load, Arrangement(max_context_tokens=2000))
+    with assemble.build_heart(assemble.find_model("spark", options), None, assemble.print_report) as heart:
+        vocabulary = heart.spec.vocab_size
+        prompts = [_prompt(asked, number, vocabulary) for number, asked in enumerate(workload)]
+        return tally(_serve(workload, prompts, heart.stepper), run.promised)
+
+
+def _prompt(asked: WorkloadRequest, number: int, vocabulary: int) -> Prompt:
+    draws = Draws(number, "prompt")
+    tokens = tuple(100 + draws.below(vocabulary - 200) for _ in range(asked.prompt_tokens))
+    params = SamplingParams(temperature=0.0, max_tokens=asked.output_tokens, ignore_eos=True)
+    return Prompt(tokens, params, str(number), priority=asked.priority)
+
+
+def _serve(workload: Sequence[WorkloadRequest], prompts: Sequence[Prompt], stepper: Stepper) -> list[Observation]:
+    notes = [_Note(asked) for asked in workload]
+    begin_s, sent = time.perf_counter(), 0
+    while sent < len(notes) or stepper.has_work:
+        now_s = time.perf_counter() - begin_s
+        while sent < len(notes) and workload[sent].arrival_s <= now_s:
+            try:
+                stepper.submit(prompts[sent], begin_s + workload[sent].arrival_s)
+            except Overloaded:
+                notes[sent].refuse(now_s)
+            sent += 1
+        if not stepper.has_work:
+            time.sleep(max(0.0, min(0.001, workload[sent].arrival_s - now_s)) if sent < len(notes) else 0)
+            continue
+        deltas = stepper.step() or []
+        now_s = time.perf_counter() - begin_s
+        for delta in deltas:
+            note = notes[int(delta.request_id)]
+            note.times_s += [now_s] * len(delta.token_ids)
+            note.ended_s = now_s
+    return [note.observation() for note in notes]
+
+
+class _Note:
+    """What is seen of one request."""
+
+    def __init__(self, asked: WorkloadRequest) -> None:
+        self.asked = asked
+        self.times_s: list[float] = []
+        self.ended_s = asked.arrival_s
+        self.error = ""
+
+    def refuse(self, now_s: float) -> None:
+        """It is not answered."""
+        self.error, self.ended_s = "refused", now_s
+
+    def observation(self) -> Observation:
+        """As a client would have noted it."""
+        at_s, priority = self.asked.arrival_s, self.asked.priority
+        return Observation(at_s, at_s, self.ended_s, tuple(self.times_s), error=self.error, priority=priority)
+
+
+def tally(seen: Sequence[Observation], promised: LatencyObjectives) -> Tally:
+    """Batch work is good when it is whole within a minute."""
+    wanted = Objectives(promised.ttft_s, promised.itl_s)
+    good = sum(met(each, wanted if each.priority <= 0 else Objectives(e2e_s=BATCH_E2E_S)) for each in seen)
+    times = sorted(each.ttft_s for each in seen if each.ttft_s is not None and each.priority <= 0)
+    refused = sum(each.error == "refused" for each in seen)
+    return Tally(
+        good / len(seen),
+        refused / len(seen),
+        percentile(times, 0.5),
+        percentile(times, 0.99),
+        len(seen) / run_seconds(seen),
+    )
+
+
+def _cost(machine: str, model: str, weights: str) -> StepCost:
+    hidden, layers, heads, kv_heads, wide, tied = SHAPES[model]
+    spec = ModelSpec.from_hf(
+        {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "torch_dtype": "bfloat16",
+            "num_hidden_layers": layers,
+            "hidden_size": hidden,
+            "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads,
+            "intermediate_size": wide,
+            "vocab_size": 128_256,
+            "max_position_embeddings": 131_072,
+            "rope_theta": 500_000.0,
+            "rms_norm_eps": 1e-5,
+            "hidden_act": "silu",
+            "tie_word_embeddings": tied,
+        }
+    )
+    chosen = weight_format(weights)
+    return step_cost(spec, lambda role: chosen, KVKind.BF16, find_hardware(machine, CATALOGUE))

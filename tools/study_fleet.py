@@ -1,0 +1,200 @@
+"""The figures of docs/studies/fleet.md: 10 million requests a day on 1,000 GPUs, simulated.
+
+    python -m tools.study_fleet [--part routing|size|split|scaling] [--seconds 60] [--json FILE]
+
+Knows: the simulator, the workloads. Must not know: kernels, this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from twostroke.planner.target import named_target
+from twostroke.sim.autoscale import Autoscale
+from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.sim.routing import ROUTERS, named_router
+from twostroke.sim.setup import ReplicaSetup, Sizes, replica_setup
+from twostroke.sim.transfer import Link
+from twostroke.spec.formats import KVKind
+from twostroke.spec.model import ModelSpec
+from twostroke.workload.draws import Draws
+from twostroke.workload.figures import figures
+from twostroke.workload.objectives import Objectives
+from twostroke.workload.request import WorkloadRequest
+from twostroke.workload.summary import summary
+from twostroke.workload.synthetic import Load, shared_prefix_agents
+
+MODEL = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "rope_theta": 500000.0,
+    "rms_norm_eps": 1e-5,
+    "torch_dtype": "bfloat16",
+}
+HARDWARE, GPUS_PER_REPLICA = "8xh100-sxm", 8
+GPUS, REQUESTS_PER_DAY, PEAK = 1000, 10_000_000, 2.0
+REPLICAS = GPUS // GPUS_PER_REPLICA
+MEAN_PER_S = REQUESTS_PER_DAY / 86_400
+OBJECTIVES = Objectives(ttft_s=1.0, itl_s=0.05, e2e_s=30.0)
+TOKENS = 8.0
+SLICE = 5
+WARM_UP_S = 20.0
+RAMP_SLICE, RAMP_S = 25, 900.0
+
+
+def one_replica(step_tokens: int = 2048) -> ReplicaSetup:
+    """Eight H100 that share each layer of a 70 B model in bf16."""
+    target = named_target(HARDWARE)
+    spec = ModelSpec.from_hf(MODEL)
+    sizes = Sizes(step_tokens, 64, 32_768)
+    return replica_setup(spec, "bf16", KVKind.BF16, target.machine, target.memory_bytes, sizes)
+
+
+def peak_load(seconds: float, rate_per_s: float = MEAN_PER_S * PEAK / SLICE) -> list[WorkloadRequest]:
+    """Agents with common system prompts, sessions of six turns, at the rate of the busiest hour.
+
+    A session's later turns come after the slice's end where it began late, so the load is taken from a longer run and
+    shifted: it begins when sessions of all ages are there.
+    """
+    settle_s = 60.0
+    count = round(rate_per_s * (seconds + settle_s) * 1.2)
+    found = shared_prefix_agents(Load(rate_per_s, count, 1, TOKENS))
+    kept = [each for each in found if settle_s <= each.arrival_s < settle_s + seconds]
+    return [replace(each, arrival_s=each.arrival_s - settle_s) for each in kept]
+
+
+def told(outcome: FleetOutcome, computed_s: float, since_s: float) -> dict[str, Any]:
+    """Plain figures of one run; latencies are of requests that came after since_s, when caches are warm."""
+    found = figures([each.observation() for each in outcome.seen if each.asked.arrival_s >= since_s], OBJECTIVES)
+    second = summary([each.times_s[1] - each.times_s[0] for each in outcome.seen if len(each.times_s) > 1])
+    if found.ttft is None or found.itl is None or found.e2e is None or found.good_share is None:
+        raise SystemExit("nothing was answered")
+    busy_s = sum(member.replica.busy_s for member in outcome.members)
+    return {
+        "requests": found.requests,
+        "failed": found.requests - found.completed,
+        "ttft_p50_ms": 1e3 * found.ttft.p50,
+        "ttft_p99_ms": 1e3 * found.ttft.p99,
+        "itl_p50_ms": 1e3 * found.itl.p50,
+        "itl_p99_ms": 1e3 * found.itl.p99,
+        "e2e_p50_s": found.e2e.p50,
+        "e2e_p99_s": found.e2e.p99,
+        "second_token_p99_ms": 1e3 * (second.p99 if second is not None else 0.0),
+        "good_share": found.good_share,
+        "cached_share": found.cached_tokens / found.prompt_tokens,
+        "busy_share": busy_s / outcome.replica_s,
+        "output_tokens_per_s": found.output_tokens_per_s,
+        "simulated_s": outcome.end_s,
+        "computed_s": computed_s,
+        "replica_s": outcome.replica_s,
+        "steps": sum(member.replica.steps for member in outcome.members),
+        "kv_gb": outcome.traffic.bytes / 1e9,
+        "kv_ms": 1e3 * outcome.traffic.on_the_way_s / max(1, outcome.traffic.transfers),
+        "kv_wait_ms": 1e3 * outcome.traffic.wait_s / max(1, outcome.traffic.transfers),
+        "most_replicas": max(count for _, count in outcome.scaling),
+    }
+
+
+def run(plan: FleetPlan, router: str, load: list[WorkloadRequest], since_s: float = WARM_UP_S) -> dict[str, Any]:
+    """One simulation."""
+    began_s = time.perf_counter()
+    outcome = Fleet(plan, named_router(router)).run(load)
+    return told(outcome, time.perf_counter() - began_s, since_s)
+
+
+def routing(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A slice under each policy, and the whole fleet under the one that does best."""
+    load = peak_load(seconds)
+    for name in ROUTERS:
+        yield name, run(FleetPlan(one_replica(), REPLICAS // SLICE), name, load)
+    whole = peak_load(seconds, MEAN_PER_S * PEAK)
+    yield "prefix-affinity, whole fleet", run(FleetPlan(one_replica(), REPLICAS), "prefix-affinity", whole)
+
+
+def size(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Fewer GPUs for the same load."""
+    load = peak_load(seconds)
+    for replicas in (5, 7, 10, 15, 25):
+        plan = FleetPlan(one_replica(), replicas)
+        yield f"{replicas * GPUS_PER_REPLICA * SLICE} GPUs", run(plan, "prefix-affinity", load)
+
+
+def split(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A pool that reads and a pool that decodes, at the size where it matters."""
+    load = peak_load(seconds)
+    whole = 13
+    for step_tokens in (512, 2048):
+        plan = FleetPlan(one_replica(step_tokens), whole)
+        yield f"{whole} whole, {step_tokens} rows a step", run(plan, "prefix-affinity", load)
+    for readers, gbit in ((4, 400), (5, 400), (5, 100)):
+        plan = FleetPlan(one_replica(), readers, whole - readers, Link(gbit * 1e9 / 8))
+        yield f"{readers} read, {whole - readers} decode, {gbit} Gbit/s", run(plan, "prefix-affinity", load)
+
+
+def ramp(duration_s: float) -> list[WorkloadRequest]:
+    """A slice of the fleet through a morning: from a quarter of the mean to the peak and back, as a sine."""
+    low, high = MEAN_PER_S / 4 / RAMP_SLICE, MEAN_PER_S * PEAK / RAMP_SLICE
+    steady = shared_prefix_agents(Load(high, round(high * duration_s), 1, TOKENS))
+    draws = Draws(7, "thinning")
+
+    def rate(at_s: float) -> float:
+        return low + (high - low) * (1 - math.cos(2 * math.pi * at_s / duration_s)) / 2
+
+    return [each for each in steady if each.arrival_s < duration_s and draws.uniform() * high < rate(each.arrival_s)]
+
+
+def scaling(_seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Replicas that come and go, in a slice of one twenty-fifth."""
+    load, most = ramp(RAMP_S), REPLICAS // RAMP_SLICE
+    yield f"{most} always", run(FleetPlan(one_replica(), most), "prefix-affinity", load)
+    for per_replica, start_s in ((10.0, 60.0), (20.0, 60.0), (20.0, 300.0)):
+        rule = Autoscale(1, most, per_replica, start_s=start_s)
+        plan = FleetPlan(one_replica(), autoscale=rule)
+        yield f"one for {per_replica:g}, {start_s:g} s to start", run(plan, "prefix-affinity", load)
+
+
+PARTS: dict[str, Callable[[float], Iterator[tuple[str, dict[str, Any]]]]] = {
+    "routing": routing,
+    "size": size,
+    "split": split,
+    "scaling": scaling,
+}
+
+
+def main() -> None:
+    """Print one line for each run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--seconds", type=float, default=40.0, help="of the peak that are simulated")
+    parser.add_argument("--json", type=Path, default=None)
+    asked = parser.parse_args()
+    found: dict[str, dict[str, Any]] = {}
+    for part in asked.part or PARTS:
+        found[part] = {}
+        for name, values in PARTS[part](asked.seconds):
+            found[part][name] = values
+            words = ", ".join(
+                f"{key} {value:,.3f}" if isinstance(value, float) else f"{key} {value:,}"
+                for key, value in values.items()
+            )
+            print(f"{part}: {name}: {words}", flush=True)
+    if asked.json is not None:
+        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -204,8 +204,8 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
         observer=observer,
-        ledger=ledger,
         grammars=grammars,
+        ledger=ledger,
     )
 
     def report_fault(error: BaseException) -> None:

@@ -107,8 +107,10 @@ class FakeEngine:
     def gauges(self) -> Gauges:
         return Gauges(running=self.live, waiting=self.waiting, pages_free=100 - self.live, pages_used=self.live)
 
-    def prepare(self, prompt: Prompt) -> Prompt:
+    def check(self, prompt: Prompt) -> None:
         self.limits.check(prompt)
+
+    async def prepare(self, prompt: Prompt) -> Prompt:
         return prompt
 
     async def stream(self, prompt: Prompt) -> AsyncGenerator[Delta, None]:

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from tests.text.kinds import make
 from twostroke.text.grammar.compiler import GrammarCompiler, GrammarLimits
-from twostroke.text.grammar.machine import GrammarMachine
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest, Overloaded
-from twostroke.types.grammar import MAX_CHOICES, MAX_REGEX_BYTES, MAX_SCHEMA_BYTES, Grammar
+from twostroke.types.grammar import MAX_CHOICES, MAX_REGEX_BYTES, MAX_SCHEMA_BYTES, Grammar, TokenMask
 
 EXTRA_ROWS = 7  # models often have more logits than their tokenizer has tokens
 
@@ -34,12 +33,12 @@ def compiler(tokenizer: Tokenizer) -> Iterator[GrammarCompiler]:
     made.close()
 
 
-def allowed(machine: GrammarMachine) -> set[int]:
+def allowed(machine: TokenMask) -> set[int]:
     bits = np.unpackbits(np.frombuffer(machine.bits(), np.uint8), bitorder="little")
     return set(np.flatnonzero(bits).tolist())
 
 
-def walk(machine: GrammarMachine, ends: frozenset[int], seed: int, most: int = 300) -> tuple[list[int], bool]:
+def walk(machine: TokenMask, ends: frozenset[int], seed: int, most: int = 300) -> tuple[list[int], bool]:
     """A random way through: tokens, and whether it came to the end."""
     dice, tokens = random.Random(seed), []
     while len(tokens) < most:
@@ -87,6 +86,8 @@ def test_a_tokenizer_whose_tokens_are_no_bytes_is_refused(kind: str) -> None:
     ("grammar", "pattern"),
     [
         (Grammar.choice(["yes", "no", 'a "quoted"\nline é']), r'yes|no|a "quoted"\nline é'),
+        (Grammar.regex("a/b\\\\[/]?\n|c\td"), "a/b\\\\/?\n|c\td"),
+        (Grammar.regex(r"\d{2}\.\d"), r"[0-9]{2}\.[0-9]"),
         (Grammar.lark('start: "x" start "y" | "z"'), r"x*zy*"),
         (Grammar.lark('root ::= ("a" | "b"){1,3} ws "!"\nws ::= [ ]*\n'), r"[ab]{1,3} *!"),
         (Grammar.json_schema({"enum": ["red", 5, None]}), r'"red"|5|null'),
@@ -190,6 +191,7 @@ FAULTS = [
     (Grammar.lark("root ::= nothing"), "nothing"),
     (Grammar.lark("root ::= " + "(" * 3000 + '"a"' + ")" * 3000), "recursion"),
     (Grammar.lark("\x00"), "cannot be used"),
+    (Grammar.lark('%llguidance {"no_forcing": false}\nstart: "a"'), "directive"),
 ]
 
 
@@ -251,7 +253,7 @@ def test_one_that_takes_too_much_memory_is_ended_by_its_limit(tokenizer: Tokeniz
 
 
 def test_only_so_many_may_wait(tokenizer: Tokenizer) -> None:
-    compiler = small(tokenizer, compile_s=1.5, waiting=2, wait_s=30.0)
+    compiler = small(tokenizer, compile_s=1.5, waiting=2)
     told: list[str] = []
 
     def ask(number: int) -> None:

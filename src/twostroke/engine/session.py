@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -31,10 +32,10 @@ TEXT_FAULT = "The text of this answer could not be made."
 
 
 class Grammars(Protocol):
-    """What compiles grammars; any thread may call it, the one that steps the engine should not."""
+    """What compiles grammars, in a thread of its own; any thread may ask."""
 
-    def compile(self, grammar: Grammar) -> MaskSource:
-        """Raises InvalidRequest, Overloaded."""
+    def submit(self, grammar: Grammar) -> Future[MaskSource]:
+        """At once. Raises InvalidRequest, Overloaded; the rest of both, and what is compiled, is in the future."""
 
 
 class RequestBook(Protocol):
@@ -83,8 +84,8 @@ class Session:
         draw_seed: Callable[[], int],
         sibling_seed: Callable[[int, int], int],
         observer: Observer | None = None,
-        ledger: Ledger | None = None,
         grammars: Grammars | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self.limits = limits
         self._book = book
@@ -115,18 +116,23 @@ class Session:
         """The output tokens that `prompt` may have. Raises InvalidRequest. Changes nothing; any thread may call it."""
         return self.limits.check(prompt)
 
-    def prepare(self, prompt: Prompt) -> Prompt:
-        """Check, and compile the grammar where there is one; any thread but the one that steps should call it.
+    def compiling(self, prompt: Prompt) -> Future[MaskSource] | None:
+        """The compilation of the prompt's grammar; None where nothing is to be compiled. Any thread may call it.
 
-        Raises InvalidRequest, Overloaded. Changes nothing.
+        Raises InvalidRequest, Overloaded, and so may the future.
         """
-        self.check(prompt)
         grammar = prompt.params.grammar
         if grammar is None or prompt.masks is not None:
-            return prompt
+            return None
         if self._grammars is None:
             raise InvalidRequest("This engine has no grammar compiler.", param="grammar")
-        return replace(prompt, masks=self._grammars.compile(grammar))
+        return self._grammars.submit(grammar)
+
+    def prepare(self, prompt: Prompt) -> Prompt:
+        """Check, compile the grammar where there is one, and wait for it. Raises InvalidRequest, Overloaded."""
+        self.check(prompt)
+        future = self.compiling(prompt)
+        return prompt if future is None else replace(prompt, masks=future.result())
 
     def submit(self, prompt: Prompt, now: float) -> str:
         """Queue all completions of a prompt; returns its request id. Raises InvalidRequest and then queues none."""

@@ -39,10 +39,10 @@ from twostroke.server.messages_shape import MessagesShape
 from twostroke.server.metrics import CONTENT_TYPE
 from twostroke.server.openapi import openapi_document
 from twostroke.server.parts import ServerParts
-from twostroke.server.prompts import chat_call, completion_call
+from twostroke.server.prompts import chat_call, completion_call, salted
 from twostroke.server.responses_request import responses_call
 from twostroke.server.responses_shape import ResponsesShape
-from twostroke.server.security import Gate
+from twostroke.server.security import Gate, client_of
 from twostroke.server.shape import Shape
 from twostroke.server.stream import Answer
 from twostroke.server.tokens import detokenize, tokenize, tokenizer_info
@@ -98,7 +98,7 @@ def _generate(
 ) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         body = await read_body(request, parts.limits)
-        call = await asyncio.to_thread(read, body, parts)
+        call = salted(await asyncio.to_thread(read, body, parts), client_of(request.scope))
         return Answer(call, shape(call, parts), parts)
 
     return endpoint

@@ -19,7 +19,7 @@ class Call:
     """prompts: one for chat. n: completions of each. echoes: text put before each completion of prompt i, or None.
 
     logprobs: as in SamplingParams. include_usage, continuous_usage: of a stream. form, tools, rendered_end: how to read
-    a chat answer. asked: the request as its API's own answers repeat it.
+    a chat answer. grammar_field: the client's name for the grammar. asked: the request as its API's answers repeat it.
     """
 
     response_id: str
@@ -35,6 +35,7 @@ class Call:
     tools: ToolUse = ToolUse()
     rendered_end: str = ""
     asked: Any = field(default=None, repr=False)
+    grammar_field: str = "grammar"
 
     @property
     def num_choices(self) -> int:

@@ -32,8 +32,11 @@ class ServedEngine(Protocol):
     async def stop(self) -> None:
         """Stop it; requests that still run end with EngineStopped."""
 
-    def prepare(self, prompt: Prompt) -> Prompt:
-        """Check and compile: raises what `stream` would raise first. Not for an event loop's thread."""
+    def check(self, prompt: Prompt) -> None:
+        """Raise what is wrong with a prompt, but for its grammar; any thread may call it."""
+
+    async def prepare(self, prompt: Prompt) -> Prompt:
+        """The prompt with its grammar compiled; raises InvalidRequest, Overloaded."""
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Delta]:
         """Pieces of all n completions; raises before the first one where the prompt is wrong; closing it aborts."""
@@ -107,6 +110,7 @@ class Limits:
 
     heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may leave a write
     unread before its request is dropped. body_idle_s: longest gap between two pieces of a request's body.
+    header_s: until a request's headers are complete.
     """
 
     body_bytes: int = 8 * 1024 * 1024
@@ -116,6 +120,7 @@ class Limits:
     heartbeat_s: float = 15.0
     stalled_s: float = 30.0
     body_idle_s: float = 30.0
+    header_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ Must not know: sockets, responses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +46,15 @@ _PLAIN_FIELDS = (
     "ignore_eos",
     "min_tokens",
 )
+
+
+def salted(call: Call, client: str) -> Call:
+    """The call with its prompts' cache salts inside the client's own: prefix pages are never shared between keys.
+
+    client: a label of one length for all keys, so that no salt that a client writes reaches into another's.
+    """
+    own = tuple(replace(prompt, cache_salt=f"{client}:{prompt.cache_salt}") for prompt in call.prompts)
+    return replace(call, prompts=own)
 
 
 def chat_call(body: bytes, parts: ServerParts) -> Call:
@@ -164,7 +173,7 @@ def _call(
     param: str,
     logprobs: int | None,
     params: Sequence[SamplingParams],
-    asked: AskedGrammar,
+    form: AskedGrammar,
     parts: ServerParts,
 ) -> Call:
     n = request.n or 1
@@ -186,7 +195,7 @@ def _call(
         )
         for place, (ids, own) in enumerate(zip(lists, params, strict=True))
     )
-    prompts = _prepared(prompts, {"prompt": param, "grammar": asked.field}, parts)
+    _check_all(prompts, param, parts)
     options = request.stream_options
     return Call(
         response_id=response_id,
@@ -197,6 +206,7 @@ def _call(
         stream=bool(request.stream),
         include_usage=bool(options and options.include_usage),
         continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
+        grammar_field=form.field,
     )
 
 
@@ -247,13 +257,12 @@ def _params(
     return SamplingParams(**asked)
 
 
-def _prepared(prompts: Sequence[Prompt], spelled: Mapping[str, str], parts: ServerParts) -> tuple[Prompt, ...]:
-    """All prompts checked and their grammars compiled, before the first one is queued.
-
-    spelled: fields as the client wrote them, by the engine's names.
-    """
+def _check_all(prompts: Sequence[Prompt], param: str, parts: ServerParts) -> None:
+    """All prompts, before the first one is queued. The field is named as the client wrote it."""
     try:
-        return tuple(parts.engine.prepare(prompt) for prompt in prompts)
+        for prompt in prompts:
+            parts.engine.check(prompt)
     except InvalidRequest as error:
-        error.param = spelled.get(error.param or "", error.param)
+        if error.param == "prompt":
+            error.param = param
         raise

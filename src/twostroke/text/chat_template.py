@@ -17,7 +17,7 @@ from jinja2.exceptions import SecurityError
 from twostroke.text.messages import normalized
 from twostroke.text.model_files import read_object, read_text
 from twostroke.text.reasoning import reasoning_style
-from twostroke.text.sandbox import RenderTimeout, Sandbox, run_bounded
+from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.tools.styles import HERMES, style_of_template
 from twostroke.text.turn import TurnForm
@@ -26,6 +26,7 @@ from twostroke.types.errors import CorruptModel, InvalidRequest
 MAX_TEMPLATE_BYTES = 1024 * 1024
 MAX_OUTPUT_CHARACTERS = 4 * 1024 * 1024
 RENDER_LIMIT_S = 5.0
+_FAULTS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
 
 
@@ -104,11 +105,14 @@ class ChatTemplate:
             ) from error
         except SecurityError as error:
             raise InvalidRequest(f"The model's chat template was stopped: {error}.", param="messages") from error
-        except jinja2.TemplateError as error:
+        except TemplateComplaint as error:
             raise InvalidRequest(f"The model's chat template says: {error}", param="messages") from error
-        except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
+        except (jinja2.TemplateError, *_FAULTS) as error:
+            # Not its text: exceptions of Python and Jinja can name what they saw, addresses included.
             raise InvalidRequest(
-                "The model's chat template cannot render these messages.", param="messages", why=f"{error}."
+                "The model's chat template cannot render these messages.",
+                param="messages",
+                why="They have a shape that the template was not written for.",
             ) from error
 
     @property

@@ -73,7 +73,9 @@ class Grammar:
 
     @classmethod
     def regex(cls, pattern: str) -> Grammar:
-        """Text that matches the pattern from its first to its last character. No look-around, no back-references."""
+        """Text that matches the pattern from its first to its last character. No look-around, no
+        back-references; \\d means 0 to 9.
+        """
         return cls(GrammarKind.REGEX, pattern)
 
     @classmethod

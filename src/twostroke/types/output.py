@@ -29,9 +29,9 @@ class Prompt:
     request_id: str | None = None
     cache_salt: str = ""
     priority: int = 0
+    objectives: LatencyObjectives | None = None
     masks: MaskSource | None = field(default=None, compare=False, repr=False)
     shown_token_ids: frozenset[int] = frozenset()
-    objectives: LatencyObjectives | None = None
 
 
 @dataclass(frozen=True, slots=True)

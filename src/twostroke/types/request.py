@@ -46,5 +46,5 @@ class Request:
     arrival_s: float
     cache_salt: str = ""
     priority: int = 0
-    mask: TokenMask | None = field(default=None, compare=False, repr=False)
     objectives: LatencyObjectives | None = None
+    mask: TokenMask | None = field(default=None, compare=False, repr=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from twostroke.text.grammar.guard import GrammarGuard, GuardOpening
 from twostroke.text.grammar.machine import GrammarMachine
 from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens, grammar_tokens
 from twostroke.types.errors import InvalidRequest, Overloaded
-from twostroke.types.grammar import Grammar
+from twostroke.types.grammar import Grammar, MaskSource
 
 if TYPE_CHECKING:
     import llguidance
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GrammarLimits:
-    """compile_s, compile_bytes: the most that a compilation may take. waiting: callers that may wait for the worker,
-    each wait_s at the most.
+    """compile_s, compile_bytes: the most that a compilation may take. waiting: grammars that may wait for the worker,
+    the one at work among them.
 
     cached, cached_bytes: compiled grammars that are kept, by count and by the size of their sources. The others are
     the library's own measures of work: symbols, regex steps (about 50,000 a ms while compiling, 14,000 a ms in a
@@ -36,8 +36,7 @@ class GrammarLimits:
 
     compile_s: float = 2.0
     compile_bytes: int = 1024**3
-    wait_s: float = 20.0
-    waiting: int = 16
+    waiting: int = 8
     cached: int = 32
     cached_bytes: int = 1024 * 1024
     grammar_symbols: int = 200_000
@@ -59,7 +58,7 @@ class CompiledGrammar:
 
 
 class GrammarCompiler:
-    """For any number of threads; one compilation at a time. Not for the thread that steps the engine."""
+    """For any number of threads; one compilation at a time, in a thread of its own."""
 
     def __init__(
         self,
@@ -80,26 +79,27 @@ class GrammarCompiler:
         self._tokens: llguidance.LLTokenizer | None = None
         self._guard: GrammarGuard | None = None
 
-    def compile(self, grammar: Grammar) -> CompiledGrammar:
-        """Raises InvalidRequest with the grammar's fault, Overloaded where too many wait."""
-        with self._lock:
-            if grammar in self._kept:
-                self._kept.move_to_end(grammar)
-                return self._kept[grammar]
+    def submit(self, grammar: Grammar) -> Future[MaskSource]:
+        """Begin to compile; returns at once. Raises Overloaded where too many wait, InvalidRequest where no grammar
+        fits this model. The future raises InvalidRequest with the grammar's fault.
+        """
+        kept = self._found(grammar)
+        if kept is not None:
+            future: Future[MaskSource] = Future()
+            future.set_result(kept)
+            return future
         self._check_model()
-        check(grammar)
         if not self._room.acquire(blocking=False):
-            raise Overloaded("Too many grammars wait to be compiled.", fix="Try again later.")
-        try:
-            job = self._worker.submit(self._compile, grammar)
-            compiled = job.result(self._limits.wait_s)
-        except TimeoutError:
-            job.cancel()
-            raise Overloaded("Other grammars take long to compile.", fix="Try again later.") from None
-        finally:
-            self._room.release()
-        self._keep(grammar, compiled)
-        return compiled
+            raise Overloaded(
+                "Too many grammars wait to be compiled.", retry_after_s=self._limits.compile_s, fix="Try again later."
+            )
+        future = self._worker.submit(self._compile, grammar)
+        future.add_done_callback(lambda _: self._room.release())
+        return future
+
+    def compile(self, grammar: Grammar) -> MaskSource:
+        """`submit`, waited for."""
+        return self.submit(grammar).result()
 
     def close(self) -> None:
         """Give worker and process back."""
@@ -120,10 +120,14 @@ class GrammarCompiler:
         if self._guard is not None:
             self._guard.close()
 
-    def _compile(self, grammar: Grammar) -> CompiledGrammar:
+    def _compile(self, grammar: Grammar) -> MaskSource:
         """In the worker. The same work that the guard's process has done within its limits, with the real tokens."""
         import llguidance
 
+        kept = self._found(grammar)  # two asked for the same at once
+        if kept is not None:
+            return kept
+        check(grammar)
         if self._guard is None or self._tokens is None:
             tokens = Tokens(self._vocabulary, self._vocab_size, self._end_token_ids)
             self._tokens = grammar_tokens(tokens, self._end_token_ids)
@@ -133,7 +137,9 @@ class GrammarCompiler:
         matcher = llguidance.LLMatcher(self._tokens, source, log_level=0, limits=limits)
         if matcher.is_error():
             raise InvalidRequest(f"The {grammar.kind} cannot be used.", param="grammar")
-        return CompiledGrammar(matcher)
+        compiled = CompiledGrammar(matcher)
+        self._keep(grammar, compiled)
+        return compiled
 
     def _opening(self, tokens: Tokens) -> GuardOpening:
         return GuardOpening(
@@ -155,6 +161,12 @@ class GrammarCompiler:
             "max_grammar_size": limits.grammar_symbols,
             "verbose_errors": False,
         }
+
+    def _found(self, grammar: Grammar) -> MaskSource | None:
+        with self._lock:
+            if grammar in self._kept:
+                self._kept.move_to_end(grammar)
+            return self._kept.get(grammar)
 
     def _keep(self, grammar: Grammar, compiled: CompiledGrammar) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from twostroke.types.errors import InvalidRequest
+from twostroke.types.errors import BackendError, InvalidRequest
 from twostroke.types.grammar import Grammar
 
 CHILD = Path(__file__).with_name("guard_child.py")
@@ -95,7 +96,7 @@ class GrammarGuard:
         self._process = process
         if not self._told(process, self._opening.line()) or self._asked(process, _EASY, START_S) is None:
             self.close()
-            raise RuntimeError("the grammar process did not start")
+            raise BackendError("The process that compiles grammars did not start.", why=f"{sys.executable} {CHILD}.")
         return process
 
     def _asked(self, process: subprocess.Popen[bytes], job: dict[str, str], limit_s: float) -> dict[str, Any] | None:
@@ -123,6 +124,9 @@ class GrammarGuard:
         return True
 
 
+MAX_FAULT_CHARACTERS = 400
+_LISTING = re.compile(r"\d+ \||<non-verbose/>")
+_PLACE = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
 _EASY = {"kind": "regex", "text": "a"}
 
 
@@ -131,9 +135,10 @@ def _line(value: dict[str, Any]) -> bytes:
 
 
 def _short(fault: str) -> str:
-    """The library's own words about the grammar, without its listing."""
-    lines = [line.strip() for line in fault.splitlines() if line.strip() and "<non-verbose/>" not in line]
-    return " ".join(lines)[:400]
+    """The library's own words about the grammar, without its listing of the text."""
+    lines = (line.strip() for line in fault.splitlines())
+    kept = [line for line in lines if line and line != "^" and not _LISTING.match(line)]
+    return _PLACE.sub("", " ".join(kept))[:MAX_FAULT_CHARACTERS]
 
 
 def _close(pipe: IO[bytes]) -> None:

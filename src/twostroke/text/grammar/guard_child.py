@@ -14,15 +14,18 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import llguidance
 
-WHITESPACE = r"(\r?\n)?[ \t]{0,32}"
-"""Between the parts of JSON: a line end, an indentation. A model that may write any amount of white space sometimes
-writes nothing else."""
+OPTIONS = '%llguidance {"no_forcing": true}\n'
+"""Where only one text can follow, the library would tokenize it itself and allow that token alone. It costs seconds for
+a long text, and a special token's name in a schema would become the special token."""
+
+WHITESPACE = r"( |\r?\n[ \t]{0,32})?"
+"""Between the parts of JSON: a space, or a line end with an indentation. A model that may write any amount of white
+space sometimes writes nothing else."""
 
 
 class _Tokens:
@@ -33,48 +36,43 @@ class _Tokens:
         self.special_token_ids = opening["special"]
         self.eos_token_id = opening["ends"][0]
         self.bos_token_id = None
-        hidden = set(self.special_token_ids)
-        self._ids = {token: i for i, token in enumerate(self.tokens) if token and i not in hidden}
 
-    def __call__(self, raw: bytes) -> list[int]:
-        return longest_first(raw, self._ids)
-
-
-def longest_first(raw: bytes, ids: Mapping[bytes, int]) -> list[int]:
-    """raw as tokens, the longest that fits at each place; up to the first byte that no token begins with."""
-    longest_bytes = max(map(len, ids), default=1)
-    made: list[int] = []
-    place = 0
-    while place < len(raw):
-        ends = range(min(len(raw), place + longest_bytes), place, -1)
-        end = next((end for end in ends if raw[place:end] in ids), None)
-        if end is None:
-            break
-        made.append(ids[raw[place:end]])
-        place = end
-    return made
+    def __call__(self, _raw: bytes) -> list[int]:
+        return []  # never asked: no text is forced
 
 
 def source_of(kind: str, text: str) -> str:
-    """The grammar in llguidance's own language. Raises ValueError where it cannot be read."""
-    from llguidance import LLMatcher as matcher
-    from llguidance.gbnf_to_lark import any_to_lark
-
+    """The grammar in llguidance's Lark. Raises ValueError where it cannot be read."""
     if kind == "regex":
-        return matcher.grammar_from_regex(text)
+        from llguidance import regex_to_lark
+
+        return f"{OPTIONS}start: /{regex_to_lark(text, 'd')}/"
     if kind == "lark":
-        try:
-            return matcher.grammar_from_lark(any_to_lark(text))
-        except Exception as error:  # the converter raises bare Exceptions
-            raise ValueError(f"{error}") from None
+        return OPTIONS + _lark(text)
     if kind == "choice":
         # One terminal: as alternatives of a rule, many choices would be too many items of the parser.
         choices = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(text))
-        return matcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {choices}")
+        return f"{OPTIONS}start: CHOICE\nCHOICE: {choices}"
     schema = json.loads('{"type":"object"}' if kind == "json_object" else text)
     if isinstance(schema, bool):  # the library wants an object to add its options to
         schema = {} if schema else {"enum": []}
-    return matcher.grammar_from_json_schema(schema, overrides={"whitespace_pattern": WHITESPACE, "lenient": False})
+    asked = schema.get("x-guidance")
+    own = asked if isinstance(asked, dict) else {}
+    schema["x-guidance"] = {**own, "whitespace_pattern": WHITESPACE, "lenient": False}
+    return f"{OPTIONS}start: %json {json.dumps(schema)}"
+
+
+def _lark(text: str) -> str:
+    """Lark as it is; GBNF made into it."""
+    from llguidance.gbnf_to_lark import any_to_lark
+
+    if "%llguidance" in text:
+        raise ValueError("the directive %llguidance is not taken")
+    try:
+        made: str = any_to_lark(text)
+    except Exception as error:  # the converter raises bare Exceptions
+        raise ValueError(f"{error}") from None
+    return made.removeprefix("%llguidance {}")
 
 
 def fault_of(source: str, tokens: llguidance.LLTokenizer, limits: llguidance.LLParserLimits) -> str:

@@ -53,10 +53,10 @@ def main() -> None:
         calibration = examine(patient, time.process_time, lambda *note: None, moment=lambda: None)
         if asked.keep is not None:
             asked.keep.write_text(json.dumps(calibration.as_json()))
-    found = [
-        each for name in asked.weights.split(",") for each in compare(asked.model, name, calibration, asked.rounds)
-    ]
-    print(table(found)[-1])
+    found: list[Comparison] = []
+    for name in asked.weights.split(","):
+        found += measure(asked.model, name, calibration, asked.rounds)
+    print("\n".join(table(found)))
 
 
 if __name__ == "__main__":

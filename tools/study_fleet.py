@@ -28,6 +28,7 @@ from twostroke.workload.draws import Draws
 from twostroke.workload.figures import figures
 from twostroke.workload.objectives import Objectives
 from twostroke.workload.request import WorkloadRequest
+from twostroke.workload.summary import summary
 from twostroke.workload.synthetic import Load, shared_prefix_agents
 
 MODEL = {
@@ -48,7 +49,7 @@ HARDWARE, GPUS_PER_REPLICA = "8xh100-sxm", 8
 GPUS, REQUESTS_PER_DAY, PEAK = 1000, 10_000_000, 2.0
 REPLICAS = GPUS // GPUS_PER_REPLICA
 MEAN_PER_S = REQUESTS_PER_DAY / 86_400
-OBJECTIVES = Objectives(ttft_s=1.0, itl_s=0.05)
+OBJECTIVES = Objectives(ttft_s=1.0, itl_s=0.05, e2e_s=30.0)
 TOKENS = 8.0
 SLICE = 5
 WARM_UP_S = 20.0
@@ -79,7 +80,8 @@ def peak_load(seconds: float, rate_per_s: float = MEAN_PER_S * PEAK / SLICE) -> 
 def told(outcome: FleetOutcome, computed_s: float, since_s: float) -> dict[str, Any]:
     """Plain figures of one run; latencies are of requests that came after since_s, when caches are warm."""
     found = figures([each.observation() for each in outcome.seen if each.asked.arrival_s >= since_s], OBJECTIVES)
-    if found.ttft is None or found.itl is None or found.good_share is None:
+    second = summary([each.times_s[1] - each.times_s[0] for each in outcome.seen if len(each.times_s) > 1])
+    if found.ttft is None or found.itl is None or found.e2e is None or found.good_share is None:
         raise SystemExit("nothing was answered")
     busy_s = sum(member.replica.busy_s for member in outcome.members)
     return {
@@ -89,6 +91,9 @@ def told(outcome: FleetOutcome, computed_s: float, since_s: float) -> dict[str, 
         "ttft_p99_ms": 1e3 * found.ttft.p99,
         "itl_p50_ms": 1e3 * found.itl.p50,
         "itl_p99_ms": 1e3 * found.itl.p99,
+        "e2e_p50_s": found.e2e.p50,
+        "e2e_p99_s": found.e2e.p99,
+        "second_token_p99_ms": 1e3 * (second.p99 if second is not None else 0.0),
         "good_share": found.good_share,
         "cached_share": found.cached_tokens / found.prompt_tokens,
         "busy_share": busy_s / outcome.replica_s,
@@ -131,11 +136,11 @@ def size(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
 def split(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
     """A pool that reads and a pool that decodes, at the size where it matters."""
     load = peak_load(seconds)
-    whole = 10
+    whole = 13
     for step_tokens in (512, 2048):
         plan = FleetPlan(one_replica(step_tokens), whole)
         yield f"{whole} whole, {step_tokens} rows a step", run(plan, "prefix-affinity", load)
-    for readers, gbit in ((2, 400), (4, 400), (4, 25), (6, 400)):
+    for readers, gbit in ((4, 400), (5, 400), (5, 100)):
         plan = FleetPlan(one_replica(), readers, whole - readers, Link(gbit * 1e9 / 8))
         yield f"{readers} read, {whole - readers} decode, {gbit} Gbit/s", run(plan, "prefix-affinity", load)
 

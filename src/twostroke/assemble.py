@@ -6,7 +6,6 @@ Must not know: click, HTTP routes.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import sys
 import time
@@ -21,7 +20,6 @@ import numpy as np
 
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps, NativePacker, best_level
-from twostroke.backends.cpu.calibration_file import fingerprint, read_calibration
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
 from twostroke.cache.manager import CacheManager
@@ -40,7 +38,7 @@ from twostroke.cost.explain_advice import Options
 from twostroke.cost.ledger import Ledger, Sink
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.cost.what_if import WhatIf
-from twostroke.cost_here import CostHere, check_objectives, cost_here
+from twostroke.cost_here import check_objectives, costs_here
 from twostroke.engine.isolate import IsolatingExecutor
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
@@ -48,22 +46,21 @@ from twostroke.engine.record_file import RecordFile
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
-from twostroke.env import Machine, asked_by_environment, hub_offline, processor_name, read_machine
+from twostroke.env import Machine, asked_by_environment, hub_offline, read_machine
 from twostroke.models.batch import Buffers
 from twostroke.models.llama import LlamaModel
 from twostroke.models.rope_tables import rope_table
-from twostroke.quant.formats import FORMATS, weight_format
+from twostroke.quant.formats import weight_format
 from twostroke.runner.build import RunnerSizes, build_runner
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import ObjectivePolicy, objective_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, WeightFormat
-from twostroke.spec.hardware_guess import guessed_cpu
 from twostroke.spec.model import MatrixRole, ModelSpec
 from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.types.errors import ConfigError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub import ModelFolder, resolve_model
@@ -88,7 +85,7 @@ class Found:
     resolver: Resolver
     machine: Machine
     num_pages: int
-    here: CostHere | None = None
+    costs: WhatIf
 
     @property
     def name(self) -> str:
@@ -154,11 +151,13 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         useful_tokens=context * sequences,
     )
     num_pages = resolve_memory(resolver, needs, machine).num_pages
-    here = _cost_here(spec, settings, machine) if objectives_of(settings).any else None
-    if here is not None:
-        check_objectives(here, objectives_of(settings))
-        resolver.put("step_cost", "measured" if here.measured else "guessed", here.reason)
-    return Found(folder, spec, resolver, machine, num_pages, here)
+    kinds = kv_kind(settings["kv_format"])
+    level, threads = settings["cpu_level"], settings["threads"]
+    costs = costs_here(spec, settings["weights"], kinds, machine.cache_folder, level, threads)
+    if objectives_of(settings).any:
+        check_objectives(costs, objectives_of(settings))
+        resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
+    return Found(folder, spec, resolver, machine, num_pages, costs)
 
 
 def locate(model: str, revision: str | None = None, progress: Progress | None = None) -> ModelFolder:
@@ -196,10 +195,11 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     runner = build_runner(model, ops, kv_kind(resolved["kv_format"]), runner_sizes, time.perf_counter)
     scheduler = Scheduler(CacheManager(found.num_pages, PAGE_TOKENS), SchedulerLimits(*sizes), _policy(found, resolved))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
+    grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
+    closing.callback(grammars.close)
     pool_tokens = found.num_pages * PAGE_TOKENS
     limits = EngineLimits(resolved["context"], spec.vocab_size, pool_tokens, ends, objectives_of(resolved))
-    what_if = costs_here(spec, resolved, found.machine)
-    ledger = Ledger(what_if.now, _trace(resolved, what_if, report, closing))
+    ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     session = Session(
         scheduler,
         tokenizer,
@@ -207,6 +207,7 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
         observer=observer,
+        grammars=grammars,
         ledger=ledger,
     )
 
@@ -217,7 +218,7 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     stepper = Stepper(scheduler, executor, session, time.perf_counter, report_fault, lambda: check_kernels(ops))
     template = ChatTemplate.from_folder(folder)
     settler.start()
-    explainer = Explainer(ledger, what_if, Options(*sizes))
+    explainer = Explainer(ledger, found.costs, Options(*sizes))
     return Heart(
         stepper, session, tokenizer, template, spec, resolved, found.name, generation, settler, explainer, closing
     )
@@ -229,23 +230,10 @@ def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None
     return BuiltSync(**_fields(heart), engine=SyncEngine(heart.stepper))
 
 
-def costs_here(spec: ModelSpec, resolved: Resolved, machine: Machine) -> WhatIf:
-    """What steps cost: by the doctor's kept measurement, else by a guess. Measures nothing."""
-    threads, level = resolved["threads"], resolved["cpu_level"]
-    kept = read_calibration(machine.cache_folder, fingerprint(processor_name(), level, threads))
-    present = (spec, FORMATS, resolved["weights"], kv_kind(resolved["kv_format"]))
-    if kept is not None:
-        measured = WhatIf(*present, kept)
-        with contextlib.suppress(ConfigError):  # not measured with these formats
-            _ = measured.now
-            return measured
-    return WhatIf(*present, guessed_cpu(threads, level))
-
-
-def _trace(resolved: Resolved, what_if: WhatIf, report: Report, closing: ExitStack) -> Sink | None:
+def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack) -> Sink | None:
     if resolved["trace"] is None:
         return None
-    file = RecordFile(Path(resolved["trace"]).expanduser(), what_if.source, report)
+    file = RecordFile(Path(resolved["trace"]).expanduser(), costs.source, report)
     closing.callback(file.close)
     return file.write
 
@@ -264,17 +252,12 @@ def load(found: Found, resolved: Resolved, progress: Progress | None, report: Re
         packer.close()
 
 
-def _cost_here(spec: ModelSpec, settings: Resolved, machine: Machine) -> CostHere:
-    format_for, kinds = _same_format(settings["weights"]), kv_kind(settings["kv_format"])
-    return cost_here(spec, format_for, kinds, machine, settings["cpu_level"], settings["threads"])
-
-
 def _policy(found: Found, resolved: Resolved) -> ObjectivePolicy | None:
     """None, which is order of arrival, where nothing is promised."""
-    if found.here is None:
+    if not objectives_of(resolved).any:
         return None
     limits = SchedulerLimits(resolved["max_step_tokens"], resolved["max_sequences"])
-    return objective_policy(found.here.cost, objectives_of(resolved), limits, PAGE_TOKENS)
+    return objective_policy(found.costs.now, objectives_of(resolved), limits, PAGE_TOKENS)
 
 
 def _settler(weights: ModelWeights, machine: Machine) -> Settler:

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.cost.machines import calibration
 from twostroke.assemble import EMBEDDED, find_model, resolve_all
 from twostroke.config import collect, objectives_of
 from twostroke.cost.shape import Segment
-from twostroke.cost_here import OPERATIONS_A_CYCLE, CostHere, check_objectives, cost_here, rough_hardware
-from twostroke.env import Machine
+from twostroke.cost.what_if import WhatIf
+from twostroke.cost_here import check_objectives, costs_here
 from twostroke.options import parse_seconds
-from twostroke.quant.formats import weight_format
+from twostroke.quant.formats import FORMATS
 from twostroke.spec.formats import KVKind
+from twostroke.spec.hardware_guess import OPERATIONS
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
 
@@ -36,7 +38,6 @@ def test_a_time_that_cannot_be_is_one_clear_error(text: str) -> None:
 def test_without_objectives_nothing_changes_and_with_them_the_budget_is_only_a_cap() -> None:
     plain = resolve_all(EMBEDDED, {})
     assert plain["max_step_tokens"] == 512 and not objectives_of(plain).any
-    assert find_model(EMBEDDED, {}).here is None
     kept = resolve_all(EMBEDDED, {"ttft": "1s", "itl": "500ms"})
     reasons = {setting.name: setting.reason for setting in kept.settings}
     assert objectives_of(kept) == LatencyObjectives(1.0, 0.5)
@@ -45,28 +46,19 @@ def test_without_objectives_nothing_changes_and_with_them_the_budget_is_only_a_c
     assert resolve_all(EMBEDDED, {"ttft": "1s", "max_step_tokens": "300"})["max_step_tokens"] == 300
 
 
-def machine(folder: Path) -> Machine:
-    return Machine(cores=2, available_bytes=8 << 30, cache_folder=folder)
-
-
-@pytest.mark.parametrize("level", OPERATIONS_A_CYCLE)
+@pytest.mark.parametrize("level", OPERATIONS)
 def test_where_nothing_was_measured_a_guess_serves_and_says_so(level: str, tmp_path: Path) -> None:
     spec = find_model(EMBEDDED, {}).spec
-    chosen = weight_format("int8")
-    here = cost_here(spec, lambda role: chosen, KVKind.BF16, machine(tmp_path), level, 2)
-    assert not here.measured and "twostroke doctor" in here.reason
-    one, many = (here.cost.predict([Segment(0, rows, True)]).seconds for rows in (1, 500))
+    here = costs_here(spec, "int8", KVKind.BF16, tmp_path, level, 2)
+    assert not here.measured and "twostroke doctor" in here.source
+    one, many = (here.now.predict([Segment(0, rows, True)]).seconds for rows in (1, 500))
     assert 0 < one < many < 60
     assert not list(tmp_path.iterdir()), "nothing is measured or written at start"
     check_objectives(here, LatencyObjectives(1e-6, 1e-6))  # a guess refuses nothing
-    assert rough_hardware(machine(tmp_path), level, 4).int8_ops_per_s > 0
 
 
-def test_an_objective_that_cannot_be_met_at_all_is_refused_with_the_figure(tmp_path: Path) -> None:
-    spec = find_model(EMBEDDED, {}).spec
-    chosen = weight_format("int8")
-    guessed = cost_here(spec, lambda role: chosen, KVKind.BF16, machine(tmp_path), "avx2", 2)
-    measured = CostHere(guessed.cost, True, "")
+def test_an_objective_that_cannot_be_met_at_all_is_refused_with_the_figure() -> None:
+    measured = WhatIf(find_model(EMBEDDED, {}).spec, FORMATS, "int8", KVKind.BF16, calibration())
     with pytest.raises(ConfigError, match=r"--itl 0\.001ms cannot be met") as caught:
         check_objectives(measured, LatencyObjectives(1.0, 1e-6))
     assert "Ask for more than" in caught.value.fix

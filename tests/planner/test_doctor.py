@@ -30,13 +30,13 @@ LITTLE = Effort(ring_bytes=256 << 20, rounds=1, rows=(1, 8, 64), few_rows=(1, 8)
 @pytest.fixture(scope="module")
 def measured() -> Iterator[tuple[Calibration, list[tuple[int, int, str]]]]:
     notes: list[tuple[int, int, str]] = []
-    patient = Patient("mark", "this processor", 2, 8 * 10**9)
+    patient = Patient("mark", "this processor", 1, 8 * 10**9)
     yield examine(patient, time.perf_counter, lambda *note: notes.append(note), LITTLE, lambda: None), notes
 
 
 def test_everything_is_measured(measured: tuple[Calibration, list[tuple[int, int, str]]]) -> None:
     found, _ = measured
-    assert (found.fingerprint, found.title, found.threads) == ("mark", "this processor", 2)
+    assert (found.fingerprint, found.title, found.threads) == ("mark", "this processor", 1)
     assert set(found.linear) == set(WeightKind) and set(found.attention) == set(KVKind)
     assert found.read_bytes_per_s > 1e8 and found.f32_flops_per_s > 1e9 and found.int8_ops_per_s > 1e9
     assert found.bf16_flops_per_s > 1e8
@@ -44,7 +44,7 @@ def test_everything_is_measured(measured: tuple[Calibration, list[tuple[int, int
         assert all(y > 0 for y in rates.cold.ys) and all(y >= 0 for y in rates.features.ys)
         assert list(rates.cold.ys) == sorted(rates.cold.ys), "more rows never take less time"
     assert all(rates.prefill.ys[-1] > 0 for rates in found.attention.values())
-    assert 0 < found.layer_s < 0.01 and 0 < found.host.step_s < 0.1
+    assert 0 < found.layer_s < 1 and 0 < found.host.step_s < 1
 
 
 def test_progress_ends_at_the_total(measured: tuple[Calibration, list[tuple[int, int, str]]]) -> None:

@@ -100,6 +100,7 @@ def test_a_second_signal_cuts_at_once() -> None:
 
 def test_an_engine_that_ends_by_itself_ends_the_process_so_that_somebody_starts_it_again() -> None:
     with process(die=True) as (server, port):
-        begun(port, 900)
+        kept = begun(port, 900)  # until the end: a client that hangs up leaves nothing to die of
         assert server.wait(30) == 6
+        kept[0].close()
         assert "engine ended by itself" in server.communicate()[1]

@@ -106,20 +106,20 @@ def test_each_key_has_its_own_share_of_requests() -> None:
 def test_a_keys_tokens_come_back_at_their_rate_and_retry_after_is_when() -> None:
     now = [0.0]
     door = Door(DoorRules(key_tokens=600), clock=lambda: now[0])
-    ticket = door.enter(Visit(1), 1, 500)
+    ticket = door.enter(Visit("ann"), 1, 500)
     ticket.leave(200)  # 100 tokens in debt
-    door.enter(Visit(2), 1, 600).leave(0)
+    door.enter(Visit("bob"), 1, 600).leave(0)
     with pytest.raises(HttpProblem) as caught:
-        door.enter(Visit(1), 1, 100)
+        door.enter(Visit("ann"), 1, 100)
     problem = caught.value.problem
     assert (problem.status, problem.headers["retry-after-ms"]) == (429, "20000")
     now[0] = 19.9
     with pytest.raises(HttpProblem):
-        door.enter(Visit(1), 1, 100)
+        door.enter(Visit("ann"), 1, 100)
     now[0] = 20.0 + 1e-6
-    door.enter(Visit(1), 1, 100).leave(0)
+    door.enter(Visit("ann"), 1, 100).leave(0)
     now[0] = 1000.0
-    door.enter(Visit(1), 1, 10_000).leave(0)  # more than a minute's worth: let in when the bucket is full
+    door.enter(Visit("ann"), 1, 10_000).leave(0)  # more than a minute's worth: let in when the bucket is full
     assert door.refusals == {"rate_limit_exceeded": 2}
 
 
@@ -128,7 +128,7 @@ def test_a_refusal_changes_nothing_and_a_ticket_is_given_back_once() -> None:
     ticket = door.enter(Visit(), 2, 10)
     before = (door.queued_requests, door.queued_tokens, door.in_flight)
     with pytest.raises(HttpProblem):
-        door.enter(Visit(1), 1, 5)
+        door.enter(Visit("ann"), 1, 5)
     assert (door.queued_requests, door.queued_tokens, door.in_flight) == before == (2, 10, 1)
     ticket.leave(1)
     ticket.leave(1)
@@ -219,9 +219,8 @@ def test_a_drain_is_over_when_nothing_runs_or_when_its_time_is_up() -> None:
     assert drain.over and drain.cut == 0
 
 
-def test_a_head_that_does_not_come_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twostroke.server.protocol.HEADER_S", 0.2)
-    with serving(fake_parts()) as live:
+def test_a_head_that_does_not_come_ends_the_connection() -> None:
+    with serving(fake_parts(limits=Limits(header_s=0.2))) as live:
         for sent in (b"", b"GET /health HTTP/1.1\r\nHost: lo"):
             connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
             connection.sendall(sent)
@@ -256,7 +255,7 @@ def test_what_is_no_http_gets_a_coded_400(live: Live, garbage: bytes) -> None:
 @pytest.mark.parametrize("headers", [{"x-long": "y" * 70_000}, {f"x-{i}": "y" for i in range(120)}])
 def test_headers_are_bounded_however_they_come(live: Live, headers: dict[str, str]) -> None:
     reply = live.call("GET", "/health", headers=headers)
-    assert (reply.status, reply.error["code"]) == (431, "headers_too_large")
+    assert reply.status == 431 and reply.error["code"] in ("headers_too_large", "too_many_headers")
     assert live.get("/health").status == 200
 
 

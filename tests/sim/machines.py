@@ -39,14 +39,17 @@ def small_model(window: int = 0) -> ModelSpec:
 def measured() -> Calibration:
     """An invented machine on which this model's weights are near the edge of the caches."""
     linear = LinearRates(
-        cold=Curve.of([(1, 1.1e-9), (8, 1.7e-9), (64, 9e-9)]), warm=Curve.of([(1, 0.7e-9), (8, 1.3e-9), (64, 8e-9)])
+        cold=Curve.of([(1, 1.1e-9), (8, 1.7e-9), (64, 9e-9)]),
+        warm=Curve.of([(1, 0.7e-9), (8, 1.3e-9), (64, 8e-9)]),
+        features=Curve.of([(1, 1e-10), (64, 1e-10)]),
     )
-    attention = AttentionRates(3e-11, 7e-12, 2e-8, Curve.of([(2, 2e-11), (64, 1e-11)]))
+    attention = AttentionRates(3e-11, 2e-11, 7e-12, 2e-8, 1e-8, Curve.of([(2, 2e-11), (64, 1e-11)]))
     return Calibration(
         fingerprint="",
         title="a test",
         threads=1,
         memory_bytes=1 << 30,
+        others_share=0.0,
         read_bytes_per_s=1e10,
         f32_flops_per_s=1e11,
         int8_ops_per_s=2e11,

@@ -3,7 +3,7 @@
 A simulator skips them; the engine never does. What is skipped leaves queues and cache as if each step had been planned
 and committed, but for which page ids are whose (tests/sim holds it):
 
-- no sequence ends before the last of them, so nobody leaves;
+- no sequence ends before the last of them, in which those that reach their length do;
 - pages suffice, some perhaps taken from the prefix tree in the same order, so nobody is preempted;
 - who waits cannot be admitted: there is no place in a step, or no room, and room only shrinks while nobody ends.
 
@@ -38,18 +38,25 @@ class SteadyDecode:
     def steps(self, most: int) -> int:
         """How many of the next steps, up to `most`, are such; 0 where the next one may be different."""
         running = self._queues.running
-        if not 0 < len(running) <= self._most or any(sequence.remaining != 1 for sequence in running):
+        if not 0 < len(running) <= self._most:
+            return 0
+        # The page with a prompt's last token may be in the tree already, and then a page is given back at once; from
+        # the first output token on, pages are like no other.
+        if any(sequence.remaining != 1 or sequence.num_output == 0 for sequence in running):
             return 0
         if self._queues.waiting and len(running) < self._most and self._may_enter(self._queues.waiting[0]):
             return 0
-        pool_tokens = self._cache.num_pages * self._cache.page_tokens
+        cache = self._cache
+        pool_tokens = cache.num_pages * cache.page_tokens
         for sequence in running:
-            most = min(most, sequence.request.max_tokens - sequence.num_output - 1)
-            most = min(most, pool_tokens - len(sequence.known) - 1)
-        most = max(0, most)
-        while most and self._new_pages(most) > self._cache.pages_free + self._cache.pages_cached:
-            most //= 2
-        return most
+            known, request = len(sequence.known), sequence.request
+            left = len(request.prompt_token_ids) + request.max_tokens - known
+            most = min(most, left, pool_tokens - known - 1)
+        room = cache.pages_free + cache.pages_cached
+        if len(running) * (most // cache.page_tokens + 1) > room:
+            while most > 0 and self._new_pages(most) > room:
+                most //= 2
+        return max(0, most)
 
     def positions(self) -> list[int]:
         """The position that each running sequence computes next."""
@@ -59,8 +66,12 @@ class SteadyDecode:
         """Who runs, in the order of `positions`."""
         return [sequence.request for sequence in self._queues.running]
 
-    def skip(self, steps: int, continuation: Continuation) -> None:
-        """Do what so many steps would do. steps: no more than `steps` has just allowed."""
+    def skip(self, steps: int, continuation: Continuation) -> list[Live]:
+        """Do what so many steps would do, but for telling; returns who has reached its length and must be ended.
+
+        steps: no more than `steps` has just allowed.
+        """
+        ended = []
         for sequence in self._queues.running:
             request = sequence.request
             sequence.computed += steps
@@ -68,6 +79,9 @@ class SteadyDecode:
             if not self._cache.grow(request.request_id, sequence.computed):
                 raise ValueError(f"{steps} steps were skipped and are more than were allowed")
             self._cache.commit(request.request_id, sequence.computed, sequence.known)
+            if sequence.num_output >= request.max_tokens:
+                ended.append(sequence)
+        return ended
 
     def _may_enter(self, first: Live) -> bool:
         # All running sequences have read their prompts, so no sibling holds anybody back.

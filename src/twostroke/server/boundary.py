@@ -18,7 +18,7 @@ from twostroke.server.metrics import ServerMetrics
 from twostroke.server.visit import note_arrival
 
 log = logging.getLogger("twostroke.server")
-MAX_HEADERS, MAX_HEADER_BYTES = 100, 64 * 1024
+MAX_HEADER_BYTES = 64 * 1024
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
@@ -26,7 +26,7 @@ def too_large(scope: Scope) -> bool:
     """h11 bounds heads that come in pieces only."""
     headers = scope["headers"]
     size_bytes = sum(len(name) + len(value) for name, value in headers) + len(scope["path"])
-    return len(headers) > MAX_HEADERS or size_bytes + len(scope.get("query_string", b"")) > MAX_HEADER_BYTES
+    return size_bytes + len(scope.get("query_string", b"")) > MAX_HEADER_BYTES
 
 
 class Boundary:
@@ -62,7 +62,7 @@ class Boundary:
         except Exception:
             log.exception("request %s failed", request_id)
             if not started:
-                await INTERNAL.response()(scope, receive, marked_send)
+                await INTERNAL.response(scope["path"])(scope, receive, marked_send)
 
     def _request_id(self, scope: Scope) -> str:
         sent = next((value for name, value in scope["headers"] if name.lower() == b"x-request-id"), b"")

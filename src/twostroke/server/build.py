@@ -23,6 +23,7 @@ from twostroke.server.forecast import Forecast, Listeners, Room
 from twostroke.server.metrics import ServerMetrics
 from twostroke.server.parts import Limits, ServerParts
 from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.text.special_tokens import read_special_tokens
 
 
 @dataclass(eq=False)
@@ -75,6 +76,7 @@ def build_server(
         door=Door(_door_rules(resolved), wait_s),
         drain_s=resolved["drain"],
         metrics=metrics,
+        special_texts=read_special_tokens(found.folder.path).texts,
         explain=heart.explainer.explain,
         work=heart.session.ledger.history.work,
     )
@@ -85,9 +87,8 @@ def build_server(
 
 def _forecast(found: assemble.Found) -> Forecast:
     resolved = found.resolver.resolved()
-    cost = assemble.costs_here(found.spec, resolved, found.machine).now
     room = Room(resolved["max_sequences"], resolved["max_step_tokens"])
-    return Forecast(StepTime(cost, CostCorrection()), room)
+    return Forecast(StepTime(found.costs.now, CostCorrection()), room)
 
 
 def _door_rules(resolved: Resolved) -> DoorRules:

@@ -62,8 +62,8 @@ class Door:
     in_flight: int = 0
     draining: bool = False
     refusals: Counter[str] = field(default_factory=Counter)
-    _of_sender: Counter[int] = field(default_factory=Counter)
-    _buckets: dict[int, _Bucket] = field(default_factory=dict)
+    _of_sender: Counter[str] = field(default_factory=Counter)
+    _buckets: dict[str, _Bucket] = field(default_factory=dict)
 
     def enter(self, visit: Visit, num_completions: int, prompt_tokens: int) -> Ticket:
         """Take a call in. Raises HttpProblem: 503 or 429 with the time to come again."""
@@ -109,18 +109,18 @@ class Door:
         ahead_tokens = min(max(0, tokens_over), self.queued_tokens)
         return queue_full(what, self.wait_s(ahead_requests, ahead_tokens))
 
-    def _refilled(self, sender: int) -> _Bucket:
+    def _refilled(self, sender: str) -> _Bucket:
         rate, now = self.rules.key_tokens or 0, self.clock()
         bucket = self._buckets.setdefault(sender, _Bucket(rate, now))
         bucket.level = min(rate, bucket.level + (now - bucket.at_s) * rate / MINUTE_S)
         bucket.at_s = now
         return bucket
 
-    def _charge(self, sender: int, tokens: int) -> None:
+    def _charge(self, sender: str, tokens: int) -> None:
         if self.rules.key_tokens is not None:
             self._refilled(sender).level -= tokens
 
-    def _leave(self, sender: int) -> None:
+    def _leave(self, sender: str) -> None:
         self.in_flight -= 1
         self._of_sender[sender] -= 1
         if not self._of_sender[sender]:
@@ -132,7 +132,7 @@ class Ticket:
     """The place of a call."""
 
     door: Door
-    sender: int
+    sender: str
     num_completions: int
     prompt_tokens: int
     _waits: bool = True

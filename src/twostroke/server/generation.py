@@ -11,13 +11,13 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from types import TracebackType
 
+from twostroke.server.calls import Call
 from twostroke.server.door import Ticket
 from twostroke.server.errors import EngineFault, HttpProblem, fault_of
 from twostroke.server.parts import ServerParts
-from twostroke.server.prompts import Call
 from twostroke.server.refusals import DEADLINE
 from twostroke.server.visit import Visit
-from twostroke.types.errors import EngineStopped
+from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import Delta, Prompt
 
 QUEUE_PIECES = 1  # a reader that is behind stops the pump, so that the engine can tell its delay
@@ -64,7 +64,7 @@ class Generation:
         return sum(self._tokens)
 
     async def __aenter__(self) -> Generation:
-        """Start. Raises EngineStopped, HttpProblem (429, 503, 504)."""
+        """Start. Raises EngineStopped, HttpProblem (429, 503, 504), InvalidRequest for a grammar."""
         if not self._parts.engine.alive:
             raise EngineStopped("The engine is not running.")
         if self._visit.deadline_s is not None:
@@ -72,24 +72,35 @@ class Generation:
             if left_s <= 0:
                 raise HttpProblem(DEADLINE)
             self._timer = asyncio.get_running_loop().call_later(left_s, self._expire)
-        self._ticket = self._enter()
+        try:
+            self._ticket = self._parts.door.enter(self._visit, self.call.num_choices, self.call.num_prompt_tokens)
+            prompts = await self._prepared()
+        except BaseException:
+            self._give_back()
+            raise
         self._parts.metrics.prompt_tokens.inc(self.call.num_prompt_tokens)
-        self._pumps = [asyncio.create_task(self._pump(i, prompt)) for i, prompt in enumerate(self.call.prompts)]
+        self._pumps = [asyncio.create_task(self._pump(i, prompt)) for i, prompt in enumerate(prompts)]
         return self
+
+    async def _prepared(self) -> list[Prompt]:
+        """The prompts with their grammars compiled, before the first one is queued."""
+        try:
+            return [await self._parts.engine.prepare(prompt) for prompt in self.call.prompts]
+        except InvalidRequest as error:
+            if error.param == "grammar":
+                error.param = self.call.grammar_field
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the engine's streams and wait until that is done."""
-        if self._timer is not None:
-            self._timer.cancel()
         try:
             for pump in self._pumps:
                 pump.cancel()
             await asyncio.gather(*self._pumps, return_exceptions=True)
         finally:
-            if self._ticket is not None:
-                self._ticket.leave(self.completion_tokens)
+            self._give_back()
 
     async def next(self, timeout_s: float | None = None) -> tuple[int, Delta] | None:
         """The next piece as (choice index, delta), None after the last.
@@ -110,13 +121,11 @@ class Generation:
             raise EngineFault(f"The engine's stream ended with {len(self._open)} completions unfinished.")
         return None
 
-    def _enter(self) -> Ticket:
-        try:
-            return self._parts.door.enter(self._visit, self.call.num_choices, self.call.num_prompt_tokens)
-        except HttpProblem:
-            if self._timer is not None:
-                self._timer.cancel()
-            raise
+    def _give_back(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._ticket is not None:
+            self._ticket.leave(self.completion_tokens)
 
     def _expire(self) -> None:
         """The deadline is here: the engine's work ends now, whether or not anybody reads."""

@@ -1,7 +1,9 @@
-"""HTTP/1.1 on one connection: uvicorn's, with an end to waiting for headers, and refusals that our clients can read.
+"""uvicorn's HTTP/1.1 protocol with a deadline for the headers of a request, and refusals that clients can read.
 
-Knows: uvicorn's protocol, transports.
-Must not know: routes.
+uvicorn has a time limit for idle connections, and none for one that sends a header byte now and then.
+
+Knows: uvicorn's h11 protocol.
+Must not know: routes, what a request asks for.
 """
 
 from __future__ import annotations
@@ -10,46 +12,44 @@ import asyncio
 import logging
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from twostroke.server.errors import Problem
 
-HEADER_S = 10.0
-_quiet = logging.getLogger("twostroke.http")
-_quiet.setLevel(logging.ERROR)
 WRITE_BUFFER_BYTES = 64 * 1024
 BAD_HTTP = Problem(400, "This is no HTTP/1.1 request.", code="invalid_http")
+_quiet = logging.getLogger("twostroke.http")
+_quiet.setLevel(logging.ERROR)
 
 
-class Protocol(H11Protocol):
-    """A connection that has sent no whole head after HEADER_S is closed. Unsent answers are bounded in bytes."""
+class DeadlineProtocol(H11Protocol):
+    """header_s: from the connection, or from a further request's first byte, until its headers are complete.
 
-    _head_timer: asyncio.TimerHandle | None = None
+    Bytes of an answer that wait for a slow reader are bounded here; then the writer waits.
+    """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, header_s: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._header_s = header_s
+        self._deadline: asyncio.TimerHandle | None = None
         self.logger = _quiet  # whoever sends nonsense must not fill our log
 
-    def connection_made(self, transport: Any) -> None:
-        """Bound the unsent bytes, wait for the first head."""
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See asyncio.Protocol."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._await_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing to wait for."""
-        self._head_done()
-        super().connection_lost(exc)
+        self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """A head may be whole now; a further one may have begun."""
-        idle = self.cycle is None or self.cycle.response_complete
-        before = self.cycle
+        """See asyncio.Protocol."""
         super().data_received(data)
-        if self.cycle is not before:
-            self._head_done()
-        elif idle and self._head_timer is None and not self.transport.is_closing():
-            self._await_head()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._unwatch()
+        super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
         """As JSON, like every other error; the connection ends."""
@@ -59,10 +59,19 @@ class Protocol(H11Protocol):
             self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
         self.transport.close()
 
-    def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEADER_S, self.transport.abort)
+    def _watch(self) -> None:
+        """One timer for the whole of the headers: a byte now and then does not move it."""
+        if self.conn.their_state is not h11.IDLE:
+            self._unwatch()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self._header_s, self._too_slow)
 
-    def _head_done(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _unwatch(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+            self.transport.abort()

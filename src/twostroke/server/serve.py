@@ -14,14 +14,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from types import FrameType
+from typing import cast
 
 import uvicorn
 
 from twostroke.server.app import create_app
 from twostroke.server.drain import Drain
 from twostroke.server.parts import ServerParts
-from twostroke.server.protocol import Protocol
+from twostroke.server.protocol import DeadlineProtocol
 from twostroke.server.security import is_loopback
 from twostroke.types.errors import ConfigError, EngineStopped
 
@@ -59,7 +61,7 @@ def run(
 
 def check_address(host: str, api_key: str | None) -> None:
     """Raises ConfigError for an address that others reach, without a key."""
-    if api_key is None and not is_loopback(host):
+    if not api_key and not is_loopback(host):
         raise ConfigError(
             f"Listening on {host} without an API key is refused.",
             why="Everybody who reaches that address could use the server.",
@@ -93,7 +95,7 @@ def make_server(parts: ServerParts, listener: socket.socket, announce: Announce,
     """The uvicorn server; setting its `should_exit` stops it."""
     config = uvicorn.Config(
         create_app(parts),
-        http=Protocol,
+        http=cast(type[asyncio.Protocol], partial(DeadlineProtocol, header_s=parts.limits.header_s)),
         ws="none",
         lifespan="off",
         log_config=None,

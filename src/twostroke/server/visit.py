@@ -12,29 +12,24 @@ from starlette.types import Scope
 
 from twostroke.server.errors import HttpProblem
 from twostroke.server.refusals import BAD_DEADLINE
+from twostroke.server.security import CLIENT
 
 TIMEOUT_HEADER = b"x-request-timeout-ms"
 MOST_MS = 24 * 3600 * 1000
-_SENDER = "twostroke.sender"
 _ARRIVAL = "twostroke.arrival_s"
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """sender: the place of its key among the server's, 0 without keys. deadline_s: of the clock; None for no end."""
+    """sender: the label of its key, "" without keys. deadline_s: of the clock; None for no end."""
 
-    sender: int = 0
+    sender: str = ""
     deadline_s: float | None = None
 
 
 def note_arrival(scope: Scope, now_s: float) -> None:
     """At the outermost layer: deadlines count from here."""
     scope[_ARRIVAL] = now_s
-
-
-def note_sender(scope: Scope, place: int) -> None:
-    """By the gate, which knows the keys."""
-    scope[_SENDER] = place
 
 
 def visit_of(scope: Scope, longest_s: float | None, now_s: float) -> Visit:
@@ -46,4 +41,4 @@ def visit_of(scope: Scope, longest_s: float | None, now_s: float) -> Visit:
             raise HttpProblem(BAD_DEADLINE)
         limits.append(int(sent) / 1e3)
     deadline_s = scope.get(_ARRIVAL, now_s) + min(limits) if limits else None
-    return Visit(scope.get(_SENDER, 0), deadline_s)
+    return Visit(scope.get(CLIENT, ""), deadline_s)

@@ -17,12 +17,13 @@ from twostroke.engine.executor import Executor
 from twostroke.sim.clock import VirtualClock
 from twostroke.sim.predicted import PredictedExecutor, invented_tokens
 from twostroke.sim.setup import ReplicaSetup
-from twostroke.types.errors import OutOfMemory
+from twostroke.types.errors import OutOfMemory, Overloaded
 from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.plan import Plan
-from twostroke.types.request import Request
+from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import StepResult
 
+REFUSED = "refused: it would have been late"
 MOST_AHEAD = 256
 """Steps that are looked ahead at a time; an arrival among them throws the rest away."""
 
@@ -146,12 +147,27 @@ class Replica:
         begin_s = self.clock.now_s
         while self._inbox and self._inbox[0].arrival_s <= begin_s:
             request = self._inbox.popleft()
-            self.scheduler.add(request)
-            if self._watch is not None:
-                self._watch.on_arrival(self, request)
+            self._add(request)
+        if not self.scheduler.has_work:
+            return
         self._run = self._look_ahead()
         if self._run is None:
             self._step(begin_s)
+
+    def _add(self, request: Request) -> None:
+        """As the engine's shell: who is refused has ended."""
+        try:
+            self.scheduler.add(request)
+        except Overloaded:
+            del self.outstanding[request.request_id]
+            tokens = len(request.prompt_token_ids)
+            end = FinishedEvent(
+                request.request_id, FinishReason.ERROR, self.clock.now_s, tokens, 0, 0, 0, None, error=REFUSED
+            )
+            self._listener.on_event(self, end)
+            return
+        if self._watch is not None:
+            self._watch.on_arrival(self, request)
 
     def _step(self, begin_s: float) -> None:
         step = self._core.step(self.clock)
@@ -161,18 +177,21 @@ class Replica:
         self.busy_s += end_s - begin_s
         self.steps += 1
         for event in step.events:
-            if isinstance(event, FinishedEvent):
-                del self.outstanding[event.request_id]
-            self._listener.on_event(self, event)
+            self._tell(event)
         if self._watch is not None:
             self._watch.on_step(self, step, end_s)
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, FinishedEvent):
+            del self.outstanding[event.request_id]
+        self._listener.on_event(self, event)
 
     def _look_ahead(self) -> _Run | None:
         """The steady steps from here to the next arrival."""
         if self._steady is None:
             return None
         steps = self._steady.steps(MOST_AHEAD)
-        if steps < 2:
+        if steps == 0:
             return None
         until_s = self._inbox[0].arrival_s if self._inbox else math.inf
         now_s = begin_s = self.clock.now_s
@@ -191,9 +210,11 @@ class Replica:
             return
         times = run.times_s if steps == len(run.times_s) else run.times_s[:steps]
         requests = self._steady.requests()
-        self._steady.skip(steps, invented_tokens)
+        ended = self.scheduler.skip(steps, invented_tokens, times[-1])
         for before_s, after_s in zip([run.begin_s, *times], times, strict=False):
             self.busy_s += after_s - before_s
         self.steps += steps
         self.clock.advance_to(times[-1])
         self._listener.on_run(self, requests, times)
+        for event in ended:
+            self._tell(event)

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from twostroke.spec.hardware import HardwareClass, HardwareSpec
 
-CLOCK_HZ = 2.5e9
-THREAD_BYTES_PER_S = 10e9
-OPERATIONS = {"generic": (4, 4, 4), "avx2": (16, 16, 32), "avx512": (64, 64, 256), "amx": (64, 1024, 2048)}
-"""f32, bf16 and int8 operations a cycle and core, by level."""
+CLOCK_HZ = 2e9
+THREAD_BYTES_PER_S, MOST_BYTES_PER_S = 5e9, 100e9
+OPERATIONS = {"generic": (4, 4, 8), "avx2": (16, 16, 32), "avx512": (32, 32, 128), "amx": (32, 512, 1024)}
+"""f32, bf16 and int8 operations a cycle and core, by level: half of what the units could do."""
 
 
 def guessed_cpu(threads: int, level: str) -> HardwareSpec:
-    """A middling core of that level, `threads` times. An unknown level is taken for the least."""
+    """A processor unlikely to be faster than the real one. An unknown level is taken for the least."""
     f32, bf16, int8 = (threads * CLOCK_HZ * operations for operations in OPERATIONS.get(level, OPERATIONS["generic"]))
     return HardwareSpec(
         "unmeasured",
         f"a CPU with {threads} threads, not measured",
         HardwareClass.CPU,
         0,
-        threads * THREAD_BYTES_PER_S,
+        min(MOST_BYTES_PER_S, threads * THREAD_BYTES_PER_S),
         f32,
         bf16,
         int8,

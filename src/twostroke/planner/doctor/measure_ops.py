@@ -52,6 +52,8 @@ DECODE_BATCHES, WARM_BATCHES = 16, 2
 PREFILL_CONTEXT, PREFILL_ROWS, MOST_ROWS = 1024, (2, 8, 32, 128), 512
 OTHER_ROWS = (1, 8, 64, 512)
 KEY_PAGES = 64
+LEAST_OF_FLOPS = 0.4
+"""Share of a long chunk's time that goes by its FLOPs at the least."""
 ROUNDS = 3
 
 Record = Callable[[Ops], None]
@@ -178,12 +180,14 @@ class OpTimer:
         """Seconds for each row and query head, and by rows for each FLOP: two contexts tell them apart."""
         short_s, short_flops = self._chunk(layer, MOST_ROWS, MOST_ROWS)
         long_s, long_flops = self._chunk(layer, MOST_ROWS, PREFILL_CONTEXT)
-        flop_s = max(0.0, long_s - short_s) / (long_flops - short_flops)
+        least_s = LEAST_OF_FLOPS * long_s / long_flops  # less is a disturbed timing
+        flop_s = max(least_s, (long_s - short_s) / (long_flops - short_flops))
         head_s = max(0.0, short_s - flop_s * short_flops) / (MOST_ROWS * LARGE.heads)
         points = [(float(MOST_ROWS), flop_s)]
         for rows in PREFILL_ROWS:
             taken_s, flops = self._chunk(layer, rows, PREFILL_CONTEXT)
-            points.append((float(rows), max(0.0, taken_s - head_s * rows * LARGE.heads) / flops))
+            rest_s = max(LEAST_OF_FLOPS * taken_s, taken_s - head_s * rows * LARGE.heads)
+            points.append((float(rows), rest_s / flops))
         return head_s, Curve.of(points)
 
     def _chunk(self, layer: KVLayer, rows: int, context: int) -> tuple[float, int]:

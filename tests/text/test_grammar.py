@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -296,6 +301,30 @@ def test_the_process_ends_with_the_compiler(tokenizer: Tokenizer) -> None:
     assert process.poll() is not None
 
 
+@pytest.mark.parametrize("at_work", [False, True])
+def test_the_process_does_not_outlive_a_parent_that_was_killed(at_work: bool) -> None:
+    """Idle, it sees the end of its input; at work on something endless, its own timer ends it."""
+    code = (
+        "import os, threading, time\n"
+        "from tests.text.kinds import make\nfrom tests.text.test_grammar import EXPLODING\n"
+        "from twostroke.text.grammar.compiler import GrammarCompiler, GrammarLimits\n"
+        "from twostroke.types.grammar import Grammar\n"
+        "t = make('byte_level')\n"
+        "c = GrammarCompiler(t, t.vocab_size, t.end_token_ids, GrammarLimits(compile_s=1.0))\n"
+        "c.compile(Grammar.regex('a'))\n"
+        "print(c._guard._process.pid, flush=True)\n"
+        f"c.submit(EXPLODING) if {at_work} else None\n"
+        "time.sleep(0.3)\nos.kill(os.getpid(), 9)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert killed.returncode == -9, killed.stderr
+    child = Path("/proc") / killed.stdout.strip()
+    deadline = time.monotonic() + 20
+    while child.exists() and "guard_child" in (child / "cmdline").read_text():
+        assert time.monotonic() < deadline, "the process is still there"
+        time.sleep(0.05)
+
+
 def test_a_model_without_an_end_token_is_told(tokenizer: Tokenizer) -> None:
     compiler = GrammarCompiler(tokenizer, tokenizer.vocab_size, ())
     with pytest.raises(InvalidRequest, match="end token"):
@@ -304,7 +333,5 @@ def test_a_model_without_an_end_token_is_told(tokenizer: Tokenizer) -> None:
 
 
 def _parsed(grammar: Grammar) -> dict[str, object]:
-    import json
-
     made: dict[str, object] = json.loads(grammar.text)
     return made

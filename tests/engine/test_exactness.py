@@ -34,7 +34,7 @@ from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.model import ModelSpec
 from twostroke.text.grammar.compiler import GrammarCompiler
-from twostroke.types.event import FinishedEvent, TokenEvent
+from twostroke.types.event import FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.grammar import Grammar
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.request import FinishReason, Request
@@ -123,6 +123,7 @@ def drive(engine: EngineCore, arrivals: list[tuple[int, Request]], vocab: int = 
     """Run until everything has ended; each request arrives before its step. Returns outputs and preemptions."""
     waiting = sorted(((step, fresh(request, vocab)) for step, request in arrivals), key=lambda pair: pair[0])
     tokens: dict[str, list[TokenEvent]] = {request.request_id: [] for _, request in arrivals}
+    scores: dict[str, list[object]] = {request.request_id: [] for _, request in arrivals}
     ended: dict[str, FinishReason] = {}
     for step_index in range(5000):
         while waiting and waiting[0][0] <= step_index:
@@ -132,6 +133,9 @@ def drive(engine: EngineCore, arrivals: list[tuple[int, Request]], vocab: int = 
             if isinstance(event, FinishedEvent):
                 assert event.request_id not in ended
                 ended[event.request_id] = event.reason
+            elif isinstance(event, PromptEvent):
+                assert not tokens[event.request_id]
+                scores[event.request_id] += event.logprobs
             else:
                 tokens[event.request_id].append(event)
         if not waiting and not engine.scheduler.has_work:
@@ -139,7 +143,13 @@ def drive(engine: EngineCore, arrivals: list[tuple[int, Request]], vocab: int = 
     gauges = engine.scheduler.gauges()
     assert (gauges.running, gauges.waiting, gauges.pages_used, gauges.waste_tokens) == (0, 0, 0, 0)
     assert set(ended) == set(tokens) and FinishReason.ERROR not in ended.values()
-    outputs = {name: (tuple(e.token_id for e in made), tuple(e.logprob for e in made)) for name, made in tokens.items()}
+    for _, request in arrivals:
+        asked = request.params.prompt_logprobs is not None
+        assert len(scores[request.request_id]) == (len(request.prompt_token_ids) - 1) * asked
+    outputs = {
+        name: (tuple(e.token_id for e in made), (*scores[name], *(e.logprob for e in made)))
+        for name, made in tokens.items()
+    }
     return outputs, gauges.preemptions_total
 
 
@@ -157,9 +167,10 @@ def random_requests(dice: random.Random, vocab: int) -> list[Request]:
             repetition_penalty=dice.choice([1.0, 1.3]),
             frequency_penalty=dice.choice([0.0, 0.5]),
             logprobs=dice.choice([0, 3]),
+            prompt_logprobs=dice.choice([None, None, 0, 2]),
             grammar=dice.choice([None, None, *GRAMMARS]),
         )
-        seed, size = dice.getrandbits(63), dice.randint(1, 40)
+        seed, size = dice.getrandbits(63), dice.randint(0, 40)
         for sibling in range(dice.choice([1, 1, 1, 3])):
             name = f"{index}/{sibling}"
             made = Request(
@@ -203,6 +214,25 @@ def test_preemption_and_prefix_hits_do_happen_and_change_nothing(load, pools):
     for request in requests:
         alone = core(loaded, KVKind.BF16, pools[1], 16, SchedulerLimits(512, 1))
         assert drive(alone, [(0, request)])[0][request.request_id] == found[request.request_id]
+
+
+def test_prompt_logprobs_are_those_of_a_model_that_is_asked_token_by_token(load, pools):
+    """Each prompt token's log probability is what a request for just the tokens before it would give it."""
+    loaded = load("llama3-grouped", "int8")
+    prompt = tuple(range(30, 110))
+    engine = core(loaded, KVKind.BF16, pools[2], 40, SchedulerLimits(50, 3))
+    whole = Request("w", "w", prompt, SamplingParams(temperature=0, prompt_logprobs=1), 0, 0, frozenset(), 0.0)
+    warm = Request("c", "c", prompt, SamplingParams(temperature=0), 0, 1, frozenset(), 0.0)
+    found, _ = drive(engine, [(0, warm), (9, whole)])
+    tokens, scores = found["w"]
+    assert not tokens
+    for length in (1, 17, 63, 79):
+        ask = SamplingParams(temperature=0, logprobs=20)
+        one = Request("o", "o", prompt[:length], ask, 0, 1, frozenset(), 0.0)
+        ((first,), (logprob,)) = drive(engine, [(0, one)])[0]["o"]
+        assert scores[length - 1].top == ((first, logprob.logprob),)
+        assert scores[length - 1].token_id == prompt[length]
+        assert dict(logprob.top).get(prompt[length], scores[length - 1].logprob) == scores[length - 1].logprob
 
 
 def test_a_grammar_survives_preemption(load, pools):

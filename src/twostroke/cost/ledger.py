@@ -190,7 +190,8 @@ class Ledger:
             request_id, start, num_tokens = sequence.request.request_id, sequence.start, sequence.num_tokens
             live = self._filling.get(request_id)
             again = 0 if live is None else max(0, min(start + num_tokens, live.high) - start)
-            rows.append(Row(request_id, start, num_tokens, sequence.samples, sequence.num_output_tokens, again))
+            made, scored = sequence.num_output_tokens, len(sequence.scores)
+            rows.append(Row(request_id, start, num_tokens, sequence.samples, made, again, scored))
         return tuple(rows)
 
     def _open_run(self, plan: Plan, rows: tuple[Row, ...]) -> None:
@@ -201,10 +202,10 @@ class Ledger:
         chunk_rows = sum(row.num_tokens for row in rows if row.num_tokens > 1)
         if not chunk_rows:
             return {}
-        single = [Segment(row.start, 1, row.samples) for row in rows if row.num_tokens == 1]
+        single = [Segment(row.start, 1, row.samples, row.scored) for row in rows if row.num_tokens == 1]
         added = busy_s
         if single and self.cost is not None:
-            whole = [Segment(row.start, row.num_tokens, row.samples) for row in rows]
+            whole = [Segment(row.start, row.num_tokens, row.samples, row.scored) for row in rows]
             whole_s = device_seconds(self.cost.predict(whole))
             added *= 1 - min(1.0, device_seconds(self.cost.predict(single)) / whole_s) if whole_s else 1.0
         elif single:

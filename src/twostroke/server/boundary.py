@@ -48,7 +48,7 @@ class Boundary:
         except Exception:
             log.exception("request %s failed", request_id)
             if not started:
-                await INTERNAL.response()(scope, receive, marked_send)
+                await INTERNAL.response(scope["path"])(scope, receive, marked_send)
 
     def _request_id(self, scope: Scope) -> str:
         sent = next((value for name, value in scope["headers"] if name.lower() == b"x-request-id"), b"")

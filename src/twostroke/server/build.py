@@ -18,6 +18,7 @@ from twostroke.config import Resolved, resolve_server
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.server.metrics import ServerMetrics
 from twostroke.server.parts import ServerParts
+from twostroke.text.special_tokens import read_special_tokens
 
 
 @dataclass(eq=False)
@@ -60,6 +61,7 @@ def build_server(
         fingerprint=_fingerprint(resolved),
         created_s=int(time.time()),
         metrics=metrics,
+        special_texts=read_special_tokens(found.folder.path).texts,
         explain=heart.explainer.explain,
         work=heart.session.ledger.history.work,
     )

@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from types import TracebackType
 
+from twostroke.server.calls import Call
 from twostroke.server.errors import OVERLOADED, EngineFault, HttpProblem, fault_of
 from twostroke.server.parts import ServerParts
-from twostroke.server.prompts import Call
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import Delta, Prompt
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from twostroke.cost.explanation import Explanation
 from twostroke.cost.work import Work
 from twostroke.server.metrics import EngineGauges, ServerMetrics
+from twostroke.text.turn import TurnForm
 from twostroke.types.output import Delta, Prompt
 
 
@@ -63,15 +64,31 @@ class ServedTokenizer(Protocol):
     def token_bytes(self, token_id: int) -> bytes:
         """Bytes of one token."""
 
+    def id_of(self, token: str) -> int | None:
+        """The id of a token as written in the vocabulary."""
+
 
 class ServedTemplate(Protocol):
     """The part of ChatTemplate that the server uses."""
+
+    @property
+    def form(self) -> TurnForm:
+        """How the model writes its turns."""
+
+    @property
+    def knows_tools(self) -> bool:
+        """False where the template would leave out tools, calls and their results."""
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """Names that a request may give the template values for."""
 
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
         *,
         add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
         """The prompt's text; raises InvalidRequest."""
@@ -114,7 +131,7 @@ class ServerParts:
     values of the model's generation_config, by SamplingParams name. created_s: Unix time shown for the model.
     loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address).
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
-    work: FLOPs and bytes of all steps so far.
+    special_texts: the vocabulary's special tokens by their role, as eos_token. work: FLOPs and bytes of all steps.
     """
 
     engine: ServedEngine
@@ -126,6 +143,7 @@ class ServerParts:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     version: str = "0"
     fingerprint: str = "twostroke"
+    special_texts: Mapping[str, str] = field(default_factory=dict)
     created_s: int = 0
     loopback_only: bool = True
     limits: Limits = field(default_factory=Limits)

@@ -63,7 +63,7 @@ class Gate:
         if problem is None:
             await self._app({**scope, CLIENT: client}, receive, send)
         else:
-            await problem.response()(scope, receive, send)
+            await problem.response(scope["path"])(scope, receive, send)
 
     def _host_problem(self, headers: Mapping[bytes, bytes]) -> Problem | None:
         """DNS rebinding: a foreign page's name may point here, but its Host and Origin headers tell."""

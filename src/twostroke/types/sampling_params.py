@@ -26,7 +26,9 @@ class SamplingParams:
 
     temperature: 0 means greedy. top_k: 0 means off. top_p, min_p: probabilities. seed: None lets the engine draw one.
     logprobs: None means none; k >= 0 asks for the chosen token's logprob and the k most likely beside it.
-    max_tokens: None means up to the end of the context. stop: strings that end the text and are not part of it.
+    max_tokens: None means up to the end of the context; 0 computes the prompt alone. stop: strings that end the text
+    and are not part of it. prompt_logprobs: as logprobs, of each prompt token after the first; such a prompt is
+    computed whole, cached or not.
     grammar: what the answer must look like; it says where the answer may end, so min_tokens and ignore_eos have no
     place beside it. Cut short by max_tokens or a stop string, an answer is the beginning of one that fits.
     """
@@ -47,6 +49,7 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
@@ -87,9 +90,10 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("presence_penalty", -2, 2),
     ("frequency_penalty", -2, 2),
     ("seed", -(2**63), 2**64 - 1),
-    ("max_tokens", 1, math.inf),
+    ("max_tokens", 0, math.inf),
     ("min_tokens", 0, math.inf),
     ("logprobs", 0, MAX_TOP_LOGPROBS),
+    ("prompt_logprobs", 0, MAX_TOP_LOGPROBS),
 )
 
 

@@ -21,7 +21,9 @@ from twostroke.server.body import read_body
 from twostroke.server.boundary import Boundary
 from twostroke.server.errors import INVALID, HttpProblem, Problem, problem_of, unknown_model, unknown_request
 from twostroke.server.explanations import explanation_of
+from twostroke.server.live.routes import live_routes
 from twostroke.server.metrics import CONTENT_TYPE
+from twostroke.server.page_files import page_routes
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import Call, chat_call, completion_call
 from twostroke.server.responses import ChatShape, CompletionShape, Shape
@@ -47,6 +49,8 @@ def create_app(parts: ServerParts) -> ASGIApp:
         Route("/health", _health(parts), methods=["GET"]),
         Route("/metrics", _metrics(parts), methods=["GET"]),
         Route("/version", _version(parts), methods=["GET"]),
+        *live_routes(parts),
+        *page_routes(),
     ]
     app = Starlette(
         routes=routes,

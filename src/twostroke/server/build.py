@@ -16,6 +16,8 @@ from typing import Any
 from twostroke import __version__, assemble
 from twostroke.config import Resolved, resolve_server
 from twostroke.engine.async_engine import AsyncEngine
+from twostroke.server.live.about import about
+from twostroke.server.live.view import EngineView
 from twostroke.server.metrics import ServerMetrics
 from twostroke.server.parts import ServerParts
 
@@ -62,6 +64,9 @@ def build_server(
         metrics=metrics,
         explain=heart.explainer.explain,
         work=heart.session.ledger.history.work,
+        view=EngineView(
+            heart.session.ledger, heart.cache.page_states, heart.stepper.clock, about(resolved, heart.costs, __version__)
+        ),
     )
     shown = ("served_name", "weights", "weight_bytes", "threads", "cpu_level", "kv_tokens", "kv_memory", "context")
     facts = {name: resolved[name] for name in shown} | {"room": assemble.room_sentence(resolved)}

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from twostroke.cost.work import Work
 from twostroke.engine.observer import Observer
+from twostroke.server.live.recent import Recent
 from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Timings
 from twostroke.types.plan import Plan
@@ -119,6 +120,7 @@ class ServerMetrics(Observer):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.recent = Recent()
         made = self.registry
         self.prompt_tokens = Counter("twostroke_prompt_tokens", "Prompt tokens taken in.", registry=made)
         self.generation_tokens = Counter("twostroke_generation_tokens", "Tokens generated.", registry=made)
@@ -149,10 +151,12 @@ class ServerMetrics(Observer):
     def on_first_token(self, ttft_s: float) -> None:
         """A completion's first token."""
         self.ttft.observe(ttft_s)
+        self.recent.ttft_s.append(ttft_s)
 
     def on_next_token(self, itl_s: float) -> None:
         """Each later one."""
         self.itl.observe(itl_s)
+        self.recent.itl_s.append(itl_s)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings) -> None:
         """A completion's end, by whatever reason."""

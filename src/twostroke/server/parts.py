@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from twostroke.cost.explanation import Explanation
 from twostroke.cost.work import Work
+from twostroke.server.live.view import EngineView
 from twostroke.server.metrics import EngineGauges, ServerMetrics
 from twostroke.types.output import Delta, Prompt
 
@@ -101,6 +102,13 @@ class Limits:
     body_idle_s: float = 30.0
 
 
+@dataclass(slots=True)
+class Closing:
+    """began: the server is asked to end; what streams without an end of its own should end now."""
+
+    began: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ServerParts:
     """What `create_app` needs.
@@ -109,7 +117,7 @@ class ServerParts:
     values of the model's generation_config, by SamplingParams name. created_s: Unix time shown for the model.
     loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address).
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
-    work: FLOPs and bytes of all steps so far.
+    work: FLOPs and bytes of all steps so far. view: what the live view reads.
     """
 
     engine: ServedEngine
@@ -129,3 +137,5 @@ class ServerParts:
     wall_clock: Callable[[], float] = time.time
     explain: Callable[[str], Sequence[Explanation]] = nothing_known
     work: Callable[[], Work] = Work
+    view: EngineView = field(default_factory=EngineView)
+    closing: Closing = field(default_factory=Closing)

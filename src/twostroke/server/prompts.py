@@ -45,6 +45,7 @@ _PLAIN_FIELDS = (
 class Call:
     """One HTTP request, ready to run. prompts: one for chat. n: completions of each. echoes: text put before each
     completion of prompt i, or None. logprobs: as in SamplingParams. include_usage: of a stream.
+    progress: tell how far the prompt is.
     """
 
     response_id: str
@@ -55,6 +56,7 @@ class Call:
     stream: bool
     include_usage: bool
     echoes: tuple[str, ...] | None = None
+    progress: bool = False
 
     @property
     def num_choices(self) -> int:
@@ -145,6 +147,7 @@ def _call(
         logprobs=logprobs,
         stream=bool(request.stream),
         include_usage=bool(options and options.include_usage),
+        progress=bool(request.return_progress),
     )
 
 

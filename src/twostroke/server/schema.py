@@ -57,6 +57,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     priority: int | None = None
     ttft_s: float | None = None
     itl_s: float | None = None
+    return_progress: bool | None = None
     # known, not supported: only neutral values pass (_NEUTRAL)
     response_format: Any = None
     guided_json: Any = None

@@ -10,6 +10,7 @@ Must not know: request fields, the JSON of choices.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -21,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from twostroke.server.errors import SlowReader, problem_of
 from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
+from twostroke.server.progress import PROGRESS_S, PromptProgress
 from twostroke.server.prompts import Call
 from twostroke.server.responses import Shape, Whole, usage_of
 from twostroke.types.output import Delta
@@ -80,11 +82,28 @@ class Answer(Response):
         await events.finish()
 
     async def _next(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
+        if self._call.progress and not generation.completion_tokens:
+            with contextlib.suppress(TimeoutError):
+                return await self._first(generation, events)
         while True:
             try:
                 return await generation.next(self._parts.limits.heartbeat_s)
             except TimeoutError:
                 await events.write(HEARTBEAT)
+
+    async def _first(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
+        """Tell how the prompt goes on until a piece is there. Raises TimeoutError when there is nothing to tell."""
+        progress = PromptProgress(self._parts.view, f"{self._call.prompts[0].request_id}/0")
+        silent_s = 0.0
+        while silent_s < self._parts.limits.heartbeat_s:
+            try:
+                return await generation.next(PROGRESS_S)
+            except TimeoutError:
+                news = progress.news()
+            silent_s = silent_s + PROGRESS_S if news is None else 0.0
+            if news is not None:
+                await events.send(msgspec.json.encode(self._shape.envelope([], streamed=True) | news))
+        raise TimeoutError
 
     async def _send_piece(self, events: EventWriter, piece: tuple[int, Delta]) -> None:
         choice = self._shape.chunk(*piece)

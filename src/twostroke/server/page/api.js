@@ -22,6 +22,7 @@ function askKey() {
       asking = null;
       done();
     }, { once: true });
+    if (sessionStorage.getItem(KEPT)) document.getElementById("key-title").textContent = "That was not its key";
     dialog.showModal();
   });
   return asking;

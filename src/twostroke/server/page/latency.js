@@ -29,7 +29,7 @@ export class Latency {
       running: count(gauges.running ?? 0), waiting: count(gauges.waiting ?? 0),
       prefill: rate(sum("prefillTokens"), WINDOW_S), decode: rate(sum("decodeTokens"), WINDOW_S),
       "host share": steps.length ? `${((100 * sum("host")) / sum("seconds")).toFixed(1)}%` : "–",
-      preemptions: count(gauges.preemptions_total ?? 0), "steps not shown": count(this.store.skipped),
+      preemptions: count(gauges.preemptions_total ?? 0), "steps missed": count(this.store.skipped),
     };
     this.tiles.replaceChildren(...Object.entries(shown).map(([name, value]) =>
       make("div", {}, make("dt", {}, name), make("dd", { "data-tile": name }, value))));

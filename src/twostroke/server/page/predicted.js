@@ -18,7 +18,7 @@ export class Predicted {
     const { context, width, height } = found;
     const values = steps.flatMap((step) => [step.predicted, step.seconds]);
     const low = 10 ** Math.floor(Math.log10(Math.min(...values))), high = 10 ** Math.ceil(Math.log10(Math.max(...values)));
-    const x = logAxis(low, high, 50, width - 10), y = logAxis(low, high, height - 30, 10);
+    const x = logAxis(low, high, 50, width - 22), y = logAxis(low, high, height - 30, 10);
     for (const at of x.decades) {
       line(context, [[x(at), 10], [x(at), height - 30]], "line");
       line(context, [[50, y(at)], [width - 10, y(at)]], "line");

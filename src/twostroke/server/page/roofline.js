@@ -4,6 +4,12 @@ import { scaled } from "/page/text.js";
 
 const WINDOW_S = 10;
 
+/** 1e11 -> "100 G". */
+function power(value) {
+  const [factor, sign] = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]].find(([each]) => value >= each * 0.999);
+  return `${Math.round(value / factor)} ${sign}`;
+}
+
 export class Roofline {
   constructor(store, limits) {
     this.store = store;
@@ -18,7 +24,7 @@ export class Roofline {
     const { context, width, height } = found;
     const { read_bytes_per_s: slope, flops_per_s: peak } = this.limits;
     const ridge = peak / slope;
-    const x = logAxis(0.1, Math.max(1e4, ridge * 10), 44, width - 8);
+    const x = logAxis(0.1, Math.max(1e4, ridge * 10), 44, width - 14);
     const y = logAxis(peak / 1e6, peak * 2, height - 20, 8);
     for (const at of x.decades) {
       line(context, [[x(at), 8], [x(at), height - 20]], "line");
@@ -26,7 +32,7 @@ export class Roofline {
     }
     for (const at of y.decades) {
       line(context, [[44, y(at)], [width - 8, y(at)]], "line");
-      words(context, scaled(at, "").replace(/\.?0+ /, " "), 40, y(at) + 4, "right");
+      words(context, power(at), 40, y(at) + 4, "right");
     }
     const left = 0.1, right = Math.max(1e4, ridge * 10);
     line(context, [[x(left), y(slope * left)], [x(ridge), y(peak)], [x(right), y(peak)]], "ink", 2);

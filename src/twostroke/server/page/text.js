@@ -36,5 +36,6 @@ export function scaled(value, unit) {
 }
 
 export function shortName(name) {
-  return name.replace(/^(chatcmpl-|cmpl-|resp_|msg_)/, "").replace(/^([0-9a-f]{8})[0-9a-f]{24}/, "$1");
+  // The first prompt's first completion needs no number.
+  return name.replace(/-0\/0$/, "").replace(/^(chatcmpl-|cmpl-|resp_|msg_)/, "").replace(/^([0-9a-f]{8})[0-9a-f]{24}/, "$1");
 }

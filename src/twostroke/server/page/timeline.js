@@ -3,17 +3,18 @@ import { colour, line, surface, words } from "/page/canvas.js";
 import { duration } from "/page/text.js";
 
 const PARTS = ["host", "sampling", "decode", "prefill"];
-const BAR = 5, LEFT = 46, TOP = 8, BOTTOM = 6;
+const BAR = 5, LEFT = 56, TOP = 8, BOTTOM = 6;
 
 export class Timeline {
   constructor(store) {
     this.store = store;
     this.canvas = document.getElementById("steps");
     this.text = document.getElementById("steps-text");
-    this.chosen = null; // a step's number, or null: the latest
+    this.chosen = null; // by the keyboard: a step's number, or null: the latest
+    this.hovered = null; // by the pointer, which comes first while it is there
     this.shown = [];
-    this.canvas.addEventListener("pointermove", (event) => this.choose(this.at(event)));
-    this.canvas.addEventListener("pointerleave", () => this.choose(null));
+    this.canvas.addEventListener("pointermove", (event) => this.hover(this.at(event)));
+    this.canvas.addEventListener("pointerleave", () => this.hover(null));
     this.canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -35,6 +36,11 @@ export class Timeline {
 
   choose(step) {
     this.chosen = step;
+    this.hover(null);
+  }
+
+  hover(step) {
+    this.hovered = step;
     this.draw();
   }
 
@@ -58,7 +64,7 @@ export class Timeline {
         context.fillRect(LEFT + place * BAR, y - size, BAR - 1, size);
         y -= size;
       }
-      if (step.step === this.chosen) {
+      if (step.step === (this.hovered ?? this.chosen)) {
         context.strokeStyle = colour("ink");
         context.strokeRect(LEFT + place * BAR - 0.5, TOP - 4, BAR, height - TOP - BOTTOM + 6);
       }
@@ -67,7 +73,8 @@ export class Timeline {
   }
 
   tell() {
-    const step = this.shown.find((each) => each.step === this.chosen) ?? this.shown.at(-1);
+    const wanted = this.hovered ?? this.chosen;
+    const step = this.shown.find((each) => each.step === wanted) ?? this.shown.at(-1);
     if (!step) return;
     const rows = [];
     if (step.prefillTokens) rows.push(`${step.prefillTokens} prompt positions`);

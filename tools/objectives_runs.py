@@ -16,6 +16,7 @@ from twostroke.cache.manager import CacheManager
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment, StepCost, StepPrediction
 from twostroke.engine.core import EngineCore
+from twostroke.engine.stepper import Stepper
 from twostroke.quant.formats import weight_format
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
@@ -184,14 +185,14 @@ def _prompt(asked: WorkloadRequest, number: int, vocabulary: int) -> Prompt:
     return Prompt(tokens, params, str(number), priority=asked.priority)
 
 
-def _serve(workload: Sequence[WorkloadRequest], prompts: Sequence[Prompt], stepper) -> list[Observation]:  # type: ignore[no-untyped-def]
+def _serve(workload: Sequence[WorkloadRequest], prompts: Sequence[Prompt], stepper: Stepper) -> list[Observation]:
     notes = [_Note(asked) for asked in workload]
     begin_s, sent = time.perf_counter(), 0
     while sent < len(notes) or stepper.has_work:
         now_s = time.perf_counter() - begin_s
         while sent < len(notes) and workload[sent].arrival_s <= now_s:
             try:
-                stepper.submit(prompts[sent])
+                stepper.submit(prompts[sent], begin_s + workload[sent].arrival_s)
             except Overloaded:
                 notes[sent].refuse(now_s)
             sent += 1

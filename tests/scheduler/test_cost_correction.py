@@ -24,17 +24,17 @@ def test_it_believes_the_model_until_steps_say_otherwise_and_then_follows() -> N
 def test_outliers_do_not_move_it() -> None:
     correction = CostCorrection()
     for index in range(WINDOW_STEPS):
-        correction.observe(StepKind.MIXED, 0.010, 5.0 if index % 11 == 0 else 0.011)
+        correction.observe(StepKind.MIXED, 0.010, 5.0 if index in (5, 40) else 0.011)
     assert abs(correction.usual(StepKind.MIXED) - 1.1) < 1e-9
     assert abs(correction.high(StepKind.MIXED) - 1.1) < 1e-9
 
 
-def test_nine_of_ten_steps_do_not_pass_high() -> None:
+def test_nineteen_of_twenty_steps_do_not_pass_high() -> None:
     correction = CostCorrection()
     for index in range(WINDOW_STEPS):
         correction.observe(StepKind.DECODE, 1.0, 1.0 + index / 100)
     passing = sum(1.0 + index / 100 > correction.high(StepKind.DECODE) for index in range(WINDOW_STEPS))
-    assert passing <= WINDOW_STEPS / 10
+    assert 0 < passing < WINDOW_STEPS / 20
 
 
 @given(st.lists(st.tuples(st.sampled_from(StepKind), st.floats(0, 1e6), st.floats(0, 1e6))))

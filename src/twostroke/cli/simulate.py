@@ -1,12 +1,13 @@
 """`twostroke simulate`: the production scheduler and cache under a virtual clock, on any machine, in any number.
 
 Knows: the simulator, printing, files.
-Must not know: how steps are predicted, policies.
+Must not know: how steps are predicted, how policies decide.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,14 @@ from twostroke.cli.bench_serve import LOAD_FLAGS, load_ask, read_objectives
 from twostroke.cli.command import ExampleCommand, clear_errors, print_json
 from twostroke.cli.load_flags import flags, read_file
 from twostroke.cli.machine_flags import FLEET_FLAGS, MACHINE_FLAGS, read_fleet, read_setup
+from twostroke.types.errors import ConfigError
+from twostroke.types.objectives import LatencyObjectives
 
 if TYPE_CHECKING:
     from twostroke.bench.load.choose import Workload
     from twostroke.sim.fleet import FleetOutcome
     from twostroke.sim.recorder import Recorder
+    from twostroke.sim.setup import ReplicaSetup
 
 EXAMPLE = (
     "twostroke simulate --workload steady-chat --rate 2 --requests 500\n"
@@ -31,6 +35,12 @@ EXAMPLE = (
 
 @click.command(cls=ExampleCommand, example=EXAMPLE)
 @flags(*MACHINE_FLAGS, *FLEET_FLAGS, *LOAD_FLAGS)
+@click.option(
+    "--policy",
+    type=click.Choice(["arrival", "objectives"]),
+    default="arrival",
+    help="objectives: the engines keep --ttft and --itl, as `twostroke serve` does with them [default: arrival].",
+)
 @click.option("--seed", default=0, help="Of arrivals and lengths [default: 0].")
 @click.option(
     "--perfetto", metavar="FILE.json", type=click.Path(path_type=Path), default=None, help="Write a Chrome trace."
@@ -65,12 +75,12 @@ def command(
         named_router(options["router"])
         workload = _workload(options)
         title, settings, setup = read_setup(options)
-        plan = read_fleet(options, setup)
+        plan = read_fleet(options, _promised(options, setup))
         recorder = Recorder() if perfetto is not None or records is not None else None
         began_s = time.perf_counter()
         outcome = _run(plan, options, workload, recorder)
         computed_s = time.perf_counter() - began_s
-        settings |= {name: options[name] for name in ("replicas", "decoders", "router", "seed")}
+        settings |= {name: options[name] for name in ("replicas", "decoders", "router", "policy", "seed")}
         report = make_report(title, workload.words, settings, outcome, read_objectives(options), computed_s)
         if recorder is not None:
             _write_records(recorder, perfetto, records)
@@ -88,6 +98,20 @@ def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: Recor
 
     fleet = Fleet(plan, named_router(options["router"]), recorder)
     return fleet.run(workload.requests, workload.users, options["duration"])
+
+
+def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:
+    """With the objectives that are to be kept. Raises ConfigError where there are none, or the pools are split."""
+    if options["policy"] == "arrival":
+        return setup
+    promised = LatencyObjectives(options["ttft"], options["itl"])
+    if not promised.any or options["decoders"]:
+        raise ConfigError(
+            "--policy objectives needs --ttft or --itl, and engines that do both prefill and decode.",
+            why="Split pools keep TTFT in one and ITL in the other, which the policy does not know.",
+            fix="Give an objective, and leave --decoders out.",
+        )
+    return replace(setup, promised=promised)
 
 
 def _workload(options: dict[str, Any]) -> Workload:

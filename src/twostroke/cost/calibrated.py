@@ -108,7 +108,9 @@ class CalibratedCost:
 
     def _host_seconds(self, counts: SegmentCounts) -> float:
         host, sequences = self._host, counts.decodes + len(counts.chunks)
-        return host.step_s + host.sequence_s * sequences + host.logit_s * counts.logit_rows * self._vocab_size
+        prompts_s = host.prompt_s * len(counts.chunks) + host.row_s * sum(rows for rows, _ in counts.chunks)
+        sampling_s = host.logit_s * counts.logit_rows * self._vocab_size
+        return host.step_s + host.sequence_s * sequences + prompts_s + sampling_s
 
     def _products(self, counts: SegmentCounts, warmth: float) -> tuple[float, float]:
         """Of the layers, of the head."""

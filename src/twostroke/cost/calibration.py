@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from twostroke.cost.curve import Curve
 from twostroke.spec.formats import KVKind, WeightKind
 
-VERSION = 3
+VERSION = 4
 """Of the JSON form; a file of another version is measured again."""
 
 DISTURBED_SHARE = 0.1
@@ -53,11 +53,16 @@ class AttentionRates:
 
 @dataclass(frozen=True, slots=True)
 class HostRates:
-    """Python's share of a step: fixed, for each sequence, for each logit of a sampled row."""
+    """Python's share of a step: fixed, for each sequence, for each logit of a sampled row.
+
+    prompt_s, row_s: beside that, for each sequence with more rows than one, and for each of those rows.
+    """
 
     step_s: float
     sequence_s: float
     logit_s: float
+    prompt_s: float = 0.0
+    row_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ class Calibration:
                 for kind, rates in self.attention.items()
             },
             "other": _points(self.other),
-            "host": {"step_s": self.host.step_s, "sequence_s": self.host.sequence_s, "logit_s": self.host.logit_s},
+            "host": {name: getattr(self.host, name) for name in _HOST},
         }
 
     @classmethod
@@ -134,12 +139,13 @@ class Calibration:
                 linear=_by_kind(value["linear"], WeightKind.__getitem__, _linear),
                 attention=_by_kind(value["attention"], KVKind.__getitem__, _attention),
                 other=_curve(value["other"]),
-                host=HostRates(*(float(value["host"][name]) for name in ("step_s", "sequence_s", "logit_s"))),
+                host=HostRates(*(float(value["host"][name]) for name in _HOST)),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a calibration: {type(error).__name__}: {error}") from None
 
 
+_HOST = ("step_s", "sequence_s", "logit_s", "prompt_s", "row_s")
 _LINEAR = ("cold", "warm", "features")
 _ATTENTION = (
     "decode_s_per_byte",

@@ -10,11 +10,12 @@ import enum
 
 from twostroke.scheduler.window import Window
 
-WINDOW_STEPS = 32
+WINDOW_STEPS = 64
 PRIOR = (1.0, 1.0, 1.0)
 """The model is believed until a few steps have shown otherwise."""
 LEAST, MOST = 0.1, 10.0
-USUAL, HIGH = 0.5, 0.9
+USUAL, HIGH = 0.5, 0.96
+"""An ITL objective is met where 95% of the gaps keep it, so that 4% of the steps may pass."""
 
 
 class StepKind(enum.Enum):
@@ -26,10 +27,10 @@ class StepKind(enum.Enum):
 
 
 class CostCorrection:
-    """Ratios of the last 32 steps of each kind, each bounded to [1/10, 10]. The same observations give the same ratios.
+    """Ratios of the last 64 steps of each kind, each bounded to [1/10, 10]. The same observations give the same ratios.
 
-    `usual` is their median: up to half of them may be outliers. `high` is their 90th percentile: what a promise that
-    every gap should keep must be reckoned with; where steps take as long as predicted, both are equal.
+    `usual` is their median: up to half of them may be outliers. `high` is their 96th percentile, for promises: two of
+    64 may be outliers. Where steps take as long as predicted, both are equal.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class CostCorrection:
         return self._ratio(kind, USUAL)
 
     def high(self, kind: StepKind) -> float:
-        """What nine of ten steps of this kind do not pass, in units of their predictions."""
+        """What 96% of the steps of this kind do not pass, in units of their predictions."""
         return self._ratio(kind, HIGH)
 
     def _ratio(self, kind: StepKind, share: float) -> float:

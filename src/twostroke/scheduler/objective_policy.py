@@ -61,11 +61,11 @@ class ObjectivePolicy:
         promised = self._objectives.loosened(request.objectives)
         newcomer.objectives = promised if newcomer.interactive else NO_OBJECTIVES
         cached = cached_tokens()
-        own_tokens = newcomer.remaining - cached
-        newcomer.prefill_s = self._times.usual_s([Segment(cached, own_tokens, True)])
+        newcomer.prefill_tokens = newcomer.remaining - cached
+        newcomer.prefill_s = self._times.usual_s([Segment(cached, newcomer.prefill_tokens, True)])
         newcomer.rank = self._order.rank(newcomer)
         if newcomer.num_preemptions == 0 and request.group_id != self._last_group:
-            self._gate.check(newcomer, own_tokens, queues, now)
+            self._gate.check(newcomer, queues, now)
         self._last_group = request.group_id
 
     def decodes(self, queues: Queues) -> list[Sequence]:

@@ -22,8 +22,8 @@ class Sequence:
 
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
     tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.
-    objectives: what was promised. prefill_s: predicted time of its prompt alone, where a policy predicts. last_step:
-    the last one that computed it.
+    objectives: what was promised. prefill_tokens, prefill_s: of its prompt alone, without what was cached when it came,
+    where a policy predicts. last_step: the last one that computed it.
     """
 
     request: Request
@@ -37,6 +37,7 @@ class Sequence:
     first_scheduled_s: float | None = None
     rank: Rank = (0, 0, 0.0, 0)
     objectives: LatencyObjectives = NO_OBJECTIVES
+    prefill_tokens: int = 0
     prefill_s: float = 0.0
     last_step: int = 0
 

@@ -55,15 +55,15 @@ class TtftGate:
         self._room = room
         self._outputs = Window(OUTPUTS_KEPT)
 
-    def check(self, newcomer: Waiting, own_tokens: int, queues: Queues, now: float) -> None:
-        """Raises Overloaded where the newcomer would wait too long. own_tokens: of its prompt that must be computed."""
+    def check(self, newcomer: Waiting, queues: Queues, now: float) -> None:
+        """Raises Overloaded where the newcomer would wait too long. Its prefill_tokens must be known."""
         if newcomer.objectives.ttft_s is None or not newcomer.interactive:
             return
         streams = queues.decoding
         pace = Pace([decode_segment(s) for s in streams], self._limiter.bound_s(streams))
-        alone_s = self._prompts_s(pace, own_tokens)
+        alone_s = self._prompts_s(pace, newcomer.prefill_tokens)
         waited_s = max(0.0, now - newcomer.request.arrival_s)
-        predicted_s = waited_s + self._ttft_s(newcomer, own_tokens, queues, pace, now)
+        predicted_s = waited_s + self._ttft_s(newcomer, queues, pace, now)
         wanted_s = max(newcomer.objectives.ttft_s, alone_s)
         if predicted_s > self._refusal_factor * wanted_s:
             raise Overloaded(
@@ -74,17 +74,19 @@ class TtftGate:
                 fix=f"Try again in {predicted_s - wanted_s:.0f} s.",
             )
 
-    def _ttft_s(self, newcomer: Waiting, own_tokens: int, queues: Queues, pace: Pace, now: float) -> float:
+    def _ttft_s(self, newcomer: Waiting, queues: Queues, pace: Pace, now: float) -> float:
         """Seconds from now to its first token, if nobody else comes."""
         ahead = self._ahead(newcomer, queues, now)
-        prompts_s = self._prompts_s(pace, own_tokens + sum(s.remaining for s in ahead))
+        prompts_s = self._prompts_s(
+            pace, newcomer.prefill_tokens + sum(min(s.remaining, s.prefill_tokens) for s in ahead)
+        )
         if queues.waiting or queues.prefilling:
             prompts_s /= 1 - self._room.kept_share
         waiting = sum(s.admission is None for s in ahead)
         missing = waiting + 1 - max(0, self._room.max_sequences - len(queues.running))
         if missing <= 0:
             return prompts_s
-        return max(prompts_s, self._place_s(missing, queues.running) + self._prompts_s(pace, own_tokens))
+        return max(prompts_s, self._place_s(missing, queues.running) + self._prompts_s(pace, newcomer.prefill_tokens))
 
     def ended(self, sequence: Waiting) -> None:
         """Learn how long answers are."""

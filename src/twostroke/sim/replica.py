@@ -17,12 +17,13 @@ from twostroke.engine.executor import Executor
 from twostroke.sim.clock import VirtualClock
 from twostroke.sim.predicted import PredictedExecutor, invented_tokens
 from twostroke.sim.setup import ReplicaSetup
-from twostroke.types.errors import OutOfMemory
+from twostroke.types.errors import OutOfMemory, Overloaded
 from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.plan import Plan
-from twostroke.types.request import Request
+from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import StepResult
 
+REFUSED = "refused: it would have been late"
 MOST_AHEAD = 256
 """Steps that are looked ahead at a time; an arrival among them throws the rest away."""
 
@@ -146,12 +147,27 @@ class Replica:
         begin_s = self.clock.now_s
         while self._inbox and self._inbox[0].arrival_s <= begin_s:
             request = self._inbox.popleft()
-            self.scheduler.add(request)
-            if self._watch is not None:
-                self._watch.on_arrival(self, request)
+            self._add(request)
+        if not self.scheduler.has_work:
+            return
         self._run = self._look_ahead()
         if self._run is None:
             self._step(begin_s)
+
+    def _add(self, request: Request) -> None:
+        """As the engine's shell: who is refused has ended."""
+        try:
+            self.scheduler.add(request)
+        except Overloaded:
+            del self.outstanding[request.request_id]
+            tokens = len(request.prompt_token_ids)
+            end = FinishedEvent(
+                request.request_id, FinishReason.ERROR, self.clock.now_s, tokens, 0, 0, 0, None, error=REFUSED
+            )
+            self._listener.on_event(self, end)
+            return
+        if self._watch is not None:
+            self._watch.on_arrival(self, request)
 
     def _step(self, begin_s: float) -> None:
         step = self._core.step(self.clock)

@@ -16,10 +16,12 @@ from twostroke.cost.shape import SteadyCost
 from twostroke.models.batch import Buffers
 from twostroke.quant.formats import weight_format
 from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.objective_policy import objective_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.hardware import HardwareSpec
 from twostroke.spec.model import ModelSpec
+from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 
 MAX_CONTEXT = 32_768
 
@@ -28,7 +30,8 @@ MAX_CONTEXT = 32_768
 class ReplicaSetup:
     """The same objects as production's, in numbers. kv_token_bytes: of one position in all layers.
 
-    context_tokens: the longest sequence; longer requests are refused as the engine refuses them.
+    context_tokens: the longest sequence; longer requests are refused as the engine refuses them. promised: objectives
+    that the scheduler keeps; without any it goes by arrival.
     """
 
     cost: SteadyCost
@@ -37,11 +40,15 @@ class ReplicaSetup:
     context_tokens: int
     kv_token_bytes: int
     page_tokens: int = PAGE_TOKENS
+    promised: LatencyObjectives = NO_OBJECTIVES
 
     def heart(self) -> tuple[CacheManager, Scheduler]:
         """An empty pool and a fresh scheduler over it, as `assemble` builds them."""
         cache = CacheManager(self.num_pages, self.page_tokens)
-        return cache, Scheduler(cache, self.limits)
+        if not self.promised.any:
+            return cache, Scheduler(cache, self.limits)
+        policy = objective_policy(self.cost, self.promised, self.limits, self.page_tokens)
+        return cache, Scheduler(cache, self.limits, policy)
 
     @property
     def most_tokens(self) -> int:

@@ -29,6 +29,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 FEW, MANY = 1, 16
 STEPS, CONTEXT = 32, 512
+SHORT, LONG, PROMPTS = 32, 480, 12
 SMALL_VOCABULARY, LARGE_VOCABULARY = 1 << 10, 1 << 17
 
 
@@ -39,21 +40,25 @@ class HostMeter(Nobody):
         self._clock = clock
         self._last_s: float | None = None
         self.seconds: list[float] = []
+        self.prompt_seconds: list[float] = []
 
     def forget(self) -> None:
         """Begin anew."""
         self._last_s = None
         self.seconds.clear()
+        self.prompt_seconds.clear()
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
         """The model's time includes making the batch, which is timed apart."""
         before, self._last_s = self._last_s, self._clock()
+        if plan.num_tokens > len(plan.sequences):
+            self.prompt_seconds.append(duration_s - result.model_s)
         if before is not None and plan.num_tokens == len(plan.sequences):
             self.seconds.append(self._last_s - before - result.model_s)
 
 
 def measure_host(threads: int, clock: Callable[[], float]) -> HostRates:
-    """Fixed seconds of a step, seconds for each sequence, seconds for each logit of a sampled row."""
+    """Of a step, of a sequence, of a logit of a sampled row; of a prompt and of its rows, in seconds."""
     meter = HostMeter(clock)
     options = {
         **{"threads": threads, "cache": "off", "weights": "f32", "kv_memory": "64MB"},
@@ -70,14 +75,28 @@ def measure_host(threads: int, clock: Callable[[], float]) -> HostRates:
             for _ in engine.stream(prompts):
                 pass
             step_s[streams] = _mean_of_most(meter.seconds)
+        prompt_s = {rows: _prompt_step_s(engine, meter, rows) for rows in (SHORT, LONG)}
     watch = Stopwatch(clock, 0.01)
-    batch_s = {streams: _batch_s(watch, streams) for streams in (FEW, MANY)}
+    batch_s = {streams: _batch_s(watch, [_planned(index, 1) for index in range(streams)]) for streams in (FEW, MANY)}
+    for rows in prompt_s:
+        prompt_s[rows] += _batch_s(watch, [_planned(0, rows)])
     small_s, large_s = (_sample_s(watch, size) for size in (SMALL_VOCABULARY, LARGE_VOCABULARY))
     logit_s = max(0.0, large_s - small_s) / (LARGE_VOCABULARY - SMALL_VOCABULARY)
     total = {streams: step_s[streams] + batch_s[streams] for streams in (FEW, MANY)}
     sequence_s = max(0.0, total[MANY] - total[FEW]) / (MANY - FEW)
     fixed_s = max(0.0, total[FEW] - sequence_s * FEW)
-    return HostRates(fixed_s, max(0.0, sequence_s - logit_s * vocabulary), logit_s)
+    row_s = max(0.0, prompt_s[LONG] - prompt_s[SHORT]) / (LONG - SHORT)
+    beside_s = max(0.0, prompt_s[SHORT] - row_s * SHORT - total[FEW])
+    return HostRates(fixed_s, max(0.0, sequence_s - logit_s * vocabulary), logit_s, beside_s, row_s)
+
+
+def _prompt_step_s(engine: SyncEngine, meter: HostMeter, rows: int) -> float:
+    """Beside the model, of a step that reads a prompt like no other."""
+    meter.forget()
+    for number in range(PROMPTS):
+        ids = tuple(random.Random(f"{rows} {number}").choices(range(100, 1000), k=rows))
+        engine.generate([Prompt(ids, SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True))])
+    return statistics.median(meter.prompt_seconds)
 
 
 def _mean_of_most(times: Sequence[float]) -> float:
@@ -91,21 +110,21 @@ def _prompt(number: int) -> Prompt:
     return Prompt(ids, SamplingParams(temperature=0.0, max_tokens=STEPS, ignore_eos=True))
 
 
-def _planned(index: int) -> PlannedSequence:
+def _planned(index: int, rows: int) -> PlannedSequence:
     params = SamplingParams(temperature=0.0, max_tokens=STEPS, ignore_eos=True)
     known = tuple(range(CONTEXT))
     request = Request(f"r{index}", "", known, params, 0, STEPS, frozenset(), 0.0)
-    return PlannedSequence(request, CONTEXT - 1, 1, known, tuple(range(CONTEXT // 16)), True)
+    return PlannedSequence(request, CONTEXT - rows, rows, known, tuple(range(CONTEXT // 16)), True)
 
 
-def _batch_s(watch: Stopwatch, streams: int) -> float:
-    builder = BatchBuilder(MANY, MANY, CONTEXT // 16)
-    plan = Plan(0, tuple(_planned(index) for index in range(streams)))
+def _batch_s(watch: Stopwatch, planned: Sequence[PlannedSequence]) -> float:
+    builder = BatchBuilder(CONTEXT, MANY, CONTEXT // 16)
+    plan = Plan(0, tuple(planned))
     return watch.seconds([lambda: _discard(builder.build(plan))])
 
 
 def _sample_s(watch: Stopwatch, vocabulary: int) -> float:
-    row, sequence = np.random.default_rng(0).standard_normal(vocabulary, dtype=np.float32), _planned(0)
+    row, sequence = np.random.default_rng(0).standard_normal(vocabulary, dtype=np.float32), _planned(0, 1)
     return watch.seconds([lambda: _discard(sample(row, sequence))])
 
 

@@ -6,7 +6,7 @@ const WINDOW_S = 10;
 
 /** 1e11 -> "100 G". */
 function power(value) {
-  const [factor, sign] = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]].find(([each]) => value >= each * 0.999);
+  const [factor, sign] = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]].find(([each]) => value >= each * 0.999) ?? [1, ""];
   return `${Math.round(value / factor)} ${sign}`;
 }
 

@@ -13,7 +13,9 @@ from tests.serve.harness import Live, serving
 from twostroke.server.build import build_server
 
 HERE = Path(__file__).parent
-NOT_RUN = f"NOT RUN: the page in a real browser; {CHROMIUM} or {DRIVER} is not there (Debian: chromium, chromium-driver)"
+NOT_RUN = (
+    f"NOT RUN: the page in a real browser; {CHROMIUM} or {DRIVER} is not there (Debian: chromium, chromium-driver)"
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

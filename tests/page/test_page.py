@@ -43,9 +43,13 @@ def test_a_chat_keeps_ttft_and_both_speeds_of_each_message(chromium: webdriver.C
     told = [ask(chromium, text) for text in ("What is prefill?", "And decode?")]
     for figures in told:
         assert "TTFT" in figures and "prefill" in figures and figures.count("tok/s") == 2, figures
-    kept = chromium.execute_script("return [...document.querySelectorAll('#messages .assistant')].map(e => e.textContent)")
+    kept = chromium.execute_script(
+        "return [...document.querySelectorAll('#messages .assistant')].map(e => e.textContent)"
+    )
     assert [figures in text for figures, text in zip(told, kept, strict=True)] == [True, True]
-    answers = chromium.execute_script("return [...document.querySelectorAll('.assistant .text')].map(e => e.textContent)")
+    answers = chromium.execute_script(
+        "return [...document.querySelectorAll('.assistant .text')].map(e => e.textContent)"
+    )
     assert all(len(answer) > 10 for answer in answers)
     assert complaints(chromium) == []
 
@@ -125,6 +129,7 @@ def test_a_long_prompt_shows_its_progress(chromium: webdriver.Chrome, patient: L
 def test_the_keyboard_chooses_a_step(chromium: webdriver.Chrome, spark: Live) -> None:
     open_page(chromium, spark)
     ask(chromium, "Some steps.", 20)
+    until(lambda: text_of(chromium, "#steps-text").startswith("Step "), "steps")
     by(chromium, "#pause").click()
     steps = by(chromium, "#steps")
     steps.send_keys(Keys.HOME)
@@ -137,7 +142,9 @@ def test_the_keyboard_chooses_a_step(chromium: webdriver.Chrome, spark: Live) ->
     by(chromium, "h1").click()
     for _ in range(14):
         ActionChains(chromium).send_keys(Keys.TAB).perform()
-        reached.append(chromium.execute_script("return document.activeElement.id || document.activeElement.textContent"))
+        reached.append(
+            chromium.execute_script("return document.activeElement.id || document.activeElement.textContent")
+        )
     assert {"record", "theme", "question", "send", "pause", "window", "steps"} <= set(reached), reached
 
 

@@ -21,6 +21,7 @@ from twostroke.server.body import read_body
 from twostroke.server.boundary import Boundary
 from twostroke.server.errors import INVALID, HttpProblem, Problem, problem_of, unknown_model, unknown_request
 from twostroke.server.explanations import explanation_of
+from twostroke.server.live.about import kv_facts
 from twostroke.server.live.routes import live_routes
 from twostroke.server.metrics import CONTENT_TYPE
 from twostroke.server.page_files import page_routes
@@ -40,6 +41,7 @@ def create_app(parts: ServerParts) -> ASGIApp:
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
     parts.metrics.attach(parts.engine.gauges, parts.work)
+    parts.metrics.alias(parts.served_name, kv_facts(parts.view.about))
     routes = [
         Route("/v1/chat/completions", _generate(parts, chat_call, ChatShape), methods=["POST"]),
         Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),

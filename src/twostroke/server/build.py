@@ -65,7 +65,10 @@ def build_server(
         explain=heart.explainer.explain,
         work=heart.session.ledger.history.work,
         view=EngineView(
-            heart.session.ledger, heart.cache.page_states, heart.stepper.clock, about(resolved, heart.costs, __version__)
+            heart.session.ledger,
+            heart.cache.page_states,
+            heart.stepper.clock,
+            about(resolved, heart.costs, __version__),
         ),
     )
     shown = ("served_name", "weights", "weight_bytes", "threads", "cpu_level", "kv_tokens", "kv_memory", "context")

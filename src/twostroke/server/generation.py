@@ -63,6 +63,8 @@ class Generation:
         if self._parts.engine.gauges().waiting >= self._parts.limits.max_waiting:
             raise HttpProblem(OVERLOADED)
         self._parts.metrics.prompt_tokens.inc(self.call.num_prompt_tokens)
+        for prompt in self.call.prompts:
+            self._parts.metrics.requests.asked(prompt, self._parts.context_tokens)
         self._pumps = [asyncio.create_task(self._pump(i, prompt)) for i, prompt in enumerate(self.call.prompts)]
         return self
 

@@ -6,6 +6,7 @@ Must not know: HTTP, frames.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from twostroke.config import Resolved
@@ -32,4 +33,16 @@ def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
             "flops_per_s": costs.machine.product_rate(kind),
             "unit": "int8 operations" if kind in (WeightKind.INT8, WeightKind.INT4) else "FLOPs",
         },
+    }
+
+
+def kv_facts(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the KV cache, by the names that vLLM's cache_config_info has."""
+    settings = about.get("settings", {})
+    tokens, context = settings.get("kv_tokens", 0), settings.get("context", 0)
+    return {
+        "block_size": about.get("page_tokens", 0),
+        "cache_dtype": settings.get("kv_format", ""),
+        "kv_cache_size_tokens": tokens,
+        "kv_cache_max_concurrency": round(tokens / context, 2) if context else 0,
     }

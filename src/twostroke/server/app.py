@@ -65,7 +65,9 @@ def create_app(parts: ServerParts) -> ASGIApp:
         },
     )
     app.router.redirect_slashes = False
-    return Boundary(Gate(app, parts.api_key, parts.loopback_only), parts.metrics, parts.new_id)
+    return Boundary(
+        Gate(app, parts.api_key, parts.loopback_only), parts.metrics, parts.new_id, parts.listeners, parts.wall_clock
+    )
 
 
 def _generate(

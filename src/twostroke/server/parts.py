@@ -14,7 +14,9 @@ from typing import Any, Protocol
 
 from twostroke.cost.explanation import Explanation
 from twostroke.cost.work import Work
+from twostroke.server.facts import Listener
 from twostroke.server.live.view import EngineView
+from twostroke.server.logs import request_ended
 from twostroke.server.metrics import EngineGauges, ServerMetrics
 from twostroke.types.output import Delta, Prompt
 
@@ -118,6 +120,7 @@ class ServerParts:
     loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address).
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
     work: FLOPs and bytes of all steps so far. view: what the live view reads.
+    listeners: hear of each HTTP request at its end.
     """
 
     engine: ServedEngine
@@ -139,3 +142,4 @@ class ServerParts:
     work: Callable[[], Work] = Work
     view: EngineView = field(default_factory=EngineView)
     closing: Closing = field(default_factory=Closing)
+    listeners: Sequence[Listener] = (request_ended,)

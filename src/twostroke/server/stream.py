@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from twostroke.server.errors import SlowReader, problem_of
+from twostroke.server.facts import RequestFacts, facts_of
 from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
 from twostroke.server.progress import PROGRESS_S, PromptProgress
@@ -44,16 +45,18 @@ class Answer(Response):
         self._call = call
         self._shape = shape
         self._parts = parts
+        self._facts = RequestFacts("", "", "", 0.0)
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises what happens before the first byte."""
+        self._facts = facts_of(scope)
         body = self._stream(send) if self._call.stream else self._whole(scope, receive, send)
         await until_disconnect(receive, body)
 
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
         choices = [Whole() for _ in range(self._call.num_choices)]
-        async with Generation(self._call, self._parts) as generation:
+        async with Generation(self._call, self._parts, self._facts) as generation:
             while (piece := await generation.next()) is not None:
                 choices[piece[0]].add(piece[1])
         made = [self._shape.choice(i, whole) for i, whole in enumerate(choices)]
@@ -64,7 +67,7 @@ class Answer(Response):
     async def _stream(self, send: Send) -> None:
         events = EventWriter(send, self._parts.limits.stalled_s)
         try:
-            async with Generation(self._call, self._parts) as generation:
+            async with Generation(self._call, self._parts, self._facts) as generation:
                 while (piece := await self._next(generation, events)) is not None:
                     await self._send_piece(events, piece)
             if self._call.include_usage:
@@ -72,14 +75,17 @@ class Answer(Response):
                 last["usage"] = usage_of(self._call, generation.completion_tokens, generation.cached_tokens)
                 await events.send(msgspec.json.encode(last))
         except SlowReader:
-            log.warning("%s: dropped, its client stopped reading", self._call.response_id)
+            log.warning("dropped: its client stopped reading", extra=self._ids())
             return
         except Exception as error:
             if not events.started:
                 raise
-            log.error("%s: failed while streaming", self._call.response_id, exc_info=error)
+            log.error("failed while streaming", exc_info=error, extra=self._ids())
             await events.send(problem_of(error).body())
         await events.finish()
+
+    def _ids(self) -> dict[str, str]:
+        return {"request_id": self._facts.request_id, "response_id": self._call.response_id}
 
     async def _next(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
         if self._call.progress and not generation.completion_tokens:

@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from selenium.webdriver.support.select import Select
-
 from tests.page.browser import browser, by, complaints
 from tests.page.test_page import ask, open_page
 from tests.serve.harness import Live, serving
+
 from twostroke.server.build import build_server
 
 SETTINGS = {"kv_memory": "24MB", "threads": 2, "max_step_tokens": 256, "ttft": "1s", "itl": "60ms"}
@@ -42,7 +42,10 @@ def _one(live: Live, place: int) -> None:
         prompt = [300 + (at * 7 + place * 131) % 900 for at in range(draw.randint(300, 1500))]
         live.complete(prompt=prompt, max_tokens=draw.randint(20, 120), ignore_eos=True)
         return
-    messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"Question {place}: what is decode?"}]
+    messages = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": f"Question {place}: what is decode?"},
+    ]
     live.chat(messages=messages, max_tokens=draw.randint(60, 250), ignore_eos=True)
 
 
@@ -51,6 +54,7 @@ def take(live: Live, theme: str, file: Path) -> None:
     with browser(Path(tempfile.gettempdir()), SIZE) as driver, ThreadPoolExecutor(1) as pool:
         open_page(driver, live)
         Select(by(driver, "#theme")).select_by_visible_text(theme)
+        Select(by(driver, "#window")).select_by_value("5")
         ask(driver, "What is prefill?", 80)
         loading = pool.submit(load, live)
         ask(driver, "And why is decode slow?", 120)

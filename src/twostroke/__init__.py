@@ -1,6 +1,6 @@
 """Twostroke: an LLM inference engine that treats prefill and decode as two workloads.
 
-    from twostroke import LLM, SamplingParams
+    from twostroke import LLM, Grammar, SamplingParams
 
 Knows: the public names, loaded when first used (importing the package costs nothing).
 Must not know: anything else.
@@ -11,17 +11,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["LLM", "AsyncEngine", "SamplingParams", "TwostrokeError", "__version__"]
+__all__ = ["LLM", "AsyncEngine", "Grammar", "SamplingParams", "TwostrokeError", "__version__"]
 
 if TYPE_CHECKING:
     from twostroke.engine.async_engine import AsyncEngine
     from twostroke.llm import LLM
     from twostroke.types.errors import TwostrokeError
+    from twostroke.types.grammar import Grammar
     from twostroke.types.sampling_params import SamplingParams
 
 _HOMES = {
     "LLM": "twostroke.llm",
     "AsyncEngine": "twostroke.engine.async_engine",
+    "Grammar": "twostroke.types.grammar",
     "SamplingParams": "twostroke.types.sampling_params",
     "TwostrokeError": "twostroke.types.errors",
 }

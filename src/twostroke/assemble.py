@@ -57,6 +57,7 @@ from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, WeightFormat
 from twostroke.spec.model import MatrixRole, ModelSpec
 from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
@@ -194,6 +195,8 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     cache = CacheManager(found.num_pages, PAGE_TOKENS)
     scheduler = Scheduler(cache, SchedulerLimits(*sizes), _policy(found, resolved))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
+    grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
+    closing.callback(grammars.close)
     pool_tokens = found.num_pages * PAGE_TOKENS
     limits = EngineLimits(resolved["context"], spec.vocab_size, pool_tokens, ends, objectives_of(resolved))
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
@@ -204,6 +207,7 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
         observer=observer,
+        grammars=grammars,
         ledger=ledger,
     )
 

@@ -78,13 +78,17 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """name: Python and TWOSTROKE_ name; the flag is --name with dashes. default: what happens without it, in words."""
+    """name: Python and TWOSTROKE_ name; the flag is --name with dashes. default: what happens without it, in words.
+
+    secret: its value is never printed.
+    """
 
     name: str
     metavar: str
     parse: Callable[[str], Any]
     help: str
     default: str
+    secret: bool = False
 
     @property
     def flag(self) -> str:
@@ -96,7 +100,8 @@ class Option:
         try:
             return self.parse(text)
         except ValueError as error:
-            raise ConfigError(f"{source} has the value {text!r}: {error}.", fix=f"{self.flag}: {self.help}") from None
+            value = "a wrong value" if self.secret else f"the value {text!r}"
+            raise ConfigError(f"{source} has {value}: {error}.", fix=f"{self.flag}: {self.help}") from None
 
 
 ENGINE_OPTIONS: tuple[Option, ...] = (
@@ -160,7 +165,14 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
 SERVER_OPTIONS: tuple[Option, ...] = (
     Option("host", "ADDRESS", parse_text, "Address to listen on.", "127.0.0.1"),
     Option("port", "PORT", parse_port, "Port to listen on; 0 picks a free one.", "8000"),
-    Option("api_key", "KEY", parse_text, "Key that clients must send as a bearer token.", "none (loopback only)"),
+    Option(
+        "api_key",
+        "KEY",
+        parse_text,
+        "Key that clients must send as a bearer token; several with commas between them.",
+        "none (loopback only)",
+        secret=True,
+    ),
     Option("served_name", "NAME", parse_text, "Model name that clients use.", "the folder's or repository's name"),
     Option(
         "log",

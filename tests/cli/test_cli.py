@@ -157,6 +157,17 @@ def test_serve_answers_and_stops_cleanly():
     assert server.returncode == 0, errors
 
 
+def test_a_key_is_never_printed():
+    key = "sk-do-not-print-me"
+    asked = [["config", "--api-key", key], ["config", "--json"], ["config", "--api-key", key, "--port", "x"]]
+    for words in asked:
+        result = run(*words, environ={"TWOSTROKE_API_KEY": key})
+        assert key not in result.stdout + result.stderr
+    assert json.loads(run("config", "--json", "--api-key", key).stdout)["api_key"]["value"] == "(set)"
+    empty = run("config", "--host", "0.0.0.0", "--api-key", " ")
+    assert empty.returncode == 2
+
+
 def test_generate_explains_after_the_answer_and_in_json(tmp_path):
     told = run("generate", "What is prefill?", "--max-tokens", "8", "--explain", "--trace", str(tmp_path / "t.jsonl"))
     assert told.returncode == 0, told.stderr

@@ -16,6 +16,7 @@ HEAVY = (
     "rich",
     "jinja2",
     "msgspec",
+    "llguidance",
 )
 
 
@@ -39,6 +40,10 @@ def test_help_loads_nothing_heavy():
 def test_the_runtime_needs_no_training_stack():
     code = "import twostroke.llm, twostroke.server.app, twostroke.cli.serve, twostroke.assemble"
     assert not loaded_after(code).intersection({"torch", "transformers", "safetensors"})
+
+
+def test_the_grammar_library_is_loaded_with_the_first_grammar():
+    assert "llguidance" not in loaded_after("import twostroke.server.app, twostroke.assemble, twostroke.cli.serve")
 
 
 def test_public_names_are_all_there():

@@ -9,6 +9,8 @@ from typing import Any
 
 from twostroke.engine.limits import EngineLimits
 from twostroke.server.parts import ServerParts
+from twostroke.text.tools.styles import HERMES
+from twostroke.text.turn import TurnForm
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.request import FinishReason
@@ -50,20 +52,29 @@ class ByteTokenizer:
     def token_bytes(self, token_id: int) -> bytes:
         return b"<end>" if token_id == END_ID else bytes([token_id])
 
+    def id_of(self, token: str) -> int | None:
+        return END_ID if token == "<end>" else None
+
 
 class PlainTemplate:
-    """role: content, one a line."""
+    """role: content, one a line; the names of tools in front."""
+
+    form = TurnForm(None, HERMES)
+    knows_tools = True
+    variables: frozenset[str] = frozenset()
 
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
         *,
         add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
         if not messages:
             raise InvalidRequest("messages is empty.", param="messages")
-        return "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
+        named = "".join(f"tool {tool['function']['name']}\n" for tool in tools or ())
+        return named + "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
 
 
 class FakeEngine:
@@ -99,6 +110,9 @@ class FakeEngine:
     def check(self, prompt: Prompt) -> None:
         self.limits.check(prompt)
 
+    async def prepare(self, prompt: Prompt) -> Prompt:
+        return prompt
+
     async def stream(self, prompt: Prompt) -> AsyncGenerator[Delta, None]:
         if not self.alive:
             raise EngineStopped("The engine is stopped.")
@@ -127,7 +141,19 @@ class FakeEngine:
             text = (self.answer.upper() if index % 2 else self.answer).encode()
             ids = [*text, END_ID][: params.max_tokens]
             made.append([self._delta(prompt, index, ids, place) for place in range(len(ids))])
-        return [row[place] for place in range(max(map(len, made))) for row in made if place < len(row)]
+            if params.max_tokens == 0:
+                made[-1] = [Delta(prompt.request_id or "", index, "", finish_reason=FinishReason.LENGTH)]
+        rows = [row[place] for place in range(max(map(len, made))) for row in made if place < len(row)]
+        return [*self._scores(prompt), *rows]
+
+    def _scores(self, prompt: Prompt) -> list[Delta]:
+        """In two pieces, as from a prompt in two chunks."""
+        top = prompt.params.prompt_logprobs
+        if top is None:
+            return []
+        scores = tuple(TokenLogprob(i, -i / 100, ((120, -0.25),)[:top]) for i in prompt.token_ids[1:])
+        half = len(scores) // 2
+        return [Delta(prompt.request_id or "", 0, "", prompt_logprobs=part) for part in (scores[:half], scores[half:])]
 
     def _delta(self, prompt: Prompt, index: int, ids: Sequence[int], place: int) -> Delta:
         token = ids[place]

@@ -34,7 +34,6 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"repetition_penalty": 0}, "repetition_penalty"),
     ({"presence_penalty": 3}, "presence_penalty"),
     ({"frequency_penalty": -3}, "frequency_penalty"),
-    ({"max_tokens": 0}, "max_tokens"),
     ({"max_tokens": -5}, "max_tokens"),
     ({"max_tokens": CONTEXT}, "max_tokens"),
     ({"max_tokens": 10**20}, "max_tokens"),
@@ -58,14 +57,28 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"stream": True, "stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
     ({"cache_salt": "x" * 257}, "cache_salt"),
+    ({"response_format": {"type": "xml"}}, "response_format"),
+    ({"response_format": "json_object"}, "response_format"),
     ({"priority": -1}, "priority"),
     ({"priority": 101}, "priority"),
     ({"ttft_s": 1.0}, "ttft_s"),  # the fake engine keeps no objectives
     ({"itl_s": -1.0}, "itl_s"),
-    ({"response_format": {"type": "json_object"}}, "response_format"),
     ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format"),
-    ({"guided_json": {}}, "guided_json"),
-    ({"structured_outputs": {"regex": "(a+)+b"}}, "structured_outputs"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"schema": 5}}}, "response_format"),
+    ({"response_format": {"type": "json_object"}, "guided_regex": "a"}, "guided_regex"),
+    ({"response_format": {"type": "json_object"}, "min_tokens": 3}, "min_tokens"),
+    ({"response_format": {"type": "json_object"}, "ignore_eos": True}, "ignore_eos"),
+    ({"guided_json": "x" * 65537}, "guided_json"),
+    ({"guided_json": []}, "guided_json"),
+    ({"guided_regex": "a" * 2049}, "guided_regex"),
+    ({"guided_regex": 5}, "guided_regex"),
+    ({"guided_choice": []}, "guided_choice"),
+    ({"guided_choice": ["a", 5]}, "guided_choice"),
+    ({"guided_choice": ["a"] * 4097}, "guided_choice"),
+    ({"guided_grammar": ""}, "guided_grammar"),
+    ({"guided_whitespace_pattern": ".*"}, "guided_whitespace_pattern"),
+    ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs"),
+    ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs"),
     ({"prompt_embeds": "AAAA"}, "prompt_embeds"),
     ({"skip_special_tokens": False}, "skip_special_tokens"),
     ({"model": None}, "model"),
@@ -82,7 +95,16 @@ CHAT: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
     ({"logprobs": 3}, "logprobs"),
     ({"max_completion_tokens": 0}, "max_completion_tokens"),
-    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+    ({"tools": [{"type": "function", "function": {"name": "f g"}}]}, "tools"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}] * 2}, "tools"),
+    ({"tools": [{"type": "function", "function": {"name": f"f{i}"}} for i in range(129)]}, "tools"),
+    ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": "x" * 70_000}}}]}, "tools"),
+    ({"tool_choice": "any"}, "tool_choice"),
+    ({"tool_choice": "required"}, "tool_choice"),
+    ({"tool_choice": {"type": "function"}}, "tool_choice"),
+    ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"functions": [{}]}, "functions"),
     ({"modalities": ["text", "audio"]}, "modalities"),
@@ -116,8 +138,7 @@ COMPLETION: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": 6}, "logprobs"),
     ({"logprobs": -1}, "logprobs"),
     ({"logprobs": True}, "logprobs"),
-    ({"logprobs": 1, "echo": True}, "echo"),
-    ({"max_tokens": 0, "echo": True}, "max_tokens"),
+    ({"max_tokens": -1}, "max_tokens"),
     ({"best_of": 2}, "best_of"),
     ({"suffix": "end"}, "suffix"),
 ]
@@ -217,7 +238,7 @@ def test_unknown_model_is_404(live: Live) -> None:
 
 
 def test_paths_and_methods_that_are_not_there(live: Live) -> None:
-    for path in ("/", "/v1", "/v1/chat/completions/", "/v2/completions", "/../etc/passwd"):
+    for path in ("/page", "/v1", "/v1/chat/completions/", "/v2/completions", "/../etc/passwd"):
         reply = live.get(path)
         assert (reply.status, reply.error["code"]) == (404, "not_found")
     reply = live.get("/v1/completions")

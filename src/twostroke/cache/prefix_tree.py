@@ -27,8 +27,8 @@ COMPARED_SIBLINGS = 256
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One full page below its parent. page_id is -1 for roots. path: a hash of all tokens from the root on, for telling
-    why a page is missing, never for finding one."""
+    """One full page below its parent. page_id is -1 for roots, which alone have a salt. path: a hash of all tokens from
+    the root on, for telling why a page is missing, never for finding one."""
 
     tokens: tuple[int, ...]
     page_id: int
@@ -36,6 +36,7 @@ class Node:
     children: dict[tuple[int, ...], Node] = field(default_factory=dict)
     last_use: int = 0
     in_tree: bool = True
+    salt: str = ""
     path: int = 0
 
 
@@ -67,7 +68,7 @@ class PrefixTree:
     def root(self, salt: str) -> Node:
         """The root of a salt."""
         if salt not in self._roots:
-            self._roots[salt] = Node((), -1, None, path=_root_path(salt))
+            self._roots[salt] = Node((), -1, None, salt=salt, path=_root_path(salt))
         return self._roots[salt]
 
     def match(self, salt: str, tokens: Sequence[int], max_pages: int) -> list[Node]:
@@ -183,7 +184,7 @@ class PrefixTree:
             if self._pool.count(parent.page_id) == 1:
                 self._offer(parent)
         elif not parent.children:
-            self._roots = {salt: root for salt, root in self._roots.items() if root is not parent}
+            del self._roots[parent.salt]
 
 
 def _root_path(salt: str) -> int:

@@ -6,12 +6,14 @@ Must not know: weights, kernels.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
-from twostroke.options import ENGINE_OPTIONS, SERVER_OPTIONS
+from twostroke.config import Setting
+from twostroke.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 
 
 @click.command(cls=ExampleCommand, example="twostroke config --weights int4 --context 8k")
@@ -24,7 +26,7 @@ def command(model: str, as_json: bool, verbose: bool, **options: Any) -> None:
     with clear_errors(verbose):
         from twostroke.assemble import resolve_all
 
-        settings = resolve_all(model, options).settings
+        settings = [without_secret(setting) for setting in resolve_all(model, options).settings]
         if as_json:
             print_json({s.name: {"value": s.value, "reason": s.reason} for s in settings})
             return
@@ -32,6 +34,12 @@ def command(model: str, as_json: bool, verbose: bool, **options: Any) -> None:
         value_width = max(len(shown(s.value)) for s in settings)
         for s in settings:
             click.echo(f"{s.name:<{name_width}}  {shown(s.value):<{value_width}}  {s.reason}")
+
+
+def without_secret(setting: Setting) -> Setting:
+    """The setting, with a secret's value replaced by that it is set."""
+    secret = setting.name in BY_NAME and BY_NAME[setting.name].secret
+    return replace(setting, value="(set)") if secret and setting.value is not None else setting
 
 
 def shown(value: Any) -> str:

@@ -164,6 +164,8 @@ def _miss_text(miss: PrefixMiss, num_prompt_tokens: int) -> str:
         )
     if miss.reason is MissReason.EMPTY:
         return "nothing was cached yet"
+    if miss.reason is MissReason.SCORED:
+        return "log probabilities of the prompt were asked for, so all of it was computed"
     if miss.reason is MissReason.EVICTED:
         return f"{lost} from {position} on had been cached and were evicted for others"
     if miss.reason is MissReason.UNFINISHED:

@@ -201,7 +201,8 @@ class Ledger:
             request_id, start, num_tokens = sequence.request.request_id, sequence.start, sequence.num_tokens
             live = self._filling.get(request_id)
             again = 0 if live is None else max(0, min(start + num_tokens, live.high) - start)
-            rows.append(Row(request_id, start, num_tokens, sequence.samples, sequence.num_output_tokens, again))
+            made, scored = sequence.num_output_tokens, len(sequence.scores)
+            rows.append(Row(request_id, start, num_tokens, sequence.samples, made, again, scored))
         return tuple(rows)
 
     def _open_run(self, plan: Plan, rows: tuple[Row, ...]) -> None:
@@ -212,7 +213,8 @@ class Ledger:
         chunk_rows = sum(row.num_tokens for row in rows if row.num_tokens > 1)
         if not chunk_rows:
             return {}
-        added = busy_s * prefill_share([Segment(row.start, row.num_tokens, row.samples) for row in rows], self.cost)
+        segments = [Segment(row.start, row.num_tokens, row.samples, row.scored) for row in rows]
+        added = busy_s * prefill_share(segments, self.cost)
         return {row.request_id: added * row.num_tokens / chunk_rows for row in rows if row.num_tokens > 1}
 
     def _enter(self, live: LiveAccount, begin_s: float) -> None:

@@ -16,11 +16,15 @@ from twostroke.cost.work import Work
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One sequence's part of a step: positions [start, start + num_tokens). samples: its last row needs logits."""
+    """One sequence's part of a step: positions [start, start + num_tokens). samples: its last row needs logits.
+
+    scored: further rows that need logits, for log probabilities of the prompt.
+    """
 
     start: int
     num_tokens: int
     samples: bool
+    scored: int = 0
 
 
 class Bound(enum.Enum):

@@ -34,6 +34,7 @@ class Row(NamedTuple):
     samples: bool
     num_output_tokens: int
     num_recomputed: int
+    scored: int = 0
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class Run:
 
     def segments(self, offset: int = 0) -> list[Segment]:
         """Of the run's step `offset`, for a StepCost."""
-        return [Segment(row.start + offset, row.num_tokens, row.samples) for row in self.rows]
+        return [Segment(row.start + offset, row.num_tokens, row.samples, row.scored) for row in self.rows]
 
     def busy_s(self, offset: int) -> float:
         """Model and sampling of the step `offset`."""

@@ -123,7 +123,7 @@ class WorkCounter:
         for segment in segments:
             start, num_tokens = segment.start, segment.num_tokens
             rows += num_tokens
-            logit_rows += segment.samples
+            logit_rows += segment.samples + segment.scored
             if num_tokens == 1:
                 for window, layers in windows:
                     seen = layers * (min(start + 1, window) if window else start + 1)

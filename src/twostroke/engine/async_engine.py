@@ -16,7 +16,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from twostroke.cost.ledger import Ledger
@@ -24,6 +24,7 @@ from twostroke.engine.collect import Collector
 from twostroke.engine.reader_watch import ReaderWatch
 from twostroke.engine.stepper import Stepper
 from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest, TwostrokeError
+from twostroke.types.grammar import MaskSource
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 
 _RETRY_S = 0.05  # between attempts where there is work but no plan
@@ -93,6 +94,15 @@ class AsyncEngine:
         """Raise what `stream` would raise for this prompt before its first piece."""
         self._session.check(prompt)
 
+    async def prepare(self, prompt: Prompt) -> Prompt:
+        """What `stream` does first: check, and compile the grammar. Raises InvalidRequest, Overloaded."""
+        self._session.check(prompt)
+        future = self._session.compiling(prompt)
+        if future is None:
+            return prompt
+        masks: MaskSource = await asyncio.wrap_future(future)
+        return replace(prompt, masks=masks)
+
     async def start(self) -> None:
         """Start the step thread. Raises EngineStopped for an engine that was started before."""
         with self._changed:
@@ -116,8 +126,7 @@ class AsyncEngine:
         Raises InvalidRequest before the first piece, EngineStopped when the engine ends. Closing the iterator or
         cancelling the task aborts the request; its pages are free before the next step is planned.
         """
-        self._session.check(prompt)
-        stream = self._open(prompt)
+        stream = self._open(await self.prepare(prompt))
         num_open = prompt.params.n
         reader = ReaderWatch(self._stepper.clock, self._session.ledger.accounts)
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from twostroke.types.output import Completion, Delta, GenerationOutput, Prompt
 from twostroke.types.request import FinishReason
+from twostroke.types.result import TokenLogprob
 
 
 class Collector:
@@ -37,7 +38,13 @@ class Collector:
             prompt_token_ids=self._prompt.token_ids,
             completions=tuple(self._completion(pieces) for pieces in self._pieces),
             num_cached_tokens=self._pieces[0][-1].num_cached_tokens,
+            prompt_logprobs=self._prompt_logprobs(),
         )
+
+    def _prompt_logprobs(self) -> tuple[TokenLogprob, ...] | None:
+        if self._prompt.params.prompt_logprobs is None:
+            return None
+        return tuple(logprob for piece in self._pieces[0] for logprob in piece.prompt_logprobs)
 
     def _completion(self, pieces: list[Delta]) -> Completion:
         last = pieces[-1]

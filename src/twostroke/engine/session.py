@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -19,13 +20,22 @@ from twostroke.cost.ledger import Ledger
 from twostroke.engine.completion_text import CompletionText, Piece
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Nobody, Observer
-from twostroke.text.detokenizer import CONTEXT_TOKENS, Vocabulary
+from twostroke.text.detokenizer import CONTEXT_TOKENS, Vocabulary, showing
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.event import Event, FinishedEvent, TokenEvent
+from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
+from twostroke.types.grammar import Grammar, MaskSource
 from twostroke.types.output import Delta, Prompt, Timings
 from twostroke.types.request import FinishReason, Request
+from twostroke.types.result import TokenLogprob
 
 TEXT_FAULT = "The text of this answer could not be made."
+
+
+class Grammars(Protocol):
+    """What compiles grammars, in a thread of its own; any thread may ask."""
+
+    def submit(self, grammar: Grammar) -> Future[MaskSource]:
+        """At once. Raises InvalidRequest, Overloaded; the rest of both, and what is compiled, is in the future."""
 
 
 class RequestBook(Protocol):
@@ -53,6 +63,7 @@ class _Live:
     first_token_s: float | None = None
     last_token_s: float | None = None
     pieces: list[Piece] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # not delivered yet
     ending: tuple[FinishReason, str] | None = None  # decided here, to be told to the scheduler
 
 
@@ -73,6 +84,7 @@ class Session:
         draw_seed: Callable[[], int],
         sibling_seed: Callable[[int, int], int],
         observer: Observer | None = None,
+        grammars: Grammars | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         self.limits = limits
@@ -80,6 +92,7 @@ class Session:
         self._vocabulary = vocabulary
         self._draw_seed = draw_seed
         self._sibling_seed = sibling_seed
+        self._grammars = grammars
         self.observer = observer or Nobody()
         self.ledger = ledger or Ledger()
         self._live: dict[str, _Live] = {}
@@ -103,8 +116,27 @@ class Session:
         """The output tokens that `prompt` may have. Raises InvalidRequest. Changes nothing; any thread may call it."""
         return self.limits.check(prompt)
 
+    def compiling(self, prompt: Prompt) -> Future[MaskSource] | None:
+        """The compilation of the prompt's grammar; None where nothing is to be compiled. Any thread may call it.
+
+        Raises InvalidRequest, Overloaded, and so may the future.
+        """
+        grammar = prompt.params.grammar
+        if grammar is None or prompt.masks is not None:
+            return None
+        if self._grammars is None:
+            raise InvalidRequest("This engine has no grammar compiler.", param="grammar")
+        return self._grammars.submit(grammar)
+
+    def prepare(self, prompt: Prompt) -> Prompt:
+        """Check, compile the grammar where there is one, and wait for it. Raises InvalidRequest, Overloaded."""
+        self.check(prompt)
+        future = self.compiling(prompt)
+        return prompt if future is None else replace(prompt, masks=future.result())
+
     def submit(self, prompt: Prompt, now: float) -> str:
         """Queue all completions of a prompt; returns its request id. Raises InvalidRequest and then queues none."""
+        prompt = self.prepare(prompt)
         max_tokens = self.check(prompt)
         name = prompt.request_id or self.new_request_id()
         if name in self._groups:
@@ -115,23 +147,27 @@ class Session:
         added: list[str] = []
         self._groups[name] = added
         try:
+            # The prompt is the same for all: the first completion alone brings its log probabilities.
+            others = params if params.prompt_logprobs is None else replace(params, prompt_logprobs=None)
+            vocabulary = showing(self._vocabulary, prompt.shown_token_ids)
             for index in range(params.n):
                 request = Request(
                     request_id=f"{name}/{index}",
                     group_id=name,
                     prompt_token_ids=prompt.token_ids,
-                    params=params,
+                    params=others if index else params,
                     seed=self._sibling_seed(seed, index),
                     max_tokens=max_tokens,
                     end_token_ids=ends | frozenset(params.stop_token_ids),
                     arrival_s=now,
                     cache_salt=prompt.cache_salt,
                     priority=prompt.priority,
+                    mask=None if prompt.masks is None else prompt.masks.start(),
                     objectives=prompt.objectives,
                 )
                 self._book.add(request)
                 self.ledger.arrive(request)
-                text = CompletionText(self._vocabulary, params, prompt.token_ids[-CONTEXT_TOKENS:])
+                text = CompletionText(vocabulary, params, prompt.token_ids[-CONTEXT_TOKENS:])
                 self._live[request.request_id] = _Live(request, index, text)
                 added.append(request.request_id)
         except BaseException:
@@ -162,6 +198,8 @@ class Session:
             touched[event.request_id] = live
             if isinstance(event, TokenEvent):
                 self._take_token(live, event)
+            elif isinstance(event, PromptEvent):
+                live.prompt_logprobs += event.logprobs
         for request_id, live in touched.items():
             if live.ending is not None and request_id not in ended:
                 told = self._book.finish(request_id, live.ending[0], now, live.text.num_tokens)
@@ -193,7 +231,7 @@ class Session:
         """One piece for all that happened to this completion; None where there is nothing to show."""
         pieces, live.pieces = live.pieces, []
         if end is None:
-            if not any(piece.text or piece.token_ids for piece in pieces):
+            if not live.prompt_logprobs and not any(piece.text or piece.token_ids for piece in pieces):
                 return None
             return self._joined(live, pieces, None, None)
         pieces.append(self._last_piece(live))
@@ -216,6 +254,7 @@ class Session:
             return Piece()
 
     def _joined(self, live: _Live, pieces: list[Piece], end: FinishedEvent | None, timings: Timings | None) -> Delta:
+        prompt_logprobs, live.prompt_logprobs = tuple(live.prompt_logprobs), []
         delta = Delta(
             request_id=live.request.group_id,
             index=live.index,
@@ -224,6 +263,7 @@ class Session:
             logprobs=tuple(itertools.chain.from_iterable(piece.logprobs for piece in pieces)),
             # The end token is generated, and paid for, but has no event and is not delivered.
             num_output_tokens=live.text.num_tokens + (end is not None and end.stopped_by is not None),
+            prompt_logprobs=prompt_logprobs,
         )
         if end is None:
             return delta
@@ -241,6 +281,7 @@ class Session:
             num_cached_tokens=end.num_cached_tokens,
             num_preemptions=end.num_preemptions,
             timings=timings,
+            end_logprob=end.end_logprob,
         )
 
     def _forget(self, request: Request) -> None:

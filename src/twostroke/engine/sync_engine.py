@@ -50,9 +50,8 @@ class SyncEngine:
         return self._stepper.gauges()
 
     def _named(self, prompts: Sequence[Prompt]) -> list[Prompt]:
-        for prompt in prompts:
-            self._session.check(prompt)
-        return [self._session.named(prompt) for prompt in prompts]
+        ready = [self._session.prepare(prompt) for prompt in prompts]
+        return [self._session.named(prompt) for prompt in ready]
 
     def _watched(self, deltas: Generator[Delta]) -> Iterator[Delta]:
         """The engine stands still while the reader has a piece: the ledger must not take that for its own time."""

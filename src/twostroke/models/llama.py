@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from twostroke.models.batch import Batch, Buffers
-from twostroke.ops.operands import F32Array, KVLayer, RopeTable
+from twostroke.ops.operands import F32Array, I32Array, KVLayer, RopeTable
 from twostroke.ops.protocol import Ops
 from twostroke.spec.model import ModelSpec
 from twostroke.weights.tree import LayerWeights, ModelWeights
@@ -31,7 +31,7 @@ class LlamaModel:
         """Logits (R, vocabulary) float32 of `batch.logit_rows`, a view into `buffers`; K and V go to `kv`, one a
         layer."""
         ops, spec = self.ops, self.spec
-        tokens, selected = len(batch.token_ids), len(batch.logit_rows)
+        tokens = len(batch.token_ids)
         hidden, normed = buffers.hidden[:tokens], buffers.normed[:tokens]
         ops.embed(hidden, self.weights.embedding, batch.token_ids)
         for layer, layer_kv, window in zip(self.weights.layers, kv, spec.windows, strict=True):
@@ -39,11 +39,16 @@ class LlamaModel:
             self._attention(layer, layer_kv, window, batch, buffers)
             ops.rms_norm(normed, hidden, layer.mlp_norm, spec.rms_norm_eps)
             self._mlp(layer, tokens, buffers)
+        return self.logits(batch.logit_rows, buffers)
+
+    def logits(self, chosen: I32Array, buffers: Buffers) -> F32Array:
+        """Logits (R, vocabulary) float32 of these rows of the last `forward`, a view into `buffers`."""
+        selected = len(chosen)
         rows, logits = buffers.selected[:selected], buffers.logits[:selected]
         if selected:
-            ops.gather_rows(rows, hidden, batch.logit_rows)
-            ops.rms_norm(rows, rows, self.weights.final_norm, spec.rms_norm_eps)
-            ops.linear(logits, rows, self.weights.head)
+            self.ops.gather_rows(rows, buffers.hidden, chosen)
+            self.ops.rms_norm(rows, rows, self.weights.final_norm, self.spec.rms_norm_eps)
+            self.ops.linear(logits, rows, self.weights.head)
         return logits
 
     def _attention(self, layer: LayerWeights, kv: KVLayer, window: int, batch: Batch, buffers: Buffers) -> None:

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from twostroke.models.batch import Batch, Buffers
 from twostroke.models.llama import LlamaModel
-from twostroke.ops.operands import F32Array, KVLayer
+from twostroke.ops.operands import F32Array, I32Array, KVLayer
 from twostroke.ops.protocol import Ops
 
 
@@ -21,7 +23,14 @@ class Forward(Protocol):
     """A model bound to its KV memory and buffers."""
 
     def __call__(self, batch: Batch) -> F32Array:
-        """Logits (R, vocabulary) float32, valid until the next call."""
+        """Logits (R, vocabulary) float32, valid until the next call of this object."""
+
+    @property
+    def max_rows(self) -> int:
+        """Logit rows that there is memory for at once."""
+
+    def logits(self, rows: I32Array) -> F32Array:
+        """Of other rows (R,) of the last batch, R at most max_rows; valid until the next call of this object."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +44,15 @@ class Directly:
     def __call__(self, batch: Batch) -> F32Array:
         """See Forward."""
         return self.model.forward(batch, self.kv, self.buffers)
+
+    @property
+    def max_rows(self) -> int:
+        """See Forward."""
+        return len(self.buffers.logits)
+
+    def logits(self, rows: I32Array) -> F32Array:
+        """See Forward."""
+        return self.model.logits(rows, self.buffers)
 
 
 class RecordedOps(Ops, Protocol):
@@ -60,6 +78,8 @@ class Recorded:
     def __init__(self, model: LlamaModel, backend: RecordingBackend, kv: Sequence[KVLayer], buffers: Buffers) -> None:
         self._model, self._backend, self._kv, self._buffers = model, backend, kv, buffers
         self._programs: WeakKeyDictionary[Batch, tuple[Any, F32Array]] = WeakKeyDictionary()
+        self._rows = np.empty(len(buffers.logits), np.int32)
+        self._heads: dict[int, tuple[Any, F32Array]] = {}  # by number of rows
 
     def __call__(self, batch: Batch) -> F32Array:
         """See Forward."""
@@ -71,3 +91,20 @@ class Recorded:
         program, logits = found
         self._backend.run(program)
         return logits
+
+    @property
+    def max_rows(self) -> int:
+        """See Forward."""
+        return len(self._rows)
+
+    def logits(self, rows: I32Array) -> F32Array:
+        """See Forward."""
+        count = len(rows)
+        self._rows[:count] = rows
+        found = self._heads.get(count)
+        if found is None:
+            recorder = self._backend.recorder()
+            logits = replace(self._model, ops=recorder).logits(self._rows[:count], self._buffers)
+            found = self._heads[count] = (recorder.program(), logits)
+        self._backend.run(found[0])
+        return found[1]

@@ -6,14 +6,17 @@ Must not know: the scheduler, text.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+import numpy as np
 
 from twostroke.ops.operands import F32Array
 from twostroke.runner.batch_builder import BatchBuilder
 from twostroke.runner.forward import Forward
+from twostroke.sampling.logprobs import token_logprob
 from twostroke.sampling.sampler import sample
-from twostroke.types.plan import Plan
-from twostroke.types.result import SampledToken, StepResult
+from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.result import SampledToken, StepResult, TokenLogprob
 
 
 class ModelRunner:
@@ -31,7 +34,8 @@ class ModelRunner:
         logits = self._forward(self._batches.build(plan))
         model_end_s = self._clock()
         sampled, failed = self._sample(plan, logits)
-        return StepResult(sampled, failed, model_end_s - started_s, self._clock() - model_end_s)
+        scored = self._score(plan)
+        return StepResult(sampled, failed, model_end_s - started_s, self._clock() - model_end_s, scored)
 
     def _sample(self, plan: Plan, logits: F32Array) -> tuple[dict[str, SampledToken], dict[str, str]]:
         sampled: dict[str, SampledToken] = {}
@@ -44,3 +48,24 @@ class ModelRunner:
             except (ValueError, IndexError) as error:
                 failed[request_id] = f"sampling failed: {error}"
         return sampled, failed
+
+    def _score(self, plan: Plan) -> dict[str, tuple[TokenLogprob, ...]]:
+        """Prompt log probabilities, as many rows at a time as there is memory for; after sampling (same memory)."""
+        scored: dict[str, tuple[TokenLogprob, ...]] = {}
+        first_row = 0
+        for sequence in plan.sequences:
+            if sequence.scores:
+                shift = first_row - sequence.start
+                scored[sequence.request.request_id] = tuple(self._scores(sequence, shift))
+            first_row += sequence.num_tokens
+        return scored
+
+    def _scores(self, sequence: PlannedSequence, shift: int) -> Iterator[TokenLogprob]:
+        """shift: from a position of the sequence to its row of the batch."""
+        num_top, prompt = sequence.request.params.prompt_logprobs or 0, sequence.request.prompt_token_ids
+        step = self._forward.max_rows
+        for start in range(sequence.scores.start, sequence.scores.stop, step):
+            positions = range(start, min(start + step, sequence.scores.stop))
+            logits = self._forward.logits(np.arange(positions.start, positions.stop, dtype=np.int32) + np.int32(shift))
+            for row, position in zip(logits, positions, strict=True):
+                yield token_logprob(row, prompt[position + 1], num_top)

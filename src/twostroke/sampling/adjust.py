@@ -1,4 +1,4 @@
-"""Penalties, bias and bans: what changes the logits before a token is chosen.
+"""Penalties, bias, bans and masks: what changes the logits before a token is chosen.
 
 Each function works on one row in place and depends on that row's own request alone.
 
@@ -34,6 +34,12 @@ def add_bias(logits: F32Array, bias: Mapping[int, float]) -> None:
     """logits (V,) += bias by token id."""
     for token_id, value in bias.items():
         logits[token_id] += np.float32(value)
+
+
+def keep_allowed(logits: F32Array, bits: bytes) -> None:
+    """logits (V,) = -inf for every token whose bit is 0, lowest bit of a byte first; bits may be longer than V."""
+    allowed = np.unpackbits(np.frombuffer(bits, np.uint8), count=len(logits), bitorder="little")
+    logits[allowed == 0] = -np.inf
 
 
 def ban(logits: F32Array, token_ids: Collection[int]) -> None:

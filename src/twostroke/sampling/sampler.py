@@ -9,16 +9,20 @@ from __future__ import annotations
 import numpy as np
 
 from twostroke.ops.operands import F32Array
-from twostroke.sampling.adjust import add_bias, ban, penalize_output, penalize_repetition
+from twostroke.sampling.adjust import add_bias, ban, keep_allowed, penalize_output, penalize_repetition
 from twostroke.sampling.choose import choose
 from twostroke.sampling.logprobs import token_logprob
 from twostroke.sampling.random_draw import uniform
+from twostroke.types.grammar import TokenMask
 from twostroke.types.plan import PlannedSequence
 from twostroke.types.result import SampledToken
 
 
 def sample(logits: F32Array, sequence: PlannedSequence) -> SampledToken:
-    """logits (V,) float32, raw, not changed. Raises ValueError where the row holds no finite logit."""
+    """logits (V,) float32, raw, not changed.
+
+    Raises ValueError where no finite logit is left, or where the request's mask has failed.
+    """
     params = sequence.request.params
     adjusted = _adjusted(logits, sequence)
     token_id = int(np.argmax(adjusted))
@@ -37,7 +41,8 @@ def _adjusted(logits: F32Array, sequence: PlannedSequence) -> F32Array:
     num_output = sequence.num_output_tokens
     banned = set(request.end_token_ids) | set(params.stop_token_ids) if num_output < params.min_tokens else set()
     counted = bool(params.presence_penalty or params.frequency_penalty) and num_output > 0
-    if params.repetition_penalty == 1.0 and not (counted or params.logit_bias or banned):
+    changed = counted or params.logit_bias or banned or request.mask is not None
+    if params.repetition_penalty == 1.0 and not changed:
         return logits
     row = logits.copy()
     known = sequence.known_token_ids
@@ -48,4 +53,13 @@ def _adjusted(logits: F32Array, sequence: PlannedSequence) -> F32Array:
         penalize_output(row, output, params.presence_penalty, params.frequency_penalty)
     add_bias(row, params.logit_bias)
     ban(row, banned)
+    if request.mask is not None:
+        keep_allowed(row, _bits(request.mask, num_output))
     return row
+
+
+def _bits(mask: TokenMask, num_output: int) -> bytes:
+    """What may come after this many output tokens; the machine has taken in exactly these, or something is broken."""
+    if mask.num_tokens != num_output:
+        raise ValueError(f"the grammar is at token {mask.num_tokens}, the output at {num_output}")
+    return mask.bits()

@@ -23,6 +23,8 @@ class MissReasons:
 
     def explain(self, sequence: Sequence, matched: list[Node], running: Iterable[Sequence]) -> PrefixMiss | None:
         """None where all that can be shared was found."""
+        if sequence.to_score:
+            return PrefixMiss(MissReason.SCORED, 0)
         request = sequence.request
         miss = self._cache.miss(request.cache_salt, sequence.known, matched)
         if miss is None or miss.reason is MissReason.SHORT:

@@ -17,7 +17,7 @@ from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
 from twostroke.scheduler.steady import Continuation, SteadyDecode
 from twostroke.types.errors import OutOfMemory
-from twostroke.types.event import Event, FinishedEvent, TokenEvent
+from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.plan import Hold, Plan, PlannedSequence, Preemption
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
@@ -194,9 +194,11 @@ class Scheduler:
         step.add(sequence, num_tokens)
         sequence.last_step = self._num_steps + 1
         page_ids = tuple(self._cache.pages_of(request_id)[: self._cache.pages_for(end)])
-        samples = end == len(sequence.known)
+        samples = end == len(sequence.known) and sequence.request.max_tokens > 0
+        asked = sequence.to_score
+        scores = range(max(sequence.computed, asked.start), min(end, asked.stop))
         planned[request_id] = PlannedSequence(
-            sequence.request, sequence.computed, num_tokens, sequence.known, page_ids, samples
+            sequence.request, sequence.computed, num_tokens, sequence.known, page_ids, samples, scores
         )
 
     def _preempt(self, sequence: Sequence, by: str, preempted: list[Preemption]) -> None:
@@ -224,7 +226,7 @@ class Scheduler:
             return Hold.TOKENS
         if self._siblings.holds_back(sequence, self._queues.running):
             return Hold.SIBLING
-        matched = self._cache.match(sequence.request.cache_salt, sequence.known)
+        matched = [] if sequence.to_score else self._cache.match(sequence.request.cache_salt, sequence.known)
         if not self._pages.fits_now(sequence, matched, self._queues.running):
             return Hold.PAGES
         if not self._policy.may_enter(sequence, self._queues):
@@ -258,19 +260,26 @@ class Scheduler:
             return [self._end(sequence, FinishReason.ERROR, now, error=result.failed[request_id])]
         sequence.computed = planned.start + planned.num_tokens
         self._cache.commit(request_id, sequence.computed, sequence.known)
+        events: list[Event] = []
+        if planned.scores:
+            sequence.scored = planned.scores.stop
+            events.append(PromptEvent(request_id, result.prompt_logprobs.get(request_id, ())))
         if not planned.samples:
-            return []
+            done = sequence.remaining == 0
+            return [*events, self._end(sequence, FinishReason.LENGTH, now)] if done else events
         sampled = result.sampled.get(request_id)
         if sampled is None:
-            return [self._end(sequence, FinishReason.ERROR, now, error="the step gave no token")]
-        return self._take_token(sequence, sampled, now)
+            return [*events, self._end(sequence, FinishReason.ERROR, now, error="the step gave no token")]
+        return events + self._take_token(sequence, sampled, now)
 
     def _take_token(self, sequence: Sequence, sampled: SampledToken, now: float) -> list[Event]:
         request, token_id = sequence.request, sampled.token_id
         ends = token_id in request.end_token_ids or token_id in request.params.stop_token_ids
         if ends and sequence.num_output >= request.params.min_tokens:
-            return [self._end(sequence, FinishReason.STOP, now, stopped_by=token_id)]
+            return [self._end(sequence, FinishReason.STOP, now, stopped_by=sampled)]
         sequence.known.append(token_id)
+        if request.mask is not None:
+            request.mask.feed(token_id)
         events: list[Event] = [TokenEvent(request.request_id, token_id, sampled.logprob, now)]
         if sequence.num_output >= request.max_tokens:
             events.append(self._end(sequence, FinishReason.LENGTH, now))
@@ -288,7 +297,7 @@ class Scheduler:
         reason: FinishReason,
         now: float,
         *,
-        stopped_by: int | None = None,
+        stopped_by: SampledToken | None = None,
         error: str | None = None,
         num_output_tokens: int | None = None,
     ) -> FinishedEvent:
@@ -305,7 +314,8 @@ class Scheduler:
             num_cached_tokens=sequence.num_cached_tokens or 0,
             num_preemptions=sequence.num_preemptions,
             first_scheduled_s=sequence.first_scheduled_s,
-            stopped_by=stopped_by,
+            stopped_by=None if stopped_by is None else stopped_by.token_id,
+            end_logprob=None if stopped_by is None else stopped_by.logprob,
             error=error,
             prefix_miss=sequence.prefix_miss,
         )

@@ -23,13 +23,15 @@ class Sequence:
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
     tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.
     objectives: what was promised. prefill_tokens, prefill_s: of its prompt alone, without what was cached when it came,
-    where a policy predicts. last_step: the last one that computed it.
+    where a policy predicts. last_step: the last one that computed it. scored: prompt positions that have their log
+    probabilities.
     """
 
     request: Request
     number: int
     known: list[int] = field(default_factory=list)
     computed: int = 0
+    scored: int = 0
     admission: int | None = None
     num_cached_tokens: int | None = None
     prefix_miss: PrefixMiss | None = None
@@ -50,6 +52,12 @@ class Sequence:
     def num_output(self) -> int:
         """Output tokens so far."""
         return len(self.known) - len(self.request.prompt_token_ids)
+
+    @property
+    def to_score(self) -> range:
+        """Positions that must be computed, cached or not, because their logits score the prompt token behind them."""
+        asked = self.request.params.prompt_logprobs is not None
+        return range(self.scored, len(self.request.prompt_token_ids) - 1) if asked else range(0)
 
     @property
     def interactive(self) -> bool:

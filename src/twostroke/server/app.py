@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -19,17 +21,34 @@ from starlette.types import ASGIApp
 
 from twostroke.server.body import read_body
 from twostroke.server.boundary import Boundary
-from twostroke.server.errors import INVALID, HttpProblem, Problem, problem_of, unknown_model, unknown_request
+from twostroke.server.calls import Call
+from twostroke.server.chat_shape import ChatShape
+from twostroke.server.completion_shape import CompletionShape
+from twostroke.server.errors import (
+    INVALID,
+    HttpProblem,
+    Problem,
+    no_embeddings,
+    problem_of,
+    unknown_model,
+    unknown_request,
+)
 from twostroke.server.explanations import explanation_of
 from twostroke.server.live.about import kv_facts
 from twostroke.server.live.routes import live_routes
+from twostroke.server.messages_request import count_tokens, messages_call
+from twostroke.server.messages_shape import MessagesShape
 from twostroke.server.metrics import CONTENT_TYPE
+from twostroke.server.openapi import openapi_document
 from twostroke.server.page_files import page_routes
 from twostroke.server.parts import ServerParts
-from twostroke.server.prompts import Call, chat_call, completion_call
-from twostroke.server.responses import ChatShape, CompletionShape, Shape
-from twostroke.server.security import Gate
+from twostroke.server.prompts import chat_call, completion_call, salted
+from twostroke.server.responses_request import responses_call
+from twostroke.server.responses_shape import ResponsesShape
+from twostroke.server.security import Gate, client_of
+from twostroke.server.shape import Shape
 from twostroke.server.stream import Answer
+from twostroke.server.tokens import detokenize, tokenize, tokenizer_info
 from twostroke.types.errors import TwostrokeError
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -42,20 +61,8 @@ def create_app(parts: ServerParts) -> ASGIApp:
     """
     parts.metrics.attach(parts.engine.gauges, parts.work)
     parts.metrics.alias(parts.served_name, kv_facts(parts.view.about))
-    routes = [
-        Route("/v1/chat/completions", _generate(parts, chat_call, ChatShape), methods=["POST"]),
-        Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),
-        Route("/v1/models", _models(parts), methods=["GET"]),
-        Route("/v1/models/{name:path}", _model(parts), methods=["GET"]),
-        Route("/v1/requests/{name:path}/explain", _explain(parts), methods=["GET"]),
-        Route("/health", _health(parts), methods=["GET"]),
-        Route("/metrics", _metrics(parts), methods=["GET"]),
-        Route("/version", _version(parts), methods=["GET"]),
-        *live_routes(parts),
-        *page_routes(),
-    ]
     app = Starlette(
-        routes=routes,
+        routes=[*routes_of(parts), *live_routes(parts), *page_routes()],
         exception_handlers={
             TwostrokeError: _on_error,
             HttpProblem: _on_error,
@@ -70,30 +77,87 @@ def create_app(parts: ServerParts) -> ASGIApp:
     )
 
 
+def routes_of(parts: ServerParts) -> list[Route]:
+    """Every path of the public API: all but the page and its view of the engine."""
+    return [
+        Route("/v1/chat/completions", _generate(parts, chat_call, ChatShape), methods=["POST"]),
+        Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),
+        Route("/v1/responses", _generate(parts, responses_call, ResponsesShape), methods=["POST"]),
+        Route("/v1/messages", _generate(parts, messages_call, MessagesShape), methods=["POST"]),
+        Route("/v1/messages/count_tokens", _read(parts, _counted), methods=["POST"]),
+        Route("/v1/embeddings", _no_embeddings(parts), methods=["POST"]),
+        Route("/tokenize", _read(parts, tokenize), methods=["POST"]),
+        Route("/detokenize", _read(parts, detokenize), methods=["POST"]),
+        Route("/tokenizer_info", _constant(lambda: tokenizer_info(parts)), methods=["GET"]),
+        Route("/openapi.json", _constant(lambda: openapi_document(parts)), methods=["GET"]),
+        Route("/v1/models", _models(parts), methods=["GET"]),
+        Route("/v1/models/{name:path}", _model(parts), methods=["GET"]),
+        Route("/v1/requests/{name:path}/explain", _explain(parts), methods=["GET"]),
+        Route("/health", _health(parts), methods=["GET"]),
+        Route("/metrics", _metrics(parts), methods=["GET"]),
+        Route("/version", _version(parts), methods=["GET"]),
+    ]
+
+
 def _generate(
     parts: ServerParts, read: Callable[[bytes, ServerParts], Call], shape: Callable[[Call, ServerParts], Shape]
 ) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         body = await read_body(request, parts.limits)
-        call = await asyncio.to_thread(read, body, parts)
+        call = salted(await asyncio.to_thread(read, body, parts), client_of(request.scope))
         return Answer(call, shape(call, parts), parts)
 
     return endpoint
 
 
+def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any]]) -> Endpoint:
+    """An answer made of the body alone, in a worker thread."""
+
+    async def endpoint(request: Request) -> Response:
+        body = await read_body(request, parts.limits)
+        return _json(await asyncio.to_thread(make, body, parts))
+
+    return endpoint
+
+
+def _constant(make: Callable[[], dict[str, Any]]) -> Endpoint:
+    async def endpoint(_request: Request) -> Response:
+        return _json(make())
+
+    return endpoint
+
+
+def _counted(body: bytes, parts: ServerParts) -> dict[str, Any]:
+    return {"input_tokens": count_tokens(body, parts)}
+
+
+def _no_embeddings(parts: ServerParts) -> Endpoint:
+    async def endpoint(_request: Request) -> Response:
+        raise HttpProblem(no_embeddings(parts.served_name))
+
+    return endpoint
+
+
 def _model_object(parts: ServerParts) -> dict[str, object]:
+    """With the keys of OpenAI's and of Anthropic's model object."""
+    since = datetime.fromtimestamp(parts.created_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "id": parts.served_name,
         "object": "model",
         "created": parts.created_s,
         "owned_by": "twostroke",
         "max_model_len": parts.context_tokens,
+        "type": "model",
+        "display_name": parts.served_name,
+        "created_at": since,
     }
 
 
 def _models(parts: ServerParts) -> Endpoint:
     async def endpoint(_request: Request) -> Response:
-        return _json({"object": "list", "data": [_model_object(parts)]})
+        name = parts.served_name
+        page = {"has_more": False, "first_id": name, "last_id": name}
+        return _json({"object": "list", "data": [_model_object(parts)], **page})
 
     return endpoint
 
@@ -144,8 +208,8 @@ def _json(value: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
-async def _on_error(_request: Request, error: Exception) -> Response:
-    return problem_of(error).response()
+async def _on_error(request: Request, error: Exception) -> Response:
+    return problem_of(error).response(request.scope["path"])
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
@@ -155,4 +219,4 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     messages = {404: "There is nothing at this path.", 405: f"{request.method} is not allowed at this path."}
     codes = {404: "not_found", 405: "method_not_allowed"}
     message = messages.get(status, "The request was refused.")
-    return Problem(status, message, INVALID, code=codes.get(status), headers=headers).response()
+    return Problem(status, message, INVALID, code=codes.get(status), headers=headers).response(request.scope["path"])

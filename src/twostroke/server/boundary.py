@@ -63,9 +63,9 @@ class Boundary:
         try:
             await self._app(scope, receive, marked_send)
         except Exception:
-            log.exception("request failed", extra={"request_id": request_id})
+            log.exception("request %s failed", request_id, extra={"request_id": request_id})
             if not started:
-                await INTERNAL.response()(scope, receive, marked_send)
+                await INTERNAL.response(scope["path"])(scope, receive, marked_send)
         finally:
             facts.end_s = self._wall_clock()
             self._tell(facts)

@@ -23,6 +23,7 @@ from twostroke.server.logs import request_ended
 from twostroke.server.metrics import ServerMetrics
 from twostroke.server.parts import ServerParts
 from twostroke.server.spans import otlp_spans
+from twostroke.text.special_tokens import read_special_tokens
 
 
 @dataclass(eq=False)
@@ -70,6 +71,7 @@ def build_server(
         fingerprint=_fingerprint(resolved),
         created_s=int(time.time()),
         metrics=metrics,
+        special_texts=read_special_tokens(found.folder.path).texts,
         explain=heart.explainer.explain,
         work=heart.session.ledger.history.work,
         listeners=listeners,

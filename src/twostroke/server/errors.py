@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
@@ -23,6 +24,7 @@ from twostroke.types.errors import (
 from twostroke.types.output import Delta
 from twostroke.types.request import FinishReason
 
+MESSAGES_PATH = "/v1/messages"
 INVALID = "invalid_request_error"
 SERVER = "server_error"
 
@@ -44,9 +46,10 @@ class Problem:
             {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
         )
 
-    def response(self) -> Response:
-        """As an HTTP response."""
-        return Response(self.body(), self.status, dict(self.headers), media_type="application/json")
+    def response(self, path: str = "") -> Response:
+        """As an HTTP response, in the form of the API at this path."""
+        body = msgspec.json.encode(messages_problem(self)) if path.startswith(MESSAGES_PATH) else self.body()
+        return Response(body, self.status, dict(self.headers), media_type="application/json")
 
 
 class HttpProblem(Exception):
@@ -72,6 +75,22 @@ OVERLOADED = Problem(
 )
 TOO_DEEP = Problem(400, "The JSON of the request is nested too deeply.", code="invalid_json")
 BODY_TIMEOUT = Problem(408, "The request's body did not arrive in time.", code="request_timeout")
+
+
+def messages_problem(problem: Problem) -> dict[str, Any]:
+    """Anthropic's error object."""
+    kind = _MESSAGES_KINDS.get(problem.status, "api_error" if problem.status >= 500 else "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": problem.message}}
+
+
+_MESSAGES_KINDS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
 
 
 def refused(error: Overloaded) -> Problem:
@@ -100,6 +119,16 @@ def unknown_request(asked: str) -> Problem:
         f"No request with the id {asked[:200]!r} has ended here; it may still run, or newer ones took its place.",
         param="request_id",
         code="request_not_found",
+    )
+
+
+def no_embeddings(served: str) -> Problem:
+    """400: the model has none."""
+    return Problem(
+        400,
+        f"The model {served!r} generates text and has no embeddings. Serve an embedding model elsewhere for this call.",
+        param="model",
+        code="unsupported_model",
     )
 
 

@@ -11,11 +11,11 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from types import TracebackType
 
+from twostroke.server.calls import Call
 from twostroke.server.errors import OVERLOADED, EngineFault, HttpProblem, fault_of
 from twostroke.server.facts import RequestFacts
 from twostroke.server.parts import ServerParts
-from twostroke.server.prompts import Call
-from twostroke.types.errors import EngineStopped
+from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import Delta, Prompt
 
 QUEUE_PIECES = 1  # a reader that is behind stops the pump, so that the engine can tell its delay
@@ -60,16 +60,26 @@ class Generation:
         return sum(self._tokens)
 
     async def __aenter__(self) -> Generation:
-        """Start. Raises EngineStopped, HttpProblem (503) when too many requests wait."""
+        """Start. Raises EngineStopped, HttpProblem (503) when too many requests wait, InvalidRequest for a grammar."""
         if not self._parts.engine.alive:
             raise EngineStopped("The engine is not running.")
         if self._parts.engine.gauges().waiting >= self._parts.limits.max_waiting:
             raise HttpProblem(OVERLOADED)
+        prompts = await self._prepared()
         self._parts.metrics.prompt_tokens.inc(self.call.num_prompt_tokens)
-        for prompt in self.call.prompts:
+        for prompt in prompts:
             self._parts.metrics.requests.asked(prompt, self._parts.context_tokens)
-        self._pumps = [asyncio.create_task(self._pump(i, prompt)) for i, prompt in enumerate(self.call.prompts)]
+        self._pumps = [asyncio.create_task(self._pump(i, prompt)) for i, prompt in enumerate(prompts)]
         return self
+
+    async def _prepared(self) -> list[Prompt]:
+        """The prompts with their grammars compiled, before the first one is queued."""
+        try:
+            return [await self._parts.engine.prepare(prompt) for prompt in self.call.prompts]
+        except InvalidRequest as error:
+            if error.param == "grammar":
+                error.param = self.call.grammar_field
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -40,17 +40,27 @@ class CompletionLogprobs:
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._offset_characters = 0
 
-    def piece(self, items: Sequence[TokenLogprob]) -> dict[str, Any]:
-        """tokens, token_logprobs, top_logprobs and text_offset of these tokens."""
+    def piece(self, items: Sequence[TokenLogprob], *, first_token_id: int | None = None) -> dict[str, Any]:
+        """tokens, token_logprobs, top_logprobs and text_offset of these tokens.
+
+        first_token_id: of a prompt's first token, which stands before them with null for its log probabilities.
+        """
         made: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+        if first_token_id is not None:
+            self._add(made, first_token_id, None, None)
         for item in items:
-            made["tokens"].append(self._key(item.token_id))
-            made["token_logprobs"].append(_finite(item.logprob))
-            made["top_logprobs"].append(self._top_of(item))
-            made["text_offset"].append(self._offset_characters)
-            if item.token_id not in self._tokenizer.special_ids:
-                self._offset_characters += len(self._utf8.decode(self._tokenizer.token_bytes(item.token_id)))
+            self._add(made, item.token_id, _finite(item.logprob), self._top_of(item))
         return made
+
+    def _add(
+        self, made: dict[str, list[Any]], token_id: int, logprob: float | None, top: dict[str, float] | None
+    ) -> None:
+        made["tokens"].append(self._key(token_id))
+        made["token_logprobs"].append(logprob)
+        made["top_logprobs"].append(top)
+        made["text_offset"].append(self._offset_characters)
+        if token_id not in self._tokenizer.special_ids:
+            self._offset_characters += len(self._utf8.decode(self._tokenizer.token_bytes(token_id)))
 
     def _top_of(self, item: TokenLogprob) -> dict[str, float]:
         """Text to logprob, best first, the chosen token always among them.

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from importlib.resources import files
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+FOLDER = Path(__file__).with_name("page")
 KINDS = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -37,7 +38,7 @@ HEADERS = {
 def page_files() -> dict[str, tuple[str, bytes]]:
     """Path of the URL -> (kind, bytes). These hold nothing secret; what they show is asked for with the key."""
     found = {}
-    for each in files("twostroke.server.page").iterdir():
+    for each in FOLDER.iterdir():
         kind = KINDS.get(each.name.rpartition(".")[2])
         if kind is not None:
             found["/" if each.name == "index.html" else f"/page/{each.name}"] = (kind, each.read_bytes())

@@ -18,6 +18,7 @@ from twostroke.server.facts import Listener
 from twostroke.server.live.view import EngineView
 from twostroke.server.logs import request_ended
 from twostroke.server.metrics import EngineGauges, ServerMetrics
+from twostroke.text.turn import TurnForm
 from twostroke.types.output import Delta, Prompt
 
 
@@ -35,7 +36,10 @@ class ServedEngine(Protocol):
         """Stop it; requests that still run end with EngineStopped."""
 
     def check(self, prompt: Prompt) -> None:
-        """Raise what `stream` would raise before its first piece; any thread may call it."""
+        """Raise what is wrong with a prompt, but for its grammar; any thread may call it."""
+
+    async def prepare(self, prompt: Prompt) -> Prompt:
+        """The prompt with its grammar compiled; raises InvalidRequest, Overloaded."""
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Delta]:
         """Pieces of all n completions; raises before the first one where the prompt is wrong; closing it aborts."""
@@ -63,15 +67,31 @@ class ServedTokenizer(Protocol):
     def token_bytes(self, token_id: int) -> bytes:
         """Bytes of one token."""
 
+    def id_of(self, token: str) -> int | None:
+        """The id of a token as written in the vocabulary."""
+
 
 class ServedTemplate(Protocol):
     """The part of ChatTemplate that the server uses."""
+
+    @property
+    def form(self) -> TurnForm:
+        """How the model writes its turns."""
+
+    @property
+    def knows_tools(self) -> bool:
+        """False where the template would leave out tools, calls and their results."""
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """Names that a request may give the template values for."""
 
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
         *,
         add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
         """The prompt's text; raises InvalidRequest."""
@@ -93,6 +113,7 @@ class Limits:
 
     heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may leave a write
     unread before its request is dropped. body_idle_s: longest gap between two pieces of a request's body.
+    header_s: until a request's headers are complete.
     """
 
     body_bytes: int = 8 * 1024 * 1024
@@ -102,6 +123,7 @@ class Limits:
     heartbeat_s: float = 15.0
     stalled_s: float = 30.0
     body_idle_s: float = 30.0
+    header_s: float = 10.0
 
 
 @dataclass(slots=True)
@@ -119,8 +141,8 @@ class ServerParts:
     values of the model's generation_config, by SamplingParams name. created_s: Unix time shown for the model.
     loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address).
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
-    work: FLOPs and bytes of all steps so far. view: what the live view reads.
-    listeners: hear of each HTTP request at its end.
+    special_texts: the vocabulary's special tokens by their role, as eos_token. work: FLOPs and bytes of all steps.
+    view: what the live view reads. listeners: hear of each HTTP request at its end.
     """
 
     engine: ServedEngine
@@ -132,6 +154,7 @@ class ServerParts:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     version: str = "0"
     fingerprint: str = "twostroke"
+    special_texts: Mapping[str, str] = field(default_factory=dict)
     created_s: int = 0
     loopback_only: bool = True
     limits: Limits = field(default_factory=Limits)

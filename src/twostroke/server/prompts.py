@@ -9,24 +9,31 @@ Must not know: sockets, responses.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, unknown_model
-from twostroke.server.parts import ServerParts
+from twostroke.server.grammar import AskedGrammar, grammar_of
+from twostroke.server.parts import ServedTemplate, ServedTokenizer, ServerParts
 from twostroke.server.schema import (
     MAX_PROMPTS,
+    ChatRequest,
     CompletionRequest,
     GenerationRequest,
     read_chat,
     read_completion,
 )
+from twostroke.server.tool_use import ToolUse, special_ids_of, tool_use
+from twostroke.text.tools.prompt import with_tools
+from twostroke.text.turn import TurnForm
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
 DEFAULT_COMPLETION_TOKENS = 16
+RENDERED_END_CHARACTERS = 64
 _PLAIN_FIELDS = (
     "temperature",
     "top_p",
@@ -41,38 +48,61 @@ _PLAIN_FIELDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One HTTP request, ready to run. prompts: one for chat. n: completions of each. echoes: text put before each
-    completion of prompt i, or None. logprobs: as in SamplingParams. include_usage: of a stream.
-    progress: tell how far the prompt is.
+def salted(call: Call, client: str) -> Call:
+    """The call with its prompts' cache salts inside the client's own: prefix pages are never shared between keys.
+
+    client: a label of one length for all keys, so that no salt that a client writes reaches into another's.
     """
-
-    response_id: str
-    created_s: int
-    prompts: tuple[Prompt, ...]
-    n: int
-    logprobs: int | None
-    stream: bool
-    include_usage: bool
-    echoes: tuple[str, ...] | None = None
-    progress: bool = False
-
-    @property
-    def num_choices(self) -> int:
-        """Completions of all prompts; the choice index is prompt * n + index."""
-        return len(self.prompts) * self.n
-
-    @property
-    def num_prompt_tokens(self) -> int:
-        """Sum over prompts; a prompt counts once, whatever n is."""
-        return sum(len(prompt.token_ids) for prompt in self.prompts)
+    own = tuple(replace(prompt, cache_salt=f"{client}:{prompt.cache_salt}") for prompt in call.prompts)
+    return replace(call, prompts=own)
 
 
 def chat_call(body: bytes, parts: ServerParts) -> Call:
     """Read a chat request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
-    request = read_chat(body, parts.limits.json_depth)
-    _check_model(request, parts)
+    return call_of_chat(read_chat(body, parts.limits.json_depth), parts, "chatcmpl-")
+
+
+def call_of_chat(
+    request: ChatRequest, parts: ServerParts, prefix: str, *, prefill: str = "", asked: Any = None
+) -> Call:
+    """A chat request from whatever API. prefix: of the answer's id. prefill: how the answer begins.
+
+    Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
+    """
+    template = _template_for(request, parts)
+    logprobs = (request.top_logprobs or 0) if request.logprobs else None
+    tools = tool_use(request, template.form, parts.tokenizer)
+    form = _form_of(grammar_of(request), tools)
+    params = _params(request, logprobs, request.max_tokens, form, parts)
+    rendered = _render(request, tools, template) + prefill
+    token_ids = parts.tokenizer.encode_rendered(rendered)
+    call = _call(request, prefix, [token_ids], "messages", logprobs, [params], form, parts)
+    shown = _shown(template.form, tools, parts.tokenizer)
+    return replace(
+        call,
+        prompts=tuple(replace(prompt, shown_token_ids=shown) for prompt in call.prompts),
+        form=_turn_form(template.form, tools, form),
+        tools=tools,
+        rendered_end=rendered[-RENDERED_END_CHARACTERS:],
+        asked=asked,
+    )
+
+
+def prompt_of_chat(request: ChatRequest, parts: ServerParts) -> str:
+    """The prompt's text. Raises InvalidRequest, HttpProblem (404)."""
+    template = _template_for(request, parts)
+    return _render(request, tool_use(request, template.form, parts.tokenizer), template)
+
+
+def _render(request: ChatRequest, tools: ToolUse, template: ServedTemplate) -> str:
+    variables = request.chat_template_kwargs
+    if template.knows_tools:
+        return template.render(request.messages, tools=tools.offered, variables=variables)
+    return template.render(with_tools(request.messages, tools.offered or ()), variables=variables)
+
+
+def _template_for(request: ChatRequest, parts: ServerParts) -> ServedTemplate:
+    check_model(request.model, parts)
     if parts.template is None:
         raise InvalidRequest(
             f"The model {parts.served_name} has no chat template.",
@@ -80,21 +110,48 @@ def chat_call(body: bytes, parts: ServerParts) -> Call:
             why="It is a base model: it continues text.",
             fix="Use /v1/completions.",
         )
-    logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    params = _params(request, logprobs, request.max_tokens, parts)
-    text = parts.template.render(request.messages, variables=request.chat_template_kwargs)
-    token_ids = parts.tokenizer.encode_rendered(text)
-    return _call(request, "chatcmpl-", [token_ids], "messages", logprobs, [params], parts)
+    return parts.template
+
+
+def _form_of(asked: AskedGrammar, tools: ToolUse) -> AskedGrammar:
+    """What the answer is held to: the request's own form, or that of the calls it must make."""
+    if tools.grammar is None:
+        return asked
+    if asked.grammar is not None:
+        raise InvalidRequest(
+            f"{asked.field} and tools that the answer is held to cannot both be asked for.",
+            param=asked.field,
+            fix="Send one of them, or tool_choice none.",
+        )
+    return AskedGrammar(tools.grammar, "tools")
+
+
+def _turn_form(own: TurnForm, tools: ToolUse, asked: AskedGrammar) -> TurnForm:
+    """How to read the answer: one that is held to a form has no place for reasoning."""
+    if asked.grammar is None or (tools.grammar is not None and not tools.forced):
+        return own
+    return TurnForm(None, own.tools if tools.forced else None)
+
+
+def _shown(form: TurnForm, tools: ToolUse, tokenizer: ServedTokenizer) -> frozenset[int]:
+    """Special tokens whose text the readers need."""
+    marks = tools.style.marks if tools.names else ()
+    thinking = (form.reasoning.opening, form.reasoning.closing) if form.reasoning else ()
+    found = map(special_ids_of(tokenizer), (*marks, *thinking))
+    return frozenset(token_id for token_id in found if token_id is not None)
 
 
 def completion_call(body: bytes, parts: ServerParts) -> Call:
     """Read a completion request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = read_completion(body, parts.limits.json_depth)
-    _check_model(request, parts)
+    check_model(request.model, parts)
     given = _split_prompts(request.prompt)
     lists = [parts.tokenizer.encode_prompt(p) if isinstance(p, str) else p for p in given]
-    params = [_params(request, request.logprobs, _room(request, ids, parts), parts) for ids in lists]
-    call = _call(request, "cmpl-", lists, "prompt", request.logprobs, params, parts)
+    asked = grammar_of(request)
+    params = [_params(request, request.logprobs, _room(request, ids, parts), asked, parts) for ids in lists]
+    if request.echo:
+        params = [replace(own, prompt_logprobs=request.logprobs) for own in params]
+    call = _call(request, "cmpl-", lists, "prompt", request.logprobs, params, asked, parts)
     if not request.echo:
         return call
     # Only now are the ids known to be legal.
@@ -116,6 +173,7 @@ def _call(
     param: str,
     logprobs: int | None,
     params: Sequence[SamplingParams],
+    form: AskedGrammar,
     parts: ServerParts,
 ) -> Call:
     n = request.n or 1
@@ -133,7 +191,7 @@ def _call(
             f"{response_id}-{place}",
             request.cache_salt or "",
             request.priority or 0,
-            LatencyObjectives(request.ttft_s, request.itl_s),
+            objectives=LatencyObjectives(request.ttft_s, request.itl_s),
         )
         for place, (ids, own) in enumerate(zip(lists, params, strict=True))
     )
@@ -148,12 +206,15 @@ def _call(
         stream=bool(request.stream),
         include_usage=bool(options and options.include_usage),
         progress=bool(request.return_progress),
+        continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
+        grammar_field=form.field,
     )
 
 
-def _check_model(request: GenerationRequest, parts: ServerParts) -> None:
-    if request.model != parts.served_name:
-        raise HttpProblem(unknown_model(request.model, parts.served_name))
+def check_model(name: str, parts: ServerParts) -> None:
+    """Raises HttpProblem (404)."""
+    if name != parts.served_name:
+        raise HttpProblem(unknown_model(name, parts.served_name))
 
 
 def _split_prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | list[int]]:
@@ -179,7 +240,7 @@ def _split_prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | 
 
 
 def _params(
-    request: GenerationRequest, logprobs: int | None, max_tokens: int | None, parts: ServerParts
+    request: GenerationRequest, logprobs: int | None, max_tokens: int | None, form: AskedGrammar, parts: ServerParts
 ) -> SamplingParams:
     asked: dict[str, Any] = dict(parts.defaults)
     asked.update({name: value for name in _PLAIN_FIELDS if (value := getattr(request, name)) is not None})
@@ -192,6 +253,7 @@ def _params(
         max_tokens=max_tokens,
         stop=(stop,) if isinstance(stop, str) else tuple(stop or ()),
         stop_token_ids=tuple(request.stop_token_ids or ()),
+        grammar=form.grammar,
     )
     return SamplingParams(**asked)
 

@@ -10,25 +10,47 @@ Must not know: token ids' meaning, engines, responses.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import re
+from typing import Any, Literal
 
 import msgspec
 
-from twostroke.server.errors import TOO_DEEP, HttpProblem, Problem
+from twostroke.server.decode import check_depth, decode
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.grammar import MAX_SCHEMA_BYTES
 
 MAX_PROMPTS = 64
 MAX_CHAT_TOP_LOGPROBS = 20
 MAX_COMPLETION_LOGPROBS = 5
 MAX_SALT_CHARACTERS = 256
 MAX_STOP_TOKEN_IDS = 1024
+MAX_TOOLS = 128
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 MAX_PRIORITY = 100
 
 
 class StreamOptions(msgspec.Struct):
-    """include_usage: send the token counts in a last chunk of their own."""
+    """include_usage: send the token counts in a last chunk of their own. continuous_usage_stats: and so far in each."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class FunctionSpec(msgspec.Struct, kw_only=True):
+    """A function that the model may call. parameters: a JSON schema of its arguments; strict: hold to it."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(msgspec.Struct, kw_only=True):
+    """A tool; functions are the only kind."""
+
+    type: Literal["function"]
+    function: FunctionSpec
 
 
 class GenerationRequest(msgspec.Struct, kw_only=True):
@@ -58,13 +80,15 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     ttft_s: float | None = None
     itl_s: float | None = None
     return_progress: bool | None = None
-    # known, not supported: only neutral values pass (_NEUTRAL)
+    # the form of the answer (grammar.py)
     response_format: Any = None
+    structured_outputs: Any = None
     guided_json: Any = None
     guided_regex: Any = None
     guided_choice: Any = None
     guided_grammar: Any = None
-    structured_outputs: Any = None
+    # known, not supported: only neutral values pass (NEUTRAL)
+    guided_whitespace_pattern: Any = None
     use_beam_search: Any = None
     prompt_logprobs: Any = None
     prompt_embeds: Any = None
@@ -82,8 +106,9 @@ class ChatRequest(GenerationRequest, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: int | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    tools: Any = None
-    tool_choice: Any = None
+    tools: list[Tool] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
     functions: Any = None
     function_call: Any = None
     audio: Any = None
@@ -105,14 +130,11 @@ class CompletionRequest(GenerationRequest, kw_only=True):
     suffix: str | None = None
 
 
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "response_format": ({"type": "text"},),
+NEUTRAL: dict[str, tuple[Any, ...]] = {
     "use_beam_search": (False,),
     "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
     "add_special_tokens": (True,),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
     "modalities": (["text"],),
@@ -121,11 +143,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     **{
         name: ()
         for name in (
-            "guided_json",
-            "guided_regex",
-            "guided_choice",
-            "guided_grammar",
-            "structured_outputs",
+            "guided_whitespace_pattern",
             "prompt_logprobs",
             "prompt_embeds",
             "truncate_prompt_tokens",
@@ -137,15 +155,19 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     },
 }
 
-_Kind = TypeVar("_Kind", ChatRequest, CompletionRequest)
-
 
 def read_chat(body: bytes, depth_limit: int) -> ChatRequest:
     """Decode and check. Raises InvalidRequest or HttpProblem (400)."""
-    request = _decode(body, ChatRequest)
+    return checked_chat(decode(body, ChatRequest), depth_limit)
+
+
+def checked_chat(request: ChatRequest, depth_limit: int) -> ChatRequest:
+    """All caps, for a chat request from whatever API. Raises InvalidRequest or HttpProblem (400)."""
     _check_shared(request, depth_limit)
     if request.n is None:
         request.n = 1
+    if request.max_tokens == 0:
+        raise InvalidRequest("max_tokens must be at least 1.", param="max_tokens")
     if request.max_completion_tokens is not None:
         if request.max_completion_tokens < 1:
             raise InvalidRequest("max_completion_tokens must be at least 1.", param="max_completion_tokens")
@@ -163,7 +185,7 @@ def read_chat(body: bytes, depth_limit: int) -> ChatRequest:
 
 def read_completion(body: bytes, depth_limit: int) -> CompletionRequest:
     """Decode and check. Raises InvalidRequest or HttpProblem (400)."""
-    request = _decode(body, CompletionRequest)
+    request = decode(body, CompletionRequest)
     _check_shared(request, depth_limit)
     if request.n is None:
         request.n = 1
@@ -177,58 +199,17 @@ def read_completion(body: bytes, depth_limit: int) -> CompletionRequest:
         raise InvalidRequest(
             f"logprobs must be between 0 and {MAX_COMPLETION_LOGPROBS}, not {request.logprobs}.", param="logprobs"
         )
-    _check_prompt_logprobs(request)
     return request
-
-
-def _check_prompt_logprobs(request: CompletionRequest) -> None:
-    if request.echo and request.logprobs is not None:
-        raise InvalidRequest(
-            "echo together with logprobs is not supported yet.",
-            param="echo",
-            why="It needs log probabilities of the prompt, which this engine does not compute.",
-            fix="Leave out echo or logprobs.",
-        )
-    if request.max_tokens == 0:
-        raise InvalidRequest(
-            "max_tokens must be at least 1.",
-            param="max_tokens",
-            why="Scoring a prompt needs log probabilities of the prompt, which are not supported yet.",
-        )
-
-
-def _decode(body: bytes, kind: type[_Kind]) -> _Kind:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.ValidationError as error:
-        raise _wrong_field(str(error)) from None
-    except RecursionError:
-        raise HttpProblem(TOO_DEEP) from None
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise HttpProblem(Problem(400, f"The request's body is no JSON: {error}.", code="invalid_json")) from None
-
-
-def _wrong_field(message: str) -> InvalidRequest:
-    """msgspec's "Expected `int`, got `str` - at `$.n`" with the field's name as `param`."""
-    what, _, place = message.partition(" - at ")
-    if place.startswith("`key` in "):
-        place, what = place.removeprefix("`key` in "), f"A key of the object: {what}"
-    param = place.strip("`").removeprefix("$").lstrip(".").replace("[...]", "[]") or None
-    missing = "missing required field `"
-    if missing in what and param is None:
-        name = what.partition(missing)[2].rstrip("`")
-        return InvalidRequest(f"The field {name!r} is missing.", param=name)
-    if param is None:
-        return InvalidRequest(f"The request's body is wrong: {what}.")
-    return InvalidRequest(f"{param} is wrong: {what}.", param=param)
 
 
 def _check_shared(request: GenerationRequest, depth_limit: int) -> None:
     for name in request.__struct_fields__:
         value = getattr(request, name)
-        if isinstance(value, (dict, list)) and name not in ("logit_bias", "stop", "stop_token_ids", "prompt"):
-            _check_depth(value, depth_limit)
-        neutral = _NEUTRAL.get(name)
+        if name == "tools":
+            _check_tools(value or [], depth_limit)
+        elif isinstance(value, (dict, list)) and name not in ("logit_bias", "stop", "stop_token_ids", "prompt"):
+            check_depth(value, depth_limit)
+        neutral = NEUTRAL.get(name)
         if neutral is not None and value is not None and not any(_same(value, item) for item in neutral):
             raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
     if request.n is not None and not 1 <= request.n <= 128:
@@ -245,20 +226,26 @@ def _check_shared(request: GenerationRequest, depth_limit: int) -> None:
         )
 
 
+def _check_tools(tools: list[Tool], depth_limit: int) -> None:
+    if len(tools) > MAX_TOOLS:
+        raise InvalidRequest(f"{len(tools)} tools; at most {MAX_TOOLS} are read.", param="tools")
+    names = [tool.function.name for tool in tools]
+    for place, tool in enumerate(tools):
+        if not _TOOL_NAME.fullmatch(tool.function.name):
+            raise InvalidRequest(
+                f"tools[{place}].function.name is no name.",
+                param="tools",
+                fix="Use 1 to 128 letters, digits, dots, dashes and underscores.",
+            )
+        check_depth(tool.function.parameters or {}, depth_limit)
+        if len(msgspec.json.encode(tool.function.parameters)) > MAX_SCHEMA_BYTES:
+            raise InvalidRequest(
+                f"tools[{place}].function.parameters is larger than {MAX_SCHEMA_BYTES:,} bytes.", param="tools"
+            )
+    if len(set(names)) < len(names):
+        raise InvalidRequest("Two tools have the same name.", param="tools")
+
+
 def _same(value: Any, neutral: Any) -> bool:
     """Equality that keeps 1 and True apart."""
     return type(value) is type(neutral) and value == neutral
-
-
-def _check_depth(value: Any, limit: int) -> None:
-    """Breadth first, so that no depth can exhaust the stack here or in a template."""
-    level = [value]
-    for _ in range(limit):
-        level = [child for item in level for child in _children(item) if isinstance(child, (dict, list))]
-        if not level:
-            return
-    raise HttpProblem(TOO_DEEP)
-
-
-def _children(item: Any) -> Any:
-    return item.values() if isinstance(item, dict) else item

@@ -2,7 +2,7 @@
 
 Decides on scope["path"] and raw headers only, never on a URL rebuilt from the Host header.
 
-Knows: the key, the names of this machine.
+Knows: the keys, the names of this machine.
 Must not know: routes' meaning.
 """
 
@@ -19,7 +19,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twostroke.server.errors import Problem
 from twostroke.server.page_files import page_files
+from twostroke.types.errors import ConfigError
 
+LABEL_DIGITS = 16
+MAX_HEADERS = 100
 PUBLIC_PATHS = frozenset({"/health", *page_files()})
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,255}))(?::\d{1,5})?")
 
@@ -31,15 +34,22 @@ BAD_KEY = Problem(
 )
 BAD_HOST = Problem(400, "The Host header is missing or malformed.", code="invalid_host")
 FOREIGN_HOST = Problem(403, "The Host header names another machine; use 127.0.0.1 or localhost.", code="invalid_host")
+TOO_MANY_HEADERS = Problem(431, f"The request has more than {MAX_HEADERS} headers.", code="too_many_headers")
 FOREIGN_ORIGIN = Problem(403, "Requests from pages of other sites are refused.", code="invalid_origin")
 
 
+CLIENT = "twostroke.client"
+"""In the scope of a request that came in: which key it came with, as a label that is not the key; "" without keys."""
+
+
 class Gate:
-    """ASGI middleware. api_key: None lets everybody in, which `run` allows on loopback addresses only."""
+    """ASGI middleware. api_key: several are separated by commas; None lets everybody in, which `run` allows on
+    loopback addresses only. Raises ConfigError for an empty key, which would be no key at all.
+    """
 
     def __init__(self, app: ASGIApp, api_key: str | None, loopback_only: bool) -> None:
         self._app = app
-        self._key_digest = None if api_key is None else _digest(api_key.encode())
+        self._key_digests = None if api_key is None else tuple(_digest(key.encode()) for key in split_keys(api_key))
         self._loopback_only = loopback_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,11 +57,14 @@ class Gate:
         if scope["type"] != "http":
             return
         headers = {name.lower(): value for name, value in reversed(scope["headers"])}
-        problem = self._host_problem(headers) or self._key_problem(scope, headers)
+        problem = TOO_MANY_HEADERS if len(scope["headers"]) > MAX_HEADERS else self._host_problem(headers)
+        client = self._client(scope, headers)
+        if problem is None and client is None:
+            problem = BAD_KEY
         if problem is None:
-            await self._app(scope, receive, send)
+            await self._app({**scope, CLIENT: client}, receive, send)
         else:
-            await problem.response()(scope, receive, send)
+            await problem.response(scope["path"])(scope, receive, send)
 
     def _host_problem(self, headers: Mapping[bytes, bytes]) -> Problem | None:
         """DNS rebinding: a foreign page's name may point here, but its Host and Origin headers tell."""
@@ -65,15 +78,32 @@ class Gate:
         origin = headers.get(b"origin")
         return None if origin is None or is_loopback(_origin_name(origin)) else FOREIGN_ORIGIN
 
-    def _key_problem(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Problem | None:
-        if self._key_digest is None or scope["path"] in PUBLIC_PATHS:
-            return None
+    def _client(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str | None:
+        """The label of the key that came with the request; None where it needs one and has none that fits."""
+        if self._key_digests is None or scope["path"] in PUBLIC_PATHS:
+            return ""
         kind, _, token = headers.get(b"authorization", b"").partition(b" ")
-        bearer = token.strip() if kind.lower() == b"bearer" else b""
-        # Digests have one length, and both comparisons always run: the time tells nothing about the key.
-        fits_bearer = hmac.compare_digest(_digest(bearer), self._key_digest)
-        fits_header = hmac.compare_digest(_digest(headers.get(b"x-api-key", b"")), self._key_digest)
-        return None if fits_bearer or fits_header else BAD_KEY
+        sent = (token.strip() if kind.lower() == b"bearer" else b"", headers.get(b"x-api-key", b""))
+        # Digests have one length, and all comparisons always run: the time tells nothing about the keys.
+        digests = [_digest(key) for key in sent]
+        fits = [known for known in self._key_digests for digest in digests if hmac.compare_digest(digest, known)]
+        return fits[0].hex()[:LABEL_DIGITS] if fits else None
+
+
+def client_of(scope: Scope) -> str:
+    """The label of the key that a request came in with. Raises KeyError where it did not pass the gate."""
+    label: str = scope[CLIENT]
+    return label
+
+
+def split_keys(text: str) -> tuple[str, ...]:
+    """ "a,b" -> ("a", "b"). Raises ConfigError where one is empty."""
+    keys = tuple(key.strip() for key in text.split(","))
+    if not all(keys):
+        raise ConfigError(
+            "An API key is empty.", why="Everybody would have it.", fix="Leave --api-key out, or give one."
+        )
+    return keys
 
 
 def host_name(header: bytes) -> str | None:

@@ -14,11 +14,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from typing import cast
 
 import uvicorn
 
 from twostroke.server.app import create_app
 from twostroke.server.parts import Closing, ServerParts
+from twostroke.server.protocol import DeadlineProtocol
 from twostroke.server.security import is_loopback
 from twostroke.types.errors import ConfigError
 
@@ -34,7 +37,7 @@ def run(parts: ServerParts, host: str, port: int, announce: Announce) -> None:
     announce is called once with the base URL when the socket is bound and the engine runs. Raises ConfigError where
     the address cannot be bound, or where it is not loopback and there is no key.
     """
-    if parts.api_key is None and not is_loopback(host):
+    if not parts.api_key and not is_loopback(host):
         raise ConfigError(
             f"Listening on {host} without an API key is refused.",
             why="Everybody who reaches that address could use the server.",
@@ -60,7 +63,7 @@ def make_server(parts: ServerParts, listener: socket.socket, announce: Announce)
     """The uvicorn server; setting its `should_exit` stops it."""
     config = uvicorn.Config(
         create_app(parts),
-        http="h11",
+        http=cast(type[asyncio.Protocol], partial(DeadlineProtocol, header_s=parts.limits.header_s)),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -1,7 +1,7 @@
 """Answers on the wire: one JSON body, or server-sent events with one event a write.
 
-Errors before the first byte are HTTP statuses (raised to the app); later ones are an event, then [DONE]. A client that
-goes away, or that leaves a write unread for too long, ends its generation at once, streamed or not.
+Errors before the first byte are HTTP statuses (raised to the app); later ones are an event of the API at hand. A
+client that goes away, or that leaves a write unread for too long, ends its generation at once, streamed or not.
 
 Knows: ASGI, the SSE format, generations.
 Must not know: request fields, the JSON of choices.
@@ -19,18 +19,16 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from twostroke.server.calls import Call
 from twostroke.server.errors import SlowReader, problem_of
 from twostroke.server.facts import RequestFacts, facts_of
 from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
 from twostroke.server.progress import PROGRESS_S, PromptProgress
-from twostroke.server.prompts import Call
-from twostroke.server.responses import Shape, Whole, usage_of
+from twostroke.server.shape import Counts, Event, Shape
 from twostroke.types.output import Delta
 
 log = logging.getLogger("twostroke.server")
-DONE = b"data: [DONE]\n\n"
-HEARTBEAT = b": waiting\n\n"
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -55,13 +53,10 @@ class Answer(Response):
         await until_disconnect(receive, body)
 
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
-        choices = [Whole() for _ in range(self._call.num_choices)]
         async with Generation(self._call, self._parts, self._facts) as generation:
             while (piece := await generation.next()) is not None:
-                choices[piece[0]].add(piece[1])
-        made = [self._shape.choice(i, whole) for i, whole in enumerate(choices)]
-        answer = self._shape.envelope(made, streamed=False)
-        answer["usage"] = usage_of(self._call, generation.completion_tokens, generation.cached_tokens)
+                self._shape.collect(*piece)
+        answer = self._shape.whole(_counts(generation))
         await Response(msgspec.json.encode(answer), media_type="application/json")(scope, receive, send)
 
     async def _stream(self, send: Send) -> None:
@@ -69,11 +64,10 @@ class Answer(Response):
         try:
             async with Generation(self._call, self._parts, self._facts) as generation:
                 while (piece := await self._next(generation, events)) is not None:
-                    await self._send_piece(events, piece)
-            if self._call.include_usage:
-                last = self._shape.envelope([], streamed=True)
-                last["usage"] = usage_of(self._call, generation.completion_tokens, generation.cached_tokens)
-                await events.send(msgspec.json.encode(last))
+                    for event in self._shape.events(*piece, _counts(generation)):
+                        await events.send(event)
+            for event in self._shape.last_events(_counts(generation)):
+                await events.send(event)
         except SlowReader:
             log.warning("dropped: its client stopped reading", extra=self._ids())
             return
@@ -81,8 +75,9 @@ class Answer(Response):
             if not events.started:
                 raise
             log.error("failed while streaming", exc_info=error, extra=self._ids())
-            await events.send(problem_of(error).body())
-        await events.finish()
+            for event in self._shape.problem_events(problem_of(error)):
+                await events.send(event)
+        await events.finish(self._shape.closing)
 
     def _ids(self) -> dict[str, str]:
         return {"request_id": self._facts.request_id, "response_id": self._call.response_id}
@@ -95,7 +90,7 @@ class Answer(Response):
             try:
                 return await generation.next(self._parts.limits.heartbeat_s)
             except TimeoutError:
-                await events.write(HEARTBEAT)
+                await events.write(self._shape.heartbeat)
 
     async def _first(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
         """Tell how the prompt goes on until a piece is there. Raises TimeoutError when there is nothing to tell."""
@@ -108,17 +103,13 @@ class Answer(Response):
                 news = progress.news()
             silent_s = silent_s + PROGRESS_S if news is None else 0.0
             if news is not None:
-                await events.send(msgspec.json.encode(self._shape.envelope([], streamed=True) | news))
+                for event in self._shape.progress_events(news):
+                    await events.send(event)
         raise TimeoutError
 
-    async def _send_piece(self, events: EventWriter, piece: tuple[int, Delta]) -> None:
-        choice = self._shape.chunk(*piece)
-        if choice is None:
-            return
-        chunk = self._shape.envelope([choice], streamed=True)
-        if self._call.include_usage:
-            chunk["usage"] = None
-        await events.send(msgspec.json.encode(chunk))
+
+def _counts(generation: Generation) -> Counts:
+    return Counts(generation.completion_tokens, generation.cached_tokens)
 
 
 class EventWriter:
@@ -129,13 +120,15 @@ class EventWriter:
         self._send = send
         self._stalled_s = stalled_s
 
-    async def send(self, data: bytes) -> None:
-        """One data event; `data` is JSON, so it holds no line end."""
-        await self.write(b"data: " + data + b"\n\n")
+    async def send(self, event: Event) -> None:
+        """One event; JSON holds no line end."""
+        named = b"" if event.name is None else b"event: " + event.name.encode() + b"\n"
+        await self.write(named + b"data: " + msgspec.json.encode(event.data) + b"\n\n")
 
-    async def finish(self) -> None:
-        """[DONE] and the end of the response."""
-        await self.write(DONE)
+    async def finish(self, closing: bytes) -> None:
+        """The last bytes and the end of the response."""
+        if closing:
+            await self.write(closing)
         await self._put({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def write(self, raw: bytes) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from twostroke.sim.replica import Replica
-from twostroke.types.event import Event, TokenEvent
+from twostroke.types.event import Event, PromptEvent, TokenEvent
 from twostroke.types.request import Request
 from twostroke.workload.observation import Observation
 from twostroke.workload.request import WorkloadRequest
@@ -60,6 +60,8 @@ class Notebook:
         seen = self.seen[event.request_id]
         if isinstance(event, TokenEvent):
             seen.times_s.append(event.at_s)
+            return
+        if isinstance(event, PromptEvent):
             return
         seen.ended_s = event.at_s
         seen.cached_tokens += event.num_cached_tokens

@@ -32,7 +32,7 @@ def invented_token(sequence: PlannedSequence) -> int:
 
 def segments_of(plan: Plan) -> tuple[Segment, ...]:
     """What a cost model must know of a plan."""
-    return tuple([Segment(each.start, each.num_tokens, each.samples) for each in plan.sequences])
+    return tuple([Segment(each.start, each.num_tokens, each.samples, len(each.scores)) for each in plan.sequences])
 
 
 class PredictedExecutor:

@@ -16,18 +16,25 @@ from jinja2.exceptions import SecurityError
 
 from twostroke.text.messages import normalized
 from twostroke.text.model_files import read_object, read_text
-from twostroke.text.sandbox import RenderTimeout, Sandbox, run_bounded
+from twostroke.text.reasoning import reasoning_style
+from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
+from twostroke.text.tools.styles import HERMES, style_of_template
+from twostroke.text.turn import TurnForm
 from twostroke.types.errors import CorruptModel, InvalidRequest
 
 MAX_TEMPLATE_BYTES = 1024 * 1024
 MAX_OUTPUT_CHARACTERS = 4 * 1024 * 1024
 RENDER_LIMIT_S = 5.0
+_FAULTS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
 
 
 class ChatTemplate:
-    """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while."""
+    """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while.
+
+    form: how the model writes its turns. knows_tools: False where tools, calls and their results would be left out.
+    """
 
     def __init__(
         self,
@@ -45,6 +52,9 @@ class ChatTemplate:
         except (jinja2.TemplateError, RecursionError, MemoryError) as error:
             raise CorruptModel("The model's chat template is broken.", why=f"{error}.") from error
         self._sources = dict(sources)
+        source = sources.get("tool_use", sources[self._default_name()])
+        self.knows_tools = "tool" in source
+        self.form = TurnForm(reasoning_style(source), style_of_template(source) or HERMES)
         self._special_texts = dict(special_texts)
         self._render_limit_s = render_limit_s
         self._max_output_characters = max_output_characters
@@ -95,12 +105,20 @@ class ChatTemplate:
             ) from error
         except SecurityError as error:
             raise InvalidRequest(f"The model's chat template was stopped: {error}.", param="messages") from error
-        except jinja2.TemplateError as error:
+        except TemplateComplaint as error:
             raise InvalidRequest(f"The model's chat template says: {error}", param="messages") from error
-        except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
+        except (jinja2.TemplateError, *_FAULTS) as error:
+            # Not its text: exceptions of Python and Jinja can name what they saw, addresses included.
             raise InvalidRequest(
-                "The model's chat template cannot render these messages.", param="messages", why=f"{error}."
+                "The model's chat template cannot render these messages.",
+                param="messages",
+                why="They have a shape that the template was not written for.",
             ) from error
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """Names that a request may give the default template values for."""
+        return frozenset(self._asked_for[self._default_name()] - _RESERVED - set(self._special_texts))
 
     def _default_name(self) -> str:
         return "default" if "default" in self._sources else next(iter(self._sources))

@@ -14,6 +14,7 @@ Must not know: requests, stop strings.
 from __future__ import annotations
 
 import codecs
+import itertools
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -55,6 +56,36 @@ def detokenizer_for(vocabulary: Vocabulary, context_ids: Sequence[int] = ()) -> 
     if vocabulary.byte_level:
         return ByteDetokenizer(vocabulary)
     return WindowDetokenizer(vocabulary, context_ids)
+
+
+def showing(vocabulary: Vocabulary, token_ids: frozenset[int]) -> Vocabulary:
+    """The vocabulary with these special tokens as text."""
+    return _Showing(vocabulary, token_ids) if token_ids else vocabulary
+
+
+class _Showing:
+    def __init__(self, vocabulary: Vocabulary, token_ids: frozenset[int]) -> None:
+        self._vocabulary = vocabulary
+        self._shown = token_ids & vocabulary.special_ids
+        self.byte_level = vocabulary.byte_level
+        self.special_ids = vocabulary.special_ids - token_ids
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """See Vocabulary; runs of ordinary tokens are decoded together."""
+        texts: list[str] = []
+        for shown, run in itertools.groupby(token_ids, self._shown.__contains__):
+            ids = list(run)
+            plain = self._vocabulary.decode(ids) if not shown else b"".join(map(self.token_bytes, ids)).decode()
+            texts.append(plain)
+        return "".join(texts)
+
+    def has(self, token_id: int) -> bool:
+        """See Vocabulary."""
+        return self._vocabulary.has(token_id)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """See Vocabulary."""
+        return self._vocabulary.token_bytes(token_id)
 
 
 class ByteDetokenizer:

@@ -35,12 +35,17 @@ MAX_ITEMS = 16 * 1024 * 1024  # characters of a string, items of a list
 MAX_INTEGER_BITS = 4096
 MAX_WIDTH = 10_000
 MAX_RANGE_ITEMS = 100_000
+MAX_COMPLAINT_CHARACTERS = 1000
 
 T = TypeVar("T")
 
 
 class RenderTimeout(Exception):
     """The render did not end before its deadline."""
+
+
+class TemplateComplaint(jinja2.TemplateError):
+    """What the template itself says is wrong, through `raise_exception`."""
 
 
 class _Stop(BaseException):
@@ -155,7 +160,7 @@ class _TemplateNamespace(Namespace):
 
 
 def _raise_exception(message: str) -> None:
-    raise jinja2.TemplateError(str(message))
+    raise TemplateComplaint(str(message)[:MAX_COMPLAINT_CHARACTERS])
 
 
 def _strftime_now(form: str) -> str:

@@ -26,7 +26,8 @@ class Tokenizer:
     """Immutable after construction and safe to share between threads.
 
     bos_id: None where there is none. end_token_ids: tokens that end an answer. special_ids: never part of text.
-    byte_level: True where every token is a string of bytes, whatever stands around it.
+    byte_level: True where every token is a string of bytes, whatever stands around it. tokens_are_bytes: True where
+    that holds but for a space in front of the text, so that `token_bytes` of all tokens joined is the text.
     """
 
     def __init__(self, library: tokenizers.Tokenizer, special: SpecialTokens) -> None:
@@ -43,6 +44,7 @@ class Tokenizer:
         self._byte_alphabet = any(step["type"] == "ByteLevel" for step in steps)
         self._byte_fallback = any(step["type"] == "ByteFallback" for step in steps)
         self._space = next(filter(None, map(_space_mark, steps)), None)
+        self.tokens_are_bytes = self._byte_alphabet or self._byte_fallback or self._space is not None
 
     @classmethod
     def from_folder(cls, path: str | Path) -> Tokenizer:

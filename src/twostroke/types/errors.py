@@ -89,8 +89,11 @@ class EngineStopped(TwostrokeError):
 
 
 class Overloaded(TwostrokeError):
-    """The request would wait longer than promised; retry_after_s: when it would not, if nobody else came."""
+    """There is more work than is taken at a time, or the request would wait longer than promised.
 
-    def __init__(self, what: str, *, retry_after_s: float, why: str = "", fix: str = "") -> None:
+    retry_after_s: when it would not, if nobody else came.
+    """
+
+    def __init__(self, what: str, *, retry_after_s: float = 2.0, why: str = "", fix: str = "") -> None:
         super().__init__(what, why=why, fix=fix)
         self.retry_after_s = retry_after_s

@@ -1,6 +1,6 @@
 """What the heart tells the shells after each step.
 
-Per request: any number of TokenEvents, then exactly one FinishedEvent.
+Per request: any number of PromptEvents and TokenEvents, then exactly one FinishedEvent.
 
 Knows: requests and tokens.
 Must not know: text, HTTP.
@@ -26,10 +26,19 @@ class TokenEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptEvent:
+    """Log probabilities of the next tokens of the prompt, for a request that asked; the first token has none."""
+
+    request_id: str
+    logprobs: tuple[TokenLogprob, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FinishedEvent:
     """The request's one terminal event. num_cached_tokens: prompt tokens found in the prefix tree at first admission.
 
-    stopped_by: the end token id where one ended it. first_scheduled_s: when its first position was first planned.
+    stopped_by, end_logprob: the end token where one ended it. first_scheduled_s: when its first position was first
+    planned.
     prefix_miss: why the prefix tree had no more of the prompt at first admission; None where it had all it can.
     """
 
@@ -42,8 +51,9 @@ class FinishedEvent:
     num_preemptions: int
     first_scheduled_s: float | None
     stopped_by: int | None = None
+    end_logprob: TokenLogprob | None = None
     error: str | None = None
     prefix_miss: PrefixMiss | None = None
 
 
-Event = TokenEvent | FinishedEvent
+Event = PromptEvent | TokenEvent | FinishedEvent

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from twostroke.types.grammar import MaskSource
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.parts import TimeParts
 from twostroke.types.request import FinishReason
@@ -17,7 +18,11 @@ from twostroke.types.sampling_params import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One user request before it becomes n engine requests. token_ids: never empty, ids checked by the shell."""
+    """One user request before it becomes n engine requests. token_ids: never empty, ids checked by the shell.
+
+    masks: params.grammar compiled; the shell does it where it is missing. shown_token_ids: special tokens that are
+    part of this answer's text all the same.
+    """
 
     token_ids: tuple[int, ...]
     params: SamplingParams
@@ -25,6 +30,8 @@ class Prompt:
     cache_salt: str = ""
     priority: int = 0
     objectives: LatencyObjectives | None = None
+    masks: MaskSource | None = field(default=None, compare=False, repr=False)
+    shown_token_ids: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,8 @@ class Delta:
     index: which of the n completions. text may be empty while a stop string or half a character is held back.
     finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
     num_output_tokens: generated so far, with those that are held back or never delivered (end token, stop string).
+    prompt_logprobs: of the prompt's next tokens, from its second on; they come before any text, with index 0.
+    end_logprob: of the end token, which is generated and never delivered; on the last piece.
     """
 
     request_id: str
@@ -80,6 +89,8 @@ class Delta:
     num_preemptions: int = 0
     timings: Timings | None = None
     num_output_tokens: int = 0
+    prompt_logprobs: tuple[TokenLogprob, ...] = ()
+    end_logprob: TokenLogprob | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +111,14 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class GenerationOutput:
-    """All n answers to one prompt."""
+    """All n answers to one prompt. prompt_logprobs: of the prompt's tokens from the second on, where asked for."""
 
     request_id: str
     prompt_token_ids: tuple[int, ...]
     completions: tuple[Completion, ...]
     num_cached_tokens: int = 0
     prompt: str | None = field(default=None)
+    prompt_logprobs: tuple[TokenLogprob, ...] | None = None
 
     @property
     def text(self) -> str:

@@ -19,7 +19,8 @@ class PlannedSequence:
 
     known_token_ids: prompt and output so far; the live list, valid until `commit`, longer than the planned part where
     the prompt is chunked. page_ids: pages of positions [0, start + num_tokens), in order. samples: True where the last
-    planned position is the last known one, so that its logits give the next token.
+    planned position is the last known one, so that its logits give the next token. scores: the planned positions whose
+    logits give the log probability of the prompt token behind them, where the request asks for that.
     """
 
     request: Request
@@ -28,6 +29,7 @@ class PlannedSequence:
     known_token_ids: Sequence[int]
     page_ids: Sequence[int]
     samples: bool
+    scores: range = range(0)
 
     @property
     def num_output_tokens(self) -> int:

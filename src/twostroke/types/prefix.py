@@ -11,13 +11,17 @@ from dataclasses import dataclass
 
 
 class MissReason(enum.StrEnum):
-    """SHORT: only full pages are shared. EMPTY: nothing was cached. UNFINISHED: another request was computing it."""
+    """SHORT: only full pages are shared. EMPTY: nothing was cached. UNFINISHED: another request was computing it.
+
+    SCORED: the request asks for log probabilities of its prompt, which must be computed whole.
+    """
 
     SHORT = "below a page"
     EMPTY = "nothing was cached"
     DIFFERS = "another prompt"
     EVICTED = "evicted"
     UNFINISHED = "still being computed"
+    SCORED = "its log probabilities were asked for"
 
 
 @dataclass(frozen=True, slots=True)

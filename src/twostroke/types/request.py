@@ -9,8 +9,9 @@ Must not know: text, queues, pages.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from twostroke.types.grammar import TokenMask
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.sampling_params import SamplingParams
 
@@ -26,12 +27,13 @@ class FinishReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the scheduler is given; never changed afterwards.
+    """What the scheduler is given; never changed afterwards, but for the mask, which follows the output.
 
     seed: already drawn (the pure rooms own no randomness). max_tokens: already resolved against the context.
     end_token_ids: tokens that end the output (empty with ignore_eos). cache_salt: requests with different salts
     never share prefix pages. arrival_s: on the caller's clock. priority: 0 and below is interactive, above 0 is batch
-    work. objectives: its own promises in place of the engine's.
+    work. objectives: its own promises in place of the engine's. mask: fed with each output token when it is committed;
+    None where any token may come.
     """
 
     request_id: str
@@ -45,3 +47,4 @@ class Request:
     cache_salt: str = ""
     priority: int = 0
     objectives: LatencyObjectives | None = None
+    mask: TokenMask | None = field(default=None, compare=False, repr=False)

@@ -32,9 +32,11 @@ class StepResult:
     """sampled: request id -> its new token, for each planned sequence with `samples`.
 
     failed: request id -> reason, for requests whose own work failed; they end, the others go on.
+    prompt_logprobs: request id -> of the prompt tokens behind its planned `scores`, in order.
     """
 
     sampled: Mapping[str, SampledToken]
     failed: Mapping[str, str] = field(default_factory=dict)
     model_s: float = 0.0
     sampling_s: float = 0.0
+    prompt_logprobs: Mapping[str, tuple[TokenLogprob, ...]] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.grammar import Grammar
 
 MAX_TOP_LOGPROBS = 20
 MAX_STOPS = 16
@@ -25,7 +26,11 @@ class SamplingParams:
 
     temperature: 0 means greedy. top_k: 0 means off. top_p, min_p: probabilities. seed: None lets the engine draw one.
     logprobs: None means none; k >= 0 asks for the chosen token's logprob and the k most likely beside it.
-    max_tokens: None means up to the end of the context. stop: strings that end the text and are not part of it.
+    max_tokens: None means up to the end of the context; 0 computes the prompt alone. stop: strings that end the text
+    and are not part of it. prompt_logprobs: as logprobs, of each prompt token after the first; such a prompt is
+    computed whole, cached or not.
+    grammar: what the answer must look like; it says where the answer may end, so min_tokens and ignore_eos have no
+    place beside it. Cut short by max_tokens or a stop string, an answer is the beginning of one that fits.
     """
 
     n: int = 1
@@ -44,6 +49,8 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         for name, low, high in _RANGES:
@@ -53,6 +60,11 @@ class SamplingParams:
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise InvalidRequest(
                 f"min_tokens ({self.min_tokens}) is above max_tokens ({self.max_tokens}).", param="min_tokens"
+            )
+        if self.grammar is not None and (self.min_tokens or self.ignore_eos):
+            name = "min_tokens" if self.min_tokens else "ignore_eos"
+            raise InvalidRequest(
+                f"{name} cannot be kept beside a grammar.", param=name, why="The grammar says where the answer ends."
             )
         _check_stops(self.stop)
         if len(self.logit_bias) > MAX_LOGIT_BIAS:
@@ -78,9 +90,10 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("presence_penalty", -2, 2),
     ("frequency_penalty", -2, 2),
     ("seed", -(2**63), 2**64 - 1),
-    ("max_tokens", 1, math.inf),
+    ("max_tokens", 0, math.inf),
     ("min_tokens", 0, math.inf),
     ("logprobs", 0, MAX_TOP_LOGPROBS),
+    ("prompt_logprobs", 0, MAX_TOP_LOGPROBS),
 )
 
 

@@ -26,6 +26,7 @@ from twostroke.cost.record import RequestRecord, StepRecord
 from twostroke.server.errors import OVERLOADED, HttpProblem, SlowReader
 from twostroke.server.live.frame import Frames
 from twostroke.server.parts import ServerParts
+from twostroke.server.shape import Event
 from twostroke.server.stream import EventWriter, until_disconnect
 from twostroke.sim.perfetto import trace
 from twostroke.types.errors import InvalidRequest
@@ -88,9 +89,9 @@ class FrameStream(Response):
             while parts.engine.alive and not parts.closing.began:
                 latency = parts.metrics.recent.figures(**objectives)
                 frame = await asyncio.to_thread(frames.next, parts.engine.gauges(), latency)
-                await events.send(msgspec.json.encode(frame))
+                await events.send(Event(None, frame))
                 await asyncio.sleep(FRAME_S)
-            await events.finish()
+            await events.finish(b"data: [DONE]\n\n")
         except SlowReader:
             return
 

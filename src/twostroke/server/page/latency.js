@@ -1,7 +1,7 @@
 // TTFT and ITL percentiles against objectives, and the figures at the top.
 import { count, duration, make, rate } from "/page/text.js";
 
-const NAMES = { ttft: "time to first token", itl: "between tokens" };
+const NAMES = { ttft: "TTFT", itl: "ITL" };
 const WINDOW_S = 5;
 
 export class Latency {

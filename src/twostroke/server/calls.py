@@ -1,0 +1,64 @@
+"""One HTTP request, checked and ready to run.
+
+Knows: engine prompts, how the model writes its turns.
+Must not know: JSON, sockets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from twostroke.server.tool_use import ToolUse
+from twostroke.text.turn import Turn, TurnForm
+from twostroke.types.output import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """prompts: one for chat. n: completions of each. echoes: text put before each completion of prompt i, or None.
+
+    logprobs: as in SamplingParams. include_usage, continuous_usage: of a stream. form, tools, rendered_end: how to read
+    a chat answer. grammar_field: the client's name for the grammar. asked: the request as its API's answers repeat it.
+    progress: tell how far the first prompt is.
+    """
+
+    response_id: str
+    created_s: int
+    prompts: tuple[Prompt, ...]
+    n: int
+    logprobs: int | None
+    stream: bool
+    include_usage: bool
+    continuous_usage: bool = False
+    echoes: tuple[str, ...] | None = None
+    form: TurnForm = TurnForm()
+    tools: ToolUse = ToolUse()
+    rendered_end: str = ""
+    asked: Any = field(default=None, repr=False)
+    grammar_field: str = "grammar"
+    progress: bool = False
+
+    @property
+    def num_choices(self) -> int:
+        """Completions of all prompts; the choice index is prompt * n + index."""
+        return len(self.prompts) * self.n
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Sum over prompts; a prompt counts once, whatever n is."""
+        return sum(len(prompt.token_ids) for prompt in self.prompts)
+
+    @property
+    def scores_prompt(self) -> bool:
+        """True where log probabilities of the prompt are part of the answer."""
+        return self.echoes is not None and self.logprobs is not None
+
+    def new_turn(self) -> Turn:
+        """A machine for one choice of a chat answer."""
+        return Turn(self.form, self.tools.names, self.rendered_end)
+
+    def new_call_id(self, fresh: str) -> str:
+        """The id of a tool call, in the form that the model's own template takes back."""
+        style = self.tools.style
+        return style.call_id_prefix + fresh[: style.call_id_characters]

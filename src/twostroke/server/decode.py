@@ -1,0 +1,57 @@
+"""JSON bodies made into typed requests, with errors that name the field.
+
+Knows: msgspec, JSON.
+Must not know: any route's fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from twostroke.server.errors import TOO_DEEP, HttpProblem, Problem
+from twostroke.types.errors import InvalidRequest
+
+_Kind = TypeVar("_Kind", bound=msgspec.Struct)
+
+
+def decode(body: bytes, kind: type[_Kind]) -> _Kind:
+    """Raises InvalidRequest naming the field, HttpProblem (400) for what is no JSON."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise _wrong_field(str(error)) from None
+    except RecursionError:
+        raise HttpProblem(TOO_DEEP) from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise HttpProblem(Problem(400, f"The request's body is no JSON: {error}.", code="invalid_json")) from None
+
+
+def _wrong_field(message: str) -> InvalidRequest:
+    """msgspec's "Expected `int`, got `str` - at `$.n`" with the field's name as `param`."""
+    what, _, place = message.partition(" - at ")
+    if place.startswith("`key` in "):
+        place, what = place.removeprefix("`key` in "), f"A key of the object: {what}"
+    param = place.strip("`").removeprefix("$").lstrip(".").replace("[...]", "[]") or None
+    missing = "missing required field `"
+    if missing in what and param is None:
+        name = what.partition(missing)[2].rstrip("`")
+        return InvalidRequest(f"The field {name!r} is missing.", param=name)
+    if param is None:
+        return InvalidRequest(f"The request's body is wrong: {what}.")
+    return InvalidRequest(f"{param} is wrong: {what}.", param=param)
+
+
+def check_depth(value: Any, limit: int) -> None:
+    """Raises HttpProblem (400). Breadth first, so that no depth can exhaust the stack here or in a template."""
+    level = [value]
+    for _ in range(limit):
+        level = [child for item in level for child in _children(item) if isinstance(child, (dict, list))]
+        if not level:
+            return
+    raise HttpProblem(TOO_DEEP)
+
+
+def _children(item: Any) -> Any:
+    return item.values() if isinstance(item, dict) else item

@@ -1,0 +1,142 @@
+"""The fields that ask for a grammar, in the spellings that clients send, made into one Grammar.
+
+Taken: OpenAI's response_format (text, json_object, json_schema), also with the schema beside json_object as llama.cpp's
+clients send it; vLLM's structured_outputs (json, json_object, regex, choice, grammar) and its older guided_json,
+guided_regex, guided_choice, guided_grammar. A grammar is Lark or GBNF.
+
+Knows: these fields.
+Must not know: tokens, engines, other fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.grammar import Grammar
+
+
+class GrammarFields(Protocol):
+    """The fields of a request that are looked at here."""
+
+    response_format: Any
+    structured_outputs: Any
+    guided_json: Any
+    guided_regex: Any
+    guided_choice: Any
+    guided_grammar: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AskedGrammar:
+    """What a request asks for, and the field that asks for it."""
+
+    grammar: Grammar | None = None
+    field: str = "grammar"
+
+
+def grammar_of(request: GrammarFields) -> AskedGrammar:
+    """Raises InvalidRequest naming the field."""
+    asked = [(name, grammar) for name, make in _asked(request) if (grammar := _named(name, make)) is not None]
+    if len(asked) > 1:
+        raise InvalidRequest(
+            f"{asked[0][0]} and {asked[1][0]} both ask for a form of the answer.", param=asked[1][0], fix="Send one."
+        )
+    return AskedGrammar(asked[0][1], asked[0][0]) if asked else AskedGrammar()
+
+
+def response_format_grammar(value: Any) -> Grammar | None:
+    """OpenAI's response_format; None for plain text. Raises InvalidRequest with param "grammar"."""
+    if not isinstance(value, dict):
+        raise _wrong("it is no object")
+    kind = value.get("type")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        schema = value.get("schema")
+        return Grammar.json_object() if schema is None else schema_grammar(schema)
+    if kind == "json_schema":
+        named = value.get("json_schema")
+        if not isinstance(named, dict) or named.get("schema") is None:
+            raise _wrong("json_schema is no object with a schema")
+        return schema_grammar(named["schema"])
+    raise _wrong(f"its type is {str(kind)[:60]!r}", "Use text, json_object or json_schema.")
+
+
+def schema_grammar(schema: Any) -> Grammar:
+    """A JSON schema as clients send it: an object, a boolean, or text. Raises InvalidRequest with param "grammar"."""
+    if not isinstance(schema, (dict, bool, str)):
+        raise _wrong("the schema is no object")
+    return Grammar.json_schema(schema)
+
+
+def _asked(request: GrammarFields) -> Iterator[tuple[str, Callable[[], Grammar | None]]]:
+    for name, read in (
+        ("response_format", response_format_grammar),
+        ("structured_outputs", _structured_outputs),
+        ("guided_json", schema_grammar),
+        ("guided_regex", _regex),
+        ("guided_choice", _choice),
+        ("guided_grammar", _lark),
+    ):
+        value = getattr(request, name)
+        if value is not None:
+            yield name, _bound(read, value)
+
+
+def _bound(read: Callable[[Any], Grammar | None], value: Any) -> Callable[[], Grammar | None]:
+    return lambda: read(value)
+
+
+def _named(name: str, make: Callable[[], Grammar | None]) -> Grammar | None:
+    try:
+        return make()
+    except InvalidRequest as error:
+        error.param = name
+        error.what = f"{name}: {error.what}"
+        raise
+
+
+def _structured_outputs(value: Any) -> Grammar | None:
+    if not isinstance(value, dict):
+        raise _wrong("it is no object")
+    readers: dict[str, Callable[[Any], Grammar | None]] = {
+        "json": schema_grammar,
+        "json_object": lambda asked: Grammar.json_object() if asked is True else None,
+        "regex": _regex,
+        "choice": _choice,
+        "grammar": _lark,
+    }
+    given = {name: part for name, part in value.items() if part is not None and part is not False}
+    unknown = [name for name in given if name not in readers]
+    if unknown:
+        raise _wrong(f"{unknown[0][:60]!r} is not supported", "Use one of " + ", ".join(readers) + ".")
+    if len(given) > 1:
+        raise _wrong(f"it holds {len(given)} forms", "Send one.")
+    return next((readers[name](part) for name, part in given.items()), None)
+
+
+def _regex(value: Any) -> Grammar:
+    return Grammar.regex(_text(value))
+
+
+def _lark(value: Any) -> Grammar:
+    return Grammar.lark(_text(value))
+
+
+def _choice(value: Any) -> Grammar:
+    if not isinstance(value, list):
+        raise _wrong("the choices are no list")
+    return Grammar.choice(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _wrong("it is no text")
+    return value
+
+
+def _wrong(why: str, fix: str = "") -> InvalidRequest:
+    return InvalidRequest("the form of the answer cannot be read.", param="grammar", why=f"{why}.", fix=fix)

@@ -1,0 +1,132 @@
+"""Messages in Anthropic's form: blocks that open, grow and close between message_start and message_stop.
+
+Knows: the JSON of a message and of its events.
+Must not know: sockets, the engine.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from twostroke.server.calls import Call
+from twostroke.server.errors import Problem, messages_problem
+from twostroke.server.parts import ServerParts
+from twostroke.server.shape import Block, ChatTurn, Closed, Counts, Event, Opened, Step
+from twostroke.types.output import Delta
+
+PING = b'event: ping\ndata: {"type": "ping"}\n\n'
+
+
+class MessagesShape:
+    """One message, streamed or whole."""
+
+    heartbeat = PING
+    closing = b""
+
+    def __init__(self, call: Call, parts: ServerParts) -> None:
+        self._call = call
+        self._parts = parts
+        self._turn = ChatTurn(call, parts.new_id)
+        self._begun = False
+
+    def events(self, _index: int, delta: Delta, counts: Counts) -> list[Event]:
+        """See Shape. How much of the prompt was cached is known at the end: message_delta says it."""
+        made: list[Event] = []
+        if not self._begun:
+            self._begun = True
+            made.append(_event("message_start", message=self._message([], counts)))
+        return made + [_step_event(step) for step in self._turn.take(delta)]
+
+    def progress_events(self, news: dict[str, Any]) -> list[Event]:
+        """See Shape."""
+        return []
+
+    def last_events(self, counts: Counts) -> list[Event]:
+        """See Shape."""
+        return [
+            _event("message_delta", delta=self._end(), usage=self._usage(counts)),
+            _event("message_stop"),
+        ]
+
+    def problem_events(self, problem: Problem) -> list[Event]:
+        """See Shape."""
+        return [Event("error", messages_problem(problem))]
+
+    def collect(self, _index: int, delta: Delta) -> None:
+        """See Shape."""
+        self._turn.take(delta)
+
+    def whole(self, counts: Counts) -> dict[str, Any]:
+        """See Shape."""
+        content = [_block(block, block.text) for block in self._turn.made.blocks]
+        return {**self._message(content, counts), **self._end()}
+
+    def _message(self, content: list[dict[str, Any]], counts: Counts) -> dict[str, Any]:
+        return {
+            "id": self._call.response_id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._parts.served_name,
+            "content": content,
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": self._usage(counts),
+        }
+
+    def _end(self) -> dict[str, Any]:
+        turn = self._turn
+        if turn.finish_reason == "length":
+            reason = "max_tokens"
+        elif isinstance(turn.stop_reason, str):
+            return {"stop_reason": "stop_sequence", "stop_sequence": turn.stop_reason}
+        else:
+            reason = "tool_use" if turn.called else "end_turn"
+        return {"stop_reason": reason, "stop_sequence": None}
+
+    def _usage(self, counts: Counts) -> dict[str, Any]:
+        """input_tokens leaves out what was read from the cache."""
+        return {
+            "input_tokens": self._call.num_prompt_tokens - counts.cached,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": counts.cached,
+            "output_tokens": counts.completion,
+        }
+
+
+def _step_event(step: Step) -> Event:
+    block = step.block
+    if isinstance(step, Opened):
+        return _event("content_block_start", index=block.index, content_block=_block(block, ""))
+    if isinstance(step, Closed):
+        return _event("content_block_stop", index=block.index)
+    kind, key = _DELTAS[block.kind]
+    return _event("content_block_delta", index=block.index, delta={"type": kind, key: step.text})
+
+
+def _block(block: Block, text: str) -> dict[str, Any]:
+    if block.kind == "call":
+        return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _input(text)}
+    if block.kind == "reasoning":
+        return {"type": "thinking", "thinking": text, "signature": ""}
+    return {"type": "text", "text": text, "citations": None}
+
+
+def _input(text: str) -> Any:
+    """The arguments as an object; those of a call that broke off are kept as text, so that nothing is made up."""
+    try:
+        made = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        made = None
+    return made if isinstance(made, dict) else {"_unreadable": text}
+
+
+def _event(name: str, **data: Any) -> Event:
+    return Event(name, {"type": name, **data})
+
+
+_DELTAS = {
+    "text": ("text_delta", "text"),
+    "reasoning": ("thinking_delta", "thinking"),
+    "call": ("input_json_delta", "partial_json"),
+}

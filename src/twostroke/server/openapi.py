@@ -1,0 +1,107 @@
+"""GET /openapi.json: what this server takes and gives, from the same types that read the requests.
+
+Knows: request types, the JSON of the answers.
+Must not know: engines, sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from twostroke.server.messages_request import CountRequest, MessagesRequest
+from twostroke.server.openapi_answers import ANSWERS, DETAILS, ERROR, MESSAGES_ERROR, STREAMED
+from twostroke.server.parts import ServerParts
+from twostroke.server.responses_request import ResponsesRequest
+from twostroke.server.schema import ChatRequest, CompletionRequest
+from twostroke.server.tokens import DetokenizeRequest, TokenizeRequest
+
+_REF = "#/components/schemas/{name}"
+_REQUESTS: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
+    "/v1/chat/completions": (ChatRequest, "ChatCompletion", "Answer a conversation.", True),
+    "/v1/completions": (CompletionRequest, "Completion", "Continue texts.", True),
+    "/v1/responses": (ResponsesRequest, "Response", "Answer a conversation, in items.", True),
+    "/v1/messages": (MessagesRequest, "Message", "Answer a conversation, in Anthropic's form.", True),
+    "/v1/messages/count_tokens": (CountRequest, "TokenCount", "Count a conversation's tokens.", False),
+    "/tokenize": (TokenizeRequest, "Tokens", "Text to token ids.", False),
+    "/detokenize": (DetokenizeRequest, "Detokenized", "Token ids to text.", False),
+}
+_GETS = {
+    "/v1/models": ("ModelList", "The models served."),
+    "/tokenizer_info": ("TokenizerInfo", "Special tokens."),
+    "/health": ("Health", "200 while the engine runs."),
+    "/version": ("Version", "The server's version."),
+}
+
+
+def openapi_document(parts: ServerParts) -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    kinds = [kind for kind, _, _, _ in _REQUESTS.values()]
+    references, requests = msgspec.json.schema_components(kinds, ref_template=_REF)
+    for name, properties in DETAILS.items():
+        own = requests[name]["properties"]
+        own |= {key: schema for key, schema in properties.items() if key in own}
+    paths: dict[str, Any] = {}
+    for (path, (_, answer, summary, streams)), reference in zip(_REQUESTS.items(), references, strict=True):
+        error = "MessagesError" if path.startswith("/v1/messages") else "Error"
+        body = {"required": True, "content": {"application/json": {"schema": _with_model(reference, path, parts)}}}
+        paths[path] = {"post": _operation(summary, answer, error, streams=streams) | {"requestBody": body}}
+    for path, (answer, summary) in _GETS.items():
+        paths[path] = {"get": _operation(summary, answer, "Error", streams=False)}
+    paths["/v1/models/{name}"] = {"get": _operation("One model.", "Model", "Error", streams=False) | _named(parts)}
+    explained = _operation("What a request's time went to.", "Explanation", "Error", streams=False)
+    paths["/v1/requests/{name}/explain"] = {"get": explained | _named(parts)}
+    paths["/v1/embeddings"] = {"post": _refused("No embeddings here.")}
+    paths["/metrics"] = {"get": _text("Prometheus metrics.")}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Twostroke", "version": parts.version, "license": {"name": "Apache-2.0"}},
+        "paths": paths,
+        "components": {
+            "schemas": {**requests, **ANSWERS, "Error": ERROR, "MessagesError": MESSAGES_ERROR},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"bearer": []}] if parts.api_key is not None else [],
+    }
+
+
+def _with_model(reference: Mapping[str, Any], path: str, parts: ServerParts) -> dict[str, Any]:
+    if path.endswith("tokenize"):
+        return dict(reference)
+    return {"allOf": [reference, {"type": "object", "properties": {"model": {"const": parts.served_name}}}]}
+
+
+def _operation(summary: str, answer: str, error: str, *, streams: bool) -> dict[str, Any]:
+    content: dict[str, Any] = {"application/json": {"schema": {"$ref": _REF.format(name=answer)}}}
+    if streams:
+        content["text/event-stream"] = {"schema": STREAMED}
+    statuses: Sequence[int] = (400, 401, 403, 404, 405, 408, 413, 500, 503)
+    return {
+        "summary": summary,
+        "responses": {"200": {"description": summary, "content": content}, **_errors(error, statuses)},
+    }
+
+
+def _refused(summary: str) -> dict[str, Any]:
+    body: dict[str, Any] = {"content": {"application/json": {"schema": {}}}}
+    return {"summary": summary, "requestBody": body, "responses": _errors("Error", (400, 401, 403, 405, 500))}
+
+
+def _text(summary: str) -> dict[str, Any]:
+    content = {"text/plain": {"schema": {"type": "string"}}}
+    return {
+        "summary": summary,
+        "responses": {"200": {"description": summary, "content": content}, **_errors("Error", (401, 403, 405, 500))},
+    }
+
+
+def _named(parts: ServerParts) -> dict[str, Any]:
+    schema = {"type": "string", "minLength": 1, "examples": [parts.served_name]}
+    return {"parameters": [{"name": "name", "in": "path", "required": True, "schema": schema}]}
+
+
+def _errors(name: str, statuses: Sequence[int]) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": _REF.format(name=name)}}}
+    return {str(status): {"description": "An error.", "content": content} for status in statuses}

@@ -1,0 +1,172 @@
+"""What an API's answers are made of: events and bodies, made from pieces as they come.
+
+Knows: deltas, the blocks of an assistant's turn.
+Must not know: sockets, the engine, any one API's JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from twostroke.server.calls import Call
+from twostroke.server.errors import Problem
+from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece, Thought
+from twostroke.types.output import Delta
+
+HEARTBEAT = b": waiting\n\n"
+
+
+class Counts(NamedTuple):
+    """Tokens so far, over all choices. cached: of the prompts, known at the end."""
+
+    completion: int
+    cached: int
+
+
+class Event(NamedTuple):
+    """One server-sent event. name: of its `event:` line, None for none. data: to be sent as JSON."""
+
+    name: str | None
+    data: Any
+
+
+class Shape(Protocol):
+    """One answer in one API's form, either streamed or whole."""
+
+    heartbeat: bytes
+
+    def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
+        """What this piece of choice `index` lets one say."""
+
+    def progress_events(self, news: dict[str, Any]) -> list[Event]:
+        """How far the prompt is, where this API has words for it."""
+
+    def last_events(self, counts: Counts) -> list[Event]:
+        """What ends a stream."""
+
+    def problem_events(self, problem: Problem) -> list[Event]:
+        """What ends a stream that failed."""
+
+    @property
+    def closing(self) -> bytes:
+        """Bytes behind the last event."""
+
+    def collect(self, index: int, delta: Delta) -> None:
+        """Take a piece of an answer that is not streamed."""
+
+    def whole(self, counts: Counts) -> dict[str, Any]:
+        """That answer, once all pieces are in."""
+
+
+@dataclass(slots=True)
+class Block:
+    """A part of a turn: "text", "reasoning" or "call" with its name and id; `text` is the arguments' JSON there."""
+
+    kind: str
+    index: int
+    name: str = ""
+    call_id: str = ""
+    text: str = ""
+
+
+class Opened(NamedTuple):
+    """A block begins."""
+
+    block: Block
+
+
+class Grew(NamedTuple):
+    """More text of the open block."""
+
+    block: Block
+    text: str
+
+
+class Closed(NamedTuple):
+    """A block is complete."""
+
+    block: Block
+
+
+Step = Opened | Grew | Closed
+
+
+@dataclass(slots=True)
+class Blocks:
+    """Pieces of a turn made into blocks, one open at a time. new_call_id: an id for each call."""
+
+    new_call_id: Callable[[], str]
+    blocks: list[Block] = field(default_factory=list)
+    _open: bool = False
+
+    def take(self, pieces: Iterable[Piece]) -> list[Step]:
+        """What the pieces do."""
+        steps: list[Step] = []
+        for piece in pieces:
+            if isinstance(piece, CallBegan):
+                steps += self._begin(Block("call", len(self.blocks), piece.name, self.new_call_id()))
+                continue
+            kind = "call" if isinstance(piece, CallArguments) else "reasoning" if isinstance(piece, Thought) else "text"
+            if not self._open or self.blocks[-1].kind != kind:
+                steps += self._begin(Block(kind, len(self.blocks)))
+            self.blocks[-1].text += piece.text
+            steps.append(Grew(self.blocks[-1], piece.text))
+        return steps
+
+    def close(self) -> list[Step]:
+        """The end of the turn."""
+        steps: list[Step] = [Closed(self.blocks[-1])] if self._open else []
+        self._open = False
+        return steps
+
+    def text_of(self, kind: str) -> str:
+        """All blocks of a kind, joined."""
+        return "".join(block.text for block in self.blocks if block.kind == kind)
+
+    @property
+    def calls(self) -> list[Block]:
+        """The calls."""
+        return [block for block in self.blocks if block.kind == "call"]
+
+    def _begin(self, block: Block) -> list[Step]:
+        steps = self.close()
+        self.blocks.append(block)
+        self._open = True
+        return [*steps, Opened(block)]
+
+
+def _call_index(piece: Piece) -> int:
+    return piece.index if isinstance(piece, CallBegan | CallArguments) else 0
+
+
+class ChatTurn:
+    """One choice of a chat answer: deltas in, blocks out, with the end's reason and the tokens of its reasoning."""
+
+    def __init__(self, call: Call, new_id: Callable[[], str]) -> None:
+        self._turn = call.new_turn()
+        self._one = call.tools.one
+        self.made = Blocks(lambda: call.new_call_id(new_id()))
+        self.finish_reason = ""
+        self.stop_reason: str | int | None = None
+        self.reasoning_tokens = 0
+
+    def take(self, delta: Delta) -> list[Step]:
+        """What this delta does to the blocks; the last one closes them."""
+        if self._turn.reasoning:
+            self.reasoning_tokens += len(delta.token_ids)
+        pieces = self._turn.feed(delta.text)
+        if delta.finish_reason is not None:
+            pieces += self._turn.finish()
+        steps = self.made.take(piece for piece in pieces if not (self._one and _call_index(piece)))
+        if delta.finish_reason is not None:
+            steps += self.made.close()
+            self.finish_reason = delta.finish_reason.value
+            self.stop_reason = delta.stop_reason
+        return steps
+
+    @property
+    def called(self) -> bool:
+        """True where the turn ends with calls that the client should make."""
+        return bool(self.made.calls) and self.finish_reason == "stop"

@@ -1,0 +1,91 @@
+"""/tokenize, /detokenize, /tokenizer_info: the model's tokenizer for clients that count or score by tokens.
+
+Knows: the fields that vLLM's clients and lm-eval use.
+Must not know: engines, generation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from twostroke.server.decode import decode
+from twostroke.server.parts import ServerParts
+from twostroke.server.prompts import check_model, prompt_of_chat
+from twostroke.server.schema import ChatRequest, Tool, checked_chat
+from twostroke.types.errors import InvalidRequest
+
+MAX_TOKENS = 1024 * 1024
+
+
+class TokenizeRequest(msgspec.Struct, kw_only=True):
+    """POST /tokenize: a prompt, or messages for the chat template."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    tools: list[Tool] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_special_tokens: bool | None = None
+    return_token_strs: bool | None = None
+
+
+class DetokenizeRequest(msgspec.Struct, kw_only=True):
+    """POST /detokenize."""
+
+    tokens: list[int]
+    model: str | None = None
+
+
+def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
+    """count, max_model_len, tokens, token_strs. Raises InvalidRequest, HttpProblem."""
+    request = decode(body, TokenizeRequest)
+    if request.model is not None:
+        check_model(request.model, parts)
+    if (request.prompt is None) == (request.messages is None):
+        raise InvalidRequest("Send either prompt or messages.", param="prompt")
+    if request.messages is not None:
+        chat = ChatRequest(
+            model=parts.served_name,
+            messages=request.messages,
+            tools=request.tools,
+            chat_template_kwargs=request.chat_template_kwargs,
+        )
+        rendered = prompt_of_chat(checked_chat(chat, parts.limits.json_depth), parts)
+        ids = parts.tokenizer.encode_rendered(rendered)
+    elif request.add_special_tokens is False:
+        ids = parts.tokenizer.encode_rendered(request.prompt or "")
+    else:
+        ids = parts.tokenizer.encode_prompt(request.prompt or "")
+    texts = [parts.tokenizer.token_bytes(i).decode("utf-8", errors="replace") for i in ids]
+    return {
+        "count": len(ids),
+        "max_model_len": parts.context_tokens,
+        "tokens": ids,
+        "token_strs": texts if request.return_token_strs else None,
+    }
+
+
+def detokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
+    """prompt. Raises InvalidRequest, HttpProblem."""
+    request = decode(body, DetokenizeRequest)
+    if request.model is not None:
+        check_model(request.model, parts)
+    if len(request.tokens) > MAX_TOKENS:
+        raise InvalidRequest(f"tokens has more than {MAX_TOKENS:,} entries.", param="tokens")
+    wrong = next((i for i in request.tokens if not 0 <= i < 2**31), None)
+    if wrong is not None:
+        raise InvalidRequest(f"tokens holds {wrong}, which is no token id.", param="tokens")
+    return {"prompt": parts.tokenizer.decode(request.tokens)}
+
+
+def tokenizer_info(parts: ServerParts) -> dict[str, Any]:
+    """The special tokens by role; eos_token is what lm-eval asks for."""
+    named = {"eos_token": None, "bos_token": None, "pad_token": None, "unk_token": None}
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": parts.context_tokens,
+        **named,
+        **dict(parts.special_texts),
+    }

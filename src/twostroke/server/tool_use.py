@@ -1,0 +1,111 @@
+"""Which tools a chat request lets the model call, and what holds the model to it.
+
+Knows: tool_choice, tools, the model's way of writing calls.
+Must not know: sockets, sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from twostroke.server.parts import ServedTokenizer
+from twostroke.server.schema import ChatRequest, Tool
+from twostroke.text.tools.forced import SpecialId, forced_calls, strict_calls
+from twostroke.text.tools.styles import HERMES, ToolStyle
+from twostroke.text.turn import TurnForm
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.grammar import Grammar
+
+ANY_ARGUMENTS: dict[str, Any] = {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """offered: tools as the template reads them, None for none. names: of those that may be called.
+
+    grammar: what the answer is held to. forced: it must be calls and nothing else. one: no second call is read.
+    """
+
+    style: ToolStyle = HERMES
+    offered: tuple[dict[str, Any], ...] | None = None
+    names: frozenset[str] = frozenset()
+    grammar: Grammar | None = None
+    forced: bool = False
+    one: bool = False
+
+
+def tool_use(request: ChatRequest, form: TurnForm, tokenizer: ServedTokenizer) -> ToolUse:
+    """Raises InvalidRequest for a choice that cannot be."""
+    tools = request.tools or []
+    choice = _choice(request, tools)
+    if not tools or choice == "none":
+        return ToolUse()
+    style = form.tools or HERMES
+    parallel = request.parallel_tool_calls is not False
+    chosen = tools if choice in ("auto", "required") else [t for t in tools if t.function.name == choice]
+    special_id = special_ids_of(tokenizer)
+    grammar = None
+    if choice != "auto":
+        grammar = forced_calls(
+            style, _schemas(chosen, all_held=True), special_id, parallel=parallel and choice == "required"
+        )
+    elif any(tool.function.strict for tool in tools):
+        grammar = strict_calls(style, _schemas(tools, all_held=False), special_id, parallel=parallel)
+    offered = tuple(msgspec.to_builtins(_described(tool)) for tool in tools)
+    names = frozenset(tool.function.name for tool in chosen)
+    return ToolUse(style, offered, names, grammar, forced=choice != "auto", one=not parallel)
+
+
+def special_ids_of(tokenizer: ServedTokenizer) -> SpecialId:
+    """From a text to the id of the special token that it is, or None."""
+
+    def find(text: str) -> int | None:
+        found = tokenizer.id_of(text)
+        return found if found in tokenizer.special_ids else None
+
+    return find
+
+
+def _choice(request: ChatRequest, tools: Sequence[Tool]) -> str:
+    """none, auto, required, or a tool's name (which no tool may share with those words)."""
+    asked = request.tool_choice
+    if asked is None:
+        return "auto"
+    if isinstance(asked, str):
+        if asked not in ("none", "auto", "required"):
+            raise _wrong(f"tool_choice is {asked[:60]!r}.", "Use none, auto, required, or a function.")
+        if asked == "required" and not tools:
+            raise _wrong("tool_choice is required and there are no tools.", "Send tools.")
+        return asked
+    function = asked.get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    if asked.get("type") != "function" or not isinstance(name, str):
+        raise _wrong("tool_choice names no function.", 'Send {"type": "function", "function": {"name": ...}}.')
+    if name not in {tool.function.name for tool in tools}:
+        raise _wrong(f"tool_choice names {name[:60]!r}, which is none of the tools.", "Name one of the tools.")
+    return name
+
+
+def _schemas(tools: Sequence[Tool], *, all_held: bool) -> dict[str, Any]:
+    """Of the arguments, by name. Where not all are held to their schemas, those that are not strict may be anything."""
+    return {
+        tool.function.name: (tool.function.parameters or ANY_ARGUMENTS)
+        if all_held or tool.function.strict
+        else ANY_ARGUMENTS
+        for tool in tools
+    }
+
+
+def _described(tool: Tool) -> dict[str, Any]:
+    """As templates expect it: every key there, none of ours."""
+    function = tool.function
+    described = {"name": function.name, "description": function.description or ""}
+    return {"type": "function", "function": {**described, "parameters": function.parameters or ANY_ARGUMENTS}}
+
+
+def _wrong(what: str, fix: str) -> InvalidRequest:
+    return InvalidRequest(what, param="tool_choice", fix=fix)

@@ -1,0 +1,84 @@
+"""What is looked at in a grammar before a compiler sees it: depth, counts, lengths.
+
+Knows: JSON Schema's keywords.
+Must not know: tokens, the compiler.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.grammar import MAX_CHOICES, MAX_REGEX_BYTES, Grammar, GrammarKind
+
+MAX_SCHEMA_DEPTH = 32
+MAX_SCHEMA_NODES = 16384
+MAX_REPEATS = 65536
+_COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
+
+
+def check(grammar: Grammar) -> None:
+    """Raises InvalidRequest for what no client needs and a compiler could choke on."""
+    if grammar.kind is GrammarKind.JSON_SCHEMA:
+        _check_schema(_parsed(grammar.text))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        schema = json.loads(text)
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise InvalidRequest("The JSON schema is no JSON.", param="grammar", why=f"{error}.") from None
+    if not isinstance(schema, (dict, bool)):
+        raise InvalidRequest("A JSON schema is an object or a boolean.", param="grammar")
+    return schema
+
+
+def _check_schema(schema: Any) -> None:
+    """Breadth first, so that no depth can exhaust the stack."""
+    level, num_nodes, num_enums = [schema], 0, 0
+    for _ in range(MAX_SCHEMA_DEPTH):
+        num_nodes += len(level)
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                num_enums += _check_object(item)
+            below.extend(_children(item))
+        if num_enums > MAX_CHOICES:
+            raise InvalidRequest(f"The JSON schema has more than {MAX_CHOICES:,} enum values.", param="grammar")
+        if num_nodes > MAX_SCHEMA_NODES:
+            raise InvalidRequest(f"The JSON schema has more than {MAX_SCHEMA_NODES:,} parts.", param="grammar")
+        if not below:
+            return
+        level = below
+    raise _too_deep()
+
+
+def _check_object(schema: dict[str, Any]) -> int:
+    """Check one level's own keywords; returns the number of its enum values."""
+    patterns = [schema.get("pattern"), *_keys(schema.get("patternProperties"))]
+    for pattern in patterns:
+        if isinstance(pattern, str) and len(pattern.encode("utf-8", errors="surrogatepass")) > MAX_REGEX_BYTES:
+            raise InvalidRequest(f"A pattern has more than {MAX_REGEX_BYTES:,} bytes.", param="grammar")
+    for name in _COUNTS:
+        count = schema.get(name)
+        if isinstance(count, (int, float)) and count > MAX_REPEATS:
+            raise InvalidRequest(f"{name} is above {MAX_REPEATS:,}.", param="grammar")
+    values = schema.get("enum")
+    return len(values) if isinstance(values, list) else 0
+
+
+def _keys(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, dict) else []
+
+
+def _children(item: Any) -> list[Any]:
+    if isinstance(item, dict):
+        return list(item.values())
+    return item if isinstance(item, list) else []
+
+
+def _too_deep() -> InvalidRequest:
+    return InvalidRequest(f"The JSON schema is nested more than {MAX_SCHEMA_DEPTH} levels deep.", param="grammar")

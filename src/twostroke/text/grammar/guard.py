@@ -1,0 +1,148 @@
+"""A process of its own that tries each grammar first, and that is killed where one takes too long or too much memory.
+
+Knows: processes, pipes, the lines that guard_child reads and writes.
+Must not know: what a grammar means.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from twostroke.types.errors import BackendError, InvalidRequest
+from twostroke.types.grammar import Grammar
+
+CHILD = Path(__file__).with_name("guard_child.py")
+START_S = 60.0  # a busy machine may take long to start a process; no grammar is at work yet
+_READ_BYTES = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class GuardOpening:
+    """What the process is told first. limits: of llguidance's LLParserLimits, by name."""
+
+    tokens: Sequence[bytes]
+    special_ids: Sequence[int]
+    end_token_ids: Sequence[int]
+    limits: dict[str, Any]
+    wall_s: float
+    memory_bytes: int
+
+    def line(self) -> bytes:
+        """As JSON."""
+        return _line(
+            {
+                "tokens": [token.hex() for token in self.tokens],
+                "special": list(self.special_ids),
+                "ends": list(self.end_token_ids),
+                "limits": self.limits,
+                "wall_s": self.wall_s,
+                "memory_bytes": self.memory_bytes,
+            }
+        )
+
+
+class GrammarGuard:
+    """For one thread. The process starts with the first grammar, and again with the next after one was killed."""
+
+    def __init__(self, opening: GuardOpening) -> None:
+        self._opening = opening
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def source(self, grammar: Grammar) -> str:
+        """The grammar in llguidance's own language, known to compile within the limits. Raises InvalidRequest."""
+        process = self._started()
+        answer = self._asked(process, {"kind": str(grammar.kind), "text": grammar.text}, self._opening.wall_s)
+        if answer is None:
+            self.close()
+            raise InvalidRequest(
+                f"The {grammar.kind} takes too much time or memory to compile.",
+                param="grammar",
+                why=f"It may take {self._opening.wall_s:g} s and {self._opening.memory_bytes / 2**20:,.0f} MiB.",
+                fix="Make it simpler.",
+            )
+        if answer.get("fault"):
+            raise InvalidRequest(f"The {grammar.kind} cannot be used: {_short(answer['fault'])}", param="grammar")
+        return str(answer["source"])
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                _close(pipe)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self.close()
+        command = [sys.executable, "-P", str(CHILD)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+        )
+        self._process = process
+        if not self._told(process, self._opening.line()) or self._asked(process, _EASY, START_S) is None:
+            self.close()
+            raise BackendError("The process that compiles grammars did not start.", why=f"{sys.executable} {CHILD}.")
+        return process
+
+    def _asked(self, process: subprocess.Popen[bytes], job: dict[str, str], limit_s: float) -> dict[str, Any] | None:
+        """The answer to one line; None where the process ended or took too long."""
+        if not self._told(process, _line(job)) or process.stdout is None:
+            return None
+        until_s, read = time.monotonic() + limit_s, b""
+        while not read.endswith(b"\n"):
+            left_s = until_s - time.monotonic()
+            if left_s <= 0 or not select.select([process.stdout], [], [], left_s)[0]:
+                return None
+            piece = os.read(process.stdout.fileno(), _READ_BYTES)
+            if not piece:
+                return None
+            read += piece
+        answer: dict[str, Any] = json.loads(read)
+        return answer
+
+    def _told(self, process: subprocess.Popen[bytes], line: bytes) -> bool:
+        try:
+            if process.stdin is not None:
+                process.stdin.write(line)
+        except OSError:
+            return False
+        return True
+
+
+MAX_FAULT_CHARACTERS = 400
+_LISTING = re.compile(r"\d+ \||<non-verbose/>")
+_PLACE = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
+_EASY = {"kind": "regex", "text": "a"}
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+def _short(fault: str) -> str:
+    """The library's own words about the grammar, without its listing of the text."""
+    lines = (line.strip() for line in fault.splitlines())
+    kept = [line for line in lines if line and line != "^" and not _LISTING.match(line)]
+    return _PLACE.sub("", " ".join(kept))[:MAX_FAULT_CHARACTERS]
+
+
+def _close(pipe: IO[bytes]) -> None:
+    try:
+        pipe.close()
+    except OSError:
+        pass  # it broke before: that is what closing is for

@@ -1,0 +1,119 @@
+"""The program of the guard's process: compiles one grammar after another, and may be killed at any of them.
+
+First line in: {"tokens": [hex], "special": [id], "ends": [id], "limits": {...}, "wall_s": s, "memory_bytes": n}.
+Each line after it: {"kind": k, "text": t}.
+Each line out: {"source": grammar in llguidance's own language} or {"fault": text}.
+Ends when its input ends. It imports nothing of Twostroke.
+
+Knows: the standard library, llguidance.
+Must not know: anything of the process that started it.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import llguidance
+
+OPTIONS = '%llguidance {"no_forcing": true}\n'
+"""Where only one text can follow, the library would tokenize it itself and allow that token alone. It costs seconds for
+a long text, and a special token's name in a schema would become the special token."""
+
+WHITESPACE = r"( |\r?\n[ \t]{0,32})?"
+"""Between the parts of JSON: a space, or a line end with an indentation. A model that may write any amount of white
+space sometimes writes nothing else."""
+
+
+class _Tokens:
+    """What llguidance's TokenizerWrapper reads."""
+
+    def __init__(self, opening: dict[str, Any]) -> None:
+        self.tokens = [bytes.fromhex(token) for token in opening["tokens"]]
+        self.special_token_ids = opening["special"]
+        self.eos_token_id = opening["ends"][0]
+        self.bos_token_id = None
+
+    def __call__(self, _raw: bytes) -> list[int]:
+        return []  # never asked: no text is forced
+
+
+def source_of(kind: str, text: str) -> str:
+    """The grammar in llguidance's Lark. Raises ValueError where it cannot be read."""
+    if kind == "regex":
+        from llguidance import regex_to_lark
+
+        return f"{OPTIONS}start: /{regex_to_lark(text, 'd')}/"
+    if kind == "lark":
+        return OPTIONS + _lark(text)
+    if kind == "choice":
+        # One terminal: as alternatives of a rule, many choices would be too many items of the parser.
+        choices = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(text))
+        return f"{OPTIONS}start: CHOICE\nCHOICE: {choices}"
+    schema = json.loads('{"type":"object"}' if kind == "json_object" else text)
+    if isinstance(schema, bool):  # the library wants an object to add its options to
+        schema = {} if schema else {"enum": []}
+    asked = schema.get("x-guidance")
+    own = asked if isinstance(asked, dict) else {}
+    schema["x-guidance"] = {**own, "whitespace_pattern": WHITESPACE, "lenient": False}
+    return f"{OPTIONS}start: %json {json.dumps(schema)}"
+
+
+def _lark(text: str) -> str:
+    """Lark as it is; GBNF made into it."""
+    from llguidance.gbnf_to_lark import any_to_lark
+
+    if "%llguidance" in text:
+        raise ValueError("the directive %llguidance is not taken")
+    try:
+        made: str = any_to_lark(text)
+    except Exception as error:  # the converter raises bare Exceptions
+        raise ValueError(f"{error}") from None
+    return made.removeprefix("%llguidance {}")
+
+
+def fault_of(source: str, tokens: llguidance.LLTokenizer, limits: llguidance.LLParserLimits) -> str:
+    """What is wrong with the grammar, found by compiling it and by making its first mask; empty where nothing is."""
+    import llguidance
+
+    matcher = llguidance.LLMatcher(tokens, source, log_level=0, limits=limits)
+    if not matcher.is_error():
+        matcher.compute_bitmask()
+    fault = matcher.get_error()
+    return "no text can fit it" if fault.startswith("NoExtension") else fault
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    try:
+        import resource
+    except ImportError:  # not on this system: the parent's clock is what is left
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+
+
+def main() -> None:
+    """Read, compile, answer, until the input ends."""
+    import llguidance
+
+    opening = json.loads(sys.stdin.readline())
+    tokens = llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Tokens(opening)), eos_token=opening["ends"])
+    limits = llguidance.LLParserLimits(**opening["limits"])
+    _limit_memory(opening["memory_bytes"])
+    for line in sys.stdin:
+        job = json.loads(line)
+        # The system ends this process where the parent is gone and nobody else would.
+        signal.setitimer(signal.ITIMER_REAL, 2 * opening["wall_s"])
+        try:
+            source = source_of(job["kind"], job["text"])
+            fault = fault_of(source, tokens, limits)
+        except (ValueError, RecursionError) as error:
+            source, fault = "", f"{error}" or "it cannot be read"
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(json.dumps({"fault": fault} if fault else {"source": source}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""The gate: nothing in the package can turn data into code, wherever it came from. The gate itself is tested, too."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "twostroke"
+DRIVERS = SOURCE / "bench" / "peers" / "drivers"  # programs for other engines' Python: never imported by ours
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if DRIVERS not in path.parents)
+
+MODULES_THAT_RUN_DATA = {
+    "pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal", "copyreg", "yaml", "torch",
+    "transformers", "tensorflow", "runpy", "code", "codeop", "multiprocessing", "zmq", "xmlrpc", "imp", "zipimport",
+}  # fmt: skip
+NAMES_THAT_RUN_DATA = {"eval", "exec", "compile", "__import__", "execfile"}
+CALLS_THAT_RUN_DATA = {
+    "os.system", "os.popen", "os.execv", "os.spawnv", "os.posix_spawn", "np.load", "numpy.load", "np.fromstring",
+    "builtins.eval", "builtins.exec", "torch.load", "pd.read_pickle", "importlib.util.spec_from_file_location",
+    "importlib.machinery.SourceFileLoader", "socket.recv_pyobj", "subprocess.getoutput", "subprocess.getstatusoutput",
+}  # fmt: skip
+WORDS = {"allow_pickle", "trust_remote_code", "weights_only", "auto_map", "from_pretrained", "recv_pyobj", "send_pyobj"}
+MAY_IMPORT = {  # each of them from one table of names of its own
+    "importlib": {"__init__.py", "cli/main.py"},
+    "ctypes": {"backends/cpu/library.py", "backends/cpu/program.py", "text/sandbox.py"},
+    "subprocess": {
+        "backends/cpu/build.py", "bench/peers/environment.py", "bench/peers/session.py", "text/grammar/guard.py",
+    },
+}  # fmt: skip
+
+
+def faults(tree: ast.AST, place: str) -> Iterator[str]:
+    """What the gate refuses, with its line."""
+    for node in ast.walk(tree):
+        for fault in (*_imports(node, place), *_names(node), *_calls(node)):
+            yield f"{place}:{getattr(node, 'lineno', 0)}: {fault}"
+        if isinstance(node, ast.Assert):
+            yield f"{place}:{node.lineno}: assert (python -O leaves it out)"
+
+
+def _imports(node: ast.AST, place: str) -> Iterator[str]:
+    if isinstance(node, ast.ImportFrom):
+        names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
+    elif isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    else:
+        return
+    for name in names:
+        top = name.split(".")[0]
+        if top in MODULES_THAT_RUN_DATA:
+            yield f"imports {top}"
+        if top in MAY_IMPORT and place not in MAY_IMPORT[top]:
+            yield f"imports {top}, which only {sorted(MAY_IMPORT[top])} may"
+        if name.startswith("builtins."):
+            yield f"imports {name}"
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Named at all, called or not: `run = eval` is caught as well."""
+    if isinstance(node, ast.Name) and node.id in NAMES_THAT_RUN_DATA:
+        yield node.id
+    if isinstance(node, ast.Attribute) and node.attr in WORDS | {"__reduce__", "__reduce_ex__", "__setstate__"}:
+        yield node.attr
+    if isinstance(node, ast.Constant) and node.value in WORDS | NAMES_THAT_RUN_DATA - {"compile"}:
+        yield f"the word {node.value!r}"
+
+
+def _calls(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Attribute) and ast.unparse(node) in CALLS_THAT_RUN_DATA:
+        yield ast.unparse(node)
+    if isinstance(node, ast.Call):
+        for keyword in node.keywords:
+            if keyword.arg in WORDS:
+                yield f"{keyword.arg}="
+            if keyword.arg == "shell" and not (
+                isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+            ):
+                yield "shell="
+
+
+def test_nothing_in_the_package_runs_data() -> None:
+    assert len(MODULES) > 150
+    found = [fault for path in MODULES for fault in faults(ast.parse(path.read_text()), str(path.relative_to(SOURCE)))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "import cloudpickle as safe",
+        "def f():\n    import dill",
+        "from torch import load",
+        "import multiprocessing.connection",
+        "import yaml",
+        "eval('1')",
+        "run = eval",
+        "[exec for _ in ()]",
+        "getattr(builtins, 'eval')",
+        "from builtins import eval as e",
+        "__import__('os')",
+        "compile('1', '', 'eval')",
+        "import os\nos.system('x')",
+        "np.load(path)",
+        "np.load(path, allow_pickle=True)",
+        "f(allow_pickle=True)",
+        "f(trust_remote_code=False)",
+        "AutoModel.from_pretrained(x)",
+        "import subprocess",
+        "f('ls', shell=True)",
+        "f('ls', shell=asked)",
+        "import importlib.util",
+        "from ctypes import CDLL",
+        "socket.recv_pyobj()",
+        "class A:\n    def f(self):\n        return self.__reduce__",
+        "assert user.is_admin",
+    ],
+)
+def test_the_gate_catches(code: str) -> None:
+    assert list(faults(ast.parse(code), "server/app.py"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import re\nre.compile('a')",
+        "json.loads(text)",
+        "model.eval_count",
+        "import os\nos.path.join('a', 'b')",
+        "f('ls', shell=False)",
+        "raise ValueError('no compile')",
+        "msgspec.json.decode(body)",
+    ],
+)
+def test_the_gate_lets_through(code: str) -> None:
+    assert not list(faults(ast.parse(code), "server/app.py"))
+
+
+def test_an_answer_with_a_grammar_loads_none_of_them() -> None:
+    """What the modules import is one thing; what is in the process when an answer was made is another.
+
+    (pickle and multiprocessing are not looked for: the standard library loads them for purposes of its own.)
+    """
+    code = (
+        "import sys\nfrom twostroke import LLM, Grammar, SamplingParams\nimport twostroke.server.app\n"
+        "with LLM('spark', kv_memory='20MB', threads=1, cache='off') as llm:\n"
+        "    llm.generate('a', SamplingParams(max_tokens=3, grammar=Grammar.regex('[0-9]{2}')))\n"
+        "print(*sorted(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    loaded = {name.split(".")[0] for name in run.stdout.split()}
+    assert not loaded & {"torch", "transformers", "dill", "cloudpickle", "joblib"}

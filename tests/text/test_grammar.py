@@ -1,0 +1,310 @@
+"""Grammars to masks: what each kind allows, where each ends, what is refused, and what a hostile one can do."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.text.kinds import make
+from twostroke.text.grammar.compiler import GrammarCompiler, GrammarLimits
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.errors import InvalidRequest, Overloaded
+from twostroke.types.grammar import MAX_CHOICES, MAX_REGEX_BYTES, MAX_SCHEMA_BYTES, Grammar, TokenMask
+
+EXTRA_ROWS = 7  # models often have more logits than their tokenizer has tokens
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return make("byte_level")
+
+
+@pytest.fixture(scope="module")
+def compiler(tokenizer: Tokenizer) -> Iterator[GrammarCompiler]:
+    made = GrammarCompiler(tokenizer, tokenizer.vocab_size + EXTRA_ROWS, tokenizer.end_token_ids)
+    yield made
+    made.close()
+
+
+def allowed(machine: TokenMask) -> set[int]:
+    bits = np.unpackbits(np.frombuffer(machine.bits(), np.uint8), bitorder="little")
+    return set(np.flatnonzero(bits).tolist())
+
+
+def walk(machine: TokenMask, ends: frozenset[int], seed: int, most: int = 300) -> tuple[list[int], bool]:
+    """A random way through: tokens, and whether it came to the end."""
+    dice, tokens = random.Random(seed), []
+    while len(tokens) < most:
+        token = dice.choice(sorted(allowed(machine)))
+        if token in ends:
+            return tokens, True
+        machine.feed(token)
+        tokens.append(token)
+    return tokens, False
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"),
+    [
+        ("byte_level", "[a-eé]{1,6}( [a-e🙂]{1,3}){0,2}"),
+        ("byte_level_in_sequence", "[a-eé]{1,6}( [a-e🙂]{1,3}){0,2}"),
+        ("byte_fallback", "[a-eé]{1,6}( [a-e🙂]{1,3}){0,2}"),
+        ("metaspace", r"(s|ing| |\.| the| a){1,9}"),
+    ],
+)
+def test_every_tokenizer_writes_what_the_pattern_says(kind: str, pattern: str) -> None:
+    tokenizer = make(kind)
+    ends = tokenizer.end_token_ids
+    compiler = GrammarCompiler(tokenizer, tokenizer.vocab_size, ends)
+    try:
+        compiled = compiler.compile(Grammar.regex(pattern))
+        for seed in range(20):
+            tokens, ended = walk(compiled.start(), ends, seed)
+            text = b"".join(map(tokenizer.token_bytes, tokens)).decode()
+            assert ended and re.fullmatch(pattern, text), text
+    finally:
+        compiler.close()
+
+
+@pytest.mark.parametrize("kind", ["word_piece", "end_of_word"])
+def test_a_tokenizer_whose_tokens_are_no_bytes_is_refused(kind: str) -> None:
+    tokenizer = make(kind)
+    compiler = GrammarCompiler(tokenizer, tokenizer.vocab_size, tokenizer.end_token_ids)
+    with pytest.raises(InvalidRequest, match="strings of bytes"):
+        compiler.compile(Grammar.regex("a"))
+    compiler.close()
+
+
+@pytest.mark.parametrize(
+    ("grammar", "pattern"),
+    [
+        (Grammar.choice(["yes", "no", 'a "quoted"\nline é']), r'yes|no|a "quoted"\nline é'),
+        (Grammar.regex("a/b\\\\[/]?\n|c\td"), "a/b\\\\/?\n|c\td"),
+        (Grammar.regex(r"\d{2}\.\d"), r"[0-9]{2}\.[0-9]"),
+        (Grammar.lark('start: "x" start "y" | "z"'), r"x*zy*"),
+        (Grammar.lark('root ::= ("a" | "b"){1,3} ws "!"\nws ::= [ ]*\n'), r"[ab]{1,3} *!"),
+        (Grammar.json_schema({"enum": ["red", 5, None]}), r'"red"|5|null'),
+        (Grammar.json_schema('{"type": "integer", "minimum": 8, "maximum": 12}'), r"8|9|1[0-2]"),
+        (Grammar.json_schema(True), None),
+        (Grammar.json_object(), None),
+    ],
+)
+def test_every_kind(grammar: Grammar, pattern: str | None, compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
+    for seed in range(10):
+        tokens, ended = walk(compiler.compile(grammar).start(), tokenizer.end_token_ids, seed)
+        text = b"".join(map(tokenizer.token_bytes, tokens)).decode(errors="replace")
+        if pattern is not None:
+            assert ended or len(tokens) == 300
+            assert not ended or re.fullmatch(pattern, text), text
+
+
+def test_at_its_end_only_end_tokens_are_left(compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
+    machine = compiler.compile(Grammar.choice(["yes"])).start()
+    tokens, ended = walk(machine, frozenset(), 1, most=1)
+    while b"".join(map(tokenizer.token_bytes, tokens)) != b"yes":
+        tokens += walk(machine, frozenset(), 1, most=1)[0]
+    assert not ended and allowed(machine) == set(tokenizer.end_token_ids)
+
+
+def test_special_tokens_and_rows_without_a_token_are_never_allowed(
+    compiler: GrammarCompiler, tokenizer: Tokenizer
+) -> None:
+    forbidden = tokenizer.special_ids | set(range(tokenizer.vocab_size, tokenizer.vocab_size + EXTRA_ROWS))
+    written = "</s>" in {tokenizer.token_text(i) for i in tokenizer.special_ids}
+    assert written  # the text of an end token, below, is a text like any other
+    for grammar in (Grammar.regex(r"(.|\n)*"), Grammar.choice(["a</s>b"]), Grammar.json_schema({"const": "<|end|>"})):
+        machine, text = compiler.compile(grammar).start(), b""
+        for _ in range(60):
+            now = allowed(machine)
+            assert not (now & forbidden) - tokenizer.end_token_ids
+            if now & tokenizer.end_token_ids and grammar.kind != "regex":
+                assert text in (b"a</s>b", b'"<|end|>"')
+                break
+            token = min(now - tokenizer.end_token_ids)
+            machine.feed(token)
+            text += tokenizer.token_bytes(token)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**31), cuts=st.lists(st.integers(0, 40), max_size=6))
+def test_rewinding_leaves_no_trace(seed: int, cuts: list[int], compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
+    """However often it goes back, a machine stands where a fresh one stands after the same tokens."""
+    grammar = Grammar.json_schema({"type": "array", "items": {"enum": ["ab", "abc", 12]}, "maxItems": 9})
+    compiled = compiler.compile(grammar)
+    machine, tokens = compiled.start(), list[int]()
+    for place, cut in enumerate([*cuts, 1000]):
+        tokens += walk(machine, tokenizer.end_token_ids, seed + place, most=12)[0]
+        tokens = tokens[:cut]
+        machine.rewind(len(tokens))
+        fresh = compiled.start()
+        for token in tokens:
+            fresh.feed(token)
+        assert machine.num_tokens == len(tokens)
+        assert machine.bits() == fresh.bits()
+
+
+def test_machines_of_one_grammar_do_not_meet(compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
+    compiled = compiler.compile(Grammar.regex("[a-z ]{0,40}"))
+    first = compiled.start()
+    before = first.bits()
+    for seed in range(5):
+        walk(compiled.start(), tokenizer.end_token_ids, seed)
+    assert first.bits() == before == compiled.start().bits()
+
+
+def test_a_forbidden_token_breaks_its_own_machine_only(compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
+    compiled = compiler.compile(Grammar.regex("a+"))
+    broken = compiled.start()
+    broken.feed(tokenizer.encode_rendered("t")[0])
+    broken.feed(tokenizer.encode_rendered("a")[0])  # no exception here: commit must not fail
+    with pytest.raises(ValueError, match="cannot be followed"):
+        broken.bits()
+    assert allowed(compiled.start())
+
+
+DEEP = '{"items":' * 40 + "{}" + "}" * 40
+FAULTS = [
+    (Grammar.regex("(a"), "unclosed"),
+    (Grammar.regex("(?=a)b"), "look-around"),
+    (Grammar.json_schema({"type": "strin"}), "strin"),
+    (Grammar.json_schema("{"), "no JSON"),
+    (Grammar.json_schema("5"), "boolean"),
+    (Grammar.json_schema(DEEP), "32 levels"),
+    (Grammar.json_schema("[" * 30000), "deep|JSON"),
+    (Grammar.json_schema({"$ref": "https://example.invalid/schema.json"}), "Resource"),
+    (Grammar.json_schema({"$ref": "#"}), "no text can fit"),
+    (Grammar.json_schema(False), "Unsatisfiable"),
+    (Grammar.json_schema({"unevaluatedItems": False}), "Unimplemented"),
+    (Grammar.json_schema({"anyOf": [{"enum": list(range(3000))}, {"enum": list(range(3000))}]}), "4,096 enum"),
+    (Grammar.json_schema({"pattern": "a" * 2049}), "2,048"),
+    (Grammar.json_schema({"patternProperties": {"a" * 2049: {}}}), "2,048"),
+    (Grammar.json_schema({"minLength": 10**9}), "minLength"),
+    (Grammar.json_schema({"type": "array", "items": {"maxItems": 10**7}}), "maxItems"),
+    (Grammar.lark("start: nothing"), "nothing"),
+    (Grammar.lark("root ::= nothing"), "nothing"),
+    (Grammar.lark("root ::= " + "(" * 3000 + '"a"' + ")" * 3000), "recursion"),
+    (Grammar.lark("\x00"), "cannot be used"),
+    (Grammar.lark('%llguidance {"no_forcing": false}\nstart: "a"'), "directive"),
+]
+
+
+@pytest.mark.parametrize(("grammar", "words"), FAULTS, ids=lambda value: str(value)[:40])
+def test_faults_are_told_in_the_grammars_own_terms(grammar: Grammar, words: str, compiler: GrammarCompiler) -> None:
+    with pytest.raises(InvalidRequest, match=words) as caught:
+        compiler.compile(grammar)
+    assert caught.value.param == "grammar"
+    assert len(str(caught.value)) < 600 and "non-verbose" not in str(caught.value)
+    assert compiler.compile(Grammar.choice(["still", "here"])).start().bits()
+
+
+@pytest.mark.parametrize(
+    "make_it",
+    [
+        lambda: Grammar.regex("a" * (MAX_REGEX_BYTES + 1)),
+        lambda: Grammar.regex("é" * (MAX_REGEX_BYTES // 2 + 1)),
+        lambda: Grammar.json_schema({"title": "x" * MAX_SCHEMA_BYTES}),
+        lambda: Grammar.choice(["x"] * (MAX_CHOICES + 1)),
+        lambda: Grammar.choice([]),
+        lambda: Grammar.choice([""]),
+        lambda: Grammar.regex(""),
+        lambda: Grammar.lark("x" * 70_000),
+        lambda: Grammar.json_schema({"x": float}),  # type: ignore[dict-item]
+    ],
+)
+def test_sizes_are_checked_before_anything_is_compiled(make_it) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        make_it()
+    assert caught.value.param == "grammar"
+
+
+def small(tokenizer: Tokenizer, **limits: object) -> GrammarCompiler:
+    return GrammarCompiler(tokenizer, tokenizer.vocab_size, tokenizer.end_token_ids, GrammarLimits(**limits))  # type: ignore[arg-type]
+
+
+EXPLODING = Grammar.json_schema({"allOf": [{"pattern": f".*{chr(97 + i)}.*{chr(98 + i)}.{{5}}"} for i in range(20)]})
+
+
+def test_one_that_takes_too_long_is_killed_and_the_next_is_compiled(tokenizer: Tokenizer) -> None:
+    compiler = small(tokenizer, compile_s=0.5)
+    try:
+        assert compiler.compile(Grammar.regex("a"))
+        with pytest.raises(InvalidRequest, match="too much time or memory"):
+            compiler.compile(EXPLODING)
+        assert compiler.compile(Grammar.regex("b")).start().bits()
+    finally:
+        compiler.close()
+
+
+def test_one_that_takes_too_much_memory_is_ended_by_its_limit(tokenizer: Tokenizer) -> None:
+    compiler = small(tokenizer, compile_s=60.0, compile_bytes=160 * 2**20)
+    try:
+        with pytest.raises(InvalidRequest, match="too much time or memory"):
+            compiler.compile(EXPLODING)
+        assert compiler.compile(Grammar.regex("b")).start().bits()
+    finally:
+        compiler.close()
+
+
+def test_only_so_many_may_wait(tokenizer: Tokenizer) -> None:
+    compiler = small(tokenizer, compile_s=1.5, waiting=2)
+    told: list[str] = []
+
+    def ask(number: int) -> None:
+        try:
+            compiler.compile(Grammar.json_schema({"title": f"{number}", **_parsed(EXPLODING)}))
+        except (InvalidRequest, Overloaded) as error:
+            told.append(type(error).__name__)
+
+    try:
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        compiler.close()
+    assert sorted(told) == ["InvalidRequest"] * 2 + ["Overloaded"] * 4
+
+
+def test_the_kept_ones_are_few_and_the_same_object(tokenizer: Tokenizer) -> None:
+    compiler = small(tokenizer, cached=3, cached_bytes=1000)
+    try:
+        made = [compiler.compile(Grammar.choice([f"{i}"])) for i in range(4)]
+        assert compiler.compile(Grammar.choice(["3"])) is made[3]
+        assert compiler.compile(Grammar.choice(["0"])) is not made[0]
+        compiler.compile(Grammar.choice(["x" * 990]))
+        assert compiler.compile(Grammar.choice(["3"])) is not made[3]
+    finally:
+        compiler.close()
+
+
+def test_the_process_ends_with_the_compiler(tokenizer: Tokenizer) -> None:
+    compiler = small(tokenizer)
+    compiler.compile(Grammar.regex("a"))
+    guard = compiler._guard
+    assert guard is not None and guard._process is not None
+    process = guard._process
+    assert process.poll() is None
+    compiler.close()
+    assert process.poll() is not None
+
+
+def test_a_model_without_an_end_token_is_told(tokenizer: Tokenizer) -> None:
+    compiler = GrammarCompiler(tokenizer, tokenizer.vocab_size, ())
+    with pytest.raises(InvalidRequest, match="end token"):
+        compiler.compile(Grammar.regex("a"))
+    compiler.close()
+
+
+def _parsed(grammar: Grammar) -> dict[str, object]:
+    import json
+
+    made: dict[str, object] = json.loads(grammar.text)
+    return made

@@ -58,6 +58,13 @@ def parse_text(text: str) -> str:
     return text.strip()
 
 
+def parse_url(text: str) -> str:
+    """ "http://127.0.0.1:4318". Raises ValueError."""
+    if not re.fullmatch(r"https?://[^\s/]+\S*", text.strip()):
+        raise ValueError("write an address such as http://127.0.0.1:4318")
+    return text.strip()
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     """A reader that accepts only these words."""
 
@@ -167,6 +174,14 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         secret=True,
     ),
     Option("served_name", "NAME", parse_text, "Model name that clients use.", "the folder's or repository's name"),
+    Option(
+        "log",
+        "FORMAT",
+        one_of("text", "json"),
+        "Log lines as text (warnings; with -v every request) or json (every request).",
+        "text",
+    ),
+    Option("otlp", "URL", parse_url, "Send OpenTelemetry spans to this OTLP/HTTP collector.", "none"),
 )
 
 BY_NAME: dict[str, Option] = {option.name: option for option in ENGINE_OPTIONS + SERVER_OPTIONS}

@@ -7,6 +7,10 @@ Must not know: routes, engines.
 from __future__ import annotations
 
 import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -38,8 +42,22 @@ def command(model: str, as_json: bool, verbose: bool, **options: Any) -> None:
             else:
                 click.echo(start_text(url, built.facts))
 
-        with built:
+        with built, logging_to_stderr(built.resolved["log"], verbose):
             run(built.parts, built.resolved["host"], built.resolved["port"], announce)
+
+
+@contextmanager
+def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
+    """Requests' lines are written as JSON, or, as text, where somebody wants them."""
+    from twostroke.server.logs import JsonLines, TextLines, set_up, tear_down
+
+    lines = JsonLines() if form == "json" else TextLines()
+    level = logging.INFO if verbose or form == "json" else logging.WARNING
+    handler = set_up(lines, level, sys.stderr)
+    try:
+        yield
+    finally:
+        tear_down(handler)
 
 
 def start_text(url: str, facts: dict[str, Any]) -> str:

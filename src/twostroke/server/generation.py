@@ -13,6 +13,7 @@ from types import TracebackType
 
 from twostroke.server.calls import Call
 from twostroke.server.errors import OVERLOADED, EngineFault, HttpProblem, fault_of
+from twostroke.server.facts import RequestFacts
 from twostroke.server.parts import ServerParts
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import Delta, Prompt
@@ -31,13 +32,15 @@ class _End:
 
 
 class Generation:
-    """`async with Generation(call, parts) as g: while (piece := await g.next(timeout_s)): ...`
+    """`async with Generation(call, parts, facts) as g: while (piece := await g.next(timeout_s)): ...`
 
     Leaving the block closes the engine's streams, which aborts whatever still runs.
     """
 
-    def __init__(self, call: Call, parts: ServerParts) -> None:
+    def __init__(self, call: Call, parts: ServerParts, facts: RequestFacts) -> None:
         self.call = call
+        self._facts = facts
+        self._reasons: dict[int, str] = {}
         self._parts = parts
         self._cached = [0] * len(call.prompts)
         self._queue: asyncio.Queue[_Piece | _End | Exception] = asyncio.Queue(QUEUE_PIECES)
@@ -64,6 +67,8 @@ class Generation:
             raise HttpProblem(OVERLOADED)
         prompts = await self._prepared()
         self._parts.metrics.prompt_tokens.inc(self.call.num_prompt_tokens)
+        for prompt in prompts:
+            self._parts.metrics.requests.asked(prompt, self._parts.context_tokens)
         self._pumps = [asyncio.create_task(self._pump(i, prompt)) for i, prompt in enumerate(prompts)]
         return self
 
@@ -83,6 +88,10 @@ class Generation:
         for pump in self._pumps:
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
+        facts = self._facts
+        facts.response_id, facts.prompt_tokens = self.call.response_id, self.call.num_prompt_tokens
+        facts.cached_tokens, facts.output_tokens = self.cached_tokens, self.completion_tokens
+        facts.finish_reasons = tuple(reason for _, reason in sorted(self._reasons.items()))
 
     async def next(self, timeout_s: float | None = None) -> tuple[int, Delta] | None:
         """The next piece as (choice index, delta), None after the last. Raises what the engine raised, TimeoutError."""
@@ -109,6 +118,9 @@ class Generation:
         self._tokens[choice] = delta.num_output_tokens
         if delta.finish_reason is not None:
             self._open.discard(choice)
+            self._reasons[choice] = delta.finish_reason.value
+            if choice == 0:
+                self._facts.timings = delta.timings
         return choice, delta
 
     async def _pump(self, place: int, prompt: Prompt) -> None:

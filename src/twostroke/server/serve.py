@@ -20,7 +20,7 @@ from typing import cast
 import uvicorn
 
 from twostroke.server.app import create_app
-from twostroke.server.parts import ServerParts
+from twostroke.server.parts import Closing, ServerParts
 from twostroke.server.protocol import DeadlineProtocol
 from twostroke.server.security import is_loopback
 from twostroke.types.errors import ConfigError
@@ -74,21 +74,27 @@ def make_server(parts: ServerParts, listener: socket.socket, announce: Announce)
         timeout_graceful_shutdown=GRACE_S,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
-    return Server(config, lambda: announce(url_of(listener)))
+    return Server(config, lambda: announce(url_of(listener)), parts.closing)
 
 
 class Server(uvicorn.Server):
     """uvicorn's server with an announcement, and with signals that end it instead of the process."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None], closing: Closing) -> None:
         super().__init__(config)
         self._announce = announce
+        self._closing = closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then announce."""
         await super().startup(sockets=sockets)
         if self.started:
             self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell streams without an end, then wait for requests in flight."""
+        self._closing.began = True
+        await super().shutdown(sockets=sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

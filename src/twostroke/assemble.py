@@ -108,6 +108,8 @@ class Heart:
     settler: Settler
     explainer: Explainer
     closing: ExitStack
+    cache: CacheManager
+    costs: WhatIf
 
     @property
     def sampling_defaults(self) -> Mapping[str, Any]:
@@ -193,7 +195,8 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     sizes = (resolved["max_step_tokens"], resolved["max_sequences"])
     runner_sizes = RunnerSizes(found.num_pages, resolved["context"], *sizes)
     runner = build_runner(model, ops, kv_kind(resolved["kv_format"]), runner_sizes, time.perf_counter)
-    scheduler = Scheduler(CacheManager(found.num_pages, PAGE_TOKENS), SchedulerLimits(*sizes), _policy(found, resolved))
+    cache = CacheManager(found.num_pages, PAGE_TOKENS)
+    scheduler = Scheduler(cache, SchedulerLimits(*sizes), _policy(found, resolved))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
     closing.callback(grammars.close)
@@ -220,7 +223,19 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     settler.start()
     explainer = Explainer(ledger, found.costs, Options(*sizes))
     return Heart(
-        stepper, session, tokenizer, template, spec, resolved, found.name, generation, settler, explainer, closing
+        stepper,
+        session,
+        tokenizer,
+        template,
+        spec,
+        resolved,
+        found.name,
+        generation,
+        settler,
+        explainer,
+        closing,
+        cache,
+        found.costs,
     )
 
 

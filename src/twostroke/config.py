@@ -173,6 +173,8 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
     host = resolver.pick("host", "127.0.0.1", "loopback by default")
     resolver.pick("port", 8000, "default")
     resolver.pick("served_name", default_name, "the model's name")
+    resolver.pick("log", "text", "default")
+    resolver.pick("otlp", None, "none asked for")
     key = resolver.pick("api_key", None, "none asked for")
     if key is None and host not in ("127.0.0.1", "::1", "localhost"):
         raise ConfigError(

@@ -58,6 +58,13 @@ def parse_text(text: str) -> str:
     return text.strip()
 
 
+def parse_url(text: str) -> str:
+    """ "http://127.0.0.1:4318". Raises ValueError."""
+    if not re.fullmatch(r"https?://[^\s/]+\S*", text.strip()):
+        raise ValueError("write an address such as http://127.0.0.1:4318")
+    return text.strip()
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     """A reader that accepts only these words."""
 
@@ -179,6 +186,14 @@ SERVER_OPTIONS: tuple[Option, ...] = (
     Option("key_tokens", "COUNT", parse_count, "Most tokens of one key in a minute, prompt and output.", "no bound"),
     Option("deadline", "TIME", parse_seconds, "Longest time from a request's arrival to its answer's end.", "no end"),
     Option("drain", "TIME", parse_seconds, "After SIGTERM, how long running requests may take to finish.", "30s"),
+    Option(
+        "log",
+        "FORMAT",
+        one_of("text", "json"),
+        "Log lines as text (warnings; with -v every request) or json (every request).",
+        "text",
+    ),
+    Option("otlp", "URL", parse_url, "Send OpenTelemetry spans to this OTLP/HTTP collector.", "none"),
 )
 
 BY_NAME: dict[str, Option] = {option.name: option for option in ENGINE_OPTIONS + SERVER_OPTIONS}

@@ -238,7 +238,7 @@ def test_unknown_model_is_404(live: Live) -> None:
 
 
 def test_paths_and_methods_that_are_not_there(live: Live) -> None:
-    for path in ("/", "/v1", "/v1/chat/completions/", "/v2/completions", "/../etc/passwd"):
+    for path in ("/page", "/v1", "/v1/chat/completions/", "/v2/completions", "/../etc/passwd"):
         reply = live.get(path)
         assert (reply.status, reply.error["code"]) == (404, "not_found")
     reply = live.get("/v1/completions")

@@ -66,7 +66,17 @@ def test_every_route_needs_the_key_unless_it_is_listed_as_public() -> None:
         for method, path in routes():
             status = live.call(method, path, {} if method == "POST" else None).status
             assert (status != 401) == (path in PUBLIC_PATHS), (method, path, status)
-        for path in ("/", "/nothing", "/v1", "/health/x", "/HEALTH", "/health%2f", "/docs", "/openapi.json"):
+        for path in (
+            "/page",
+            "/page/",
+            "/nothing",
+            "/v1",
+            "/health/x",
+            "/HEALTH",
+            "/health%2f",
+            "/docs",
+            "/openapi.json",
+        ):
             assert live.get(path).status == 401, path
 
 

@@ -15,10 +15,21 @@ from twostroke.server.security import host_name, is_loopback
 KEY = "correct horse"
 
 
-def test_without_the_key_only_health_answers() -> None:
+def test_without_the_key_only_health_and_the_pages_files_answer() -> None:
     with serving(fake_parts(api_key=KEY)) as live:
         assert live.get("/health").status == 200
-        for path in ("/v1/models", "/metrics", "/version", "/", "/health/", "/v1/../health", "//health", "/nothing"):
+        assert live.get("/").status == 200
+        for path in (
+            "/v1/models",
+            "/metrics",
+            "/version",
+            "/v1/engine/about",
+            "/page/",
+            "/health/",
+            "/v1/../health",
+            "//health",
+            "/nothing",
+        ):
             reply = live.get(path)
             assert (reply.status, reply.error["code"]) == (401, "invalid_api_key"), path
             assert reply.headers["www-authenticate"] == "Bearer"

@@ -9,12 +9,24 @@ Must not know: queues, budgets, who is preempted.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from twostroke.cache.pages import PagePool
 from twostroke.cache.prefix_tree import Node, PrefixTree
 from twostroke.types.prefix import PrefixMiss
+
+
+class PageState(enum.IntEnum):
+    """OWN: one sequence's, not full yet. KEPT: one sequence's and the prefix tree's. SHARED: several sequences'.
+    CACHED: the tree's alone, taken back when needed."""
+
+    FREE = 0
+    OWN = 1
+    KEPT = 2
+    SHARED = 3
+    CACHED = 4
 
 
 @dataclass(slots=True)
@@ -61,6 +73,10 @@ class CacheManager:
     def waste_tokens(self) -> int:
         """Positions of sequences' pages that hold nothing yet."""
         return sum(len(t.page_ids) * self.page_tokens - t.filled_tokens for t in self._tables.values())
+
+    def page_states(self) -> bytes:
+        """A PageState for each page. Other threads may ask while this one works: then not all are of one moment."""
+        return bytes(map(_page_state, self._pool.counts(), self._tree.holds()))
 
     def pages_for(self, num_tokens: int) -> int:
         """Pages that hold so many positions."""
@@ -171,3 +187,12 @@ class CacheManager:
         while page_id is None and self._tree.evict_one():
             page_id = self._pool.allocate()
         return page_id
+
+
+def _page_state(owners: int, in_tree: int) -> PageState:
+    sequences = owners - in_tree
+    if sequences <= 0:
+        return PageState.CACHED if owners else PageState.FREE
+    if sequences > 1:
+        return PageState.SHARED
+    return PageState.KEPT if in_tree else PageState.OWN

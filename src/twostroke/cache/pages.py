@@ -27,6 +27,10 @@ class PagePool:
         """Owners of a page."""
         return self._counts[page_id]
 
+    def counts(self) -> list[int]:
+        """Owners of each page: a copy."""
+        return list(self._counts)
+
     def allocate(self) -> int | None:
         """A free page with one owner, or None."""
         if not self._free:

@@ -52,6 +52,7 @@ class PrefixTree:
         self._evictable: list[tuple[int, int, Node]] = []
         self._serial = 0
         self._evicted: dict[int, None] = {}  # paths, oldest first
+        self._holds = bytearray(pool.num_pages)  # by page id: 1 where the tree is an owner
         self.num_nodes = 0
         self._num_unshared = 0
 
@@ -59,6 +60,10 @@ class PrefixTree:
     def num_unshared(self) -> int:
         """Pages that only the tree owns: all of them can be evicted, one leaf after another."""
         return self._num_unshared
+
+    def holds(self) -> bytes:
+        """By page id: 1 where the tree is one of the page's owners."""
+        return bytes(self._holds)
 
     def root(self, salt: str) -> Node:
         """The root of a salt."""
@@ -112,6 +117,7 @@ class PrefixTree:
             child = Node(tokens, page_id, parent, path=hash((parent.path, tokens)))
             parent.children[tokens] = child
             self._pool.retain(page_id)
+            self._holds[page_id] = 1
             self.num_nodes += 1
         return child
 
@@ -167,6 +173,7 @@ class PrefixTree:
         parent = node.parent
         self._remember_eviction(node)
         node.in_tree = False
+        self._holds[node.page_id] = 0
         self._pool.release(node.page_id)
         self.num_nodes -= 1
         self._num_unshared -= 1

@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("twostroke.cli.doctor", "Measure this machine, and what it means for a model."),
     "plan": ("twostroke.cli.plan", "What a model will do and cost on a machine, from its config.json."),
     "explain": ("twostroke.cli.explain", "Say why a request was slow to start or to stream, and what would help."),
+    "top": ("twostroke.cli.top", "Watch a running server: steps, requests, latency, KV cache."),
     "simulate": ("twostroke.cli.simulate", "Run a workload on any machine under a virtual clock."),
     "trace": ("twostroke.cli.trace", "What step records hold; a Chrome trace of them for Perfetto."),
     "config": ("twostroke.cli.config", "Print every resolved setting with its reason."),

@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import json
+import logging
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,10 +52,12 @@ def command(
         if supervise:
             flags = (["--json"] if as_json else []) + (["-v"] if verbose else [])
             sys.exit(_supervise(model, options, flags))
-        _serve(model, options, as_json, worker_fds)
+        _serve(model, options, as_json, verbose, worker_fds)
 
 
-def _serve(model: str, options: dict[str, Any], as_json: bool, worker_fds: tuple[int, int] | None) -> None:
+def _serve(
+    model: str, options: dict[str, Any], as_json: bool, verbose: bool, worker_fds: tuple[int, int] | None
+) -> None:
     from twostroke.server.build import build_server
     from twostroke.server.serve import run
 
@@ -69,7 +74,7 @@ def _serve(model: str, options: dict[str, Any], as_json: bool, worker_fds: tuple
             click.echo(start_text(url, built.facts))
         tell.send(READY="1", STATUS=f"serving {built.facts['served_name']} on {url}")
 
-    with built:
+    with built, logging_to_stderr(built.resolved["log"], verbose):
         tell, watch = _watching(built, line)
         run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener)
 
@@ -117,6 +122,20 @@ def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
 
     with bind(*address_of(collect(options, asked_by_environment()))) as listener:
         return asyncio.run(Supervisor(worker, listener, environment, say, SystemdNotifier(notify_address())).run())
+
+
+@contextmanager
+def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
+    """Requests' lines are written as JSON, or, as text, where somebody wants them."""
+    from twostroke.server.logs import JsonLines, TextLines, set_up, tear_down
+
+    lines = JsonLines() if form == "json" else TextLines()
+    level = logging.INFO if verbose or form == "json" else logging.WARNING
+    handler = set_up(lines, level, sys.stderr)
+    try:
+        yield
+    finally:
+        tear_down(handler)
 
 
 def start_text(url: str, facts: dict[str, Any]) -> str:

@@ -88,6 +88,8 @@ class LiveAccount:
     stall_s: float = 0.0
     sums: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     high: int = 0
+    computed: int = 0  # positions, the last time that it was planned before it decoded
+    cached: int = 0  # of them, found in the prefix tree at first admission
     num_running: int = 0
     num_ahead: int = 0
     first_s: float | None = None

@@ -19,6 +19,7 @@ class Accounts:
         self._ended: dict[str, Account] = {}  # oldest first
         self._groups: dict[str, tuple[str, ...]] = {}
         self._readers: dict[str, tuple[float, float]] = {}
+        self.num_added = 0
 
     def __len__(self) -> int:
         return len(self._ended)
@@ -27,10 +28,16 @@ class Accounts:
         """Keep one; the oldest goes where there are too many. A used id now means the new one."""
         self._forget(account.request_id)
         self._ended[account.request_id] = account
+        self.num_added += 1
         members = self._groups.get(account.group_id, ())
         self._groups[account.group_id] = (*members, account.request_id)
         while len(self._ended) > self._most:
             self._forget(next(iter(self._ended)))
+
+    def since(self, num_added: int, most: int) -> list[Account]:
+        """The latest `most` of those that were added after `num_added` of them; oldest first."""
+        count = min(self.num_added - num_added, most)
+        return list(self._ended.values())[-count:] if count > 0 else []
 
     def reader(self, request_id: str, late_s: float, unread_s: float) -> None:
         """A completion's reader took the last piece `late_s` after the end, because it was busy with earlier ones.

@@ -21,9 +21,11 @@ from typing import NamedTuple
 
 from twostroke.cost.account import Account, ChunkStep, LiveAccount, Phase, QueueStory, Share, Spell, shares
 from twostroke.cost.accounts import Accounts
+from twostroke.cost.live_request import LiveRequest, live_request
+from twostroke.cost.prefill_share import prefill_share
 from twostroke.cost.record import RequestRecord, StepRecord
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.cost.step_history import MAX_RUN_STEPS, Row, StepHistory, device_seconds
+from twostroke.cost.step_history import MAX_RUN_STEPS, Row, StepHistory
 from twostroke.types.event import FinishedEvent
 from twostroke.types.plan import Hold, Plan, Preemption
 from twostroke.types.request import Request
@@ -114,6 +116,15 @@ class Ledger:
         waiting = len(self._live) - self._num_decoding - len(self._filling)
         self.history.times.append((begin_s, commit_s, model_s, sampling_s, waiting))
 
+    def live(self) -> list[LiveRequest]:
+        """Completions that have not ended, in order of arrival; any thread may ask."""
+        return [live_request(live) for live in list(self._live.values())]
+
+    def live_one(self, request_id: str) -> LiveRequest | None:
+        """One of them; any thread may ask."""
+        live = self._live.get(request_id)
+        return None if live is None else live_request(live)
+
     def close_step(self, end_s: float) -> None:
         """All that the last step gave has been handed over."""
         self.history.ends.append(end_s)
@@ -202,14 +213,8 @@ class Ledger:
         chunk_rows = sum(row.num_tokens for row in rows if row.num_tokens > 1)
         if not chunk_rows:
             return {}
-        single = [Segment(row.start, 1, row.samples, row.scored) for row in rows if row.num_tokens == 1]
-        added = busy_s
-        if single and self.cost is not None:
-            whole = [Segment(row.start, row.num_tokens, row.samples, row.scored) for row in rows]
-            whole_s = device_seconds(self.cost.predict(whole))
-            added *= 1 - min(1.0, device_seconds(self.cost.predict(single)) / whole_s) if whole_s else 1.0
-        elif single:
-            added *= chunk_rows / (chunk_rows + len(single))
+        segments = [Segment(row.start, row.num_tokens, row.samples, row.scored) for row in rows]
+        added = busy_s * prefill_share(segments, self.cost)
         return {row.request_id: added * row.num_tokens / chunk_rows for row in rows if row.num_tokens > 1}
 
     def _enter(self, live: LiveAccount, begin_s: float) -> None:
@@ -239,6 +244,9 @@ class Ledger:
             if row is None:
                 live.others_s += span.busy_s
                 continue
+            if not live.computed:
+                live.cached = row.start
+            live.computed = row.start + row.num_tokens
             own_s = span.busy_s - chunk_s + by_chunk.get(request_id, 0.0)
             again_s = own_s * row.num_recomputed / row.num_tokens
             live.others_s += span.busy_s - own_s

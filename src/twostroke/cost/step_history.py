@@ -111,6 +111,15 @@ class Sample:
         return self.run.busy_s(self.offset)
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Steps [first, last) of a run, by reference."""
+
+    run: Run
+    first: int
+    last: int
+
+
 class StepHistory:
     """A bounded number of steps and rows; what is dropped stays in the totals."""
 
@@ -151,6 +160,18 @@ class StepHistory:
             return None
         run = runs[place]
         return Sample(run, min(ordinal - run.ordinal, run.num_steps - 1))
+
+    def since(self, ordinal: int) -> list[Stretch]:
+        """What is kept of the steps after the one with this number and is done; any thread may ask."""
+        runs = self._runs
+        place = max(0, bisect_right(runs, ordinal + 1, key=lambda run: run.ordinal) - 1)
+        found = []
+        for run in runs[place:]:
+            done = min(run.num_steps, len(run.ends)) if run is runs[-1] else run.num_steps
+            first = max(0, ordinal + 1 - run.ordinal)
+            if first < done:
+                found.append(Stretch(run, first, done))
+        return found
 
     def latest(self, most: int) -> list[Sample]:
         """The last step of each of the latest runs."""

@@ -35,10 +35,13 @@ from twostroke.server.errors import (
     unknown_request,
 )
 from twostroke.server.explanations import explanation_of
+from twostroke.server.live.about import kv_facts
+from twostroke.server.live.routes import live_routes
 from twostroke.server.messages_request import count_tokens, messages_call
 from twostroke.server.messages_shape import MessagesShape
 from twostroke.server.metrics import CONTENT_TYPE
 from twostroke.server.openapi import openapi_document
+from twostroke.server.page_files import page_routes
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import chat_call, completion_call, salted
 from twostroke.server.responses_request import responses_call
@@ -59,8 +62,9 @@ def create_app(parts: ServerParts) -> ASGIApp:
     """
     parts.metrics.attach(parts.engine.gauges, parts.work)
     parts.metrics.registry.register(DoorCollector(parts.door))
+    parts.metrics.alias(parts.served_name, kv_facts(parts.view.about))
     app = Starlette(
-        routes=routes_of(parts),
+        routes=[*routes_of(parts), *live_routes(parts), *page_routes()],
         exception_handlers={
             TwostrokeError: _on_error,
             HttpProblem: _on_error,
@@ -70,11 +74,13 @@ def create_app(parts: ServerParts) -> ASGIApp:
         },
     )
     app.router.redirect_slashes = False
-    return Boundary(Gate(app, parts.api_key, parts.loopback_only), parts.metrics, parts.new_id)
+    return Boundary(
+        Gate(app, parts.api_key, parts.loopback_only), parts.metrics, parts.new_id, parts.listeners, parts.wall_clock
+    )
 
 
 def routes_of(parts: ServerParts) -> list[Route]:
-    """Every path that is served."""
+    """Every path of the public API: all but the page and its view of the engine."""
     return [
         Route("/v1/chat/completions", _generate(parts, chat_call, ChatShape), methods=["POST"]),
         Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),

@@ -19,9 +19,14 @@ from twostroke.engine.async_engine import AsyncEngine
 from twostroke.scheduler.cost_correction import CostCorrection
 from twostroke.scheduler.step_time import StepTime
 from twostroke.server.door import Door, DoorRules
+from twostroke.server.facts import Listener
 from twostroke.server.forecast import Forecast, Listeners, Room
+from twostroke.server.live.about import about
+from twostroke.server.live.view import EngineView
+from twostroke.server.logs import request_ended
 from twostroke.server.metrics import ServerMetrics
 from twostroke.server.parts import Limits, ServerParts
+from twostroke.server.spans import otlp_spans
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.text.special_tokens import read_special_tokens
 
@@ -61,6 +66,11 @@ def build_server(
         gauges = engine.gauges()
         return forecast.wait_s(requests, tokens, places_free=not gauges.waiting)
 
+    listeners: list[Listener] = [request_ended]
+    if resolved["otlp"] is not None:
+        spans, end = otlp_spans(resolved["otlp"], resolved["served_name"], __version__, heart.stepper.clock)
+        heart.closing.callback(end)
+        listeners.append(spans)
     parts = ServerParts(
         engine=engine,
         tokenizer=heart.tokenizer,
@@ -79,6 +89,13 @@ def build_server(
         special_texts=read_special_tokens(found.folder.path).texts,
         explain=heart.explainer.explain,
         work=heart.session.ledger.history.work,
+        listeners=listeners,
+        view=EngineView(
+            heart.session.ledger,
+            heart.cache.page_states,
+            heart.stepper.clock,
+            about(resolved, heart.costs, __version__),
+        ),
     )
     shown = ("served_name", "weights", "weight_bytes", "threads", "cpu_level", "kv_tokens", "kv_memory", "context")
     facts = {name: resolved[name] for name in shown} | {"room": assemble.room_sentence(resolved)}

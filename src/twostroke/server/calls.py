@@ -20,6 +20,7 @@ class Call:
 
     logprobs: as in SamplingParams. include_usage, continuous_usage: of a stream. form, tools, rendered_end: how to read
     a chat answer. grammar_field: the client's name for the grammar. asked: the request as its API's answers repeat it.
+    progress: tell how far the first prompt is.
     """
 
     response_id: str
@@ -36,6 +37,7 @@ class Call:
     rendered_end: str = ""
     asked: Any = field(default=None, repr=False)
     grammar_field: str = "grammar"
+    progress: bool = False
 
     @property
     def num_choices(self) -> int:

@@ -71,6 +71,9 @@ class SlowReader(Exception):
 
 INTERNAL = Problem(500, "The server failed to answer this request; its log says why.", SERVER, code="internal_error")
 STOPPED = Problem(503, "The engine is not running.", SERVER, code="engine_stopped", headers={"retry-after": "5"})
+OVERLOADED = Problem(
+    503, "Too many requests are waiting; try again later.", SERVER, code="overloaded", headers={"retry-after": "2"}
+)
 POISON = replace(INTERNAL, headers={"x-should-retry": "false"})
 SLOW_READER = Problem(408, "The answer was not read fast enough; the request has ended.", SERVER, code="slow_reader")
 TOO_DEEP = Problem(400, "The JSON of the request is nested too deeply.", code="invalid_json")

@@ -14,6 +14,7 @@ from types import TracebackType
 from twostroke.server.calls import Call
 from twostroke.server.door import Ticket
 from twostroke.server.errors import EngineFault, HttpProblem, fault_of
+from twostroke.server.facts import RequestFacts
 from twostroke.server.parts import ServerParts
 from twostroke.server.refusals import DEADLINE
 from twostroke.server.visit import Visit
@@ -34,13 +35,15 @@ class _End:
 
 
 class Generation:
-    """`async with Generation(call, parts) as g: while (piece := await g.next(timeout_s)): ...`
+    """`async with Generation(call, parts, facts) as g: while (piece := await g.next(timeout_s)): ...`
 
     Leaving the block closes the engine's streams, which aborts whatever still runs.
     """
 
-    def __init__(self, call: Call, parts: ServerParts, visit: Visit | None = None) -> None:
+    def __init__(self, call: Call, parts: ServerParts, facts: RequestFacts, visit: Visit | None = None) -> None:
         self.call = call
+        self._facts = facts
+        self._reasons: dict[int, str] = {}
         self._parts = parts
         self._visit = visit or Visit()
         self._ticket: Ticket | None = None
@@ -79,6 +82,8 @@ class Generation:
             self._give_back()
             raise
         self._parts.metrics.prompt_tokens.inc(self.call.num_prompt_tokens)
+        for prompt in prompts:
+            self._parts.metrics.requests.asked(prompt, self._parts.context_tokens)
         self._pumps = [asyncio.create_task(self._pump(i, prompt)) for i, prompt in enumerate(prompts)]
         return self
 
@@ -101,6 +106,10 @@ class Generation:
             await asyncio.gather(*self._pumps, return_exceptions=True)
         finally:
             self._give_back()
+        facts = self._facts
+        facts.response_id, facts.prompt_tokens = self.call.response_id, self.call.num_prompt_tokens
+        facts.cached_tokens, facts.output_tokens = self.cached_tokens, self.completion_tokens
+        facts.finish_reasons = tuple(reason for _, reason in sorted(self._reasons.items()))
 
     async def next(self, timeout_s: float | None = None) -> tuple[int, Delta] | None:
         """The next piece as (choice index, delta), None after the last.
@@ -148,6 +157,9 @@ class Generation:
         self._tokens[choice] = delta.num_output_tokens
         if delta.finish_reason is not None:
             self._open.discard(choice)
+            self._reasons[choice] = delta.finish_reason.value
+            if choice == 0:
+                self._facts.timings = delta.timings
         return choice, delta
 
     async def _pump(self, place: int, prompt: Prompt) -> None:

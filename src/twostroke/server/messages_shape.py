@@ -38,6 +38,10 @@ class MessagesShape:
             made.append(_event("message_start", message=self._message([], counts)))
         return made + [_step_event(step) for step in self._turn.take(delta)]
 
+    def progress_events(self, news: dict[str, Any]) -> list[Event]:
+        """See Shape."""
+        return []
+
     def last_events(self, counts: Counts) -> list[Event]:
         """See Shape."""
         return [

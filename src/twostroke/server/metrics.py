@@ -6,8 +6,8 @@ Must not know: HTTP, prompts' text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -15,8 +15,10 @@ from prometheus_client.registry import Collector
 
 from twostroke.cost.work import Work
 from twostroke.engine.observer import Observer
+from twostroke.server.live.recent import Recent
+from twostroke.server.vllm_names import VllmNames
 from twostroke.types.event import FinishedEvent
-from twostroke.types.output import Timings
+from twostroke.types.output import Prompt, Timings
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 
@@ -119,6 +121,8 @@ class ServerMetrics(Observer):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.recent = Recent()
+        self._aliases = CollectorRegistry()
         made = self.registry
         self.prompt_tokens = Counter("twostroke_prompt_tokens", "Prompt tokens taken in.", registry=made)
         self.generation_tokens = Counter("twostroke_generation_tokens", "Tokens generated.", registry=made)
@@ -134,10 +138,17 @@ class ServerMetrics(Observer):
         self.step = _seconds("twostroke_step_seconds", "One engine step.", made)
         self.prefill_tokens = _tokens("twostroke_step_prefill_tokens", "Prompt positions computed in a step.", made)
         self.decode_tokens = _tokens("twostroke_step_decode_tokens", "Decoding positions computed in a step.", made)
+        self.step_tokens = _tokens("twostroke_step_tokens", "Prompt positions and new tokens of a step.", made)
+        self.requests = RequestMetrics(made)
 
     def attach(self, read: Callable[[], EngineGauges], work: Callable[[], Work] = Work) -> None:
         """Add the engine's gauges and the work of its steps; once a registry."""
         self.registry.register(_EngineCollector(read, work))
+
+    def alias(self, model: str, kv_facts: Mapping[str, Any]) -> None:
+        """Serve the `vllm:*` names too, with vLLM's labels."""
+        labels = {"engine": "0", "model_name": model}
+        self._aliases.register(VllmNames(self.registry, labels, lambda: kv_facts))
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float) -> None:
         """One engine step: its length, and how its rows divide into prompt and decoding positions."""
@@ -145,19 +156,24 @@ class ServerMetrics(Observer):
         self.step.observe(duration_s)
         self.prefill_tokens.observe(prompt)
         self.decode_tokens.observe(plan.num_tokens - prompt)
+        self.step_tokens.observe(prompt + len(result.sampled))
 
     def on_first_token(self, ttft_s: float) -> None:
         """A completion's first token."""
         self.ttft.observe(ttft_s)
+        self.recent.ttft_s.append(ttft_s)
 
     def on_next_token(self, itl_s: float) -> None:
         """Each later one."""
         self.itl.observe(itl_s)
+        self.recent.itl_s.append(itl_s)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings) -> None:
         """A completion's end, by whatever reason."""
         self.finished.labels(finished.reason.value).inc()
-        self.generation_tokens.inc(finished.num_output_tokens)
+        generated = finished.num_output_tokens + (finished.stopped_by is not None)
+        self.generation_tokens.inc(generated)
+        self.requests.finished(finished, timings, generated)
         if timings.queue_s is not None:
             self.queue.observe(timings.queue_s)
         if timings.e2e_s is not None:
@@ -168,7 +184,44 @@ class ServerMetrics(Observer):
 
     def text(self) -> bytes:
         """The exposition format, version 0.0.4."""
-        return generate_latest(self.registry)
+        return generate_latest(self.registry) + generate_latest(self._aliases)
+
+
+class RequestMetrics:
+    """Of each completion, when it ends; what was asked for, when it comes."""
+
+    def __init__(self, made: CollectorRegistry) -> None:
+        self.inference = _seconds("twostroke_request_inference_seconds", "From the first step to the last token.", made)
+        self.prefill = _seconds("twostroke_request_prefill_seconds", "From the first step to the first token.", made)
+        self.decode = _seconds("twostroke_request_decode_seconds", "From the first token to the last.", made)
+        self.mean_itl = _seconds("twostroke_request_mean_itl_seconds", "A completion's mean gap between tokens.", made)
+        self.prompt_tokens = _tokens("twostroke_request_prompt_tokens", "Prompt tokens of a completion.", made)
+        self.tokens = _tokens("twostroke_request_generation_tokens", "Tokens generated for a completion.", made)
+        self.preemptions = _tokens("twostroke_request_preemptions", "Times that a completion was put back.", made)
+        self.asked_n = _tokens("twostroke_request_asked_n", "Completions asked for of a prompt.", made)
+        self.asked_tokens = _tokens("twostroke_request_asked_tokens", "Most tokens of each completion asked for.", made)
+
+    def asked(self, prompt: Prompt, context_tokens: int) -> None:
+        """A prompt came in."""
+        room = context_tokens - len(prompt.token_ids)
+        self.asked_n.observe(prompt.params.n)
+        self.asked_tokens.observe(room if prompt.params.max_tokens is None else prompt.params.max_tokens)
+
+    def finished(self, finished: FinishedEvent, timings: Timings, generated: int) -> None:
+        """A completion's end; times only where it got so far."""
+        self.prompt_tokens.observe(finished.num_prompt_tokens)
+        self.tokens.observe(generated)
+        self.preemptions.observe(finished.num_preemptions)
+        begun_s, first_s, ended_s = timings.first_scheduled_s, timings.first_token_s, timings.finished_s
+        if begun_s is None or ended_s is None:
+            return
+        self.inference.observe(ended_s - begun_s)
+        if first_s is not None:
+            self.prefill.observe(first_s - begun_s)
+            self.decode.observe(ended_s - first_s)
+        mean_s = timings.mean_itl_s(generated)
+        if mean_s is not None:
+            self.mean_itl.observe(mean_s)
 
 
 def _prompt_positions(start: int, count: int, prompt_tokens: int) -> int:

@@ -64,6 +64,11 @@ class Envelope:
         """Of the answer so far."""
         return usage_of(self.call, counts)
 
+    def progress_events(self, news: dict[str, Any]) -> list[Event]:
+        """A chunk without choices, for those who asked for it."""
+        usage = {"usage": None} if self.call.include_usage else {}
+        return [Event(None, {**self.envelope([], streamed=True), **usage, **news})]
+
     def last_events(self, counts: Counts) -> list[Event]:
         """The usage, in a chunk without choices, where it was asked for."""
         if not self.call.include_usage:

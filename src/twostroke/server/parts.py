@@ -15,6 +15,9 @@ from typing import Any, Protocol
 from twostroke.cost.explanation import Explanation
 from twostroke.cost.work import Work
 from twostroke.server.door import Door
+from twostroke.server.facts import Listener
+from twostroke.server.live.view import EngineView
+from twostroke.server.logs import request_ended
 from twostroke.server.metrics import EngineGauges, ServerMetrics
 from twostroke.text.turn import TurnForm
 from twostroke.types.output import Delta, Prompt
@@ -126,6 +129,13 @@ class Limits:
     header_s: float = 10.0
 
 
+@dataclass(slots=True)
+class Closing:
+    """began: the server is asked to end; what streams without an end of its own should end now."""
+
+    began: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ServerParts:
     """What `create_app` needs.
@@ -136,6 +146,7 @@ class ServerParts:
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
     special_texts: the vocabulary's special tokens by their role, as eos_token. work: FLOPs and bytes of all steps.
     door: bounds on what waits. drain_s: for what runs, after a signal.
+    view: what the live view reads. listeners: hear of each HTTP request at its end.
     """
 
     engine: ServedEngine
@@ -158,3 +169,6 @@ class ServerParts:
     wall_clock: Callable[[], float] = time.time
     explain: Callable[[str], Sequence[Explanation]] = nothing_known
     work: Callable[[], Work] = Work
+    view: EngineView = field(default_factory=EngineView)
+    closing: Closing = field(default_factory=Closing)
+    listeners: Sequence[Listener] = (request_ended,)

@@ -205,6 +205,7 @@ def _call(
         logprobs=logprobs,
         stream=bool(request.stream),
         include_usage=bool(options and options.include_usage),
+        progress=bool(request.return_progress),
         continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
         grammar_field=form.field,
     )

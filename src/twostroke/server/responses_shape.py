@@ -50,6 +50,10 @@ class ResponsesShape:
             made += self._step_events(step, fresh)
         return made
 
+    def progress_events(self, news: dict[str, Any]) -> list[Event]:
+        """See Shape."""
+        return []
+
     def last_events(self, counts: Counts) -> list[Event]:
         """See Shape."""
         status = self._status()

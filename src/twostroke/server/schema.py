@@ -79,6 +79,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     priority: int | None = None
     ttft_s: float | None = None
     itl_s: float | None = None
+    return_progress: bool | None = None
     # the form of the answer (grammar.py)
     response_format: Any = None
     structured_outputs: Any = None

@@ -18,11 +18,12 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twostroke.server.errors import Problem
+from twostroke.server.page_files import page_files
 from twostroke.types.errors import ConfigError
 
 LABEL_DIGITS = 16
 MAX_HEADERS = 100
-PUBLIC_PATHS = frozenset({"/health", "/live", "/ready"})
+PUBLIC_PATHS = frozenset({"/health", "/live", "/ready", *page_files()})
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,255}))(?::\d{1,5})?")
 
 BAD_KEY = Problem(

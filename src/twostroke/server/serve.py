@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FrameType
 from typing import cast
@@ -22,7 +22,7 @@ import uvicorn
 
 from twostroke.server.app import create_app
 from twostroke.server.drain import Drain
-from twostroke.server.parts import ServerParts
+from twostroke.server.parts import Closing, ServerParts
 from twostroke.server.protocol import DeadlineProtocol
 from twostroke.server.security import is_loopback
 from twostroke.types.errors import ConfigError, EngineStopped
@@ -107,7 +107,17 @@ def make_server(parts: ServerParts, listener: socket.socket, announce: Announce,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     drain = Drain(parts.door, parts.drain_s, parts.door.clock)
-    return Server(config, lambda: announce(url_of(listener)), drain, lambda: parts.engine.alive, watch)
+    hear = Hear(lambda: announce(url_of(listener)), lambda: parts.engine.alive, watch)
+    return Server(config, hear, drain, parts.closing)
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """What a server asks and tells. announce: once it listens. watch: each tick; True asks for a clean end."""
+
+    announce: Callable[[], None]
+    engine_alive: Callable[[], bool]
+    watch: Watch
 
 
 class Server(uvicorn.Server):
@@ -119,23 +129,21 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
-        announce: Callable[[], None],
+        hear: Hear,
         drain: Drain,
-        engine_alive: Callable[[], bool],
-        watch: Watch,
+        closing: Closing,
     ) -> None:
         super().__init__(config)
-        self._announce = announce
+        self._hear = hear
         self._drain = drain
-        self._engine_alive = engine_alive
-        self._watch = watch
+        self._closing = closing
         self.cut = 0
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: is it time to go?"""
-        if self._watch():
+        if self._hear.watch():
             self._drain.begin()
-        if self._drain.over or not self._engine_alive():
+        if self._drain.over or not self._hear.engine_alive():
             self.cut = self._drain.cut
             self.should_exit = True
         return await super().on_tick(counter)
@@ -151,7 +159,12 @@ class Server(uvicorn.Server):
         """Listen, then announce."""
         await super().startup(sockets=sockets)
         if self.started:
-            self._announce()
+            self._hear.announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell streams without an end, then wait for requests in flight."""
+        self._closing.began = True
+        await super().shutdown(sockets=sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

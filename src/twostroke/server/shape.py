@@ -40,6 +40,9 @@ class Shape(Protocol):
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
         """What this piece of choice `index` lets one say."""
 
+    def progress_events(self, news: dict[str, Any]) -> list[Event]:
+        """How far the prompt is, where this API has words for it."""
+
     def last_events(self, counts: Counts) -> list[Event]:
         """What ends a stream."""
 

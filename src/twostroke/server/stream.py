@@ -10,6 +10,7 @@ Must not know: request fields, the JSON of choices.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -20,8 +21,10 @@ from starlette.types import Receive, Scope, Send
 
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of
+from twostroke.server.facts import RequestFacts, facts_of
 from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
+from twostroke.server.progress import PROGRESS_S, PromptProgress
 from twostroke.server.shape import Counts, Event, Shape
 from twostroke.server.visit import Visit, visit_of
 from twostroke.types.errors import TwostrokeError
@@ -43,16 +46,18 @@ class Answer(Response):
         self._shape = shape
         self._parts = parts
         self._visit = Visit()
+        self._facts = RequestFacts("", "", "", 0.0)
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises what happens before the first byte."""
         self._visit = visit_of(scope, self._parts.limits.deadline_s, self._parts.door.clock())
+        self._facts = facts_of(scope)
         body = self._stream(send) if self._call.stream else self._whole(scope, receive, send)
         await until_disconnect(receive, body)
 
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with Generation(self._call, self._parts, self._visit) as generation:
+        async with Generation(self._call, self._parts, self._facts, self._visit) as generation:
             while (piece := await generation.next()) is not None:
                 self._shape.collect(*piece)
         answer = self._shape.whole(_counts(generation))
@@ -61,32 +66,53 @@ class Answer(Response):
     async def _stream(self, send: Send) -> None:
         events = EventWriter(send, self._parts.limits.stalled_s)
         try:
-            async with Generation(self._call, self._parts, self._visit) as generation:
+            async with Generation(self._call, self._parts, self._facts, self._visit) as generation:
                 while (piece := await self._next(generation, events)) is not None:
                     for event in self._shape.events(*piece, _counts(generation)):
                         await events.send(event)
             for event in self._shape.last_events(_counts(generation)):
                 await events.send(event)
         except SlowReader:
-            log.warning("%s: dropped, its client stopped reading", self._call.response_id)
+            log.warning("dropped: its client stopped reading", extra=self._ids())
             return
         except Exception as error:
             if not events.started:
                 raise
             if isinstance(error, HttpProblem | TwostrokeError):
-                log.warning("%s: ended while streaming: %s", self._call.response_id, error)
+                log.warning("ended while streaming: %s", error, extra=self._ids())
             else:
-                log.error("%s: failed while streaming", self._call.response_id, exc_info=error)
+                log.error("failed while streaming", exc_info=error, extra=self._ids())
             for event in self._shape.problem_events(problem_of(error)):
                 await events.send(event)
         await events.finish(self._shape.closing)
 
+    def _ids(self) -> dict[str, str]:
+        return {"request_id": self._facts.request_id, "response_id": self._call.response_id}
+
     async def _next(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
+        if self._call.progress and not generation.completion_tokens:
+            with contextlib.suppress(TimeoutError):
+                return await self._first(generation, events)
         while True:
             try:
                 return await generation.next(self._parts.limits.heartbeat_s)
             except TimeoutError:
                 await events.write(self._shape.heartbeat)
+
+    async def _first(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
+        """Tell how the prompt goes on until a piece is there. Raises TimeoutError when there is nothing to tell."""
+        progress = PromptProgress(self._parts.view, f"{self._call.prompts[0].request_id}/0")
+        silent_s = 0.0
+        while silent_s < self._parts.limits.heartbeat_s:
+            try:
+                return await generation.next(PROGRESS_S)
+            except TimeoutError:
+                news = progress.news()
+            silent_s = silent_s + PROGRESS_S if news is None else 0.0
+            if news is not None:
+                for event in self._shape.progress_events(news):
+                    await events.send(event)
+        raise TimeoutError
 
 
 def _counts(generation: Generation) -> Counts:

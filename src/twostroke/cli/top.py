@@ -1,0 +1,117 @@
+"""`twostroke top`: what a running server does, in the terminal.
+
+Knows: the server's address, its engine routes, rich's Live.
+Must not know: engines, how frames are made or drawn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.client import HTTPException
+from typing import IO, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+import click
+
+from twostroke.cli.command import ExampleCommand, clear_errors, print_json
+from twostroke.types.errors import ConfigError, InvalidRequest
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+WAIT_S = 40.0
+
+
+@click.command(cls=ExampleCommand, example="twostroke top --url http://127.0.0.1:8000")
+@click.option("--url", default=DEFAULT_URL, help=f"The server [default: {DEFAULT_URL}].")
+@click.option("--api-key", default=None, help="Key of the server [env TWOSTROKE_API_KEY].")
+@click.option("--once", is_flag=True, help="Print one picture and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: one document with --once, else one a line.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def command(url: str, api_key: str | None, once: bool, as_json: bool, verbose: bool) -> None:
+    """Watch a running server: both phases' speed, what steps are made of, latency, KV cache, requests.
+
+    Ends with Ctrl-C. The server's page shows the same and more in a browser.
+    """
+    with clear_errors(verbose):
+        from rich.console import Console
+
+        from twostroke.cli.top_picture import Picture
+        from twostroke.env import asked_by_environment
+
+        server = _Server(url, api_key or asked_by_environment().get("api_key"))
+        picture = Picture(server.about())
+        frames = server.frames()
+        if once:
+            picture.add(next(frames))
+            if as_json:
+                print_json(picture.figures())
+            else:
+                Console().print(picture.drawing())
+        elif as_json:
+            for frame in frames:
+                picture.add(frame)
+                click.echo(json.dumps(picture.figures(), separators=(",", ":")))
+        else:
+            _watch(picture, frames)
+
+
+def _watch(picture: Any, frames: Iterator[dict[str, Any]]) -> None:
+    from rich.live import Live
+
+    picture.add(next(frames))
+    with Live(picture.drawing(), screen=True, auto_refresh=False) as live:
+        for frame in frames:
+            picture.add(frame)
+            live.update(picture.drawing(), refresh=True)
+
+
+class _Server:
+    """Its engine routes. Raises ConfigError where it does not answer, InvalidRequest where it refuses."""
+
+    def __init__(self, url: str, api_key: str | None) -> None:
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise ConfigError(f"--url {url!r} is no address of a server.", fix=f"Write it like {DEFAULT_URL}.")
+        self._url = url
+        self._base = url.rstrip("/").removesuffix("/v1")
+        self._headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
+
+    def about(self) -> dict[str, Any]:
+        with self._open("/v1/engine/about") as got:
+            try:
+                found = json.loads(got.read())
+                return {"model": str(found["model"]), **found}
+            except (ValueError, KeyError, TypeError):
+                raise ConfigError(
+                    f"What answers at {self._url} is not Twostroke.", fix="Give the server's address with --url."
+                ) from None
+
+    def frames(self) -> Iterator[dict[str, Any]]:
+        """For ever; raises ConfigError when the stream ends."""
+        with self._open("/v1/engine/steps") as got:
+            try:
+                for line in got:
+                    if line.startswith(b"data: {"):
+                        yield json.loads(line[6:])
+            except (HTTPException, OSError):
+                pass
+        raise ConfigError(f"The server at {self._url} has stopped.")
+
+    def _open(self, path: str) -> IO[bytes]:
+        # No proxy: the server is the caller's own, and variables are read in one place only.
+        opener = build_opener(ProxyHandler({}))
+        try:
+            got: IO[bytes] = opener.open(Request(f"{self._base}{path}", headers=self._headers), None, WAIT_S)
+            return got
+        except HTTPError as error:
+            fix = "Give --api-key." if error.code == 401 else ""
+            what = f"The server at {self._url} answered with status {error.code}."
+            raise InvalidRequest(what, param="url", fix=fix) from None
+        except (URLError, HTTPException, OSError) as error:
+            reason = getattr(error, "reason", error)
+            raise ConfigError(
+                f"No server answers at {self._url}.",
+                why=f"{getattr(reason, 'strerror', None) or reason}.",
+                fix="Start it with `twostroke serve`, or give its address with --url.",
+            ) from None

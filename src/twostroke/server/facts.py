@@ -1,0 +1,51 @@
+"""What is known of one HTTP request when it has ended: for logs and spans. Never a prompt's or an answer's text.
+
+Knows: ids, counts, times.
+Must not know: who writes them down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from twostroke.types.output import Timings
+
+KEY = "twostroke.facts"
+"""In an ASGI scope."""
+
+
+@dataclass(slots=True)
+class RequestFacts:
+    """begin_s, end_s: Unix seconds. trace: the W3C headers traceparent and tracestate, as they came.
+
+    The rest is there where a model answered: timings of the first completion on the engine's clock.
+    """
+
+    request_id: str
+    method: str
+    path: str
+    begin_s: float
+    trace: dict[str, str] = field(default_factory=dict)
+    status: int = 0
+    end_s: float = 0.0
+    response_id: str = ""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    finish_reasons: tuple[str, ...] = ()
+    timings: Timings | None = None
+
+
+class Listener(Protocol):
+    """Hears of each request once, at its end, on the event loop: it must be quick and raise nothing."""
+
+    def __call__(self, facts: RequestFacts, /) -> None:
+        """An HTTP request has ended."""
+
+
+def facts_of(scope: MutableMapping[str, Any]) -> RequestFacts:
+    """Of the request at hand; for a bare scope (no boundary around it) new ones that nobody reads."""
+    found = scope.get(KEY)
+    return found if isinstance(found, RequestFacts) else RequestFacts("", "", "", 0.0)

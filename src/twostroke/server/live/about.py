@@ -1,0 +1,48 @@
+"""GET /v1/engine/about: the facts that a viewer needs to read frames, among them the machine's limits.
+
+Knows: resolved settings, cost models of a machine.
+Must not know: HTTP, frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from twostroke.config import Resolved
+from twostroke.cost.what_if import WhatIf
+from twostroke.spec.formats import PAGE_TOKENS, WeightKind
+
+SHOWN = ("weights", "kv_format", "threads", "cpu_level", "context", "max_step_tokens", "max_sequences", "kv_tokens")
+
+
+def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
+    """Settings, objectives in seconds (null: none), and the roof: rates as measured here, or of the catalogue."""
+    kind = costs.formats[costs.weights].kind
+    asked = {setting.name: setting.value for setting in resolved.settings}
+    return {
+        "version": version,
+        "model": resolved["served_name"],
+        "page_tokens": PAGE_TOKENS,
+        "settings": {name: resolved[name] for name in SHOWN},
+        "objectives": {"ttft_s": asked.get("ttft"), "itl_s": asked.get("itl")},
+        "limits": {
+            "measured": costs.measured,
+            "source": costs.source,
+            "read_bytes_per_s": costs.machine.read_bytes_per_s,
+            "flops_per_s": costs.machine.product_rate(kind),
+            "unit": "int8 operations" if kind in (WeightKind.INT8, WeightKind.INT4) else "FLOPs",
+        },
+    }
+
+
+def kv_facts(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the KV cache, by the names that vLLM's cache_config_info has."""
+    settings = about.get("settings", {})
+    tokens, context = settings.get("kv_tokens", 0), settings.get("context", 0)
+    return {
+        "block_size": about.get("page_tokens", 0),
+        "cache_dtype": settings.get("kv_format", ""),
+        "kv_cache_size_tokens": tokens,
+        "kv_cache_max_concurrency": round(tokens / context, 2) if context else 0,
+    }

@@ -1,0 +1,156 @@
+"""One frame of the live view: what happened since the last one, compact and of bounded size.
+
+    {"frame": 3, "now_s": ..., "last_step": 912, "skipped_steps": 0, "names": ["chatcmpl-7-0/0", ...],
+     "runs": [{"step": 900, "number": 880, "rows": [[name, start, tokens, output tokens before, recomputed], ...],
+               "preempted": [name, ...], "prefill_share": 0.4, "predicted_s": [first, last], "flops": [first, last],
+               "bytes": [first, last], "times": [[begin_s, end_s, model_s, sampling_s, waiting], ...]}, ...],
+     "requests": [[name, phase, arrival_s, first planned s, first token s, prompt, computed, cached], ...],
+     "ended": [{...}], "gauges": {...}, "pages": [[state, count], ...], "latency": {...}}
+
+A run is steps of one batch; its figures go evenly from first to last step. A name is a place in `names`. What does not
+fit is left out and counted: the oldest steps, the newest requests.
+
+Knows: the ledger, gauges, JSON values.
+Must not know: HTTP, viewers' sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from itertools import groupby
+from typing import Any
+
+from twostroke.cost.account import Account
+from twostroke.cost.ledger import record_of
+from twostroke.cost.prefill_share import prefill_share
+from twostroke.cost.record_json import request_to_json
+from twostroke.cost.shape import StepCost
+from twostroke.cost.step_history import Stretch
+from twostroke.server.live.view import EngineView
+
+MAX_STEPS, MAX_ROWS, MAX_REQUESTS, MAX_ENDED, MAX_PAGE_SPANS = 256, 1024, 64, 32, 2048
+
+
+class _Names:
+    """Names as places in a list."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+
+    def place(self, name: str) -> int:
+        return self._places.setdefault(name, len(self._places))
+
+    def all(self) -> list[str]:
+        return list(self._places)
+
+
+class Frames:
+    """One viewer's frames: `next` tells what came since the last call, however long ago that was."""
+
+    def __init__(self, view: EngineView) -> None:
+        """The first frame has the latest steps that fit."""
+        self._view = view
+        self._number = 0
+        self._last = 0
+        self._ended = max(0, view.ledger.accounts.num_added - MAX_ENDED)
+
+    def next(self, gauges: object, latency: Mapping[str, Any]) -> dict[str, Any]:
+        """A frame; `gauges` is what AsyncEngine.gauges() gave."""
+        ledger = self._view.ledger
+        found = ledger.history.since(self._last)
+        kept = _fitting(found)
+        first_time = not self._number
+        last = max((stretch.run.ordinal + stretch.last - 1 for stretch in found), default=self._last)
+        shown = sum(stretch.last - stretch.first for stretch in kept)
+        skipped = 0 if first_time else last - self._last - shown
+        self._number, self._last = self._number + 1, last
+        names = _Names()
+        live = ledger.live()
+        ended = ledger.accounts.since(self._ended, MAX_ENDED)
+        self._ended = ledger.accounts.num_added
+        return {
+            "frame": self._number,
+            "now_s": round(self._view.clock(), 6),
+            "last_step": last,
+            "skipped_steps": skipped,
+            "runs": [_run(stretch, names, ledger.cost) for stretch in kept],
+            "requests": [
+                [
+                    names.place(each.request_id),
+                    each.phase.name.lower(),
+                    _round(each.arrival_s),
+                    _round(each.first_s),
+                    _round(each.token_s),
+                    each.num_prompt_tokens,
+                    each.num_computed,
+                    each.num_cached,
+                ]
+                for each in live[:MAX_REQUESTS]
+            ],
+            "more_requests": max(0, len(live) - MAX_REQUESTS),
+            "ended": [_ended(account) for account in ended],
+            "gauges": asdict(gauges) if is_dataclass(gauges) and not isinstance(gauges, type) else {},
+            "pages": _spans(self._view.pages()),
+            "latency": dict(latency),
+            "names": names.all(),
+        }
+
+
+def _fitting(found: Sequence[Stretch]) -> list[Stretch]:
+    """The latest steps within the limits, oldest first."""
+    kept: list[Stretch] = []
+    steps = rows = 0
+    for stretch in reversed(found):
+        rows += len(stretch.run.rows)
+        room = MAX_STEPS - steps
+        if room <= 0 or (kept and rows > MAX_ROWS):
+            break
+        first = max(stretch.first, stretch.last - room)
+        kept.append(Stretch(stretch.run, first, stretch.last))
+        steps += stretch.last - first
+    return kept[::-1]
+
+
+def _run(stretch: Stretch, names: _Names, cost: StepCost | None) -> dict[str, Any]:
+    run, first, last = stretch.run, stretch.first, stretch.last - 1
+    value: dict[str, Any] = {
+        "step": run.step_id + first,
+        "number": run.ordinal + first,
+        "rows": [
+            [names.place(row.request_id), row.start + first, row.num_tokens, row.num_output_tokens + first, row[5]]
+            for row in run.rows
+        ],
+        "preempted": [names.place(name) for name in run.preempted] if first == 0 else [],
+        "prefill_share": round(prefill_share(run.segments(first), cost), 4),
+        "times": [_times(run.record(offset, None)) for offset in range(first, last + 1)],
+    }
+    if cost is not None:
+        ends = [cost.predict(run.segments(offset)) for offset in (first, last)]
+        value["predicted_s"] = [_round(each.seconds) for each in ends]
+        value["flops"] = [each.work.flops for each in ends]
+        value["bytes"] = [each.work.total_bytes for each in ends]
+    return value
+
+
+def _times(record: Any) -> list[float]:
+    spans = (record.begin_s, record.end_s, record.model_s, record.sampling_s)
+    return [*(round(seconds, 6) for seconds in spans), record.waiting]
+
+
+def _ended(account: Account) -> dict[str, Any]:
+    value = request_to_json(record_of(account))
+    value["parts_s"] = {name: _round(seconds) for name, seconds in value["parts_s"].items()}
+    return {**value, "reason": account.reason.value, "ttft_s": _round(account.ttft_s)}
+
+
+def _spans(states: bytes) -> list[list[int]]:
+    """Run lengths; a map with too many is given as one span for each state, which is its sum."""
+    spans = [[state, sum(1 for _ in same)] for state, same in groupby(states)]
+    if len(spans) <= MAX_PAGE_SPANS:
+        return spans
+    return [[state, states.count(state)] for state in sorted(set(states))]
+
+
+def _round(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 6)

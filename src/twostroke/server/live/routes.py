@@ -1,0 +1,128 @@
+"""The live view's routes: facts, the stream of frames, and a recording as a Chrome trace.
+
+A viewer that reads slowly gets fewer frames, each with the steps that it missed counted: a frame is made only when the
+last one has gone out, so there is no queue. Nothing here touches the streams of answers.
+
+Knows: frames, server-sent events, viewers' number.
+Must not know: how frames are made, the page that shows them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from twostroke.cost.ledger import record_of
+from twostroke.cost.record import RequestRecord, StepRecord
+from twostroke.server.errors import OVERLOADED, HttpProblem, SlowReader
+from twostroke.server.live.frame import Frames
+from twostroke.server.parts import ServerParts
+from twostroke.server.shape import Event
+from twostroke.server.stream import EventWriter, until_disconnect
+from twostroke.sim.perfetto import trace
+from twostroke.types.errors import InvalidRequest
+
+FRAME_S = 0.5
+MAX_VIEWERS = 8
+MAX_TRACE_STEPS = 16_384
+
+
+@dataclass(slots=True)
+class _Viewers:
+    count: int = 0
+
+
+def live_routes(parts: ServerParts) -> list[Route]:
+    """GET /v1/engine/about, /v1/engine/steps and /v1/engine/trace."""
+    viewers = _Viewers()
+
+    async def about(_request: Request) -> Response:
+        return _json({**parts.view.about, "frame_s": FRAME_S, "now_s": parts.view.clock()})
+
+    async def steps(_request: Request) -> Response:
+        if viewers.count >= MAX_VIEWERS:
+            raise HttpProblem(OVERLOADED)
+        return FrameStream(parts, viewers)
+
+    async def recording(request: Request) -> Response:
+        begin_s, end_s = (_seconds(request, name) for name in ("begin_s", "end_s"))
+        return _json(await asyncio.to_thread(_trace, parts, begin_s, end_s))
+
+    return [
+        Route("/v1/engine/about", about, methods=["GET"]),
+        Route("/v1/engine/steps", steps, methods=["GET"]),
+        Route("/v1/engine/trace", recording, methods=["GET"]),
+    ]
+
+
+class FrameStream(Response):
+    """Frames as server-sent events, until the viewer goes."""
+
+    def __init__(self, parts: ServerParts, viewers: _Viewers) -> None:
+        self._parts = parts
+        self._viewers = viewers
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Never more than one frame on its way."""
+        self._viewers.count += 1
+        try:
+            await until_disconnect(receive, self._frames(send))
+        finally:
+            self._viewers.count -= 1
+
+    async def _frames(self, send: Send) -> None:
+        parts = self._parts
+        events = EventWriter(send, parts.limits.stalled_s)
+        frames = Frames(parts.view)
+        objectives = parts.view.about.get("objectives", {})
+        try:
+            while parts.engine.alive and not parts.closing.began:
+                latency = parts.metrics.recent.figures(**objectives)
+                frame = await asyncio.to_thread(frames.next, parts.engine.gauges(), latency)
+                await events.send(Event(None, frame))
+                await asyncio.sleep(FRAME_S)
+            await events.finish(b"data: [DONE]\n\n")
+        except SlowReader:
+            return
+
+
+def _trace(parts: ServerParts, begin_s: float, end_s: float) -> dict[str, Any]:
+    ledger = parts.view.ledger
+    steps = [step for step in ledger.history.records() if begin_s <= step.begin_s <= end_s][-MAX_TRACE_STEPS:]
+    accounts = ledger.accounts.since(0, len(ledger.accounts))
+    ended = [record_of(account) for account in accounts if begin_s <= account.finished_s <= end_s]
+    return trace({parts.served_name: sorted(_all(steps, ended), key=_when)})
+
+
+def _all(steps: Iterable[StepRecord], ended: Iterable[RequestRecord]) -> Iterable[StepRecord | RequestRecord]:
+    yield from steps
+    yield from ended
+
+
+def _when(record: StepRecord | RequestRecord) -> float:
+    return record.begin_s if isinstance(record, StepRecord) else record.finished_s
+
+
+def _seconds(request: Request, name: str) -> float:
+    text = request.query_params.get(name, "0" if name == "begin_s" else "inf")
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if math.isnan(value):
+        raise InvalidRequest(f"{name} is no number of seconds.", param=name, fix="Take now_s of /v1/engine/about.")
+    return value
+
+
+def _json(value: object) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")

@@ -1,0 +1,24 @@
+"""What the live view reads of an engine. Nothing is kept for onlookers: they read what is there anyway.
+
+Knows: the ledger, page states, a clock.
+Must not know: HTTP, who looks on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from twostroke.cost.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class EngineView:
+    """pages: a PageState for each page. clock: the engine's. about: facts that do not change while it runs."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    pages: Callable[[], bytes] = bytes
+    clock: Callable[[], float] = time.perf_counter
+    about: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,100 @@
+"""Logs: lines for people, or one JSON object a line for machines. Every line of a request has its id.
+
+    {"time": "2026-11-21T09:00:00.123Z", "level": "info", "logger": "twostroke.server", "message": "request",
+     "request_id": "...", "method": "POST", "path": "/v1/chat/completions", "status": 200, "seconds": 0.512,
+     "response_id": "chatcmpl-...", "prompt_tokens": 20, "output_tokens": 64, "ttft_s": 0.031, ...}
+
+Knows: the logging module, request facts.
+Must not know: HTTP, where requests come from.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from twostroke.server.facts import RequestFacts
+
+NAME = "twostroke"
+log = logging.getLogger(f"{NAME}.server")
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line; what was passed as `extra` is in it by name."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A line without its end."""
+        value: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_extra(record),
+        }
+        if record.exc_info:
+            value["error"] = self.formatException(record.exc_info)
+        return json.dumps(value, default=str)
+
+
+class TextLines(logging.Formatter):
+    """Time, level, words, then name=value. Whatever a client sent is written so that it cannot start a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A line without its end; a traceback comes below it."""
+        told = " ".join(f"{name}={json.dumps(value, default=str)}" for name, value in _extra(record).items())
+        line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()} {told}".rstrip()
+        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+
+
+def set_up(lines: logging.Formatter, level: int, stream: TextIO) -> logging.Handler:
+    """Write this package's records to `stream`; the handler, for `tear_down`."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(lines)
+    own = logging.getLogger(NAME)
+    own.addHandler(handler)
+    own.setLevel(level)
+    own.propagate = False
+    return handler
+
+
+def tear_down(handler: logging.Handler) -> None:
+    """As before set_up."""
+    own = logging.getLogger(NAME)
+    own.removeHandler(handler)
+    own.setLevel(logging.NOTSET)
+    own.propagate = True
+
+
+def request_ended(facts: RequestFacts) -> None:
+    """The line of a request, at level info."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    told: dict[str, Any] = {
+        "request_id": facts.request_id,
+        "method": facts.method,
+        "path": facts.path[:500],
+        "status": facts.status,
+        "seconds": round(facts.end_s - facts.begin_s, 6),
+    }
+    if facts.response_id:
+        told |= {
+            "response_id": facts.response_id,
+            "prompt_tokens": facts.prompt_tokens,
+            "cached_tokens": facts.cached_tokens,
+            "output_tokens": facts.output_tokens,
+            "finish_reasons": list(facts.finish_reasons),
+        }
+    if facts.timings is not None:
+        told |= {"queue_s": facts.timings.queue_s, "ttft_s": facts.timings.ttft_s}
+    log.info("request", extra=told)
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _OWN}
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,70 @@
+// Calls of the server's own API, with the key where it asks for one.
+const KEPT = "twostroke-key";
+
+export class Refused extends Error {
+  constructor(status, message) { super(message); this.status = status; }
+}
+
+function headers() {
+  const key = sessionStorage.getItem(KEPT);
+  return key ? { authorization: `Bearer ${key}` } : {};
+}
+
+let asking = null; // several calls may be refused at once; the dialog is one
+
+/** Ask for the key in a dialog; it stays in this tab. */
+function askKey() {
+  asking ??= new Promise((done) => {
+    const dialog = document.getElementById("key"), field = document.getElementById("key-text");
+    dialog.addEventListener("close", () => {
+      sessionStorage.setItem(KEPT, field.value);
+      field.value = "";
+      asking = null;
+      done();
+    }, { once: true });
+    if (sessionStorage.getItem(KEPT)) document.getElementById("key-title").textContent = "That was not its key";
+    dialog.showModal();
+  });
+  return asking;
+}
+
+/** fetch that raises Refused with the server's own words, and asks for a key once it is refused without one. */
+export async function call(path, options = {}) {
+  for (;;) {
+    const sent = sessionStorage.getItem(KEPT);
+    const answer = await fetch(path, { ...options, headers: { ...options.headers, ...headers() } });
+    if (answer.ok) return answer;
+    if (answer.status === 401) {
+      if (sessionStorage.getItem(KEPT) === sent) await askKey();
+      continue;
+    }
+    let message = `The server answered with status ${answer.status}.`;
+    try { message = (await answer.json()).error.message; } catch { /* no JSON: the status must do */ }
+    throw new Refused(answer.status, message);
+  }
+}
+
+export async function getJson(path) {
+  return (await call(path)).json();
+}
+
+/** The data of server-sent events, parsed, until [DONE] or the end. */
+export async function* events(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const blocks = (rest + value).split("\n\n");
+      rest = blocks.pop();
+      for (const block of blocks) {
+        if (!block.startsWith("data: ")) continue;
+        if (block === "data: [DONE]") return;
+        yield JSON.parse(block.slice(6));
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

@@ -1,0 +1,90 @@
+// What frames have told: the latest steps, and one story for each request. Bounded.
+const MOST_STEPS = 6000, MOST_REQUESTS = 96;
+
+export class Store {
+  constructor() {
+    this.steps = [];
+    this.requests = new Map();
+    this.frame = null;
+    this.skipped = 0;
+    this.heardAt = 0;
+  }
+
+  /** The engine's clock now, as far as can be told. */
+  now() {
+    return this.frame ? this.frame.now_s + (performance.now() - this.heardAt) / 1e3 : 0;
+  }
+
+  add(frame) {
+    this.frame = frame;
+    this.heardAt = performance.now();
+    this.skipped += frame.skipped_steps;
+    for (const run of frame.runs) this.addRun(run, frame.names);
+    for (const row of frame.requests) this.addLive(row, frame.names);
+    for (const ended of frame.ended) this.addEnded(ended);
+    if (this.steps.length > MOST_STEPS) this.steps.splice(0, this.steps.length - MOST_STEPS);
+    const done = [...this.requests.values()].filter((each) => each.ended);
+    for (const each of done.slice(0, Math.max(0, this.requests.size - MOST_REQUESTS))) this.requests.delete(each.id);
+  }
+
+  addRun(run, names) {
+    const most = Math.max(1, run.times.length - 1);
+    const even = (pair, at) => (pair ? pair[0] + ((pair[1] - pair[0]) * at) / most : null);
+    run.times.forEach(([begin, end, model, sampling, waiting], at) => {
+      const prefill = model * run.prefill_share;
+      const step = {
+        step: run.step + at, begin, end, waiting, prefill, decode: model - prefill, sampling,
+        host: Math.max(0, end - begin - model - sampling), busy: model + sampling, seconds: end - begin,
+        predicted: even(run.predicted_s, at), flops: even(run.flops, at), bytes: even(run.bytes, at),
+        rows: run.rows.length, hasPrefill: run.prefill_share > 0,
+        prefillTokens: 0, decodeTokens: 0,
+      };
+      if (at === 0) for (const name of run.preempted) this.mark(names[name], "preempted", begin, begin, 0);
+      for (const [name, , tokens, made, again] of run.rows) {
+        const kind = tokens === 1 && made + at > 0 && !again ? "decode" : "prefill";
+        if (kind === "decode") step.decodeTokens += 1;
+        else step.prefillTokens += tokens;
+        this.mark(names[name], kind, begin, end, tokens);
+      }
+      this.steps.push(step);
+    });
+  }
+
+  request(id) {
+    if (!this.requests.has(id)) this.requests.set(id, { id, phase: "", spans: [], ended: null, prompt: null });
+    return this.requests.get(id);
+  }
+
+  /** A request does something from begin to end; a preempted one waits until its next step. */
+  mark(id, kind, begin, end, tokens) {
+    const spans = this.request(id).spans;
+    const last = spans.at(-1);
+    if (last && last.kind === "preempted" && last.end === last.begin) last.end = begin;
+    if (last && kind === "decode" && last.kind === "decode" && begin - last.end < 0.25) {
+      last.end = end;
+      last.tokens += tokens;
+    } else spans.push({ kind, begin, end, tokens });
+    if (spans.length > 200) spans.splice(0, spans.length - 200);
+  }
+
+  addLive([name, phase, arrival, first, token, prompt, computed, cached], names) {
+    Object.assign(this.request(names[name]), { phase, arrival, first, token, prompt, computed, cached });
+  }
+
+  addEnded(ended) {
+    const own = this.request(ended.request);
+    own.ended = ended;
+    own.phase = ended.reason;
+    own.arrival = ended.arrival_s;
+    own.first ??= ended.arrival_s + (ended.parts_s.queue_s || 0);
+    own.prompt = ended.prompt_tokens;
+  }
+
+  /** Steps of the last `seconds`. */
+  latest(seconds) {
+    const from = this.now() - seconds;
+    let place = this.steps.length;
+    while (place > 0 && this.steps[place - 1].end >= from) place -= 1;
+    return this.steps.slice(place);
+  }
+}

@@ -1,0 +1,87 @@
+// The step timeline: a bar a step, stacked by what its time went to.
+import { colour, line, surface, words } from "/page/canvas.js";
+import { duration } from "/page/text.js";
+
+const PARTS = ["host", "sampling", "decode", "prefill"];
+const BAR = 5, LEFT = 56, TOP = 8, BOTTOM = 6;
+
+export class Timeline {
+  constructor(store) {
+    this.store = store;
+    this.canvas = document.getElementById("steps");
+    this.text = document.getElementById("steps-text");
+    this.chosen = null; // by the keyboard: a step's number, or null: the latest
+    this.hovered = null; // by the pointer, which comes first while it is there
+    this.shown = [];
+    this.canvas.addEventListener("pointermove", (event) => this.hover(this.at(event)));
+    this.canvas.addEventListener("pointerleave", () => this.hover(null));
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  at(event) {
+    const place = Math.floor((event.offsetX - LEFT) / BAR);
+    return this.shown[place]?.step ?? null;
+  }
+
+  key(event) {
+    const moves = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+    if (event.key === "Escape") return this.choose(null);
+    if (!(event.key in moves) || !this.shown.length) return;
+    event.preventDefault();
+    const place = this.shown.findIndex((step) => step.step === this.chosen);
+    const from = place < 0 ? this.shown.length - 1 : place;
+    const to = Math.min(this.shown.length - 1, Math.max(0, from + moves[event.key]));
+    this.choose(this.shown[to].step);
+  }
+
+  choose(step) {
+    this.chosen = step;
+    this.hover(null);
+  }
+
+  hover(step) {
+    this.hovered = step;
+    this.draw();
+  }
+
+  draw() {
+    const found = surface(this.canvas);
+    if (!found) return;
+    const { context, width, height } = found;
+    this.shown = this.store.steps.slice(-Math.floor((width - LEFT) / BAR));
+    const longest = Math.max(0.001, ...this.shown.map((step) => step.seconds));
+    const high = height - TOP - BOTTOM;
+    for (const share of [0, 0.5, 1]) {
+      const y = height - BOTTOM - share * high;
+      line(context, [[LEFT, y], [width, y]], "line");
+      words(context, duration(share * longest), LEFT - 4, y + 4, "right");
+    }
+    this.shown.forEach((step, place) => {
+      let y = height - BOTTOM;
+      for (const part of PARTS) {
+        const size = (step[part] / longest) * high;
+        context.fillStyle = colour(part);
+        context.fillRect(LEFT + place * BAR, y - size, BAR - 1, size);
+        y -= size;
+      }
+      if (step.step === (this.hovered ?? this.chosen)) {
+        context.strokeStyle = colour("ink");
+        context.strokeRect(LEFT + place * BAR - 0.5, TOP - 4, BAR, height - TOP - BOTTOM + 6);
+      }
+    });
+    this.tell();
+  }
+
+  tell() {
+    const wanted = this.hovered ?? this.chosen;
+    const step = this.shown.find((each) => each.step === wanted) ?? this.shown.at(-1);
+    if (!step) return;
+    const rows = [];
+    if (step.prefillTokens) rows.push(`${step.prefillTokens} prompt positions`);
+    if (step.decodeTokens) rows.push(`${step.decodeTokens} decoding`);
+    const told = step.predicted === null ? "" : `, predicted ${duration(step.predicted)}`;
+    this.text.textContent =
+      `Step ${step.step}: ${duration(step.seconds)}${told}; prefill ${duration(step.prefill)}, decode ${duration(step.decode)}, ` +
+      `sampling ${duration(step.sampling)}, host ${duration(step.host)}; ${rows.join(" and ") || "nothing"}, ${step.waiting} waiting`;
+  }
+}

@@ -1,0 +1,62 @@
+"""The page at `/`: plain files of the package, read once, sent as they are.
+
+Knows: files, their kinds, the headers that keep a page to itself.
+Must not know: what the page shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+FOLDER = Path(__file__).with_name("page")
+KINDS = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+
+
+def page_files() -> dict[str, tuple[str, bytes]]:
+    """Path of the URL -> (kind, bytes). These hold nothing secret; what they show is asked for with the key."""
+    found = {}
+    for each in FOLDER.iterdir():
+        kind = KINDS.get(each.name.rpartition(".")[2])
+        if kind is not None:
+            found["/" if each.name == "index.html" else f"/page/{each.name}"] = (kind, each.read_bytes())
+    return found
+
+
+def page_routes() -> list[Route]:
+    """One route a file: no path of a client is ever opened."""
+    return [Route(path, _sender(*file), methods=["GET"]) for path, file in page_files().items()]
+
+
+def _sender(kind: str, body: bytes) -> Callable[[Request], Awaitable[Response]]:
+    tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+    headers = {**HEADERS, "etag": tag}
+
+    async def endpoint(request: Request) -> Response:
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(body, headers={**headers, "content-type": kind})
+
+    return endpoint

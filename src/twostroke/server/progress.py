@@ -1,0 +1,48 @@
+"""How far a prompt is, told while its first token is not there. Sent where a client asks with `return_progress`.
+
+    {"prompt_progress": {"total": 2000, "processed": 512, "cache": 0, "waiting_ahead": 0, "time_ms": 310.0}}
+
+Knows: the ledger's live requests, the JSON.
+Must not know: streams, how a prompt is read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twostroke.cost.account import Phase
+from twostroke.server.live.view import EngineView
+
+PROGRESS_S = 0.2
+"""Between two looks."""
+
+
+class PromptProgress:
+    """Of one completion. Tells a thing once."""
+
+    def __init__(self, view: EngineView, completion_id: str) -> None:
+        self._view = view
+        self._id = completion_id
+        self._told: tuple[int, int] | None = None
+
+    def news(self) -> dict[str, Any] | None:
+        """The event's own part; None where nothing has changed, or no prompt is being read."""
+        ledger = self._view.ledger
+        live = ledger.live_one(self._id)
+        if live is None or live.token_s is not None:
+            return None
+        ahead = 0
+        if live.phase is Phase.QUEUED:
+            ahead = sum(each.phase is Phase.QUEUED and each.arrival_s < live.arrival_s for each in ledger.live())
+        if (live.num_computed, ahead) == self._told:
+            return None
+        self._told = (live.num_computed, ahead)
+        return {
+            "prompt_progress": {
+                "total": live.num_prompt_tokens,
+                "processed": live.num_computed,
+                "cache": live.num_cached,
+                "waiting_ahead": ahead,
+                "time_ms": round(1e3 * (self._view.clock() - live.arrival_s), 3),
+            }
+        }

@@ -1,0 +1,67 @@
+"""A real Chromium, without a window, and words for what it shows."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
+WAIT_S = 60.0
+
+
+@contextmanager
+def browser(downloads: Path, size: tuple[int, int] = (1360, 1500)) -> Iterator[webdriver.Chrome]:
+    """Quit at the end, whatever happens. Its console's errors are read with `complaints`."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"):
+        options.add_argument(flag)
+    options.add_argument(f"--window-size={size[0]},{size[1]}")
+    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def until(true: Callable[[], Any], what: str) -> Any:
+    """Poll; fails after WAIT_S with what was waited for."""
+    deadline = time.monotonic() + WAIT_S
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        time.sleep(0.05)
+    return found
+
+
+def by(driver: webdriver.Chrome, css: str) -> WebElement:
+    return driver.find_element(By.CSS_SELECTOR, css)
+
+
+def text_of(driver: webdriver.Chrome, css: str) -> str:
+    """All text of an element, "" where it is not there; asked in one call, so that a page that changes is no fault."""
+    return str(driver.execute_script("return document.querySelector(arguments[0])?.textContent ?? ''", css))
+
+
+def colours_in(driver: webdriver.Chrome, css: str) -> int:
+    """Different colours of a canvas: what is painted at all."""
+    script = """
+      const canvas = document.querySelector(arguments[0]);
+      const data = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+      return new Set(data).size;
+    """
+    return int(driver.execute_script(script, css))
+
+
+def complaints(driver: webdriver.Chrome) -> list[str]:
+    """Errors of the console since the last call: scripts that failed, what the policy stopped."""
+    return [json.dumps(entry) for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]

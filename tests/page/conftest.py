@@ -1,0 +1,52 @@
+"""Chromium for the tests of this folder. Without it they are not run, and the end of the run says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+
+from tests.page.browser import CHROMIUM, DRIVER, browser
+from tests.serve.harness import Live, serving
+from twostroke.server.build import build_server
+
+HERE = Path(__file__).parent
+NOT_RUN = (
+    f"NOT RUN: the page in a real browser; {CHROMIUM} or {DRIVER} is not there (Debian: chromium, chromium-driver)"
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if CHROMIUM.exists() and DRIVER.exists():
+        return
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.skip(reason=NOT_RUN))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if any("NOT RUN" in str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(NOT_RUN, yellow=True, bold=True)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Live]:
+    settings = {"kv_memory": "20MB", "threads": 1, "max_step_tokens": 128, "ttft": "2s", "itl": "100ms"}
+    with build_server("spark", settings) as built, serving(built.parts) as live:
+        yield live
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[Live]:
+    """Without objectives: prompts are read in order of arrival."""
+    settings = {"kv_memory": "40MB", "threads": 1, "max_step_tokens": 128}
+    with build_server("spark", settings) as built, serving(built.parts) as live:
+        yield live
+
+
+@pytest.fixture
+def chromium(tmp_path: Path) -> Iterator[webdriver.Chrome]:
+    with browser(tmp_path) as driver:
+        yield driver

@@ -1,0 +1,77 @@
+"""docs/page-light.png and docs/page-dark.png: the page before the embedded model under some load, in a real Chromium.
+
+    python -m tools.take_screenshots [FOLDER]
+
+Knows: the tests' browser, the page.
+Must not know: how the page is made.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from selenium.webdriver.support.select import Select
+from tests.page.browser import browser, by, complaints
+from tests.page.test_page import ask, open_page
+from tests.serve.harness import Live, serving
+
+from twostroke.server.build import build_server
+
+SETTINGS = {"kv_memory": "24MB", "threads": 2, "max_step_tokens": 256, "ttft": "1s", "itl": "60ms"}
+SIZE = (1440, 1560)
+REQUESTS, GAP_S, BEFORE_S = 60, 0.09, 3.2
+SYSTEM = "You answer in short sentences about inference engines. " * 6
+
+
+def load(live: Live) -> None:
+    """Chats with a shared beginning, and a third of long prompts with nothing in common."""
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        for place in range(REQUESTS):
+            pool.submit(_one, live, place)
+            time.sleep(GAP_S)
+
+
+def _one(live: Live, place: int) -> None:
+    draw = random.Random(place)
+    if place % 3 == 0:
+        prompt = [300 + (at * 7 + place * 131) % 900 for at in range(draw.randint(300, 1500))]
+        live.complete(prompt=prompt, max_tokens=draw.randint(20, 120), ignore_eos=True)
+        return
+    messages = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": f"Question {place}: what is decode?"},
+    ]
+    live.chat(messages=messages, max_tokens=draw.randint(60, 250), ignore_eos=True)
+
+
+def take(live: Live, theme: str, file: Path) -> None:
+    """One picture, in the middle of the load."""
+    with browser(Path(tempfile.gettempdir()), SIZE) as driver, ThreadPoolExecutor(1) as pool:
+        open_page(driver, live)
+        Select(by(driver, "#theme")).select_by_visible_text(theme)
+        Select(by(driver, "#window")).select_by_value("5")
+        ask(driver, "What is prefill?", 80)
+        loading = pool.submit(load, live)
+        ask(driver, "And why is decode slow?", 120)
+        time.sleep(BEFORE_S)
+        by(driver, "#question").send_keys("What does the roofline tell me?")
+        driver.save_screenshot(str(file))
+        loading.result()
+        print(file, complaints(driver) or "no complaints")
+
+
+def main() -> None:
+    """Both themes."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs")
+    with build_server("spark", SETTINGS) as built, serving(built.parts) as live:
+        for theme in ("light", "dark"):
+            take(live, theme, folder / f"page-{theme}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -195,3 +195,14 @@ def test_a_trace_that_cannot_be_written_is_refused(tmp_path):
 def test_explain_without_a_server_says_so():
     told = run("explain", "chatcmpl-1", "--url", "http://127.0.0.1:1")
     assert told.returncode == 2 and "No server answers" in told.stderr
+
+
+def test_generate_keeps_to_a_pattern_and_to_a_schema(tmp_path):
+    told = run("generate", "When?", "--regex", "20[0-9]{2}-[01][0-9]")
+    assert re.fullmatch(r"20[0-9]{2}-[01][0-9]\n?", told.stdout), told.stderr
+    (tmp_path / "s.json").write_text('{"enum": ["prefill", "decode"]}')
+    told = run("generate", "Which?", "--json-schema", str(tmp_path / "s.json"))
+    assert json.loads(told.stdout) in ("prefill", "decode"), told.stderr
+    for words in (["--regex", "("], ["--json-schema", "/nowhere"], ["--regex", "a", "--json-schema", "b"]):
+        told = run("generate", "x", *words)
+        assert told.returncode == 2 and not told.stdout

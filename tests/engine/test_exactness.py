@@ -84,7 +84,7 @@ def fresh(request: Request, vocab: int) -> Request:
         return request
     if vocab not in _compilers:
         _compilers[vocab] = GrammarCompiler(Letters(), vocab, {END_ID})
-    return replace(request, mask=_compilers[vocab].compile(request.params.grammar).start())
+    return replace(request, mask=_compilers[vocab].compile(request.params.grammar))
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,6 @@ CITY: Any = {
         "days": {"type": "integer", "maximum": 9, "minimum": 0},
     },
     "required": ["city", "days"],
-    "additionalProperties": False,
 }
 TOOLS: Any = [
     {"type": "function", "function": {"name": "weather", "description": "of a city", "parameters": CITY}},

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twostroke.text.detokenizer import detokenizer_for
+from twostroke.text.detokenizer import detokenizer_for, showing
 from twostroke.text.tokenizer import Tokenizer
 
 from .kinds import MAKERS, make
@@ -122,3 +122,26 @@ def test_cost_per_token_does_not_grow() -> None:
     for _ in range(500):
         machine.feed(tokenizer.id_of("▁the") or 0)
     assert max(seen) <= 8
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "byte_fallback"])
+@settings(max_examples=60)
+@given(data=st.data())
+def test_special_tokens_that_are_shown_are_text_and_the_others_are_not(kind: str, data: st.DataObject) -> None:
+    """Shown tokens cut the text into runs; each run is what it is alone, but for a space that its first token loses."""
+    tokenizer = make(kind)
+    special = sorted(tokenizer.special_ids)
+    if not special:
+        return
+    shown, hidden = special[0], special[1:]
+    ordinary = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1).filter(lambda i: i not in special)))
+    text = tokenizer.token_text(shown)
+    view = showing(tokenizer, frozenset({shown}))
+    ids = [*hidden, *ordinary, shown, *ordinary, *hidden]
+    machine = detokenizer_for(view, [])
+    made = "".join([*map(machine.feed, ids), machine.finish()])
+    before, found, after = made.partition(text)
+    assert found == text
+    assert before.strip() == tokenizer.decode(ordinary).strip()
+    assert after.replace(" ", "") == tokenizer.decode(ordinary).replace(" ", "")
+    assert showing(tokenizer, frozenset()) is tokenizer

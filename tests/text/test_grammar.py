@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -64,9 +69,8 @@ def test_every_tokenizer_writes_what_the_pattern_says(kind: str, pattern: str) -
     ends = tokenizer.end_token_ids
     compiler = GrammarCompiler(tokenizer, tokenizer.vocab_size, ends)
     try:
-        compiled = compiler.compile(Grammar.regex(pattern))
         for seed in range(20):
-            tokens, ended = walk(compiled.start(), ends, seed)
+            tokens, ended = walk(compiler.compile(Grammar.regex(pattern)), ends, seed)
             text = b"".join(map(tokenizer.token_bytes, tokens)).decode()
             assert ended and re.fullmatch(pattern, text), text
     finally:
@@ -98,7 +102,7 @@ def test_a_tokenizer_whose_tokens_are_no_bytes_is_refused(kind: str) -> None:
 )
 def test_every_kind(grammar: Grammar, pattern: str | None, compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
     for seed in range(10):
-        tokens, ended = walk(compiler.compile(grammar).start(), tokenizer.end_token_ids, seed)
+        tokens, ended = walk(compiler.compile(grammar), tokenizer.end_token_ids, seed)
         text = b"".join(map(tokenizer.token_bytes, tokens)).decode(errors="replace")
         if pattern is not None:
             assert ended or len(tokens) == 300
@@ -106,7 +110,7 @@ def test_every_kind(grammar: Grammar, pattern: str | None, compiler: GrammarComp
 
 
 def test_at_its_end_only_end_tokens_are_left(compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
-    machine = compiler.compile(Grammar.choice(["yes"])).start()
+    machine = compiler.compile(Grammar.choice(["yes"]))
     tokens, ended = walk(machine, frozenset(), 1, most=1)
     while b"".join(map(tokenizer.token_bytes, tokens)) != b"yes":
         tokens += walk(machine, frozenset(), 1, most=1)[0]
@@ -120,7 +124,7 @@ def test_special_tokens_and_rows_without_a_token_are_never_allowed(
     written = "</s>" in {tokenizer.token_text(i) for i in tokenizer.special_ids}
     assert written  # the text of an end token, below, is a text like any other
     for grammar in (Grammar.regex(r"(.|\n)*"), Grammar.choice(["a</s>b"]), Grammar.json_schema({"const": "<|end|>"})):
-        machine, text = compiler.compile(grammar).start(), b""
+        machine, text = compiler.compile(grammar), b""
         for _ in range(60):
             now = allowed(machine)
             assert not (now & forbidden) - tokenizer.end_token_ids
@@ -137,13 +141,12 @@ def test_special_tokens_and_rows_without_a_token_are_never_allowed(
 def test_rewinding_leaves_no_trace(seed: int, cuts: list[int], compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
     """However often it goes back, a machine stands where a fresh one stands after the same tokens."""
     grammar = Grammar.json_schema({"type": "array", "items": {"enum": ["ab", "abc", 12]}, "maxItems": 9})
-    compiled = compiler.compile(grammar)
-    machine, tokens = compiled.start(), list[int]()
+    machine, tokens = compiler.compile(grammar), list[int]()
     for place, cut in enumerate([*cuts, 1000]):
         tokens += walk(machine, tokenizer.end_token_ids, seed + place, most=12)[0]
         tokens = tokens[:cut]
         machine.rewind(len(tokens))
-        fresh = compiled.start()
+        fresh = compiler.compile(grammar)
         for token in tokens:
             fresh.feed(token)
         assert machine.num_tokens == len(tokens)
@@ -151,22 +154,22 @@ def test_rewinding_leaves_no_trace(seed: int, cuts: list[int], compiler: Grammar
 
 
 def test_machines_of_one_grammar_do_not_meet(compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
-    compiled = compiler.compile(Grammar.regex("[a-z ]{0,40}"))
-    first = compiled.start()
+    grammar = Grammar.regex("[a-z ]{0,40}")
+    first = compiler.compile(grammar)
     before = first.bits()
     for seed in range(5):
-        walk(compiled.start(), tokenizer.end_token_ids, seed)
-    assert first.bits() == before == compiled.start().bits()
+        walk(compiler.compile(grammar), tokenizer.end_token_ids, seed)
+    assert first.bits() == before == compiler.compile(grammar).bits()
 
 
 def test_a_forbidden_token_breaks_its_own_machine_only(compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
-    compiled = compiler.compile(Grammar.regex("a+"))
-    broken = compiled.start()
+    grammar = Grammar.regex("a+")
+    broken = compiler.compile(grammar)
     broken.feed(tokenizer.encode_rendered("t")[0])
     broken.feed(tokenizer.encode_rendered("a")[0])  # no exception here: commit must not fail
     with pytest.raises(ValueError, match="cannot be followed"):
         broken.bits()
-    assert allowed(compiled.start())
+    assert allowed(compiler.compile(grammar))
 
 
 DEEP = '{"items":' * 40 + "{}" + "}" * 40
@@ -201,7 +204,7 @@ def test_faults_are_told_in_the_grammars_own_terms(grammar: Grammar, words: str,
         compiler.compile(grammar)
     assert caught.value.param == "grammar"
     assert len(str(caught.value)) < 600 and "non-verbose" not in str(caught.value)
-    assert compiler.compile(Grammar.choice(["still", "here"])).start().bits()
+    assert compiler.compile(Grammar.choice(["still", "here"])).bits()
 
 
 @pytest.mark.parametrize(
@@ -237,7 +240,7 @@ def test_one_that_takes_too_long_is_killed_and_the_next_is_compiled(tokenizer: T
         assert compiler.compile(Grammar.regex("a"))
         with pytest.raises(InvalidRequest, match="too much time or memory"):
             compiler.compile(EXPLODING)
-        assert compiler.compile(Grammar.regex("b")).start().bits()
+        assert compiler.compile(Grammar.regex("b")).bits()
     finally:
         compiler.close()
 
@@ -247,7 +250,7 @@ def test_one_that_takes_too_much_memory_is_ended_by_its_limit(tokenizer: Tokeniz
     try:
         with pytest.raises(InvalidRequest, match="too much time or memory"):
             compiler.compile(EXPLODING)
-        assert compiler.compile(Grammar.regex("b")).start().bits()
+        assert compiler.compile(Grammar.regex("b")).bits()
     finally:
         compiler.close()
 
@@ -273,14 +276,44 @@ def test_only_so_many_may_wait(tokenizer: Tokenizer) -> None:
     assert sorted(told) == ["InvalidRequest"] * 2 + ["Overloaded"] * 4
 
 
-def test_the_kept_ones_are_few_and_the_same_object(tokenizer: Tokenizer) -> None:
-    compiler = small(tokenizer, cached=3, cached_bytes=1000)
+def test_few_are_kept(tokenizer: Tokenizer) -> None:
+    compiler = small(tokenizer, cached=3, cached_bytes=4000)
     try:
-        made = [compiler.compile(Grammar.choice([f"{i}"])) for i in range(4)]
-        assert compiler.compile(Grammar.choice(["3"])) is made[3]
-        assert compiler.compile(Grammar.choice(["0"])) is not made[0]
-        compiler.compile(Grammar.choice(["x" * 990]))
-        assert compiler.compile(Grammar.choice(["3"])) is not made[3]
+        for i in range(5):
+            compiler.compile(Grammar.choice([f"{i}"]))
+        assert [grammar.text for grammar in compiler._kept] == ['["2"]', '["3"]', '["4"]']
+        compiler.compile(Grammar.choice(["2"]))
+        compiler.compile(Grammar.choice(["x" * 1900]))
+        assert Grammar.choice(["3"]) not in compiler._kept and compiler._kept_bytes() <= 4000
+    finally:
+        compiler.close()
+
+
+def test_a_machine_at_its_limit_is_nothing_to_the_others(tokenizer: Tokenizer) -> None:
+    """The library's copies of a matcher share a lexer: one that has run into a limit takes all of them with it."""
+    compiler = small(tokenizer, lexer_states=300)
+    grammar = Grammar.regex(r"([a-z]{1,100}[0-9]{1,100}){1,10}")
+    try:
+        before, failed = compiler.compile(grammar), 0
+        for seed in range(8):
+            try:
+                walk(compiler.compile(grammar), tokenizer.end_token_ids, seed)
+            except ValueError:
+                failed += 1
+        assert failed, "no machine came to its limit"
+        assert before.bits() == compiler.compile(grammar).bits()
+    finally:
+        compiler.close()
+
+
+def test_many_machines_of_a_heavy_grammar_are_refused(tokenizer: Tokenizer) -> None:
+    compiler = small(tokenizer, compile_s=0.2)
+    heavy = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(300)}}
+    try:
+        assert len(compiler.submit(Grammar.json_schema(heavy), 2).result()) == 2
+        with pytest.raises(InvalidRequest, match="128 completions"):
+            compiler.submit(Grammar.json_schema(heavy), 128).result()
+        assert len(compiler.submit(Grammar.regex("a"), 128).result()) == 128
     finally:
         compiler.close()
 
@@ -296,6 +329,30 @@ def test_the_process_ends_with_the_compiler(tokenizer: Tokenizer) -> None:
     assert process.poll() is not None
 
 
+@pytest.mark.parametrize("at_work", [False, True])
+def test_the_process_does_not_outlive_a_parent_that_was_killed(at_work: bool) -> None:
+    """Idle, it sees the end of its input; at work on something endless, its own timer ends it."""
+    code = (
+        "import os, threading, time\n"
+        "from tests.text.kinds import make\nfrom tests.text.test_grammar import EXPLODING\n"
+        "from twostroke.text.grammar.compiler import GrammarCompiler, GrammarLimits\n"
+        "from twostroke.types.grammar import Grammar\n"
+        "t = make('byte_level')\n"
+        "c = GrammarCompiler(t, t.vocab_size, t.end_token_ids, GrammarLimits(compile_s=1.0))\n"
+        "c.compile(Grammar.regex('a'))\n"
+        "print(c._guard._process.pid, flush=True)\n"
+        f"c.submit(EXPLODING) if {at_work} else None\n"
+        "time.sleep(0.3)\nos.kill(os.getpid(), 9)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert killed.returncode == -9, killed.stderr
+    child = Path("/proc") / killed.stdout.strip()
+    deadline = time.monotonic() + 20
+    while child.exists() and "guard_child" in (child / "cmdline").read_text():
+        assert time.monotonic() < deadline, "the process is still there"
+        time.sleep(0.05)
+
+
 def test_a_model_without_an_end_token_is_told(tokenizer: Tokenizer) -> None:
     compiler = GrammarCompiler(tokenizer, tokenizer.vocab_size, ())
     with pytest.raises(InvalidRequest, match="end token"):
@@ -304,7 +361,5 @@ def test_a_model_without_an_end_token_is_told(tokenizer: Tokenizer) -> None:
 
 
 def _parsed(grammar: Grammar) -> dict[str, object]:
-    import json
-
     made: dict[str, object] = json.loads(grammar.text)
     return made

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.grammar import MAX_SCHEMA_BYTES, Grammar
 from twostroke.types.sampling_params import SamplingParams
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -28,10 +30,18 @@ _FLAGS: tuple[tuple[str, type, str], ...] = (
 )
 
 
+_GRAMMAR_FLAGS: tuple[tuple[str, str, str], ...] = (
+    ("--json-schema", "FILE", "Answer in JSON that fits the schema in this file."),
+    ("--regex", "PATTERN", "Answer with text that matches this pattern."),
+)
+
+
 def sampling_flags(function: Decorated) -> Decorated:
     """Add the flags; unset ones are None."""
     for flag, kind, text in reversed(_FLAGS):
         function = click.option(flag, type=kind, default=None, help=text)(function)
+    for flag, metavar, text in reversed(_GRAMMAR_FLAGS):
+        function = click.option(flag, metavar=metavar, default=None, help=text)(function)
     return click.option("--stop", multiple=True, help="End before this text; may be given several times.")(function)
 
 
@@ -44,10 +54,25 @@ def take_sampling(values: dict[str, Any], model_defaults: Mapping[str, Any]) -> 
         if value is not None:
             asked[name] = value
     stop = tuple(values.pop("stop"))
-    return SamplingParams(**asked, stop=stop)
+    return SamplingParams(**asked, stop=stop, grammar=_grammar(values.pop("json_schema"), values.pop("regex")))
+
+
+def _grammar(schema_file: str | None, pattern: str | None) -> Grammar | None:
+    """What the answer must look like. Raises InvalidRequest."""
+    if schema_file is not None and pattern is not None:
+        raise InvalidRequest("--json-schema and --regex both ask for a form of the answer.", fix="Give one.")
+    if pattern is not None:
+        return Grammar.regex(pattern)
+    if schema_file is None:
+        return None
+    try:
+        with open(schema_file, encoding="utf-8") as file:
+            return Grammar.json_schema(file.read(MAX_SCHEMA_BYTES + 1))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"{schema_file} cannot be read.", why=f"{error}.") from None
 
 
 def pop_sampling(values: dict[str, Any]) -> dict[str, Any]:
     """Take the sampling flags out of a command's values, for `take_sampling` once the model is known."""
     names = [flag[2:].replace("-", "_") for flag, _, _ in _FLAGS]
-    return {name: values.pop(name) for name in [*names, "stop"]}
+    return {name: values.pop(name) for name in [*names, "json_schema", "regex", "stop"]}

@@ -24,7 +24,7 @@ from twostroke.engine.collect import Collector
 from twostroke.engine.reader_watch import ReaderWatch
 from twostroke.engine.stepper import Stepper
 from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest, TwostrokeError
-from twostroke.types.grammar import MaskSource
+from twostroke.types.grammar import TokenMask
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 
 _RETRY_S = 0.05  # between attempts where there is work but no plan
@@ -100,7 +100,7 @@ class AsyncEngine:
         future = self._session.compiling(prompt)
         if future is None:
             return prompt
-        masks: MaskSource = await asyncio.wrap_future(future)
+        masks: tuple[TokenMask, ...] = await asyncio.wrap_future(future)
         return replace(prompt, masks=masks)
 
     async def start(self) -> None:

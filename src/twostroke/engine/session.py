@@ -23,7 +23,7 @@ from twostroke.engine.observer import Nobody, Observer
 from twostroke.text.detokenizer import CONTEXT_TOKENS, Vocabulary, showing
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
-from twostroke.types.grammar import Grammar, MaskSource
+from twostroke.types.grammar import Grammar, TokenMask
 from twostroke.types.output import Delta, Prompt, Timings
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import TokenLogprob
@@ -32,10 +32,10 @@ TEXT_FAULT = "The text of this answer could not be made."
 
 
 class Grammars(Protocol):
-    """What compiles grammars, in a thread of its own; any thread may ask."""
+    """What compiles grammars, in threads of its own; any thread may ask."""
 
-    def submit(self, grammar: Grammar) -> Future[MaskSource]:
-        """At once. Raises InvalidRequest, Overloaded; the rest of both, and what is compiled, is in the future."""
+    def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
+        """At once. Raises InvalidRequest, Overloaded; the future does, too, or has `count` machines."""
 
 
 class RequestBook(Protocol):
@@ -116,17 +116,17 @@ class Session:
         """The output tokens that `prompt` may have. Raises InvalidRequest. Changes nothing; any thread may call it."""
         return self.limits.check(prompt)
 
-    def compiling(self, prompt: Prompt) -> Future[MaskSource] | None:
+    def compiling(self, prompt: Prompt) -> Future[tuple[TokenMask, ...]] | None:
         """The compilation of the prompt's grammar; None where nothing is to be compiled. Any thread may call it.
 
         Raises InvalidRequest, Overloaded, and so may the future.
         """
         grammar = prompt.params.grammar
-        if grammar is None or prompt.masks is not None:
+        if grammar is None or prompt.masks:
             return None
         if self._grammars is None:
             raise InvalidRequest("This engine has no grammar compiler.", param="grammar")
-        return self._grammars.submit(grammar)
+        return self._grammars.submit(grammar, prompt.params.n)
 
     def prepare(self, prompt: Prompt) -> Prompt:
         """Check, compile the grammar where there is one, and wait for it. Raises InvalidRequest, Overloaded."""
@@ -137,6 +137,8 @@ class Session:
     def submit(self, prompt: Prompt, now: float) -> str:
         """Queue all completions of a prompt; returns its request id. Raises InvalidRequest and then queues none."""
         prompt = self.prepare(prompt)
+        if prompt.masks and [mask.num_tokens for mask in prompt.masks] != [0] * prompt.params.n:
+            raise InvalidRequest("A prompt with compiled grammars can be run once.", param="grammar")
         max_tokens = self.check(prompt)
         name = prompt.request_id or self.new_request_id()
         if name in self._groups:
@@ -162,7 +164,7 @@ class Session:
                     arrival_s=now,
                     cache_salt=prompt.cache_salt,
                     priority=prompt.priority,
-                    mask=None if prompt.masks is None else prompt.masks.start(),
+                    mask=prompt.masks[index] if prompt.masks else None,
                     objectives=prompt.objectives,
                 )
                 self._book.add(request)

@@ -39,7 +39,7 @@ def add_bias(logits: F32Array, bias: Mapping[int, float]) -> None:
 def keep_allowed(logits: F32Array, bits: bytes) -> None:
     """logits (V,) = -inf for every token whose bit is 0, lowest bit of a byte first; bits may be longer than V."""
     allowed = np.unpackbits(np.frombuffer(bits, np.uint8), count=len(logits), bitorder="little")
-    logits[allowed == 0] = -np.inf
+    np.copyto(logits, -np.inf, where=allowed == 0)
 
 
 def ban(logits: F32Array, token_ids: Collection[int]) -> None:

@@ -93,11 +93,23 @@ def _choice(request: ChatRequest, tools: Sequence[Tool]) -> str:
 def _schemas(tools: Sequence[Tool], *, all_held: bool) -> dict[str, Any]:
     """Of the arguments, by name. Where not all are held to their schemas, those that are not strict may be anything."""
     return {
-        tool.function.name: (tool.function.parameters or ANY_ARGUMENTS)
-        if all_held or tool.function.strict
-        else ANY_ARGUMENTS
+        tool.function.name: _closed(tool.function.parameters) if all_held or tool.function.strict else ANY_ARGUMENTS
         for tool in tools
     }
+
+
+def _closed(parameters: dict[str, Any] | None) -> dict[str, Any]:
+    """A function takes the arguments that it names, and no others where its schema leaves that open.
+
+    A weak model that may invent arguments does not stop inventing.
+    """
+    schema = parameters or {"type": "object"}
+    if schema.get("type") != "object" or any(key in schema for key in _OPENING):
+        return schema
+    return {"properties": {}, **schema, "additionalProperties": False}
+
+
+_OPENING = ("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref")
 
 
 def _described(tool: Tool) -> dict[str, Any]:

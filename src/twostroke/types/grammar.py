@@ -96,6 +96,8 @@ class Grammar:
 class TokenMask(Protocol):
     """Which tokens one request may have next: a machine beside the request, moved on when a token is committed.
 
+    It shares nothing that changes with another machine, limits included: what one request does is nothing to others.
+
     No method raises but `bits`, and a machine that has failed stays failed: the request ends, and nothing else.
     """
 
@@ -111,13 +113,6 @@ class TokenMask(Protocol):
 
     def bits(self) -> bytes:
         """One bit a token id, the lowest bit of a byte first; 1 may come next. Raises ValueError where it failed."""
-
-
-class MaskSource(Protocol):
-    """A compiled grammar."""
-
-    def start(self) -> TokenMask:
-        """A machine at the beginning; the machines of one source share nothing that changes."""
 
 
 def _dumps(value: Any) -> str:

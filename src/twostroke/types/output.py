@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from twostroke.types.grammar import MaskSource
+from twostroke.types.grammar import TokenMask
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.parts import TimeParts
 from twostroke.types.request import FinishReason
@@ -20,8 +20,9 @@ from twostroke.types.sampling_params import SamplingParams
 class Prompt:
     """One user request before it becomes n engine requests. token_ids: never empty, ids checked by the shell.
 
-    masks: params.grammar compiled; the shell does it where it is missing. shown_token_ids: special tokens that are
-    part of this answer's text all the same.
+    masks: params.grammar compiled, one machine at its beginning for each completion; the shell makes them where they
+    are missing. A prompt that has them can be run once. shown_token_ids: special tokens that are part of this answer's
+    text all the same.
     """
 
     token_ids: tuple[int, ...]
@@ -30,7 +31,7 @@ class Prompt:
     cache_salt: str = ""
     priority: int = 0
     objectives: LatencyObjectives | None = None
-    masks: MaskSource | None = field(default=None, compare=False, repr=False)
+    masks: tuple[TokenMask, ...] = field(default=(), compare=False, repr=False)
     shown_token_ids: frozenset[int] = frozenset()
 
 

@@ -7,6 +7,7 @@ Must not know: requests, the engine, HTTP.
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +19,7 @@ from twostroke.text.grammar.guard import GrammarGuard, GuardOpening
 from twostroke.text.grammar.machine import GrammarMachine
 from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens, grammar_tokens
 from twostroke.types.errors import InvalidRequest, Overloaded
-from twostroke.types.grammar import Grammar, MaskSource
+from twostroke.types.grammar import Grammar, TokenMask
 
 if TYPE_CHECKING:
     import llguidance
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GrammarLimits:
-    """compile_s, compile_bytes: the most that a compilation may take. waiting: grammars that may wait for the worker,
-    the one at work among them.
+    """compile_s, compile_bytes: the most that a compilation may take. waiting: grammars that may wait to be tried, the
+    one at work among them.
 
-    cached, cached_bytes: compiled grammars that are kept, by count and by the size of their sources. The others are
+    cached, cached_bytes: sources of tried grammars that are kept, by count and size. The others are
     the library's own measures of work: symbols, regex steps (about 50,000 a ms while compiling, 14,000 a ms in a
     step), lexer states (1 to 2 kB each).
     """
@@ -46,19 +47,12 @@ class GrammarLimits:
     lexer_states: int = 50_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CompiledGrammar:
-    """A MaskSource. The matcher stays as it was compiled."""
-
-    _matcher: llguidance.LLMatcher
-
-    def start(self) -> GrammarMachine:
-        """See MaskSource."""
-        return GrammarMachine(self._matcher.deep_copy())
-
-
 class GrammarCompiler:
-    """For any number of threads; one compilation at a time, in a thread of its own."""
+    """For any number of threads. One of its own tries new grammars, another makes machines of those that passed.
+
+    Each machine is compiled anew from the grammar's source: copies of one matcher would share its lexer, and with it
+    the states that another request's text has built and the limit that it has run into.
+    """
 
     def __init__(
         self,
@@ -71,40 +65,41 @@ class GrammarCompiler:
         self._vocab_size = vocab_size
         self._end_token_ids = tuple(sorted(end_token_ids))
         self._limits = limits or GrammarLimits()
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar")
+        self._trials = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar-trial")
+        self._builds = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar-build")
         self._room = threading.BoundedSemaphore(self._limits.waiting)
-        self._kept: OrderedDict[Grammar, CompiledGrammar] = OrderedDict()
-        self._lock = threading.Lock()  # of _kept
-        # These two are the worker's own.
-        self._tokens: llguidance.LLTokenizer | None = None
-        self._guard: GrammarGuard | None = None
+        self._lock = threading.Lock()  # of the two below
+        self._kept: OrderedDict[Grammar, str] = OrderedDict()  # sources of those that passed
+        self._tokens: tuple[Tokens, llguidance.LLTokenizer] | None = None
+        self._guard: GrammarGuard | None = None  # the trial thread's own
 
-    def submit(self, grammar: Grammar) -> Future[MaskSource]:
-        """Begin to compile; returns at once. Raises Overloaded where too many wait, InvalidRequest where no grammar
-        fits this model. The future raises InvalidRequest with the grammar's fault.
+    def submit(self, grammar: Grammar, count: int = 1) -> Future[tuple[TokenMask, ...]]:
+        """Begin to make `count` machines; returns at once.
+
+        Raises Overloaded where too many wait, InvalidRequest where no grammar fits this model. The future raises
+        InvalidRequest with the grammar's fault.
         """
-        kept = self._found(grammar)
-        if kept is not None:
-            future: Future[MaskSource] = Future()
-            future.set_result(kept)
-            return future
+        source = self._found(grammar)
+        if source is not None:
+            return self._builds.submit(self._machines, grammar, source, count)
         self._check_model()
         if not self._room.acquire(blocking=False):
             raise Overloaded(
                 "Too many grammars wait to be compiled.", retry_after_s=self._limits.compile_s, fix="Try again later."
             )
-        future = self._worker.submit(self._compile, grammar)
+        future = self._trials.submit(self._tried, grammar, count)
         future.add_done_callback(lambda _: self._room.release())
         return future
 
-    def compile(self, grammar: Grammar) -> MaskSource:
-        """`submit`, waited for."""
-        return self.submit(grammar).result()
+    def compile(self, grammar: Grammar) -> TokenMask:
+        """One machine, waited for."""
+        return self.submit(grammar).result()[0]
 
     def close(self) -> None:
-        """Give worker and process back."""
-        self._worker.submit(self._end_guard)
-        self._worker.shutdown(wait=True, cancel_futures=False)
+        """Give threads and process back."""
+        self._trials.submit(self._end_guard)
+        for pool in (self._trials, self._builds):
+            pool.shutdown(wait=True, cancel_futures=False)
 
     def _check_model(self) -> None:
         if not self._end_token_ids:
@@ -120,26 +115,42 @@ class GrammarCompiler:
         if self._guard is not None:
             self._guard.close()
 
-    def _compile(self, grammar: Grammar) -> MaskSource:
-        """In the worker. The same work that the guard's process has done within its limits, with the real tokens."""
+    def _tried(self, grammar: Grammar, count: int) -> tuple[TokenMask, ...]:
+        """In the trial thread: checked here, tried in the guard's process, and then made."""
+        source = self._found(grammar)  # two may have asked for the same at once
+        if source is None:
+            check(grammar)
+            if self._guard is None:
+                self._guard = GrammarGuard(self._opening(self._vocabulary_tokens()[0]))
+            source = self._guard.source(grammar)
+            self._keep(grammar, source)
+        return self._machines(grammar, source, count)
+
+    def _machines(self, grammar: Grammar, source: str, count: int) -> tuple[TokenMask, ...]:
+        """The same work that the guard's process has done within its limits, `count` times."""
         import llguidance
 
-        kept = self._found(grammar)  # two asked for the same at once
-        if kept is not None:
-            return kept
-        check(grammar)
-        if self._guard is None or self._tokens is None:
-            tokens = Tokens(self._vocabulary, self._vocab_size, self._end_token_ids)
-            self._tokens = grammar_tokens(tokens, self._end_token_ids)
-            self._guard = GrammarGuard(self._opening(tokens))
-        source = self._guard.source(grammar)
+        tokens = self._vocabulary_tokens()[1]
         limits = llguidance.LLParserLimits(**self._library_limits())
-        matcher = llguidance.LLMatcher(self._tokens, source, log_level=0, limits=limits)
-        if matcher.is_error():
-            raise InvalidRequest(f"The {grammar.kind} cannot be used.", param="grammar")
-        compiled = CompiledGrammar(matcher)
-        self._keep(grammar, compiled)
-        return compiled
+        made: list[TokenMask] = []
+        until_s = time.thread_time() + self._limits.compile_s
+        for _ in range(count):
+            matcher = llguidance.LLMatcher(tokens, source, log_level=0, limits=limits)
+            if matcher.is_error():
+                raise InvalidRequest(f"The {grammar.kind} cannot be used.", param="grammar")
+            made.append(GrammarMachine(matcher))
+            if time.thread_time() > until_s:
+                raise InvalidRequest(
+                    f"The {grammar.kind} takes too long to compile for {count} completions.", param="grammar"
+                )
+        return tuple(made)
+
+    def _vocabulary_tokens(self) -> tuple[Tokens, llguidance.LLTokenizer]:
+        with self._lock:
+            if self._tokens is None:
+                tokens = Tokens(self._vocabulary, self._vocab_size, self._end_token_ids)
+                self._tokens = (tokens, grammar_tokens(tokens, self._end_token_ids))
+            return self._tokens
 
     def _opening(self, tokens: Tokens) -> GuardOpening:
         return GuardOpening(
@@ -162,18 +173,17 @@ class GrammarCompiler:
             "verbose_errors": False,
         }
 
-    def _found(self, grammar: Grammar) -> MaskSource | None:
+    def _found(self, grammar: Grammar) -> str | None:
         with self._lock:
             if grammar in self._kept:
                 self._kept.move_to_end(grammar)
             return self._kept.get(grammar)
 
-    def _keep(self, grammar: Grammar, compiled: CompiledGrammar) -> None:
+    def _keep(self, grammar: Grammar, source: str) -> None:
         with self._lock:
-            self._kept[grammar] = compiled
-            self._kept.move_to_end(grammar)
+            self._kept[grammar] = source
             while len(self._kept) > self._limits.cached or self._kept_bytes() > self._limits.cached_bytes:
                 self._kept.popitem(last=False)
 
     def _kept_bytes(self) -> int:
-        return sum(len(grammar.text) for grammar in self._kept)
+        return sum(len(grammar.text) + len(source) for grammar, source in self._kept.items())

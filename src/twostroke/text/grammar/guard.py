@@ -91,7 +91,12 @@ class GrammarGuard:
         self.close()
         command = [sys.executable, "-P", str(CHILD)]
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C is for the parent, which ends this process when it is done
         )
         self._process = process
         if not self._told(process, self._opening.line()) or self._asked(process, _EASY, START_S) is None:

@@ -1,0 +1,1 @@
+"""Checks by outsiders' programs that CI does not install; docs/guides/conformance.md has their commands and output."""

@@ -59,7 +59,8 @@ def test_figures_add_up() -> None:
         "rows": [[0, 0, 8, 0, 0], [1, 30, 1, 4, 0]],
         "prefill_share": 0.75,
         "predicted_s": [0.5, 0.5],
-        "times": [[9.0, 10.0, 0.8, 0.1, 1]],
+        "begin_s": 9.0,
+        "times": [[0, 1_000_000, 800_000, 100_000, 1]],
     }
     latency = {"ttft": {"count": 1, "objective_s": 0.5, "p50_s": 0.75, "p90_s": 0.75, "p99_s": 0.75, "within": 0.0}}
     requests = [[0, "filling", 8.5, 9.0, None, 100, 8, 0], [1, "decoding", 7.0, 7.0, 7.5, 26, 26, 16]]

@@ -58,7 +58,8 @@ def numbers(frame: dict[str, Any]) -> list[int]:
 
 def test_frames_tell_every_step_once_and_what_was_computed(spark: Live) -> None:
     with watching(spark) as frames:
-        seen = numbers(next(frames))
+        opened = next(frames)
+        seen, before_s = numbers(opened), opened["now_s"]
         before = seen[-1] if seen else 0
         made = spark.complete(prompt=[5, 6, 7, 8, 9], max_tokens=30, ignore_eos=True).json
         found: list[dict[str, Any]] = []
@@ -75,7 +76,9 @@ def test_frames_tell_every_step_once_and_what_was_computed(spark: Live) -> None:
         assert names[first["rows"][0][0]] == f"{made['id']}-0/0" and first["rows"][0][1:] == [0, 5, 0, 0]
         assert first["prefill_share"] == 1 and runs[1][0]["prefill_share"] == 0
         for run, _ in runs:
-            assert all(begin < end and model > 0 for begin, end, model, _, _ in run["times"])
+            assert all(0 < model + sampling <= whole for _, whole, model, sampling, _ in run["times"])
+            begun = [since for since, *_ in run["times"]]
+            assert begun == sorted(begun) and begun[0] == 0 and before_s < run["begin_s"] < frame["now_s"]
             assert min(run["predicted_s"] + run["flops"] + run["bytes"]) > 0
         assert ended[0]["request"] == f"{made['id']}-0/0" and ended[0]["output_tokens"] == 30
         assert sum(pages for _, pages in frame["pages"]) == sum(

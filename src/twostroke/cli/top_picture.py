@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 WINDOW_S = 5.0
-MOST_STEPS, MOST_SHOWN = 4096, 12
+MOST_STEPS, MOST_SHOWN = 16_384, 12
 BAR = 40
 PHASES = {"queued": "yellow", "filling": "dark_orange", "decoding": "blue", "back": "red"}
 
@@ -33,13 +33,14 @@ class Picture:
         """Take in one frame."""
         self._frame = frame
         for run in frame["runs"]:
-            for at, (begin_s, end_s, model_s, sampling_s, _) in enumerate(run["times"]):
+            for at, (since_us, *spans_us, _) in enumerate(run["times"]):
+                seconds, model_s, sampling_s = (1e-6 * span for span in spans_us)
                 rows = [tokens if tokens > 1 or made + at == 0 else 0 for _, _, tokens, made, _ in run["rows"]]
                 prompt = sum(rows)
                 self._steps.append(
                     {
-                        "end_s": end_s,
-                        "seconds": end_s - begin_s,
+                        "end_s": run["begin_s"] + 1e-6 * since_us + seconds,
+                        "seconds": seconds,
                         "prefill_s": model_s * run["prefill_share"],
                         "decode_s": model_s * (1 - run["prefill_share"]),
                         "sampling_s": sampling_s,

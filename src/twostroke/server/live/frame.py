@@ -3,11 +3,12 @@
     {"frame": 3, "now_s": ..., "last_step": 912, "skipped_steps": 0, "names": ["chatcmpl-7-0/0", ...],
      "runs": [{"step": 900, "number": 880, "rows": [[name, start, tokens, output tokens before, recomputed], ...],
                "preempted": [name, ...], "prefill_share": 0.4, "predicted_s": [first, last], "flops": [first, last],
-               "bytes": [first, last], "times": [[begin_s, end_s, model_s, sampling_s, waiting], ...]}, ...],
+               "bytes": [first, last], "begin_s": ..., "times": [[begin, whole, model, sampling, waiting], ...]}, ...],
      "requests": [[name, phase, arrival_s, first planned s, first token s, prompt, computed, cached], ...],
      "ended": [{...}], "gauges": {...}, "pages": [[state, count], ...], "latency": {...}}
 
-A run is steps of one batch; its figures go evenly from first to last step. A name is a place in `names`. What does not
+A run is steps of one batch; its figures go evenly from first to last step, times are whole microseconds, the first of
+each since begin_s. A name is a place in `names`. What does not
 fit is left out and counted: the oldest steps, the newest requests.
 
 Knows: the ledger, gauges, JSON values.
@@ -24,12 +25,13 @@ from typing import Any
 from twostroke.cost.account import Account
 from twostroke.cost.ledger import record_of
 from twostroke.cost.prefill_share import prefill_share
+from twostroke.cost.record import StepRecord
 from twostroke.cost.record_json import request_to_json
 from twostroke.cost.shape import StepCost
 from twostroke.cost.step_history import Stretch
 from twostroke.server.live.view import EngineView
 
-MAX_STEPS, MAX_ROWS, MAX_REQUESTS, MAX_ENDED, MAX_PAGE_SPANS = 256, 1024, 64, 32, 2048
+MAX_STEPS, MAX_ROWS, MAX_REQUESTS, MAX_ENDED, MAX_PAGE_SPANS = 1024, 1024, 64, 32, 2048
 
 
 class _Names:
@@ -123,7 +125,8 @@ def _run(stretch: Stretch, names: _Names, cost: StepCost | None) -> dict[str, An
         ],
         "preempted": [names.place(name) for name in run.preempted] if first == 0 else [],
         "prefill_share": round(prefill_share(run.segments(first), cost), 4),
-        "times": [_times(run.record(offset, None)) for offset in range(first, last + 1)],
+        "begin_s": _round(run.times[first][0]),
+        "times": [_times(run.record(offset, None), run.times[first][0]) for offset in range(first, last + 1)],
     }
     if cost is not None:
         ends = [cost.predict(run.segments(offset)) for offset in (first, last)]
@@ -133,9 +136,9 @@ def _run(stretch: Stretch, names: _Names, cost: StepCost | None) -> dict[str, An
     return value
 
 
-def _times(record: Any) -> list[float]:
-    spans = (record.begin_s, record.end_s, record.model_s, record.sampling_s)
-    return [*(round(seconds, 6) for seconds in spans), record.waiting]
+def _times(record: StepRecord, since_s: float) -> list[int]:
+    spans = (record.begin_s - since_s, record.seconds, record.model_s, record.sampling_s)
+    return [*(round(1e6 * seconds) for seconds in spans), record.waiting]
 
 
 def _ended(account: Account) -> dict[str, Any]:

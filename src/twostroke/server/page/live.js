@@ -16,13 +16,15 @@ export class Live {
     this.say = say;
     this.paused = false;
     this.lanes = new Lanes(store, explain);
+    this.timeline = new Timeline(store);
     this.drawers = [
-      new Timeline(store), new Roofline(store, about.limits), new Predicted(store), new PageMap(store, about.page_tokens),
+      this.timeline, new Roofline(store, about.limits), new Predicted(store), new PageMap(store, about.page_tokens),
       new Latency(store),
     ];
     const pause = document.getElementById("pause");
     pause.addEventListener("click", () => {
       this.paused = !this.paused;
+      this.timeline.frozen = this.paused;
       pause.setAttribute("aria-pressed", String(this.paused));
       pause.textContent = this.paused ? "Go on" : "Pause";
       this.draw();

@@ -2,7 +2,7 @@
 import { dot, line, logAxis, surface, words } from "/page/canvas.js";
 import { duration } from "/page/text.js";
 
-const WINDOW_S = 30;
+const WINDOW_S = 30, MOST = 2000;
 
 export class Predicted {
   constructor(store) {
@@ -13,7 +13,7 @@ export class Predicted {
 
   draw() {
     const found = surface(this.canvas);
-    const steps = this.store.latest(WINDOW_S).filter((step) => step.predicted > 0 && step.seconds > 0);
+    const steps = this.store.latest(WINDOW_S).filter((step) => step.predicted > 0 && step.seconds > 0).slice(-MOST);
     if (!found || !steps.length) return;
     const { context, width, height } = found;
     const values = steps.flatMap((step) => [step.predicted, step.seconds]);

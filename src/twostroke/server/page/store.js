@@ -1,5 +1,5 @@
 // What frames have told: the latest steps, and one story for each request. Bounded.
-const MOST_STEPS = 6000, MOST_REQUESTS = 96;
+const MOST_STEPS = 60_000, MOST_REQUESTS = 96;
 
 export class Store {
   constructor() {
@@ -30,7 +30,9 @@ export class Store {
   addRun(run, names) {
     const most = Math.max(1, run.times.length - 1);
     const even = (pair, at) => (pair ? pair[0] + ((pair[1] - pair[0]) * at) / most : null);
-    run.times.forEach(([begin, end, model, sampling, waiting], at) => {
+    run.times.forEach(([since, whole, modelUs, samplingUs, waiting], at) => {
+      const begin = run.begin_s + since / 1e6, end = begin + whole / 1e6;
+      const model = modelUs / 1e6, sampling = samplingUs / 1e6;
       const prefill = model * run.prefill_share;
       const step = {
         step: run.step + at, begin, end, waiting, prefill, decode: model - prefill, sampling,

@@ -13,6 +13,7 @@ export class Timeline {
     this.chosen = null; // by the keyboard: a step's number, or null: the latest
     this.hovered = null; // by the pointer, which comes first while it is there
     this.shown = [];
+    this.frozen = false; // new steps wait
     this.canvas.addEventListener("pointermove", (event) => this.hover(this.at(event)));
     this.canvas.addEventListener("pointerleave", () => this.hover(null));
     this.canvas.addEventListener("keydown", (event) => this.key(event));
@@ -48,7 +49,7 @@ export class Timeline {
     const found = surface(this.canvas);
     if (!found) return;
     const { context, width, height } = found;
-    this.shown = this.store.steps.slice(-Math.floor((width - LEFT) / BAR));
+    if (!this.frozen) this.shown = this.store.steps.slice(-Math.floor((width - LEFT) / BAR));
     const longest = Math.max(0.001, ...this.shown.map((step) => step.seconds));
     const high = height - TOP - BOTTOM;
     for (const share of [0, 0.5, 1]) {

@@ -134,23 +134,24 @@ def test_parts_of_a_step_join() -> None:
 
 def test_a_reader_that_lets_its_mail_run_over_loses_its_request_alone() -> None:
     made = bench()
-    slow, quick = made.prompt("q", "abc", max_tokens=200), made.prompt("r", "xyz", max_tokens=200)
+    # All of the quick one's answer fits its mailbox, however late this loop's turn comes; the slow one's does not.
+    slow, quick = made.prompt("q", "abc", max_tokens=200), made.prompt("r", "xyz", max_tokens=40)
 
     async def main() -> None:
-        engine = AsyncEngine(made.stepper, max_unread_bytes=2000)
+        engine = AsyncEngine(made.stepper, max_unread_bytes=8000)
         await engine.start()
         stream = aiter(engine.stream(slow))
         first = await anext(stream)
         assert first.text
         whole = await engine.generate(quick)
-        assert len(whole.completions[0].token_ids) == 200
+        assert len(whole.completions[0].token_ids) == 40
         while not made.is_empty():
             await asyncio.sleep(0.001)
         with pytest.raises(UnreadOverflow):
             async for _ in stream:
                 pass
-        again = await engine.generate(slow)
-        assert len(again.completions[0].token_ids) == 200, "the next one is not punished"
+        again = await engine.generate(quick)
+        assert len(again.completions[0].token_ids) == 40, "the next one is not punished"
         await engine.stop()
 
     asyncio.run(main())

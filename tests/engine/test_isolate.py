@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,7 +14,7 @@ from twostroke.assemble import BuiltSync, build_sync
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.isolate import IsolatingExecutor, joined
-from twostroke.engine.stepper import MAX_FAULTS_IN_A_ROW
+from twostroke.engine.stepper import MAX_FAULTS_IN_A_ROW, PlanRunner
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import BackendError, EngineStopped, UnreadOverflow
 from twostroke.types.output import Prompt
@@ -132,26 +133,44 @@ def test_parts_of_a_step_join() -> None:
     assert joined([one, two]) == StepResult({"a": SampledToken(1)}, {"b": "no"}, 3.0, 0.75)
 
 
-def test_a_reader_that_lets_its_mail_run_over_loses_its_request_alone() -> None:
+class Held:
+    """Lets a few steps through, the others once `gate` is open."""
+
+    def __init__(self, inner: PlanRunner, free_steps: int) -> None:
+        self._inner = inner
+        self._free_steps = free_steps
+        self.gate = threading.Event()
+
+    def execute(self, plan: Plan) -> StepResult:
+        """As the inner one does."""
+        self._free_steps -= 1
+        if self._free_steps < 0:
+            assert self.gate.wait(60)
+        return self._inner.execute(plan)
+
+
+def test_a_reader_that_lets_its_mail_run_over_loses_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     made = bench()
-    # All of the quick one's answer fits its mailbox, however late this loop's turn comes; the slow one's does not.
-    slow, quick = made.prompt("q", "abc", max_tokens=200), made.prompt("r", "xyz", max_tokens=40)
+    held = Held(made.stepper._executor, 2)  # else all of the answer may come while its reader still waits for the first
+    monkeypatch.setattr(made.stepper, "_executor", held)
+    slow, quick = made.prompt("q", "abc", max_tokens=200), made.prompt("r", "xyz", max_tokens=200)
 
     async def main() -> None:
-        engine = AsyncEngine(made.stepper, max_unread_bytes=8000)
+        engine = AsyncEngine(made.stepper, max_unread_bytes=1400)
         await engine.start()
         stream = aiter(engine.stream(slow))
         first = await anext(stream)
         assert first.text
+        held.gate.set()
         whole = await engine.generate(quick)
-        assert len(whole.completions[0].token_ids) == 40
+        assert len(whole.completions[0].token_ids) == 200
         while not made.is_empty():
             await asyncio.sleep(0.001)
         with pytest.raises(UnreadOverflow):
             async for _ in stream:
                 pass
-        again = await engine.generate(quick)
-        assert len(again.completions[0].token_ids) == 40, "the next one is not punished"
+        again = await engine.generate(slow)
+        assert len(again.completions[0].token_ids) == 200, "the next one is not punished"
         await engine.stop()
 
     asyncio.run(main())

@@ -9,9 +9,10 @@ from typing import Any
 
 from twostroke.engine.limits import EngineLimits
 from twostroke.server.parts import ServerParts
+from twostroke.text.messages import normalized
 from twostroke.text.tools.styles import HERMES
 from twostroke.text.turn import TurnForm
-from twostroke.types.errors import EngineStopped, InvalidRequest
+from twostroke.types.errors import EngineStopped
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
@@ -71,8 +72,7 @@ class PlainTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
-        if not messages:
-            raise InvalidRequest("messages is empty.", param="messages")
+        messages = normalized(messages)  # as the real one does first
         named = "".join(f"tool {tool['function']['name']}\n" for tool in tools or ())
         return named + "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
 

@@ -161,9 +161,8 @@ def _add_block(
 def _texts(value: Any, where: str) -> str:
     if isinstance(value, str):
         return value
-    texts = (
-        [part.get("text") if isinstance(part, dict) else None for part in value] if isinstance(value, list) else [None]
-    )
+    parts = value if isinstance(value, list) else [None]
+    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in parts]
     if not all(isinstance(text, str) for text in texts):
         raise InvalidRequest(f"{where} holds something that is no text.", param=where, fix="Send text blocks.")
     return "\n".join(str(text) for text in texts)

@@ -54,8 +54,19 @@ _COMPLETION_CHOICE = _object(
 _ENVELOPE = {"id": _TEXT, "created": _COUNT, "model": _TEXT, "system_fingerprint": _TEXT, "usage": _USAGE}
 
 _PART = _object(type={"enum": ["text"]}, text=_TEXT)
-_CONTENT = {"anyOf": [_TEXT, {"type": "array", "items": _PART, "minItems": 1}]}
-_MESSAGE = _object(role={"enum": ["system", "developer", "user", "assistant"]}, content=_CONTENT)
+_CONTENT = {"anyOf": [_TEXT, {"type": "array", "items": _PART}]}
+_CHAT_PART: dict[str, Any] = {
+    "type": "object",
+    "properties": {"type": {"enum": ["text", "input_text", "output_text", None]}, "text": _TEXT},
+    "required": ["text"],
+}
+_CHAT_CONTENT = {"anyOf": [_TEXT, {"type": "array", "items": {"anyOf": [_TEXT, _CHAT_PART]}}, {"type": "null"}]}
+_MESSAGE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"role": {"enum": ["system", "developer", "user", "assistant", "tool"]}, "content": _CHAT_CONTENT},
+    "required": ["role"],
+    "description": "Only an assistant's message may come without content.",
+}
 _MESSAGES: dict[str, Any] = {"type": "array", "items": _MESSAGE, "minItems": 1}
 
 

@@ -32,7 +32,9 @@ CHECKS: Any = [
     negative_data_rejection,
     unsupported_method,
 ]
-EXAMPLES = 20
+EXAMPLES = 40
+NEEDED = ("model", "messages", "prompt", "input", "tokens")
+SHORT: dict[str, dict[str, Any]] = {"/v1/messages": {"max_tokens": 4}, "/tokenize": {"model": MODEL, "prompt": "a"}}
 DOCUMENT = json.loads(json.dumps(openapi_document(fake_parts())))
 SCHEMA: Any = schemathesis.openapi.from_dict(DOCUMENT)
 OPERATIONS = [(result.ok().path, result.ok().method) for result in SCHEMA.get_all_operations()]
@@ -58,6 +60,11 @@ def test_every_operation_holds_what_the_document_says(server: Live, path: str, m
         if isinstance(case.body, dict):  # the fake engine keeps no objectives
             case.body = {key: value for key, value in case.body.items() if key not in ("ttft_s", "itl_s")}
         statuses.append(case.call_and_validate(base_url=server.url, checks=CHECKS).status_code)
+        if mode is GenerationMode.POSITIVE and statuses[-1] == 400 and isinstance(case.body, dict):
+            # Fields that are right one by one seldom go together: once more with those that every answer needs.
+            body = {key: value for key, value in case.body.items() if key in NEEDED} | SHORT.get(path, {})
+            case.body = {key: value for key, value in body.items() if key != "messages" or "prompt" not in body}
+            statuses.append(case.call_and_validate(base_url=server.url, checks=CHECKS).status_code)
 
     statuses: list[int] = []
     check()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -17,10 +18,10 @@ from twostroke.bench.load.choose import LoadAsk, Trace, make_workload
 from twostroke.bench.load.client import COMPLETIONS, Asking
 from twostroke.bench.load.drive import Drive, Progress
 from twostroke.bench.load.panel import BOTTOM, LABEL_CHARACTER, LABEL_HEIGHT, TOP, Line, Panel, steps, tick
-from twostroke.bench.load.report import check_place, place_for, write_json
 from twostroke.bench.load.server import base_url
 from twostroke.bench.load.sse import MAX_EVENT_BYTES, EventReader
 from twostroke.bench.load.words import CANDIDATES, OPENING, WordList, find_words
+from twostroke.cli.output_file import check_place, place_for, write_json
 from twostroke.types.errors import ConfigError
 from twostroke.workload.observation import Observation
 from twostroke.workload.request import WorkloadRequest
@@ -259,7 +260,7 @@ def test_reports_never_take_a_good_ones_place(tmp_path) -> None:  # type: ignore
     assert place_for(path, True) == path
     write_json(path, {"good": 1}, "--save")
     assert place_for(path, False) == path and place_for(path, True).name == "r.interrupted.json"
-    (tmp_path / "r.json.partial").mkdir()
+    (tmp_path / f"r.json.{os.getpid()}.partial").mkdir()
     with pytest.raises(ConfigError, match="cannot be written"):
         write_json(path, {"good": 2}, "--save")
     assert json.loads(path.read_text()) == {"good": 1}

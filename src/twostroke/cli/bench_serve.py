@@ -90,7 +90,7 @@ def serve(url: str, as_json: bool, verbose: bool, save: Path | None, **options: 
         import asyncio
 
         from twostroke.bench.load.choose import make_workload
-        from twostroke.bench.load.report import check_place, place_for, write_json
+        from twostroke.cli.output_file import check_place, place_for, write_json
 
         if save is not None:
             check_place(save, "--save")

@@ -75,8 +75,8 @@ def sweep(url: str, as_json: bool, verbose: bool, save: Path | None, plot: Path 
         import asyncio
 
         from twostroke.bench.load.picture import sweep_svg
-        from twostroke.bench.load.report import check_place, place_for, write_json, write_whole
         from twostroke.bench.load.sweep import SweepAsk, sorted_unique, sweep_text
+        from twostroke.cli.output_file import check_place, place_for, write_json, write_whole
 
         for path, option in ((save, "--save"), (plot, "--plot")):
             if path is not None:

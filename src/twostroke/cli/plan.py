@@ -6,8 +6,6 @@ Must not know: how figures come about.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -139,18 +137,11 @@ def _here() -> Target:
 
 
 def _draw(path: Path, source: str, expectation: Expectation) -> None:
-    """A half-written picture never replaces a whole one."""
+    from twostroke.cli.output_file import write_bytes
     from twostroke.planner.drawing_png import as_png
     from twostroke.planner.drawing_svg import as_svg
     from twostroke.planner.roofline_plot import roofline
 
     drawing = roofline(f"{source} on {expectation.target.title}", expectation)
     picture = as_png(drawing) if path.suffix.lower() == ".png" else as_svg(drawing)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(picture)
-        partial.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise ConfigError(f"--plot {path} cannot be written.", why=f"{error.strerror or error}.") from None
+    write_bytes(path, picture, "--plot")

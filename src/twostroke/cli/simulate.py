@@ -64,7 +64,7 @@ def command(
     are those of `twostroke bench serve`.
     """
     with clear_errors(verbose):
-        from twostroke.bench.load.report import check_place, write_json
+        from twostroke.cli.output_file import check_place, write_json
         from twostroke.sim.recorder import Recorder
         from twostroke.sim.report import make_report
         from twostroke.sim.routing import named_router
@@ -134,7 +134,7 @@ def _workload(options: dict[str, Any]) -> Workload:
 def _write_records(recorder: Recorder, perfetto: Path | None, records: Path | None) -> None:
     import json
 
-    from twostroke.bench.load.report import write_whole
+    from twostroke.cli.output_file import write_whole
     from twostroke.cost.record_json import header_line, record_line
     from twostroke.sim.perfetto import trace
     from twostroke.types.errors import ConfigError

@@ -34,7 +34,7 @@ def command(file: Path, perfetto: Path | None, as_json: bool, verbose: bool) -> 
     with clear_errors(verbose):
         import json
 
-        from twostroke.bench.load.report import check_place, write_whole
+        from twostroke.cli.output_file import check_place, write_whole
         from twostroke.cost.record_json import read_lines
         from twostroke.sim.perfetto import trace
 

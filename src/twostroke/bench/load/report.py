@@ -6,15 +6,12 @@ Must not know: HTTP, terminals.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from twostroke.bench.load.server import Facts
 from twostroke.bench.load.session import Measured
-from twostroke.types.errors import ConfigError
 from twostroke.workload.definitions import ToolFigures, other_tools
 from twostroke.workload.figures import Figures, figures
 from twostroke.workload.figures_text import figures_text
@@ -115,31 +112,3 @@ def make_report(
     """Of one run."""
     found, tools = figures(measured.seen, objectives), other_tools(measured.seen, objectives)
     return LoadReport(facts, load, settings, measured, found, tools)
-
-
-def check_place(path: Path, option: str) -> None:
-    """Raises ConfigError, before anything is measured, where a report could not be written."""
-    folder = path.resolve().parent
-    if path.is_dir() or not folder.is_dir():
-        why = "It is a folder." if path.is_dir() else f"There is no folder {folder}."
-        raise ConfigError(f"{option} {path} cannot be written.", why=why, fix="Name a file in a folder that exists.")
-
-
-def place_for(path: Path, interrupted: bool) -> Path:
-    """An interrupted run never takes the place of a whole one: where there is a file, it goes beside it."""
-    return path.with_name(f"{path.stem}.interrupted{path.suffix}") if interrupted and path.exists() else path
-
-
-def write_whole(path: Path, text: str, option: str) -> None:
-    """All of it or nothing: a half-written file never takes the place of a good one. Raises ConfigError."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise ConfigError(f"{option} {path} cannot be written.", why=f"{error.strerror or error}.") from None
-
-
-def write_json(path: Path, value: Mapping[str, Any], option: str) -> None:
-    """As JSON; see write_whole."""
-    write_whole(path, json.dumps(value, indent=1) + "\n", option)

@@ -1,0 +1,51 @@
+"""Files that a command was asked to write: checked before the work begins, written whole or not at all.
+
+Knows: paths.
+Must not know: what is in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from twostroke.types.errors import ConfigError
+
+
+def check_place(path: Path, option: str) -> None:
+    """Raises ConfigError, before anything is measured, where a report could not be written."""
+    folder = path.resolve().parent
+    if path.is_dir() or not folder.is_dir():
+        why = "It is a folder." if path.is_dir() else f"There is no folder {folder}."
+        raise ConfigError(f"{option} {path} cannot be written.", why=why, fix="Name a file in a folder that exists.")
+
+
+def place_for(path: Path, interrupted: bool) -> Path:
+    """An interrupted run never takes the place of a whole one: where there is a file, it goes beside it."""
+    return path.with_name(f"{path.stem}.interrupted{path.suffix}") if interrupted and path.exists() else path
+
+
+def write_bytes(path: Path, content: bytes, option: str) -> None:
+    """All of it or nothing: a half-written file never takes the place of a good one. Raises ConfigError."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise ConfigError(f"{option} {path} cannot be written.", why=f"{error.strerror or error}.") from None
+
+
+def write_whole(path: Path, text: str, option: str) -> None:
+    """A text; see write_bytes."""
+    write_bytes(path, text.encode(), option)
+
+
+def write_json(path: Path, value: Mapping[str, Any], option: str) -> None:
+    """As JSON; see write_bytes."""
+    write_whole(path, json.dumps(value, indent=1) + "\n", option)

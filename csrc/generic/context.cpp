@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <atomic>
 
@@ -20,6 +21,11 @@ inline void pause_a_little() {
 #endif
 }
 
+// The tasks that one thread still has: their begin in the low half, their end in the high half. A line of the cache each.
+struct alignas(64) Share {
+  std::atomic<uint64_t> range;
+};
+
 struct Worker {
   ts_context* context;
   int32_t index;
@@ -30,6 +36,7 @@ struct Worker {
 
 struct ts_context {
   int32_t threads;
+  Share shares[kMaxThreads];
   Worker workers[kMaxThreads];
   pthread_mutex_t mutex;
   pthread_cond_t wake;
@@ -37,9 +44,7 @@ struct ts_context {
   std::atomic<uint64_t> generation;
   std::atomic<int32_t> busy;
   std::atomic<int32_t> sleeping;
-  std::atomic<int64_t> next;
   std::atomic<bool> stop;
-  int64_t tasks;
   ts_task task;
   void* arg;
   void* scratch;
@@ -48,11 +53,34 @@ struct ts_context {
 
 namespace {
 
-void run_tasks(ts_context* context, int32_t thread) {
+uint64_t range_of(uint64_t begin, uint64_t end) { return end << 32 | begin; }
+
+// A thread takes its own tasks from the front, so that what it reads lies in a row, and others' from the back. -1: none is left.
+int64_t take_task(Share& share, bool own) {
+  uint64_t range = share.range.load(std::memory_order_relaxed);
   for (;;) {
-    const int64_t index = context->next.fetch_add(1, std::memory_order_relaxed);
-    if (index >= context->tasks) return;
-    context->task(context->arg, index, thread);
+    const uint64_t begin = range & 0xffffffffu, end = range >> 32;
+    if (begin >= end) return -1;
+    const uint64_t rest = own ? range_of(begin + 1, end) : range_of(begin, end - 1);
+    if (share.range.compare_exchange_weak(range, rest, std::memory_order_relaxed)) return static_cast<int64_t>(own ? begin : end - 1);
+  }
+}
+
+void run_tasks(ts_context* context, int32_t thread) {
+  const int32_t threads = context->threads;
+  for (int32_t i = 0; i < threads; ++i) {
+    Share& share = context->shares[(thread + i) % threads];
+    for (int64_t index = take_task(share, i == 0); index >= 0; index = take_task(share, i == 0)) {
+      context->task(context->arg, index, thread);
+    }
+  }
+}
+
+void share_out(ts_context* context, int64_t tasks) {
+  const int64_t threads = context->threads;
+  for (int64_t t = 0; t < threads; ++t) {
+    const uint64_t begin = static_cast<uint64_t>(tasks * t / threads), end = static_cast<uint64_t>(tasks * (t + 1) / threads);
+    context->shares[t].range.store(range_of(begin, end), std::memory_order_relaxed);
   }
 }
 
@@ -96,8 +124,10 @@ ts_context* ts_context_create(int32_t num_threads) {
 #if defined(TS_LEVEL_AMX)
   if (ts_best_level() < 3) return nullptr;  // asking also makes the kernel save matrix registers for this process
 #endif
-  ts_context* context = static_cast<ts_context*>(calloc(1, sizeof(ts_context)));
-  if (context == nullptr) return nullptr;
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignof(ts_context), sizeof(ts_context)) != 0) return nullptr;
+  memset(memory, 0, sizeof(ts_context));
+  ts_context* context = static_cast<ts_context*>(memory);
   context->threads = 1;
   pthread_mutex_init(&context->mutex, nullptr);
   pthread_cond_init(&context->wake, nullptr);
@@ -134,10 +164,9 @@ void ts_parallel(ts_context* context, int64_t tasks, ts_task task, void* arg) {
     for (int64_t i = 0; i < tasks; ++i) task(arg, i, 0);
     return;
   }
-  context->tasks = tasks;
   context->task = task;
   context->arg = arg;
-  context->next.store(0, std::memory_order_relaxed);
+  share_out(context, tasks);
   context->busy.store(context->threads - 1, std::memory_order_relaxed);
   publish(context);
   run_tasks(context, 0);

@@ -27,12 +27,6 @@ constexpr int64_t kSerialQuantizeElements = 1 << 15;
 
 int64_t split_point(int64_t total, int64_t parts, int64_t i) { return total / parts * i + (total % parts) * i / parts; }
 
-// Where the int8 form of a row begins, and from one step of 64 columns to the next.
-int8_t* q_row(const Job& job, int64_t row) {
-  if (!job.matrix) return job.q + row * job.q_stride;
-  return job.q + row / kMatrixTileRows * job.q_stride + row % kMatrixTileRows * kStep;
-}
-
 void quantize_one(const Job& job, int64_t row) {
   quantize_row(job.x + row * job.x_stride, job.w.columns, job.w.group, q_row(job, row), job.matrix ? kMatrixTileBytes : kStep,
                job.scales + row * job.groups, job.corrections + row * job.groups,
@@ -40,40 +34,6 @@ void quantize_one(const Job& job, int64_t row) {
 }
 
 void quantize_task(void* arg, int64_t row, int32_t) { quantize_one(*static_cast<const Job*>(arg), row); }
-
-TileRows tile_rows(const Job& job, int64_t row) {
-  TileRows rows = {};
-  if (is_integer_kind(job.w.kind)) {
-    rows.q = q_row(job, row);
-    rows.q_stride = job.q_stride;
-    rows.scales = job.scales + row * job.groups;
-    rows.corrections = job.corrections + row * job.groups;
-    rows.groups = job.groups;
-    rows.subgroups = job.padded / kSubgroup;
-    rows.sub_corrections = job.sub_corrections + row * rows.subgroups;
-  } else {
-    rows.x = job.x + row * job.x_stride;
-    rows.x_stride = job.x_stride;
-  }
-  return rows;
-}
-
-Panel panel_of(const Job& job, int64_t index) {
-  Panel panel = {};
-  panel.data = static_cast<const uint8_t*>(job.w.data) + index * panel_bytes(job.w.kind, job.padded);
-  panel.columns = is_integer_kind(job.w.kind) ? job.padded : job.w.columns;
-  panel.group = job.w.group;
-  if (job.w.scales != nullptr) {
-    panel.scales = reinterpret_cast<const uint8_t*>(job.w.scales) + index * job.groups * kPanel * 2;
-  }
-  return panel;
-}
-
-Group group_of(const Job& job, const Panel& panel, int64_t index) {
-  const int64_t first = index * panel.group;
-  const int64_t columns = panel.columns - first < panel.group ? panel.columns - first : panel.group;
-  return {panel.data + panel_bytes(job.w.kind, first), panel.scales + index * kPanel * 2, index, first, columns};
-}
 
 // Rows in tiles of nearly equal height: calls tile(first row, rows).
 template <class Tile>
@@ -83,16 +43,6 @@ void each_tile(int64_t first_row, int64_t last_row, int64_t most, const Tile& ti
     const int64_t row = first_row + split_point(last_row - first_row, tiles, t);
     tile(row, first_row + split_point(last_row - first_row, tiles, t + 1) - row);
   }
-}
-
-// The panel of W that is one part of an output panel: the gate's, or the one or two that hold the up rows beside it.
-int64_t part_panel(const Job& job, int64_t panel, int64_t part) {
-  return part == 0 ? panel : job.gated / kPanel + panel + part - 1;
-}
-
-int64_t last_part(const Job& job, int64_t panel) {
-  const int64_t panels = (job.w.rows + kPanel - 1) / kPanel;
-  return job.parts > 1 && part_panel(job, panel, job.parts - 1) >= panels ? job.parts - 1 : job.parts;
 }
 
 // One panel stays in the second-level cache while the rows pass by.
@@ -128,10 +78,13 @@ void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t las
   const int64_t part_floats = (last_row - first_row) * kPanel;
   uint8_t* block = reinterpret_cast<uint8_t*>(sums + job.parts * job.tokens * kPanel);
   memset(sums, 0, static_cast<size_t>(job.parts * part_floats) * 4);
-  for (int64_t part = 0; part < last_part(job, index); ++part) {
+  const int64_t parts = last_part(job, index);
+  for (int64_t part = 0; part < parts; ++part) {
     const Panel panel = panel_of(job, part_panel(job, index, part));
+    const Panel next = panel_of(job, part + 1 < parts ? part_panel(job, index, part + 1) : index + 1);
     for (int64_t g = 0; g < job.groups; ++g) {
-      integer_group(job, group_of(job, panel, g), first_row, last_row, sums + part * part_floats, block);
+      for (int64_t line = 0; line < kPanel * 2; line += 64) __builtin_prefetch(next.scales + g * kPanel * 2 + line, 0, 2);
+      integer_group(job, group_of(job, panel, g, next.data), first_row, last_row, sums + part * part_floats, block);
     }
   }
   job.finish(job, index, first_row, last_row - first_row, sums, part_floats);
@@ -146,25 +99,24 @@ int64_t row_point(const Job& job, int64_t part) {
 
 void multiply_task(void* arg, int64_t index, int32_t thread) {
   const Job& job = *static_cast<const Job*>(arg);
-  const int64_t panel_part = index / job.row_splits;
+  const int64_t panel = index / job.row_splits * job.panels_each;
   const int64_t row_part = index % job.row_splits;
   const int64_t first_row = row_point(job, row_part), last_row = row_point(job, row_part + 1);
-  const int64_t first_panel = split_point(job.panels, job.panel_splits, panel_part);
-  const int64_t last_panel = split_point(job.panels, job.panel_splits, panel_part + 1);
   if (first_row == last_row) return;  // rows of matrix tiles were not parted so far
-  const bool integer = is_integer_kind(job.w.kind);
+  if (!is_integer_kind(job.w.kind)) return float_panel(job, panel, first_row, last_row);
+  if (job.streamed && panel + job.panels_each <= job.panels) return stream_panels(job, panel, thread);
   if (job.matrix) matrix_begin();
-  for (int64_t p = first_panel; p < last_panel; ++p) {
-    integer ? integer_panel(job, p, first_row, last_row, thread) : float_panel(job, p, first_row, last_row);
-  }
+  for (int64_t p = panel; p < panel + job.panels_each && p < job.panels; ++p) integer_panel(job, p, first_row, last_row, thread);
   if (job.matrix) matrix_end();
 }
 
-// Four tasks a thread even out their speeds; rows are split only where panels are too few for that.
+// A task is one panel, or as many as few rows stream at once; a thread takes those beside each other, so that it reads on without
+// a pause. Rows are split only where panels are too few to even out the threads' speeds.
 void choose_splits(Job& job, int64_t threads) {
+  job.row_splits = 1;
+  if (job.streamed) return;
   const int64_t wanted = threads == 1 ? 1 : threads * 4;
-  job.panel_splits = job.panels < wanted ? job.panels : wanted;
-  const int64_t row_parts = (wanted + job.panel_splits - 1) / job.panel_splits;
+  const int64_t row_parts = (wanted + job.panels - 1) / job.panels;
   const int64_t most = (job.tokens + 4 * kTileRows - 1) / (4 * kTileRows);
   job.row_splits = row_parts < most ? row_parts : most;
 }
@@ -172,13 +124,16 @@ void choose_splits(Job& job, int64_t threads) {
 // Lays the scratch memory out; all parts begin at multiples of 64 bytes.
 int32_t take_room(ts_context* context, Job& job) {
   job.matrix = job.tokens >= kMatrixRows;
+  job.panels_each = job.tokens <= kStreamRows ? streamed_panels(job) : 0;
+  job.streamed = job.panels_each > 0;
+  if (!job.streamed) job.panels_each = 1;
   const int64_t rows = job.matrix ? round_up(job.tokens, 2 * kMatrixTileRows) : job.tokens;
   // Rows: one line more than the columns need, for rows a power of two apart would fight for the same few sets of the cache.
   job.q_stride = job.matrix ? job.padded * kMatrixTileRows : job.padded + 64;
   const int64_t q_bytes = (job.matrix ? rows / kMatrixTileRows : rows) * job.q_stride;
   const int64_t pairs_bytes = round_up(job.tokens * job.groups * 4, 64);
   const int64_t subgroup_bytes = round_up(job.tokens * (job.padded / kSubgroup) * 4, 64);
-  job.room_bytes = job.parts * job.tokens * kPanel * 4 + kPanel * kMaxGroup;
+  job.room_bytes = job.panels_each * job.parts * job.tokens * kPanel * 4 + kPanel * kMaxGroup;
   const int64_t total = q_bytes + 2 * pairs_bytes + subgroup_bytes + ts_threads(context) * job.room_bytes;
   uint8_t* scratch = static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(total)));
   if (scratch == nullptr) return TS_NO_MEMORY;
@@ -206,12 +161,13 @@ int32_t quantize_rows(ts_context* context, Job& job) {
 }
 
 int32_t multiply_chunk(ts_context* context, Job& job) {
+  job.panels_each = 1;
   if (is_integer_kind(job.w.kind)) {
     const int32_t status = quantize_rows(context, job);
     if (status != TS_OK) return status;
   }
   choose_splits(job, ts_threads(context));
-  ts_parallel(context, job.panel_splits * job.row_splits, multiply_task, &job);
+  ts_parallel(context, (job.panels + job.panels_each - 1) / job.panels_each * job.row_splits, multiply_task, &job);
   return TS_OK;
 }
 

@@ -34,7 +34,8 @@ void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes) {
   }
 }
 
-GroupKernel int4_kernel(int64_t) { return nullptr; }  // never asked for: kInt4Rows is 0
+GroupKernel int4_kernel(int64_t) { return nullptr; }            // never asked for: kInt4Rows is 0
+StreamKernel stream_kernel(int32_t, int64_t) { return nullptr; }  // nor this: kStreamRows is 0
 #endif
 
 #if !defined(TS_LEVEL_AMX)

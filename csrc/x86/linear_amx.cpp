@@ -25,7 +25,7 @@ struct Tiles {
 
 // The group after this one is fetched a few lines at a time while this one is unpacked, multiplied and folded: hardware looks no
 // further than a page ahead, and only once loads begin; all at once would fill the line buffers and wait.
-struct Ahead {
+struct Fetch {
   const uint8_t* line;
   int64_t lines_each;
 
@@ -37,7 +37,7 @@ struct Ahead {
 constexpr int64_t kHalfStep = 2 * kTileBytes;
 
 // A group of int4 as signed bytes in tiles, in the order of their use: (half of 32 columns, 64 k, 2, 16 quads of k, 16 columns, 4).
-void unpack_tiles(const Group& group, Ahead& ahead, uint8_t* block) {
+void unpack_tiles(const Group& group, Fetch& ahead, uint8_t* block) {
   const int64_t steps = group.columns / kStep;
   for (int64_t s = 0; s < steps; ++s) {
     TS_UNROLL
@@ -51,7 +51,7 @@ void unpack_tiles(const Group& group, Ahead& ahead, uint8_t* block) {
 
 // integers (32 or 16, 32) = rows of q times 32 columns. A macro, not a template: tile numbers and the operation must be literal.
 #define TS_MULTIPLY(NAME, DOT)                                                                                      \
-  TS_INLINE void NAME(const int8_t* q, int64_t q_stride, const Tiles& w, int64_t steps, bool both, Ahead& ahead, int32_t* integers) { \
+  TS_INLINE void NAME(const int8_t* q, int64_t q_stride, const Tiles& w, int64_t steps, bool both, Fetch& ahead, int32_t* integers) { \
     const uint8_t* tiles = w.data;                                                                                  \
     _tile_zero(0);                                                                                                  \
     _tile_zero(1);                                                                                                  \
@@ -91,7 +91,7 @@ TS_MULTIPLY(multiply_signed, _tile_dpbssd)
 // The 32 columns of sums beside `half`; kOffset: the weights were unsigned, corrections undo it.
 template <bool kOffset>
 TS_INLINE void fold_32(const int32_t* integers, int64_t rows, const TileRows& x, int64_t first_row, const Group& group, int half,
-                       Ahead& ahead, float* sums) {
+                       Fetch& ahead, float* sums) {
   const __m512 left = load_bf16(group.scales + 64 * half), right = load_bf16(group.scales + 64 * half + 32);
   const float* x_scales = x.scales + first_row * x.groups + group.index;
   const int32_t* corrections = x.corrections + first_row * x.groups + group.index;
@@ -124,7 +124,7 @@ void matrix_group(int32_t kind, const Group& group, const TileRows& x, int64_t r
   const bool packed = kind == TS_W_INT4;
   const int64_t bytes = panel_bytes(kind, group.columns), blocks = (rows + kBlockRows - 1) / kBlockRows;
   const int64_t moments = 2 * rows + 2 * blocks * steps + (packed ? steps * kVectors : 0);
-  Ahead ahead = {group.data + 1 * bytes, (bytes / 64 + moments - 1) / moments};
+  Fetch ahead = {group.after, (bytes / 64 + moments - 1) / moments};
   if (packed) unpack_tiles(group, ahead, block);
   const int8_t* q = x.q + group.first / kStep * kMatrixTileBytes;
   for (int half = 0; half < 2; ++half) {

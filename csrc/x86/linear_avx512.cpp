@@ -9,42 +9,77 @@ namespace {
 
 // Few rows stream the weights from memory; many find them in the second-level cache.
 template <int kRows>
-TS_INLINE void prefetch(const uint8_t* data) {
-  if (kRows > 4) return;
+TS_INLINE void prefetch(const Ahead& ahead, const uint8_t* data) {
+  if (kRows > kStreamRows) return;
   TS_UNROLL
-  for (int j = 0; j < kVectors; ++j) prefetch_line(data + 64 * j);
+  for (int j = 0; j < kVectors; ++j) ahead.prefetch(data + 64 * j);
 }
 
-constexpr int kQuads = 4;  // quads of k in one turn of the loop: scalar work between products takes their ports
+template <int kRows>
+TS_INLINE void prefetch(const uint8_t* data) {
+  prefetch<kRows>({kFarBytes, kNearBytes}, data);
+}
+
+constexpr int64_t kFarOfSeveral = 1024, kNearOfSeveral = 512;
+
+// kQuads quads of k of one panel: scalar work between turns takes the ports of products. upper: rows are at most two strides from q or from it, so that addresses need no arithmetic.
+template <int kRows, int kQuads>
+TS_INLINE void turn(const uint8_t* data, const Ahead& ahead, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
+  const int8_t* upper = q + 3 * stride;
+  TS_UNROLL
+  for (int i = 0; i < kQuads; ++i) {
+    __m512i weights[kVectors];
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) weights[j] = load(data + i * kQuadBytes + 64 * j);
+    prefetch<kRows>(ahead, data + i * kQuadBytes);
+    TS_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i quad = broadcast_quad((r < 3 ? q + r * stride : upper + (r - 3) * stride) + 4 * i);
+      TS_UNROLL
+      for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], weights[j], quad);
+    }
+  }
+}
+
+template <int kRows>
+TS_INLINE void begin(const TileRows& x, int64_t group, __m512i (&integers)[kRows][kVectors]) {
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const __m512i correction = _mm512_set1_epi32(x.corrections[r * x.groups + group]);
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) integers[r][j] = correction;
+  }
+}
 
 template <int kRows>
 void int8_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
   __m512i integers[kRows][kVectors];
-  TS_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    const __m512i correction = _mm512_set1_epi32(x.corrections[r * x.groups + group.index]);
-    TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) integers[r][j] = correction;
-  }
+  begin<kRows>(x, group.index, integers);
   const int8_t* q = x.q + group.first;
-  const int64_t stride = x.q_stride;
-  const int8_t* upper = q + 3 * stride;  // rows are at most two strides from one of the two: addresses need no arithmetic
-  for (int64_t k = 0; k < group.columns; k += 4 * kQuads, q += 4 * kQuads, upper += 4 * kQuads, data += kQuads * kQuadBytes) {
-    TS_UNROLL
-    for (int i = 0; i < kQuads; ++i) {
-      __m512i weights[kVectors];
-      TS_UNROLL
-      for (int j = 0; j < kVectors; ++j) weights[j] = load(data + i * kQuadBytes + 64 * j);
-      prefetch<kRows>(data + i * kQuadBytes);
-      TS_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const __m512i quad = broadcast_quad((r < 3 ? q + r * stride : upper + (r - 3) * stride) + 4 * i);
-        TS_UNROLL
-        for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], weights[j], quad);
-      }
-    }
+  const int64_t bytes = group.columns * kPanel;
+  for (int64_t at = 0; at < bytes; at += 4 * kQuadBytes, q += 4 * 4) {
+    turn<kRows, 4>(data + at, Ahead::of<kFarBytes, kNearBytes>(data, bytes, group.after, at), q, x.q_stride, integers);
   }
   fold<kRows>(integers, x, group, sums);
+}
+
+// Panels in turn; their integers wait in the first-level cache.
+template <int kRows>
+void int8_groups(const Group* groups, const TileRows& x, float* sums, int64_t stream_floats) {
+  constexpr int kPanels = static_cast<int>(streams(TS_W_INT8));
+  __m512i waiting[kPanels][kRows][kVectors];
+  for (auto& integers : waiting) begin<kRows>(x, groups->index, integers);
+  const int8_t* q = x.q + groups->first;
+  const int64_t bytes = groups->columns * kPanel;
+  for (int64_t at = 0; at < bytes; at += 2 * kQuadBytes, q += 4 * 2) {
+    for (int s = 0; s < kPanels; ++s) {
+      __m512i integers[kRows][kVectors];
+      memcpy(integers, waiting[s], sizeof(integers));
+      turn<kRows, 2>(groups[s].data + at, Ahead::of<kFarOfSeveral, kNearOfSeveral>(groups[s].data, bytes, groups[s].after, at), q, x.q_stride, integers);
+      memcpy(waiting[s], integers, sizeof(integers));
+    }
+  }
+  for (int s = 0; s < kPanels; ++s) fold<kRows>(waiting[s], x, groups[s], sums + s * stream_floats);
 }
 
 template <int kRows>
@@ -122,6 +157,11 @@ constexpr GroupKernel kInt8[kTileRows] = {int8_group<1>, int8_group<2>, int8_gro
 TileKernel float_kernel(int32_t kind, int64_t rows) { return kind == TS_W_F32 ? kF32[rows - 1] : kBf16[rows - 1]; }
 
 GroupKernel int8_kernel(int64_t rows) { return kInt8[rows - 1]; }
+
+StreamKernel stream_kernel(int32_t kind, int64_t rows) {
+  constexpr StreamKernel kernels[kStreamRows] = {int8_groups<1>, int8_groups<2>, int8_groups<3>, int8_groups<4>};
+  return kind == TS_W_INT8 ? kernels[rows - 1] : int4_streams(rows);
+}
 
 }  // namespace twostroke
 #endif

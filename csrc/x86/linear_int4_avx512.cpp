@@ -8,9 +8,9 @@ namespace twostroke {
 namespace {
 
 template <int kLines>
-TS_INLINE void prefetch(const uint8_t* data) {
+TS_INLINE void prefetch(const Ahead& ahead, const uint8_t* data) {
   TS_UNROLL
-  for (int i = 0; i < kLines; ++i) prefetch_line(data + 64 * i);
+  for (int i = 0; i < kLines; ++i) ahead.prefetch(data + 64 * i);
 }
 
 // 16 k of 16 columns: sums of at most 16 * 8 * 127 fit the low halves of the lanes, so that one 16-bit product with the
@@ -33,32 +33,50 @@ TS_INLINE void subgroup(const uint8_t* octs, __m512i multipliers, const int8_t* 
   }
 }
 
+// Half a step, 32 k, of one panel added to its totals.
 template <int kRows>
-void int4_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
-  __m512i totals[kRows][kVectors];
+TS_INLINE void turn(const uint8_t* data, int pair, const Ahead& ahead, const int8_t* q, const int32_t* corrections,
+                    const TileRows& x, __m512i (&totals)[kRows][kVectors]) {
+  const uint8_t* octs = data + kMultiplierBytes + pair * 4 * kQuadBytes;
+  prefetch<1>(ahead, data + pair * kPanel);
   TS_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) totals[r][j] = _mm512_setzero_si512();
+  for (int j = 0; j < kVectors; ++j) {
+    prefetch<4>(ahead, data + kMultiplierBytes + (pair * kVectors + j) * 256);
+    const __m512i both = multiplier_pair(data, pair, j);
+    subgroup<kRows>(octs + 64 * j, _mm512_and_si512(both, _mm512_set1_epi32(15)), q + pair * 32, corrections + pair * 2, x, j, totals);
+    subgroup<kRows>(octs + 2 * kQuadBytes + 64 * j, _mm512_srli_epi32(both, 4), q + pair * 32 + 16, corrections + pair * 2 + 1, x, j,
+                    totals);
   }
-  const int8_t* q = x.q + group.first;
-  const int32_t* corrections = x.sub_corrections + group.first / kSubgroup;
-  for (int64_t k = 0; k < group.columns; k += kStep, q += kStep, corrections += 4, data += kInt4StepBytes) {
-    prefetch<kMultiplierBytes / 64>(data);
+}
+
+// Panels in turn.
+template <int kRows, int kPanels>
+void int4_groups(const Group* groups, const TileRows& x, float* sums, int64_t stream_floats) {
+  __m512i totals[kPanels][kRows][kVectors];
+  for (auto& panel : totals) {
+    for (auto& row : panel) {
+      for (__m512i& total : row) total = _mm512_setzero_si512();
+    }
+  }
+  constexpr int64_t kFar = kPanels > 1 ? 3 * kInt4StepBytes / 2 : kFarBytes, kNear = kPanels > 1 ? kInt4StepBytes : kNearBytes;
+  const int8_t* q = x.q + groups->first;
+  const int32_t* corrections = x.sub_corrections + groups->first / kSubgroup;
+  const int64_t bytes = panel_bytes(TS_W_INT4, groups->columns);
+  for (int64_t at = 0; at < bytes; at += kInt4StepBytes, q += kStep, corrections += 4) {
     TS_UNROLL
     for (int pair = 0; pair < 2; ++pair) {
-      const uint8_t* octs = data + kMultiplierBytes + pair * 4 * kQuadBytes;
-      TS_UNROLL
-      for (int j = 0; j < kVectors; ++j) {
-        prefetch<4>(data + kMultiplierBytes + (pair * kVectors + j) * 256);
-        const __m512i both = multiplier_pair(data, pair, j);
-        subgroup<kRows>(octs + 64 * j, _mm512_and_si512(both, _mm512_set1_epi32(15)), q + pair * 32, corrections + pair * 2, x, j, totals);
-        subgroup<kRows>(octs + 2 * kQuadBytes + 64 * j, _mm512_srli_epi32(both, 4), q + pair * 32 + 16, corrections + pair * 2 + 1, x, j,
-                        totals);
+      for (int s = 0; s < kPanels; ++s) {
+        const Ahead ahead = Ahead::of<kFar, kNear>(groups[s].data, bytes, groups[s].after, at);
+        turn<kRows>(groups[s].data + at, pair, ahead, q, corrections, x, totals[s]);
       }
     }
   }
-  fold<kRows>(totals, x, group, sums);
+  for (int s = 0; s < kPanels; ++s) fold<kRows>(totals[s], x, groups[s], sums + s * stream_floats);
+}
+
+template <int kRows>
+void int4_group(const uint8_t*, const Group& group, const TileRows& x, float* sums) {
+  int4_groups<kRows, 1>(&group, x, sums, 0);
 }
 
 constexpr GroupKernel kInt4[kInt4Rows] = {int4_group<1>, int4_group<2>, int4_group<3>, int4_group<4>};
@@ -66,6 +84,13 @@ constexpr GroupKernel kInt4[kInt4Rows] = {int4_group<1>, int4_group<2>, int4_gro
 }  // namespace
 
 GroupKernel int4_kernel(int64_t rows) { return kInt4[rows - 1]; }
+
+StreamKernel int4_streams(int64_t rows) {
+  constexpr int kPanels = static_cast<int>(streams(TS_W_INT4));
+  constexpr StreamKernel kernels[kStreamRows] = {int4_groups<1, kPanels>, int4_groups<2, kPanels>, int4_groups<3, kPanels>,
+                                                 int4_groups<4, kPanels>};
+  return kernels[rows - 1];
+}
 
 void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes) {
   for (int64_t k = 0; k < columns; k += kStep, packed += kInt4StepBytes, bytes += kStep * kPanel) {

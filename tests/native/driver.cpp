@@ -56,6 +56,18 @@ static void weights(ts_context* context, int32_t kind, int32_t group) {
   say(x, 3 * columns);
 }
 
+// One row by nine panels, so that some are read in turn and some are left over.
+static void streamed(ts_context* context, int32_t kind, int32_t group) {
+  const int64_t rows = 576, columns = 192;
+  float *source = draws(rows * columns), *x = draws(columns), *out = draws(rows);
+  void* data = aligned(rows * columns);
+  uint16_t* scales = (uint16_t*)aligned((size_t)(rows * ((columns + group - 1) / group) * 2));
+  must(ts_pack(context, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
+  ts_weight weight = {kind, group, rows, columns, data, scales, NULL};
+  must(ts_linear(context, &weight, x, columns, 1, out, rows), "linear");
+  say(out, rows);
+}
+
 // Two sequences, one with a chunk of 20 rows and one decoding, over scattered pages.
 static void attention(ts_context* context, int32_t kind) {
   const int64_t kv_heads = 2, dim = 20, pages = 9, heads = 6;
@@ -80,6 +92,8 @@ int main() {
   weights(context, TS_W_BF16, 0);
   weights(context, TS_W_INT8, 64);
   weights(context, TS_W_INT4, 64);
+  streamed(context, TS_W_INT8, 64);
+  streamed(context, TS_W_INT4, 64);
   attention(context, TS_KV_F32);
   attention(context, TS_KV_BF16);
   attention(context, TS_KV_INT8);

@@ -224,6 +224,29 @@ def test_overlong_outputs_of_f32_follow_the_order_of_k(one_thread: CpuOps) -> No
 
 
 @integer_formats
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("out_features", [256, 581])
+def test_few_rows_take_several_panels_at_once(
+    weight_format: WeightFormat, rows: int, out_features: int, level: str
+) -> None:
+    """Panels that are read in turn, those that are left over, and tasks that one thread takes from another."""
+    weight = random_weight(out_features, 700, weight_format, with_bias=True)
+    gates = random_weight(2 * (out_features // 64 * 64), 700, weight_format, with_bias=False)
+    x = random_rows(16, 700)
+    one, three = CpuOps(level, 1), CpuOps(level, 3)
+    expected = reference(x[:rows], weight)
+    found = linear(three, x[:rows], weight)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * float(np.abs(expected).max()))
+    np.testing.assert_array_equal(found, linear(one, x, weight)[:rows])
+    few, many = np.empty((rows, gates.rows // 2), np.float32), np.empty((16, gates.rows // 2), np.float32)
+    three.linear_silu(few, x[:rows], gates)
+    one.linear_silu(many, x, gates)
+    np.testing.assert_array_equal(few, many[:rows])
+    one.close()
+    three.close()
+
+
+@integer_formats
 @pytest.mark.parametrize("rows", [5, 16, 17, 31, 33, 47, 100])
 def test_few_panels_for_many_threads(weight_format: WeightFormat, rows: int, level: str) -> None:
     """More threads than panels: rows are parted, some parts may stay empty."""

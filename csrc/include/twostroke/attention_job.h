@@ -90,6 +90,17 @@ inline int64_t first_seen(const AttentionJob* job, int64_t position) {
   return job->window > 0 ? larger(0, position - job->window + 1) : 0;
 }
 
+// Bytes from where K begins in page p of a tile to where it begins in that page of tile `tile`; behind this head's last comes the
+// first of the next head, which is read after it. 0: there is none.
+inline int64_t bytes_ahead(const AttentionJob* job, const Block& block, const uint8_t* keys, int64_t tile, int64_t p) {
+  const int64_t end = block.first_position + block.tokens, tiles = divide_up(end, kTile);
+  const bool same = tile < tiles;
+  if (!same) tile += first_seen(job, block.first_position) / kTile - tiles;
+  const int64_t page = tile * kTilePages + p, head = block.kv_head + (same ? 0 : 1);
+  if (page * TS_PAGE_TOKENS >= end || head == job->layer->kv_heads) return 0;
+  return KVLayout(job->layer).keys(job->page_table[block.sequence * job->page_table_stride + page], head) - keys;
+}
+
 inline void find_tile(const AttentionJob* job, const Block& block, int64_t start, Tile* tile) {
   const int64_t end = block.first_position + block.tokens;
   const KVLayout layout(job->layer);
@@ -99,9 +110,9 @@ inline void find_tile(const AttentionJob* job, const Block& block, int64_t start
   tile->first = kTile;
   tile->last = 0;
   for (int p = 0; p < tile->pages; ++p) {
-    const int64_t page = start / TS_PAGE_TOKENS + p, next = page + kTilePages;
-    tile->keys[p] = layout.keys(table[page], block.kv_head);
-    tile->ahead[p] = next * TS_PAGE_TOKENS < end ? layout.keys(table[next], block.kv_head) - tile->keys[p] : 0;
+    uint8_t* keys = layout.keys(table[start / TS_PAGE_TOKENS + p], block.kv_head);
+    tile->keys[p] = keys;
+    tile->ahead[p] = bytes_ahead(job, block, keys, start / kTile + 1, p);
   }
   for (int64_t t = 0; t < block.tokens; ++t) {
     const int64_t position = block.first_position + t;

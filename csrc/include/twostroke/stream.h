@@ -1,6 +1,7 @@
 // Reading memory once, front to back, as fast as it comes.
-// Measured on weights from memory, 31 GB/s to be had: first-level prefetch 4 KiB ahead 23, second-level 30, both 31; for int4, whose
-// lines take longer to use up, 21 without any, 22, 26 and 29. Hardware prefetchers alone stop at each page.
+// Hardware prefetchers stop at each page; measured on weights from memory, 31 GB/s to be had: first-level prefetch 4 KiB ahead 23,
+// second-level 30, both 31; for int4, whose lines take longer to use up, 21 without any, 22, 26 and 29. Of several stretches read in
+// turn, each needs less: at 4 KiB two come 10% slower, at 1 KiB four 12% faster.
 // Knows: prefetching. Must not know: what is read.
 #pragma once
 #include <stdint.h>
@@ -10,10 +11,25 @@ namespace twostroke {
 constexpr int64_t kFarBytes = 4096;   // memory to second-level cache
 constexpr int64_t kNearBytes = 2048;  // second-level to first-level cache
 
-// For each line that is used, once; addresses beyond the end are harmless.
-__attribute__((always_inline)) inline void prefetch_line(const uint8_t* line) {
-  __builtin_prefetch(line + kFarBytes, 0, 2);
-  __builtin_prefetch(line + kNearBytes, 0, 3);
-}
+// Where the lines are that will be read later, seen from those that are read now.
+struct Ahead {
+  int64_t far_bytes, near_bytes;
+
+  // `at` bytes into a stretch of `bytes` bytes; `after`: where reading goes on behind it.
+  template <int64_t kFar, int64_t kNear>
+  __attribute__((always_inline)) static Ahead of(const uint8_t* data, int64_t bytes, const uint8_t* after, int64_t at) {
+    const int64_t skip = after - data - bytes;
+    return {kFar + (at + kFar >= bytes ? skip : 0), kNear + (at + kNear >= bytes ? skip : 0)};
+  }
+
+  // Addresses beyond the end are harmless.
+  __attribute__((always_inline)) void prefetch(const uint8_t* line) const {
+    __builtin_prefetch(line + far_bytes, 0, 2);
+    __builtin_prefetch(line + near_bytes, 0, 3);
+  }
+};
+
+// For each line that is used, once.
+__attribute__((always_inline)) inline void prefetch_line(const uint8_t* line) { Ahead{kFarBytes, kNearBytes}.prefetch(line); }
 
 }  // namespace twostroke

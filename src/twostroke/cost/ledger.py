@@ -25,13 +25,13 @@ from twostroke.cost.live_request import LiveRequest, live_request
 from twostroke.cost.prefill_share import prefill_share
 from twostroke.cost.record import RequestRecord, StepRecord
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.cost.step_history import MAX_RUN_STEPS, Row, StepHistory
+from twostroke.cost.step_history import MAX_RUN_STEPS, TIMES, Row, StepHistory
 from twostroke.types.event import FinishedEvent
 from twostroke.types.plan import Hold, Plan, Preemption
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
-MAX_STEPS, MAX_ROWS, MAX_CHUNK_STEPS, MAX_FINISHED = 32_768, 65_536, 16_384, 2048
+MAX_STEPS, MAX_ROWS, MAX_CHUNK_STEPS, MAX_FINISHED, MAX_HOLDS = 16_384, 32_768, 4096, 2048, 1024
 
 Sink = Callable[[StepRecord | RequestRecord], None]
 
@@ -70,7 +70,7 @@ class Ledger:
         self._chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
         self._sampled: tuple[int, tuple[Segment, ...]] = (0, ())
         self._held: Hold | None = None
-        self._holds: deque[tuple[float, Hold | None]] = deque(maxlen=4096)  # from when on
+        self._holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # from when on
         self._ended: deque[tuple[float, str]] = deque(maxlen=MAX_FINISHED)
 
     def arrive(self, request: Request) -> None:
@@ -106,7 +106,7 @@ class Ledger:
             and sequences[-1].num_tokens == 1
             and plan.held is self._held
             and not plan.preemptions
-            and len(self.history.times) < MAX_RUN_STEPS
+            and len(self.history.times) < TIMES * MAX_RUN_STEPS
         ):
             self._base_s += busy_s
         else:
@@ -114,7 +114,7 @@ class Ledger:
         self._host_s += host_s
         self._commit_s = commit_s
         waiting = len(self._live) - self._num_decoding - len(self._filling)
-        self.history.times.append((begin_s, commit_s, model_s, sampling_s, waiting))
+        self.history.times.extend((begin_s, commit_s, model_s, sampling_s, waiting))
 
     def live(self) -> list[LiveRequest]:
         """Completions that have not ended, in order of arrival; any thread may ask."""

@@ -67,10 +67,10 @@ class Ledger:
         self._away_s = 0.0  # since then
         self._steady = False  # the last step held all that decodes, and nothing else is under way
         self._last: Request | None = None
-        self._chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
+        self.chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
         self._sampled: tuple[int, tuple[Segment, ...]] = (0, ())
         self._held: Hold | None = None
-        self._holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # from when on
+        self.holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # from when on
         self._ended: deque[tuple[float, str]] = deque(maxlen=MAX_FINISHED)
 
     def arrive(self, request: Request) -> None:
@@ -162,7 +162,7 @@ class Ledger:
     def _look_into(self, plan: Plan, result: StepResult, span: Span) -> None:
         if plan.held is not self._held:
             self._held = plan.held
-            self._holds.append((span.begin_s, plan.held))
+            self.holds.append((span.begin_s, plan.held))
         for preemption in plan.preemptions:
             self._put_back(preemption, plan, span)
         was_decoding = self._num_decoding
@@ -181,7 +181,7 @@ class Ledger:
             chunks = tuple(
                 (row.request_id, row.num_tokens, by_chunk[row.request_id]) for row in rows if row.num_tokens > 1
             )
-            self._chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
+            self.chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
         self._base_s += base_s
         self._chunk_s += chunk_s
         if planned_decoding != was_decoding:
@@ -318,7 +318,7 @@ class Ledger:
             return QueueStory(live.num_running, live.num_ahead)
         held: dict[Hold | None, float] = {}
         later_s = until_s
-        for from_s, hold in reversed(self._holds):
+        for from_s, hold in reversed(self.holds):
             held[hold] = held.get(hold, 0.0) + later_s - max(from_s, since_s)
             later_s = from_s
             if from_s <= since_s:
@@ -335,7 +335,7 @@ class Ledger:
 
     def _chunks_since(self, since_s: float) -> list[ChunkStep]:
         found = []
-        for step in reversed(self._chunk_steps):
+        for step in reversed(self.chunk_steps):
             if step[2] <= since_s:
                 break
             found.append(step)

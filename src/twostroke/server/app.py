@@ -35,6 +35,7 @@ from twostroke.server.errors import (
     unknown_request,
 )
 from twostroke.server.explanations import explanation_of
+from twostroke.server.history_metrics import HistoryCollector
 from twostroke.server.live.about import kv_facts
 from twostroke.server.live.routes import live_routes
 from twostroke.server.messages_request import count_tokens, messages_call
@@ -62,6 +63,7 @@ def create_app(parts: ServerParts) -> ASGIApp:
     """
     parts.metrics.attach(parts.engine.gauges, parts.work)
     parts.metrics.registry.register(DoorCollector(parts.door))
+    parts.metrics.registry.register(HistoryCollector(parts.view.ledger, parts.metrics.recent))
     parts.metrics.alias(parts.served_name, kv_facts(parts.view.about))
     app = Starlette(
         routes=[*routes_of(parts), *live_routes(parts), *page_routes()],

@@ -139,7 +139,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "itl",
         "TIME",
         parse_seconds,
-        "Objective: time between two tokens of a stream, such as 50ms. Sizes each step's prefill.",
+        "Objective: 95% of a request's gaps between tokens, such as 50ms. Sizes each step's prefill.",
         "none: each step is filled to --max-step-tokens",
     ),
     Option(

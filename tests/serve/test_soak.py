@@ -67,7 +67,7 @@ def test_memory_counts_once_every_history_was_full_and_replaced() -> None:
     filled_late = GOOD | {"memory_mb": growing, "least_fill": [0.9] * 20 + [1.0] * 100}
     assert verdict(filled_late) == [] and filled_late["memory_counts_from_minute"] == 10.0
     filled_early = GOOD | {"memory_mb": growing, "least_fill": [0.9] * 5 + [1.0] * 115}
-    assert verdict(filled_early) == ["memory grew by 52.7%"]
+    assert verdict(filled_early) == ["memory grew by 51.5%"]
     assert warm_until([0.1, 0.5, 1.0, 1.0]) == 4 and warm_until([0.1, 0.9]) is None and warm_until([]) is None
 
 

@@ -42,7 +42,7 @@ class Row(NamedTuple):
     scored: int = 0
 
 
-_ROW = struct.Struct("=qq?qqq")
+_ROW = struct.Struct("=ii?iii")
 
 
 def _doubles() -> array[float]:

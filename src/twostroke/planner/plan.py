@@ -67,7 +67,8 @@ def _assumptions(spec: ModelSpec, ask: Ask, target: Target) -> list[str]:
         f"{ask.kv_format}, in pages of {PAGE_TOKENS} positions; int8 and int4 weights meet activations rounded to int8",
         f"prompts are read in steps of at most {step_budget(ask, target):,} tokens, decoding streams in the same steps",
         f"ITL is what {ITL_SHARE:.0%} of a request's own gaps do not pass, as in `bench serve` and the scheduler: each "
-        "other stream reads one prompt while a request writes its answer, and a gap with one of their chunks lasts that step",
+        "other stream reads one prompt while a request writes its answer, and a gap with one of its chunks lasts that "
+        "step",
         f"{KEPT_FREE_SHARE:.0%} of the memory is left free; the rest, less weights and buffers, holds K and V",
         "weights are read once in a step for all streams, K and V once for each stream, in the middle of its answer",
         "queues are those of the closed loop alone; network, tokenizer and clients cost nothing",

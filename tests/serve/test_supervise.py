@@ -181,21 +181,23 @@ from twostroke.server.supervise import Supervisor
 import twostroke.server.supervise as room
 room.FIRST_DELAY_S = 0.01
 worker = open(sys.argv[2]).read()
-def command(listening, line):
-    return [sys.executable, "-c", worker, str(listening), str(line)]
+def command(listening, line, notes):
+    return [sys.executable, "-c", worker, str(listening), str(line), str(notes)]
 def say(text):
     print(text, file=sys.stderr, flush=True)
 with bind("127.0.0.1", int(sys.argv[1])) as listener:
-    supervisor = Supervisor(command, listener, dict(os.environ), say, SystemdNotifier(None), silence_s=0.4)
+    tell = SystemdNotifier(None)
+    supervisor = Supervisor(command, listener, dict(os.environ), say, tell, silence_s=float(sys.argv[3]))
     sys.exit(asyncio.run(supervisor.run()))
 """
 
 
 @contextmanager
-def with_worker(worker: str, folder: Path) -> Iterator[Supervised]:
+def with_worker(worker: str, folder: Path, silence_s: float = 0.4) -> Iterator[Supervised]:
     port = free_port()
     (folder / "worker.py").write_text(worker)
-    with started([sys.executable, "-c", PROGRAM, str(port), str(folder / "worker.py")], port, folder) as server:
+    program = [sys.executable, "-c", PROGRAM, str(port), str(folder / "worker.py"), str(silence_s)]
+    with started(program, port, folder) as server:
         yield server
 
 

@@ -79,7 +79,7 @@ def _operation(summary: str, answer: str, error: str, *, streams: bool) -> dict[
     content: dict[str, Any] = {"application/json": {"schema": {"$ref": _REF.format(name=answer)}}}
     if streams:
         content["text/event-stream"] = {"schema": STREAMED}
-    statuses: Sequence[int] = (400, 401, 403, 404, 405, 408, 413, 500, 503)
+    statuses: Sequence[int] = (400, 401, 403, 404, 405, 408, 413, 422, 500, 503)
     return {
         "summary": summary,
         "responses": {"200": {"description": summary, "content": content}, **_errors(error, statuses)},

@@ -19,6 +19,7 @@ from twostroke.server.facts import Listener
 from twostroke.server.live.view import EngineView
 from twostroke.server.logs import request_ended
 from twostroke.server.metrics import EngineGauges, ServerMetrics
+from twostroke.server.quarantine import Quarantine
 from twostroke.text.turn import TurnForm
 from twostroke.types.output import Delta, Prompt
 
@@ -146,7 +147,8 @@ class ServerParts:
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
     special_texts: the vocabulary's special tokens by their role, as eos_token. work: FLOPs and bytes of all steps.
     door: bounds on what waits. drain_s: for what runs, after a signal.
-    view: what the live view reads. listeners: hear of each HTTP request at its end.
+    quarantine: requests that ran at crashes. view: what the live view reads. listeners: hear of each HTTP request at
+    its end.
     """
 
     engine: ServedEngine
@@ -164,6 +166,7 @@ class ServerParts:
     limits: Limits = field(default_factory=Limits)
     door: Door = field(default_factory=Door)
     drain_s: float = 30.0
+    quarantine: Quarantine = field(default_factory=Quarantine)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     new_id: Callable[[], str] = new_hex_id
     wall_clock: Callable[[], float] = time.time

@@ -39,6 +39,16 @@ def key_limit(what: str, retry_s: float) -> Problem:
     return Problem(429, f"{what} for this API key.", RATE, code="rate_limit_exceeded", headers=retry_headers(retry_s))
 
 
+def quarantined(crashes: int, left_s: float) -> Problem:
+    """422: the same request would only do it again; coming back before its time is of no use."""
+    headers = {"retry-after": str(math.ceil(left_s)), "x-should-retry": "false"}
+    message = (
+        f"This request was running each of the {crashes} times that the engine crashed; "
+        f"it is refused for {math.ceil(left_s)} s. Change the prompt or the parameters."
+    )
+    return Problem(422, message, INVALID, code="request_quarantined", headers=headers)
+
+
 def draining() -> Problem:
     """503: the server finishes what it has and takes nothing new; another one may be there already."""
     headers = {**retry_headers(DRAIN_RETRY_S), "connection": "close"}

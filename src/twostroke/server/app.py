@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from twostroke.server.body import read_body
+from twostroke.server.body import reading
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
 from twostroke.server.chat_shape import ChatShape
@@ -61,7 +61,7 @@ def create_app(parts: ServerParts) -> ASGIApp:
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
     parts.metrics.attach(parts.engine.gauges, parts.work)
-    parts.metrics.registry.register(DoorCollector(parts.door))
+    parts.metrics.registry.register(DoorCollector(parts.door, parts.bodies))
     parts.metrics.alias(parts.served_name, kv_facts(parts.view.about))
     app = Starlette(
         routes=[*routes_of(parts), *live_routes(parts), *page_routes()],
@@ -107,8 +107,8 @@ def _generate(
     parts: ServerParts, read: Callable[[bytes, ServerParts], Call], shape: Callable[[Call, ServerParts], Shape]
 ) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        body = await read_body(request, parts.limits)
-        call = salted(await asyncio.to_thread(read, body, parts), client_of(request.scope))
+        async with reading(request, parts.limits, parts.bodies) as body:
+            call = salted(await asyncio.to_thread(read, body, parts), client_of(request.scope))
         return Answer(call, shape(call, parts), parts)
 
     return endpoint
@@ -118,8 +118,8 @@ def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any
     """An answer made of the body alone, in a worker thread."""
 
     async def endpoint(request: Request) -> Response:
-        body = await read_body(request, parts.limits)
-        return _json(await asyncio.to_thread(make, body, parts))
+        async with reading(request, parts.limits, parts.bodies) as body:
+            return _json(await asyncio.to_thread(make, body, parts))
 
     return endpoint
 

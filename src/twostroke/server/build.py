@@ -18,6 +18,7 @@ from twostroke.config import Resolved, resolve_overload, resolve_server
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.scheduler.cost_correction import CostCorrection
 from twostroke.scheduler.step_time import StepTime
+from twostroke.server.body_budget import BodyBudget
 from twostroke.server.crash_notes import CrashNotes
 from twostroke.server.door import Door, DoorRules
 from twostroke.server.facts import Listener
@@ -91,6 +92,7 @@ def build_server(
         created_s=int(time.time()),
         limits=Limits(deadline_s=resolved["deadline"]),
         door=Door(_door_rules(resolved), wait_s),
+        bodies=BodyBudget(resolved["body_memory"]),
         drain_s=resolved["drain"],
         quarantine=quarantine,
         metrics=metrics,

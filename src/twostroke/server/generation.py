@@ -95,9 +95,12 @@ class Generation:
         try:
             return [await self._parts.engine.prepare(prompt) for prompt in self.call.prompts]
         except InvalidRequest as error:
-            if error.param == "grammar":
-                error.param = self.call.grammar_field
-            raise
+            raise self._in_the_clients_words(error) from None
+
+    def _in_the_clients_words(self, error: InvalidRequest) -> InvalidRequest:
+        if error.param == "grammar":
+            error.param = self.call.grammar_field
+        return error
 
     async def _admitted(self, prompts: list[Prompt]) -> Stay:
         """At once, but for requests that ran at a crash: those take turns, or are refused."""
@@ -163,6 +166,8 @@ class Generation:
 
     def _take(self, place: int, delta: Delta) -> tuple[int, Delta]:
         fault = fault_of(delta)
+        if isinstance(fault, InvalidRequest):
+            raise self._in_the_clients_words(fault)
         if fault is not None:
             raise fault
         if self._ticket is not None:

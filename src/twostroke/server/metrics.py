@@ -18,8 +18,10 @@ from twostroke.engine.observer import Observer
 from twostroke.server.live.recent import Recent
 from twostroke.server.vllm_names import VllmNames
 from twostroke.types.event import FinishedEvent
+from twostroke.types.grammar import TOO_HEAVY
 from twostroke.types.output import Prompt, Timings
 from twostroke.types.plan import Plan
+from twostroke.types.request import FinishReason
 from twostroke.types.result import StepResult
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -127,6 +129,7 @@ class ServerMetrics(Observer):
         self.prompt_tokens = Counter("twostroke_prompt_tokens", "Prompt tokens taken in.", registry=made)
         self.generation_tokens = Counter("twostroke_generation_tokens", "Tokens generated.", registry=made)
         self.finished = Counter("twostroke_requests_finished", "Completions that ended.", ["reason"], registry=made)
+        self.faults = Counter("twostroke_request_faults", "Completions that a fault ended.", ["code"], registry=made)
         self.responses = Counter("twostroke_http_responses", "HTTP responses sent.", ["status"], registry=made)
         self.ttft = _seconds("twostroke_time_to_first_token_seconds", "From arrival to the first token.", made)
         self.itl = _seconds("twostroke_inter_token_latency_seconds", "Between two tokens of one completion.", made)
@@ -171,6 +174,9 @@ class ServerMetrics(Observer):
     def on_finish(self, finished: FinishedEvent, timings: Timings) -> None:
         """A completion's end, by whatever reason."""
         self.finished.labels(finished.reason.value).inc()
+        if finished.reason is FinishReason.ERROR:
+            heavy = (finished.error or "").startswith(TOO_HEAVY)
+            self.faults.labels("grammar_too_heavy" if heavy else "internal_error").inc()
         generated = finished.num_output_tokens + (finished.stopped_by is not None)
         self.generation_tokens.inc(generated)
         self.requests.finished(finished, timings, generated)

@@ -180,6 +180,9 @@ class Generation:
         if delta.finish_reason is not None:
             self._open.discard(choice)
             self._reasons[choice] = delta.finish_reason.value
+            siblings = range(place * self.call.n, (place + 1) * self.call.n)
+            if self._open.isdisjoint(siblings):
+                self._parts.metrics.requests.longest.observe(max(self._tokens[each] for each in siblings))
             if choice == 0:
                 self._facts.timings = delta.timings
         return choice, delta

@@ -35,6 +35,7 @@ from twostroke.server.errors import (
     unknown_request,
 )
 from twostroke.server.explanations import explanation_of
+from twostroke.server.legacy_functions import FunctionChatShape
 from twostroke.server.live.about import kv_facts
 from twostroke.server.live.routes import live_routes
 from twostroke.server.messages_request import count_tokens, messages_call
@@ -82,7 +83,7 @@ def create_app(parts: ServerParts) -> ASGIApp:
 def routes_of(parts: ServerParts) -> list[Route]:
     """Every path of the public API: all but the page and its view of the engine."""
     return [
-        Route("/v1/chat/completions", _generate(parts, chat_call, ChatShape), methods=["POST"]),
+        Route("/v1/chat/completions", _generate(parts, chat_call, _chat_shape), methods=["POST"]),
         Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),
         Route("/v1/responses", _generate(parts, responses_call, ResponsesShape), methods=["POST"]),
         Route("/v1/messages", _generate(parts, messages_call, MessagesShape), methods=["POST"]),
@@ -112,6 +113,10 @@ def _generate(
         return Answer(call, shape(call, parts), parts)
 
     return endpoint
+
+
+def _chat_shape(call: Call, parts: ServerParts) -> Shape:
+    return FunctionChatShape(call, parts) if call.legacy_functions else ChatShape(call, parts)
 
 
 def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any]]) -> Endpoint:

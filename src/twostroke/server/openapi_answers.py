@@ -36,7 +36,7 @@ _CHAT_CHOICE = object_of(
     index=COUNT,
     message=object_of(role=_const("assistant"), content=or_null("string"), refusal=or_null("string")),
     logprobs=or_null("object"),
-    finish_reason={"enum": ["stop", "length", "tool_calls"]},
+    finish_reason={"enum": ["stop", "length", "tool_calls", "function_call"]},
 )
 _COMPLETION_CHOICE = object_of(
     index=COUNT, text=TEXT, logprobs=or_null("object"), finish_reason={"enum": ["stop", "length"]}

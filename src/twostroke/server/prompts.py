@@ -13,15 +13,17 @@ from dataclasses import replace
 from typing import Any
 
 from twostroke.server.calls import Call
+from twostroke.server.decode import decode
 from twostroke.server.errors import HttpProblem, unknown_model
 from twostroke.server.grammar import AskedGrammar, grammar_of
+from twostroke.server.legacy_functions import in_old_words, to_tools
 from twostroke.server.parts import ServedTemplate, ServedTokenizer, ServerParts
 from twostroke.server.schema import (
     MAX_PROMPTS,
     ChatRequest,
     CompletionRequest,
     GenerationRequest,
-    read_chat,
+    checked_chat,
     read_completion,
 )
 from twostroke.server.tool_use import ToolUse, special_ids_of, tool_use
@@ -59,7 +61,14 @@ def salted(call: Call, client: str) -> Call:
 
 def chat_call(body: bytes, parts: ServerParts) -> Call:
     """Read a chat request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
-    return call_of_chat(read_chat(body, parts.limits.json_depth), parts, "chatcmpl-")
+    request = decode(body, ChatRequest)
+    if not to_tools(request):
+        return call_of_chat(checked_chat(request, parts.limits.json_depth), parts, "chatcmpl-")
+    try:
+        call = call_of_chat(checked_chat(request, parts.limits.json_depth), parts, "chatcmpl-")
+    except InvalidRequest as error:
+        raise in_old_words(error) from None
+    return replace(call, legacy_functions=True)
 
 
 def call_of_chat(

@@ -57,7 +57,7 @@ class Call:
 
     def new_turn(self) -> Turn:
         """A machine for one choice of a chat answer."""
-        return Turn(self.form, self.tools.names, self.rendered_end)
+        return Turn(self.form, self.tools.schemas, self.rendered_end)
 
     def new_call_id(self, fresh: str) -> str:
         """The id of a tool call, in the form that the model's own template takes back."""

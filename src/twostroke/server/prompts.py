@@ -137,6 +137,8 @@ def _form_of(asked: AskedGrammar, tools: ToolUse) -> AskedGrammar:
 
 def _turn_form(own: TurnForm, tools: ToolUse, asked: AskedGrammar) -> TurnForm:
     """How to read the answer: one that is held to a form has no place for reasoning."""
+    if tools.grammar is not None and own.tools is not None:
+        own = replace(own, tools=tools.style)
     if asked.grammar is None or (tools.grammar is not None and not tools.forced):
         return own
     return TurnForm(None, own.tools if tools.forced else None)
@@ -144,7 +146,7 @@ def _turn_form(own: TurnForm, tools: ToolUse, asked: AskedGrammar) -> TurnForm:
 
 def _shown(form: TurnForm, tools: ToolUse, tokenizer: ServedTokenizer) -> frozenset[int]:
     """Special tokens whose text the readers need."""
-    marks = tools.style.marks if tools.names else ()
+    marks = tools.style.marks if tools.schemas else ()
     thinking = (form.reasoning.opening, form.reasoning.closing) if form.reasoning else ()
     found = map(special_ids_of(tokenizer), (*marks, *thinking))
     return frozenset(token_id for token_id in found if token_id is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -155,6 +156,16 @@ def test_serve_answers_and_stops_cleanly():
         server.send_signal(signal.SIGTERM)
         _, errors = server.communicate(timeout=20)
     assert server.returncode == 0, errors
+
+
+def test_the_line_to_try_has_a_key_where_one_is_needed() -> None:
+    from twostroke.cli.serve import KEY_HEADER, start_text
+
+    facts = {"served_name": "m", "weights": "int8", "weight_bytes": 1, "threads": 1, "cpu_level": "avx2", "room": ""}
+    assert "Authorization" not in start_text("http://127.0.0.1:1", facts, "")
+    line = start_text("http://127.0.0.1:1", facts, KEY_HEADER).splitlines()[-1]
+    words = shlex.split(line)
+    assert words[0] == "curl" and words[words.index("-H") + 1] == "Authorization: Bearer $TWOSTROKE_API_KEY"
 
 
 def test_a_key_is_never_printed():

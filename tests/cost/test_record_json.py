@@ -19,7 +19,7 @@ SECONDS = st.floats(0, 1e9)
 NAMES = st.text(max_size=20)
 WORKS = st.builds(Work, COUNTS, COUNTS, COUNTS, COUNTS)
 PARTS = st.builds(PartPrediction, NAMES, SECONDS, WORKS, st.sampled_from(Bound))
-SEQUENCES = st.builds(SequenceRecord, NAMES, st.builds(Segment, COUNTS, COUNTS, st.booleans()), COUNTS, COUNTS)
+SEQUENCES = st.builds(SequenceRecord, NAMES, st.builds(Segment, COUNTS, COUNTS, st.booleans(), COUNTS), COUNTS, COUNTS)
 STEPS = st.builds(
     StepRecord,
     COUNTS,
@@ -52,6 +52,19 @@ def test_unknown_keys_and_columns_are_passed_over() -> None:
     assert list(read_lines([header_line(), json.dumps(value)], "trace")) == [STEP]
 
 
+def test_a_file_of_version_1_is_read_and_a_file_of_2_must_have_its_columns() -> None:
+    old_header = '{"twostroke_steps": 1, "sequence_columns": [], "part_columns": []}'
+    value = json.loads(record_line(STEP))
+    assert json.loads(header_line())["sequence_columns"][-1] == "scored" and value["sequences"][0].pop() == 0
+    old = json.dumps(value)
+    assert list(read_lines([old_header, old], "trace")) == [STEP]
+    with pytest.raises(ConfigError, match="line 2") as caught:
+        list(read_lines([header_line(), old], "trace"))
+    assert "6 values, not 7" in str(caught.value)
+    value["sequences"][0].append("a later column, which version 1 does not know")
+    assert list(read_lines([old_header, json.dumps(value)], "trace")) == [STEP]
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -63,6 +76,7 @@ def test_unknown_keys_and_columns_are_passed_over() -> None:
         (record_line(STEP).replace('"model_s":0.125', '"model_s":"x"'), "'model_s'"),
         (record_line(STEP).replace('"model_s":0.125', '"model_s":NaN'), "'model_s'"),
         (record_line(STEP).replace("[[", "[").replace("]]", "]"), "sequences"),
+        (record_line(STEP).replace("true,0,0,0]", 'true,0,0,"x"]'), "'scored'"),
         ('{"request": "a/0", "arrival_s": 1}', "'finished_s' is missing"),
     ],
 )
@@ -72,7 +86,10 @@ def test_a_broken_line_is_named(line: str, said: str) -> None:
     assert said in str(caught.value) and "trace, line 3" in str(caught.value)
 
 
-@pytest.mark.parametrize("first", ["", "{}", "[]", '{"twostroke_steps": 2}', record_line(STEP)])
+VERSIONS_THAT_ARE_NONE = [f'{{"twostroke_steps": {version}}}' for version in ("3", "0", "true", "[1]", '"1"')]
+
+
+@pytest.mark.parametrize("first", ["", "{}", "[]", *VERSIONS_THAT_ARE_NONE, record_line(STEP)])
 def test_another_file_is_refused(first: str) -> None:
     with pytest.raises(ConfigError, match="line 1"):
         list(read_lines([first], "trace"))

@@ -285,13 +285,13 @@ points = st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1e3)), min_size=1, m
 @settings(max_examples=60)
 def test_labels_do_not_overlap(measured: list[tuple[float, float]], guessed: list[tuple[float, float]]) -> None:
     labels = tuple(f"{index} users" for index in range(len(measured)))
-    panel = Panel(
-        "t & t", "x", "y", (Line(tuple(guessed), "#111", True), Line(tuple(measured), "#0b6e4f", labels=labels))
-    )
+    others = tuple(f"{index} of the others" for index in range(len(guessed)))
+    lines = (Line(tuple(guessed), "#111", True, labels=others), Line(tuple(measured), "#0b6e4f", labels=labels))
+    panel = Panel("t & t", "x", "y", lines)
     tree = ElementTree.fromstring(f"<svg>{panel.svg(0, 0)}</svg>")
     boxes = []
     for text in tree.iter("text"):
-        if text.get("fill") == "#0b6e4f":
+        if text.get("fill") in ("#0b6e4f", "#111"):
             left, bottom = float(text.get("x", 0)), float(text.get("y", 0)) + 3
             boxes.append((left, bottom - LABEL_HEIGHT, left + LABEL_CHARACTER * len(text.text or ""), bottom))
     for place, one in enumerate(boxes):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,19 @@ def test_a_sweep_of_spark_has_its_prediction(spark: Live, tmp_path: Path, monkey
     assert guessed["users"][1]["output_tokens_per_s"] > guessed["users"][0]["output_tokens_per_s"]
     assert [each[0] for each in guessed["ttft"]] == [80, 160] and guessed["ttft"][1][1] > guessed["ttft"][0][1]
     assert "predicted by the cost model" in plot.read_text()
+
+
+def test_a_prediction_names_no_folder_and_tells_of_a_disturbed_doctor(tmp_path: Path) -> None:
+    from twostroke.assemble import spark_path
+    from twostroke.bench.load.sweep import Sweep, SweepAsk
+    from twostroke.cli.sweep_prediction import predict
+
+    folder = shutil.copytree(spark_path(), tmp_path / "a-model")
+    nothing = Sweep("served", SweepAsk())
+    quiet = predict(nothing, str(folder), None, None, CALIBRATION).words
+    assert quiet.startswith("a-model, int8 weights") and str(tmp_path) not in quiet and "other programs" not in quiet
+    loud = predict(nothing, str(folder), None, None, replace(CALIBRATION, others_share=0.72)).words
+    assert loud == quiet + "; other programs took 72% of the cores while doctor measured"
 
 
 def test_a_sweep_without_a_measurement_says_so(spark: Live, monkeypatch: Any) -> None:

@@ -6,20 +6,16 @@ import json
 import re
 import shutil
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
+from tests.packaging.deployed import DEPLOY, ROOT, container, final_stage, manifests, of, pod, unit
 from twostroke.cli.command import EXIT_CODES
 from twostroke.cli.serve import command as serve
 from twostroke.options import BY_NAME, parse_seconds
 from twostroke.server.security import PUBLIC_PATHS
 from twostroke.types.errors import ModelError, OutOfMemory, UsageError
 
-ROOT = Path(__file__).parents[2]
-DEPLOY = ROOT / "deploy"
 FLAGS = {option for parameter in serve.params for option in parameter.opts}
 
 
@@ -34,22 +30,6 @@ def options_in(words: list[str]) -> dict[str, str]:
 
 
 # The image.
-
-
-def instructions() -> list[tuple[str, str]]:
-    text = (DEPLOY / "Dockerfile").read_text()
-    joined = re.sub(r"\\\n\s*", "", "\n".join(line for line in text.splitlines() if not line.startswith("#")))
-    return [(word, rest) for word, _, rest in (line.partition(" ") for line in joined.splitlines() if line)]
-
-
-def final_stage() -> list[tuple[str, str]]:
-    made = instructions()
-    last = max(place for place, (word, _) in enumerate(made) if word == "FROM")
-    return made[last:]
-
-
-def of(word: str) -> list[str]:
-    return [rest for found, rest in final_stage() if found == word]
 
 
 def test_the_image_runs_as_a_numbered_user_that_is_not_root() -> None:
@@ -97,18 +77,11 @@ def test_only_what_a_build_needs_goes_to_the_builder() -> None:
     kept = {line[1:] for line in lines if line.startswith("!")}
     assert {"pyproject.toml", "setup.py", "csrc", "src"} <= kept
     assert all((ROOT / name).exists() for name in kept)
+    compiled_here = "src/twostroke/backends/cpu/lib"
+    assert compiled_here in lines, "what a checkout compiled is for its machine; as a link it breaks the build"
 
 
 # The unit.
-
-
-def unit() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for line in (DEPLOY / "twostroke.service").read_text().splitlines():
-        if "=" in line and not line.startswith("#"):
-            name, _, value = line.partition("=")
-            found.setdefault(name, []).append(value)
-    return found
 
 
 def test_the_unit_waits_for_ready_watches_and_drains() -> None:
@@ -145,23 +118,6 @@ def test_systemd_itself_finds_no_fault() -> None:
 
 
 # The manifests.
-
-
-def manifests() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")):
-        for document in yaml.safe_load_all(path.read_text()):
-            found[document["kind"]] = document
-    return found
-
-
-def pod() -> Any:
-    return manifests()["Deployment"]["spec"]["template"]["spec"]
-
-
-def container() -> Any:
-    (only,) = pod()["containers"]
-    return only
 
 
 def test_the_manifests_hold_together() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -85,6 +86,63 @@ def test_a_replay_of_records_gives_the_same_times(name: str) -> None:
     for first, second in zip(outcome.seen, replayed.seen, strict=True):
         assert second.cached_tokens == first.cached_tokens
         assert [time_s + begin_s for time_s in second.times_s] == pytest.approx(first.times_s, abs=1e-6)
+
+
+def test_prompts_that_were_scored_are_scored_again_in_the_replay() -> None:
+    shared = tuple(range(6))
+    load = [
+        WorkloadRequest(0.0, 100, 3, shared, 16),
+        WorkloadRequest(0.5, 100, 0, shared, 16, scored=True),  # an evaluation: nothing but log probabilities
+        WorkloadRequest(1.0, 96, 4, shared, 16, scored=True),
+        WorkloadRequest(1.5, 100, 2, shared, 16),
+    ]
+    outcome, recorder = recorded(load, num_pages=200, step_tokens=64)
+    records = recorder.records["r0"]
+    rows = [
+        (part.request_id, part.segment.scored)
+        for record in records
+        if isinstance(record, StepRecord)
+        for part in record.sequences
+        if part.segment.scored
+    ]
+    assert sum(scored for name, scored in rows if name == "1") == 99 and len(rows) == 4, "two chunks each"
+    assert [seen.cached_tokens for seen in outcome.seen] == [0, 0, 0, 96]
+    again = workload_of(read_lines([header_line(), *map(record_line, records)], "steps"), "steps")
+    assert [(each.prompt_tokens, each.output_tokens, each.scored) for each in again] == [
+        (each.prompt_tokens, each.output_tokens, each.scored) for each in load
+    ]
+    replayed, once_more = recorded(again, num_pages=200, step_tokens=64)
+    assert [seen.cached_tokens for seen in replayed.seen] == [seen.cached_tokens for seen in outcome.seen]
+    for first, second in zip(outcome.seen, replayed.seen, strict=True):
+        assert second.times_s == pytest.approx(first.times_s) and second.ended_s == pytest.approx(first.ended_s)
+    arguments = [event["args"] for event in trace(once_more.records)["traceEvents"] if "args" in event]
+    assert sum(each.get("scored_rows", 0) for each in arguments) == 99 + 95
+
+
+def test_a_file_of_version_1_says_nothing_of_scores_and_is_replayed_without() -> None:
+    _, recorder = recorded([WorkloadRequest(0.0, 40, 3), WorkloadRequest(0.1, 40, 0, scored=True)])
+    lines = [json.loads(record_line(record)) for record in recorder.records["r0"]]
+    for line in lines:
+        line["sequences"] = [row[:6] for row in line.get("sequences", [])]
+    old = ['{"twostroke_steps": 1}', *map(json.dumps, lines)]
+    again = workload_of(read_lines(old, "steps"), "steps")
+    assert [(each.output_tokens, each.scored) for each in again] == [(3, False)]
+
+
+def test_a_scored_prompt_is_read_where_prompts_are_read_and_scored_once() -> None:
+    load = [WorkloadRequest(0.0, 80, 5, scored=True), WorkloadRequest(0.1, 80, 0, scored=True)]
+    recorder = Recorder()
+    plan = FleetPlan(setup(), decoders=1)
+    outcome = Fleet(plan, LeastLoaded(), recorder).run(load)
+    assert [len(seen.times_s) for seen in outcome.seen] == [5, 0] and not any(seen.error for seen in outcome.seen)
+    scored = sum(
+        part.segment.scored
+        for records in recorder.records.values()
+        for record in records
+        if isinstance(record, StepRecord)
+        for part in record.sequences
+    )
+    assert scored == 2 * 79
 
 
 def test_records_without_ended_requests_are_replayed_from_their_steps() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import example, given, settings
@@ -39,7 +39,11 @@ def some_requests(dice: random.Random) -> list[WorkloadRequest]:
             blocks = tuple(range(dice.choice([0, 50]), dice.choice([52, 55])))[: prompt // 8]
         output = dice.choice([1, 2, dice.randint(1, 30), dice.randint(1, 200)])
         made.append(WorkloadRequest(now_s, prompt, output, blocks, 8, priority=dice.choice([0, 0, 0, 1])))
-    return made
+    scores = random.Random(now_s)  # dice of its own: the examples below stay what they are
+    if scores.random() < 0.7:
+        return made
+    made = [replace(each, scored=scores.random() < 0.3) for each in made]
+    return [replace(each, output_tokens=0) if each.scored and scores.random() < 0.5 else each for each in made]
 
 
 def simulate(

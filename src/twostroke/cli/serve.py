@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from twostroke.server.worker import Line
 
 BEAT_S = 1.0
+KEY_HEADER = ' -H "Authorization: Bearer $TWOSTROKE_API_KEY"'
 
 
 @click.command(
@@ -73,7 +74,7 @@ def _serve(
         if as_json:
             print_json({"url": url, **built.facts})
         else:
-            click.echo(start_text(url, built.facts))
+            click.echo(start_text(url, built.facts, "" if built.resolved["api_key"] is None else KEY_HEADER))
         tell.send(READY="1", STATUS=f"serving {built.facts['served_name']} on {url}")
 
     with built, logging_to_stderr(built.resolved["log"], verbose):
@@ -140,8 +141,8 @@ def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
         tear_down(handler)
 
 
-def start_text(url: str, facts: dict[str, Any]) -> str:
-    """What a newcomer needs to know, and a line to try."""
+def start_text(url: str, facts: dict[str, Any], key_header: str) -> str:
+    """What a newcomer needs to know, and a line to try. key_header: curl's words for the key; empty without one."""
     messages = [{"role": "user", "content": "What is prefill?"}]
     body = json.dumps({"model": facts["served_name"], "messages": messages})
     return (
@@ -149,5 +150,5 @@ def start_text(url: str, facts: dict[str, Any]) -> str:
         f"{facts['threads']} threads, {facts['cpu_level']} kernels\n"
         f"{facts['room']}\n"
         f"Serving on {url}  (OpenAI base URL: {url}/v1)\n\n"
-        f"Try:\n  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'\n"
+        f"Try:\n  curl {url}/v1/chat/completions{key_header} -H 'Content-Type: application/json' -d '{body}'\n"
     )

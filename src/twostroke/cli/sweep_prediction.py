@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -82,10 +83,13 @@ def predict(
         expectation = expect(spec, ask, target)
         ttft.append((float(each.prompt_tokens), expectation.ttft_alone_s))
         itl.append((each.context_tokens, expectation.decode_one.seconds))
+    name = Path(model).name or model  # a picture names no folder of this machine
     words = (
-        f"{model}, {asked.weights} weights, {asked.kv_format} K and V, {calibration.threads} threads of "
+        f"{name}, {asked.weights} weights, {asked.kv_format} K and V, {calibration.threads} threads of "
         f"{calibration.title.split(' avx')[0]}, as measured by doctor; HTTP and tokenizer cost nothing"
     )
+    if calibration.disturbed:
+        words += f"; other programs took {calibration.others_share:.0%} of the cores while doctor measured"
     return Prediction(words, tuple(users), tuple(ttft), tuple(itl))
 
 

@@ -1,10 +1,11 @@
 """Records as lines of JSON: the form of `--trace FILE`, which converters and the simulator read.
 
-    line 1      {"twostroke_steps": 1, "sequence_columns": [...], "part_columns": [...]}
-    then        {"step": 7, "begin_s": ..., "sequences": [["req-1/0", 512, 1, true, 3, 0], ...], ...}
+    line 1      {"twostroke_steps": 2, "sequence_columns": [...], "part_columns": [...]}
+    then        {"step": 7, "begin_s": ..., "sequences": [["req-1/0", 512, 1, true, 3, 0, 0], ...], ...}
     and         {"request": "req-1/0", "arrival_s": ..., ...}      when a completion has ended
 
-Readers must ignore keys that they do not know; a change that is more than a new key changes the version.
+Readers must ignore keys that they do not know; a change that is more than a new key changes the version. Version 1 had
+no column `scored`: in its files no row was scored.
 
 Knows: StepRecord, RequestRecord, their JSON.
 Must not know: files, who wrote them.
@@ -22,9 +23,11 @@ from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
 from twostroke.cost.work import Work
 from twostroke.types.errors import ConfigError
 
-VERSION = 1
+VERSION = 2
 HEADER_KEY = "twostroke_steps"
-SEQUENCE_COLUMNS = ("request_id", "start", "num_tokens", "samples", "num_output_tokens", "num_recomputed_tokens")
+COLUMNS_OF_1 = ("request_id", "start", "num_tokens", "samples", "num_output_tokens", "num_recomputed_tokens")
+SEQUENCE_COLUMNS = (*COLUMNS_OF_1, "scored")
+COLUMNS_BY_VERSION = {1: COLUMNS_OF_1, VERSION: SEQUENCE_COLUMNS}
 PART_COLUMNS = ("name", "seconds", "flops", "weight_bytes", "kv_bytes", "activation_bytes", "bound")
 
 Record = StepRecord | RequestRecord
@@ -56,6 +59,7 @@ def to_json(record: StepRecord) -> dict[str, Any]:
                 each.segment.samples,
                 each.num_output_tokens,
                 each.num_recomputed_tokens,
+                each.segment.scored,
             ]
             for each in record.sequences
         ],
@@ -65,8 +69,8 @@ def to_json(record: StepRecord) -> dict[str, Any]:
     }
 
 
-def from_json(value: Mapping[str, Any]) -> StepRecord:
-    """The inverse of to_json. Raises ValueError that names the field."""
+def from_json(value: Mapping[str, Any], version: int = VERSION) -> StepRecord:
+    """The inverse of to_json, and of what earlier versions wrote. Raises ValueError that names the field."""
     predicted = value.get("predicted")
     parts = None if predicted is None else tuple(_part(row) for row in _rows(predicted, "predicted"))
     return StepRecord(
@@ -75,7 +79,9 @@ def from_json(value: Mapping[str, Any]) -> StepRecord:
         end_s=_number(value, "end_s"),
         model_s=_number(value, "model_s"),
         sampling_s=_number(value, "sampling_s"),
-        sequences=tuple(_sequence(row) for row in _rows(_field(value, "sequences"), "sequences")),
+        sequences=tuple(
+            _sequence(row, COLUMNS_BY_VERSION[version]) for row in _rows(_field(value, "sequences"), "sequences")
+        ),
         preempted=tuple(str(name) for name in value.get("preempted", ())),
         waiting=_integer(value, "waiting") if "waiting" in value else 0,
         predicted=None if parts is None else StepPrediction(parts),
@@ -126,17 +132,17 @@ def header_line(cost_source: str = "") -> str:
 
 def read_lines(lines: Iterable[str], name: str) -> Iterator[Record]:
     """The records of a trace; `name` is for messages. Raises ConfigError that names the line and the field."""
-    number = 0
+    number, version = 0, VERSION
     for number, line in enumerate(lines, start=1):
         if number == 1:
-            _check_header(line, name)
+            version = _version_of(line, name)
         elif line.strip():
-            yield _record(line, name, number)
+            yield _record(line, name, number, version)
     if number == 0:
         raise ConfigError(f"{name} is empty.", fix="Give a file that `--trace` wrote.")
 
 
-def _check_header(line: str, name: str) -> None:
+def _version_of(line: str, name: str) -> int:
     try:
         value = json.loads(line)
     except ValueError:
@@ -148,17 +154,19 @@ def _check_header(line: str, name: str) -> None:
             why=f"The first line has no {HEADER_KEY!r}.",
             fix="Give a file that `--trace` wrote.",
         )
-    if version != VERSION:
-        raise ConfigError(f"{name}, line 1: step records of version {version!r}; this program reads {VERSION}.")
+    if type(version) is not int or version not in COLUMNS_BY_VERSION:
+        known = " and ".join(map(str, COLUMNS_BY_VERSION))
+        raise ConfigError(f"{name}, line 1: step records of version {version!r}; this program reads {known}.")
+    return version
 
 
-def _record(line: str, name: str, number: int) -> Record:
+def _record(line: str, name: str, number: int, version: int) -> Record:
     try:
         value = json.loads(line)
         if not isinstance(value, dict):
             raise ValueError("it is not an object")
         if "step" in value:
-            return from_json(value)
+            return from_json(value, version)
         if "request" in value:
             return request_from_json(value)
         raise ValueError("it has neither 'step' nor 'request'")
@@ -180,9 +188,10 @@ def _part(row: list[Any]) -> PartPrediction:
     return PartPrediction(str(value["name"]), _number(value, "seconds"), work, Bound(value["bound"]))
 
 
-def _sequence(row: list[Any]) -> SequenceRecord:
-    value = _named(row, SEQUENCE_COLUMNS, "sequences")
-    segment = Segment(_integer(value, "start"), _integer(value, "num_tokens"), bool(value["samples"]))
+def _sequence(row: list[Any], columns: tuple[str, ...]) -> SequenceRecord:
+    value = _named(row, columns, "sequences")
+    scored = _integer(value, "scored") if "scored" in columns else 0
+    segment = Segment(_integer(value, "start"), _integer(value, "num_tokens"), bool(value["samples"]), scored)
     made, again = _integer(value, "num_output_tokens"), _integer(value, "num_recomputed_tokens")
     return SequenceRecord(str(value["request_id"]), segment, made, again)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from twostroke.sim.autoscale import Autoscale, Autoscaler
 from twostroke.sim.observe import Notebook, Seen
 from twostroke.sim.predicted import invented_tokens
-from twostroke.sim.prompts import heart_request
+from twostroke.sim.prompts import GREEDY, heart_request
 from twostroke.sim.replica import Replica, StepWatch
 from twostroke.sim.routing import LeastLoaded, Member, Router, State
 from twostroke.sim.setup import ReplicaSetup
@@ -160,7 +160,7 @@ class Fleet:
         member = self._router.choose(asked, [each for each in self._readers if each.state is State.READY])
         request = heart_request(asked, number, name)
         self._live[name] = (number, asked)
-        self._submit(member, replace(request, max_tokens=1) if self._decoders else request)
+        self._submit(member, replace(request, max_tokens=min(1, request.max_tokens)) if self._decoders else request)
         return True
 
     def _submit(self, member: Member, request: Request) -> None:
@@ -201,6 +201,7 @@ class Fleet:
             read,
             prompt_token_ids=read.prompt_token_ids + tuple(invented_tokens(read, 0, 1)),
             max_tokens=asked.output_tokens - 1,
+            params=GREEDY,  # a prompt is scored where it is read
         )
         self._settle(receiver, at_s)
         sent_bytes = missing_tokens(receiver.replica.cache, request) * self._plan.setup.kv_token_bytes

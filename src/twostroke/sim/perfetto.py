@@ -81,6 +81,9 @@ class _Process:
             "sampling_ms": 1e3 * record.sampling_s,
             "host_ms": 1e3 * record.host_s,
         }
+        scored = sum(each.segment.scored for each in record.sequences)
+        if scored:
+            detail["scored_rows"] = scored
         if record.predicted is not None:
             detail["predicted_ms"] = 1e3 * record.predicted.seconds
             detail["predicted_parts_ms"] = {part.name: 1e3 * part.seconds for part in record.predicted.parts}

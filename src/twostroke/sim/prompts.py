@@ -17,6 +17,7 @@ OWN_TOKEN_BASE = 1 << 50
 
 MOST_PROMPT_TOKENS = 1 << 24
 GREEDY = SamplingParams(temperature=0.0)
+GREEDY_SCORED = SamplingParams(temperature=0.0, prompt_logprobs=0)
 NO_ENDS: frozenset[int] = frozenset()
 
 
@@ -37,7 +38,7 @@ def heart_request(asked: WorkloadRequest, number: int, name: str) -> Request:
         request_id=name,
         group_id=name,
         prompt_token_ids=prompt_tokens(asked, number),
-        params=GREEDY,
+        params=GREEDY_SCORED if asked.scored else GREEDY,
         seed=number,
         max_tokens=asked.output_tokens,
         end_token_ids=NO_ENDS,

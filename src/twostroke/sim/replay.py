@@ -1,7 +1,8 @@
 """Records of a real server (or of a simulation) as a workload, and their steps against a cost model.
 
-Token ids are not recorded. Prefixes that were found are found again: such a prompt begins with the blocks of the latest
-earlier prompt that was long enough.
+Token ids are not recorded. A prompt that was scored is scored again: all of it is computed, whatever is cached.
+Prefixes that were found are found again: such a prompt begins with the blocks of the latest earlier prompt that was
+long enough.
 
 Knows: records, WorkloadRequests, a StepCost.
 Must not know: files, schedulers.
@@ -9,7 +10,8 @@ Must not know: files, schedulers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from twostroke.cost.record import RequestRecord, StepRecord
@@ -22,13 +24,15 @@ from twostroke.workload.summary import Summary, summary
 
 
 def workload_of(records: Iterable[Record], source: str) -> list[WorkloadRequest]:
-    """The requests that ended, or where none did those that the steps show; the first arrives at 0.
+    """The requests that were answered, or where none was those that the steps show; the first arrives at 0.
 
-    Raises ConfigError where there is none.
+    An answer is tokens, or the scores of a whole prompt. Raises ConfigError where there is none.
     """
     found = list(records)
-    ended = [record for record in found if isinstance(record, RequestRecord) and record.num_output_tokens]
-    ended = ended or _unfinished([record for record in found if isinstance(record, StepRecord)])
+    steps = [record for record in found if isinstance(record, StepRecord)]
+    scored = _scored_rows(steps)
+    ended = [record for record in found if isinstance(record, RequestRecord) and _answered(record, scored)]
+    ended = ended or _unfinished(steps)
     if not ended:
         raise ConfigError(f"{source}: no request was answered in these records.", fix="Record while requests run.")
     ended.sort(key=lambda record: record.arrival_s)
@@ -42,9 +46,25 @@ def workload_of(records: Iterable[Record], source: str) -> list[WorkloadRequest]
             block_ids=ids,
             block_tokens=PAGE_TOKENS,
             priority=record.priority,
+            scored=scored[record.request_id] > 0,
         )
         for record, ids in zip(ended, blocks, strict=True)
     ]
+
+
+def _scored_rows(steps: Iterable[StepRecord]) -> Counter[str]:
+    """By request id; 0 for one that was not scored."""
+    found: Counter[str] = Counter()
+    for step in steps:
+        for each in step.sequences:
+            if each.segment.scored:
+                found[each.request_id] += each.segment.scored
+    return found
+
+
+def _answered(record: RequestRecord, scored: Mapping[str, int]) -> bool:
+    """Tokens were made; or none was asked for, and every token of the prompt after the first has its score."""
+    return record.num_output_tokens > 0 or 0 < record.num_prompt_tokens - 1 == scored[record.request_id]
 
 
 def _unfinished(steps: Sequence[StepRecord]) -> list[RequestRecord]:

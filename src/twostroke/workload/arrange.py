@@ -45,7 +45,8 @@ def at_times(requests: Sequence[WorkloadRequest], times_s: Sequence[float]) -> l
 
 
 def _one(request: WorkloadRequest, how: Arrangement) -> WorkloadRequest:
-    output = max(1, round(request.output_tokens * how.tokens_scale))
+    least = 0 if request.scored and not request.output_tokens else 1
+    output = max(least, round(request.output_tokens * how.tokens_scale))
     prompt = max(1, round(request.prompt_tokens * how.tokens_scale))
     output = min(output, how.max_output_tokens or output)
     prompt = min(prompt, how.max_prompt_tokens or prompt)

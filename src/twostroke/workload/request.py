@@ -15,7 +15,8 @@ class WorkloadRequest:
 
     block_ids: identities of the prompt's successive blocks of block_tokens tokens (Mooncake's hash_ids): equal ids in
     equal places mean equal text, so a prefix can be found again; empty: a prompt like no other. text: the real prompt
-    where the trace has one. priority: lower is served first; 0 is interactive.
+    where the trace has one. priority: lower is served first; 0 is interactive. scored: the prompt's log probabilities
+    are asked for, so that all of it is computed; then output_tokens may be 0.
     """
 
     arrival_s: float
@@ -25,3 +26,4 @@ class WorkloadRequest:
     block_tokens: int = 512
     text: str | None = None
     priority: int = 0
+    scored: bool = False

@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A part of a picture, `width` by `height` pixels."""
+    """A part of a picture, `width` by `height` pixels. least_x_step: between two ticks; 1 where x is a count."""
 
     title: str
     x_name: str
@@ -41,10 +41,11 @@ class Panel:
     lines: tuple[Line, ...]
     width: int = 430
     height: int = 320
+    least_x_step: float = 0.0
 
     def svg(self, left: int, top: int) -> str:
         """A group at this place."""
-        x_step, x_count = steps([x for line in self.lines for x, _ in line.points])
+        x_step, x_count = steps([x for line in self.lines for x, _ in line.points], self.least_x_step)
         y_step, y_count = steps([y for line in self.lines for _, y in line.points])
         inner_w, inner_h = self.width - LEFT - RIGHT, self.height - TOP - BOTTOM
 
@@ -75,12 +76,13 @@ class Panel:
         ]
 
 
-def steps(values: Sequence[float]) -> tuple[float, int]:
-    """A round step and how many of them hold every value from zero on: 1, 2 or 5 times a power of ten."""
+def steps(values: Sequence[float], least: float = 0.0) -> tuple[float, int]:
+    """A round step and how many of them hold every value from zero on: 1, 2 or 5 times a power of ten, not below
+    `least`."""
     most = max([value for value in values if math.isfinite(value)], default=0.0)
     if most <= TINY:
         return 1.0, 1
-    rough = most / TICKS
+    rough = max(most / TICKS, least)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next((factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999), 10 * power)
     return step, max(1, math.ceil(most / step - 1e-9))
@@ -103,11 +105,12 @@ def _drawn(line: Line, places: Sequence[tuple[float, float]]) -> list[str]:
 
 
 def _labels(lines: Sequence[Line], place: Place, edges: Box) -> list[str]:
-    """Beside its point, where no other label, line or point is; a label that finds no room is left out."""
+    """Beside its point, where no other label, line or point is; a label that finds no room is left out. What was
+    measured chooses first."""
     places = [[place(point) for point in line.points] for line in lines]
     taken = [box for along in places for box in _covered(along)]
     parts = []
-    for line, along in zip(lines, places, strict=True):
+    for line, along in sorted(zip(lines, places, strict=True), key=lambda pair: pair[0].dashed):
         for words, (x, y) in zip(line.labels, along, strict=False):
             width = LABEL_CHARACTER * len(words)
             for left, bottom in (

@@ -7,12 +7,14 @@ Must not know: how it was measured or predicted.
 from __future__ import annotations
 
 from html import escape
+from textwrap import wrap
 
 from twostroke.bench.load.panel import Line, Panel
 from twostroke.bench.load.sweep import Sweep
 
 MEASURED, PREDICTED = "#0b6e4f", "#c8553d"
 HEAD, GAP, EDGE = 84, 12, 16
+WORDS_IN_A_LINE, LINE_HEIGHT = 150, 15
 
 
 def sweep_svg(found: Sweep) -> str:
@@ -22,7 +24,8 @@ def sweep_svg(found: Sweep) -> str:
     rows = max(1, -(-len(panels) // columns))
     size = panels[0] if panels else Panel("", "", "", ())
     width = 2 * EDGE + columns * size.width + GAP
-    height = HEAD + rows * (size.height + GAP)
+    head = HEAD + LINE_HEIGHT * (max(1, len(_words(found))) - 1)
+    height = head + rows * (size.height + GAP)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
         'font-size="13">',
@@ -31,13 +34,19 @@ def sweep_svg(found: Sweep) -> str:
     ]
     for index, panel in enumerate(panels):
         row, column = divmod(index, columns)
-        parts.append(panel.svg(EDGE + column * (panel.width + GAP), HEAD + row * (panel.height + GAP)))
+        parts.append(panel.svg(EDGE + column * (panel.width + GAP), head + row * (panel.height + GAP)))
     return "\n".join([*parts, "</svg>", ""])
 
 
+def _words(found: Sweep) -> list[str]:
+    """What the prediction is of, in lines."""
+    return [] if found.prediction is None else wrap(found.prediction.words, WORDS_IN_A_LINE)
+
+
 def _head(found: Sweep) -> list[str]:
+    title = f"{found.model} under load" + (": interrupted, these points are whole" if found.interrupted else "")
     parts = [
-        f'<text x="{EDGE}" y="26" font-size="16" font-weight="bold">{escape(found.model)} under load</text>',
+        f'<text x="{EDGE}" y="26" font-size="16" font-weight="bold">{escape(title)}</text>',
         f'<line x1="{EDGE}" y1="46" x2="{EDGE + 30}" y2="46" stroke="{MEASURED}" stroke-width="2"/>',
         f'<circle cx="{EDGE + 15}" cy="46" r="4" fill="{MEASURED}"/>',
         f'<text x="{EDGE + 38}" y="50">measured</text>',
@@ -47,9 +56,12 @@ def _head(found: Sweep) -> list[str]:
         parts += [
             f'<line x1="{at}" y1="46" x2="{at + 30}" y2="46" stroke="{PREDICTED}" stroke-width="2" '
             'stroke-dasharray="6 4"/>',
-            f'<text x="{at + 38}" y="50">predicted by the cost model</text>',
-            f'<text x="{EDGE}" y="70" fill="#555" font-size="11">{escape(found.prediction.words[:150])}</text>',
+            f'<circle cx="{at + 15}" cy="46" r="3" fill="white" stroke="{PREDICTED}"/>',
+            f'<text x="{at + 38}" y="50">predicted by the cost model, at the same points</text>',
         ]
+        for number, line in enumerate(_words(found)):
+            at_y = 70 + LINE_HEIGHT * number
+            parts.append(f'<text x="{EDGE}" y="{at_y}" fill="#555" font-size="11">{escape(line)}</text>')
     return parts
 
 
@@ -62,19 +74,30 @@ def _users_panels(found: Sweep) -> list[Panel]:
         seen = each.figures
         latency.append((seen.output_tokens_per_s, 1e3 * seen.itl.mean if seen.itl else 0.0))
         waiting.append((float(each.users), 1e3 * seen.ttft.mean if seen.ttft else 0.0))
-    labels = tuple(f"{each.users} user{'s' if each.users > 1 else ''}" for each in found.users)
     guessed = tuple((each.output_tokens_per_s, 1e3 * each.itl_s) for each in prediction)
     guessed_waiting = tuple((float(each.users), 1e3 * each.ttft_s) for each in prediction)
-    asked = f"prompts of {found.ask.prompt_tokens:,}, {found.ask.output_tokens} out"
+    asked = f"prompts of {found.ask.prompt_tokens:,} tokens, {found.ask.output_tokens} out"
+    labels = tuple(_named(each.users) for each in found.users)
+    guessed_labels = tuple(_named(each.users) for each in prediction)
     return [
         Panel(
-            f"Latency and throughput, {asked}",
-            "output tokens a second, all users",
+            f"ITL and throughput, {asked}",
+            "output tokens a second, all users together",
             "ITL, mean, ms",
-            _lines(tuple(latency), guessed, labels),
+            _lines(tuple(latency), guessed, labels, guessed_labels),
         ),
-        Panel(f"TTFT and users, {asked}", "users at a time", "TTFT, mean, ms", _lines(tuple(waiting), guessed_waiting)),
+        Panel(
+            f"TTFT and users, {asked}",
+            "users at a time",
+            "TTFT, mean, ms",
+            _lines(tuple(waiting), guessed_waiting),
+            least_x_step=1,
+        ),
     ]
+
+
+def _named(users: int) -> str:
+    return f"{users} user{'s' if users > 1 else ''}"
 
 
 def _length_panels(found: Sweep) -> list[Panel]:
@@ -104,7 +127,10 @@ def _ms(points: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], .
 
 
 def _lines(
-    measured: tuple[tuple[float, float], ...], guessed: tuple[tuple[float, float], ...], labels: tuple[str, ...] = ()
+    measured: tuple[tuple[float, float], ...],
+    guessed: tuple[tuple[float, float], ...],
+    labels: tuple[str, ...] = (),
+    guessed_labels: tuple[str, ...] = (),
 ) -> tuple[Line, ...]:
-    found = [Line(guessed, PREDICTED, dashed=True)] if guessed else []
+    found = [Line(guessed, PREDICTED, dashed=True, labels=guessed_labels)] if guessed else []
     return (*found, Line(measured, MEASURED, labels=labels))

@@ -6,6 +6,8 @@
 
 #if defined(TS_LEVEL_AMX) || defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AVX2)
 #include <immintrin.h>
+#elif defined(TS_LEVEL_NEON)
+#include "twostroke/neon.h"
 #endif
 
 namespace twostroke {
@@ -101,6 +103,25 @@ void int8_task(void* arg, int64_t index, int32_t) {
   }
   for (int i = 1; i < 8; ++i) sums[0] = _mm256_add_epi32(sums[0], sums[i]);
   job->integers[index] = _mm256_extract_epi32(sums[0], 0);
+}
+#elif defined(TS_LEVEL_NEON)
+constexpr int64_t kInt8Ops = 16 * 2 * 16;
+void int8_task(void* arg, int64_t index, int32_t) {
+  RateJob* job = static_cast<RateJob*>(arg);
+  int32x4_t sums[16];
+  int8x16_t a = vdupq_n_s8(3), b = vdupq_n_s8(1);
+  for (int32x4_t& sum : sums) sum = vdupq_n_s32(0);
+  for (int64_t r = 0; r < job->rounds; ++r) {
+    __asm__ volatile("" : "+w"(a), "+w"(b));
+    _Pragma("clang loop unroll(full)") for (int i = 0; i < 16; ++i) {
+#if !defined(TS_LEVEL_DOTPROD)
+      __asm__ volatile("" : "+w"(a));  // else the products are made once
+#endif
+      sums[i] = dot<0>(sums[i], a, b);
+    }
+  }
+  for (int i = 1; i < 16; ++i) sums[0] = vaddq_s32(sums[0], sums[i]);
+  job->integers[index] = vaddvq_s32(sums[0]);
 }
 #else
 constexpr int64_t kInt8Ops = 2 * 64;

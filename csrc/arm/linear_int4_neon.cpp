@@ -36,21 +36,25 @@ TS_INLINE void unpack_subgroup(const uint8_t* octs, uint8x16_t multipliers, uint
 }
 
 #if defined(TS_LEVEL_DOTPROD)
-// 16 k of 16 columns: the sums of elements * activations, then once times the multiplier.
+constexpr int kBlockVectors = 2;  // whose eight multipliers are loaded at once
+
+// Narrower than strips of bytes: what is unpacked takes registers too.
+constexpr int narrow_strip(int rows) { return rows == 1 ? 4 : 2; }
+
+// 16 k of 8 columns: the sums of elements * activations, then once times the multiplier.
 template <int kRows, int kVectors>
-TS_INLINE void subgroup(const uint8_t* octs, uint8x16_t multipliers, const int8_t* q, const int32_t* corrections, const TileRows& x,
+TS_INLINE void subgroup(const uint8_t* octs, uint8x8_t multipliers, const int8_t* q, const int32_t* corrections, const TileRows& x,
                         int first, Integers<kRows, kVectors>& totals) {
-  const uint16x8_t low_half = vmovl_u8(vget_low_u8(multipliers)), high_half = vmovl_u8(vget_high_u8(multipliers));
+  const uint16x8_t wide = vmovl_u8(multipliers);
   int8x16_t activations[kRows];
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) activations[r] = vld1q_s8(q + r * x.q_stride);
   TS_UNROLL
-  for (int j = 0; j < 4; ++j) {
+  for (int j = 0; j < kBlockVectors; ++j) {
     const uint8x16_t packed0 = vld1q_u8(octs + 16 * j), packed1 = vld1q_u8(octs + kQuadBytes + 16 * j);
     const int8x16_t low0 = vreinterpretq_s8_u8(low_nibbles(packed0)), high0 = vreinterpretq_s8_u8(high_nibbles(packed0));
     const int8x16_t low1 = vreinterpretq_s8_u8(low_nibbles(packed1)), high1 = vreinterpretq_s8_u8(high_nibbles(packed1));
-    const uint16x8_t half = j < 2 ? low_half : high_half;
-    const int32x4_t m = vreinterpretq_s32_u32(vmovl_u16(j % 2 == 0 ? vget_low_u16(half) : vget_high_u16(half)));
+    const int32x4_t m = vreinterpretq_s32_u32(vmovl_u16(j == 0 ? vget_low_u16(wide) : vget_high_u16(wide)));
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
       int32x4_t sum = dot<0>(vdupq_n_s32(corrections[r * x.subgroups]), low0, activations[r]);
@@ -65,6 +69,7 @@ TS_INLINE void subgroup(const uint8_t* octs, uint8x16_t multipliers, const int8_
 // One strip of one group: column `first` of the panel and on.
 template <int kRows, int kVectors>
 TS_INLINE void group_strip(const Group& group, const TileRows& x, int64_t first, float* sums) {
+  constexpr int64_t kBlockColumns = kBlockVectors * kColumns;
   Integers<kRows, kVectors> totals;
   clear<kRows, kVectors>(totals);
   const uint8_t* step = group.data;
@@ -74,12 +79,13 @@ TS_INLINE void group_strip(const Group& group, const TileRows& x, int64_t first,
       const int32_t* corrections = x.sub_corrections + k / kSubgroup + pair * 2;
       const uint8_t* octs = step + kMultiplierBytes + pair * 4 * kQuadBytes + 4 * first;
       TS_UNROLL
-      for (int b = 0; b < kVectors / 4; ++b) {
-        const uint8x16_t both = vld1q_u8(step + pair * kPanel + first + b * kBlock);
+      for (int v = 0; v < kVectors; v += kBlockVectors) {
+        const uint8x8_t both = vld1_u8(step + pair * kPanel + first + v / kBlockVectors * kBlockColumns);
+        const uint8_t* at = octs + 16 * v;
         TS_UNROLL
-        for (int i = 0; i < 4; ++i) prefetch_line(octs + i * kQuadBytes + 64 * b);
-        subgroup<kRows, kVectors>(octs + 64 * b, low_nibbles(both), q, corrections, x, 4 * b, totals);
-        subgroup<kRows, kVectors>(octs + 2 * kQuadBytes + 64 * b, high_nibbles(both), q + kSubgroup, corrections + 1, x, 4 * b, totals);
+        for (int i = 0; i < 4 && v % 4 == 0; ++i) prefetch_line(at + i * kQuadBytes);
+        subgroup<kRows, kVectors>(at, vand_u8(both, vdup_n_u8(15)), q, corrections, x, v, totals);
+        subgroup<kRows, kVectors>(at + 2 * kQuadBytes, vshr_n_u8(both, 4), q + kSubgroup, corrections + 1, x, v, totals);
       }
     }
   }
@@ -88,7 +94,7 @@ TS_INLINE void group_strip(const Group& group, const TileRows& x, int64_t first,
 
 template <int kRows>
 void int4_group(const uint8_t*, const Group& group, const TileRows& x, float* sums) {
-  constexpr int kVectors = strip_vectors(kRows);
+  constexpr int kVectors = narrow_strip(kRows);
   for (int64_t c = 0; c < kPanel; c += kVectors * kColumns) group_strip<kRows, kVectors>(group, x, c, sums);
 }
 

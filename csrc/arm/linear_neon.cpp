@@ -14,6 +14,13 @@ constexpr int64_t kBlockColumns = 64;  // k of a float block: its weights stay i
 // Weights are made signed again, so no correction.
 TS_INLINE int8x16_t signed_weights(const uint8_t* data) { return vreinterpretq_s8_u8(veorq_u8(vld1q_u8(data), vdupq_n_u8(0x80))); }
 
+// Without the dot product instructions, the products that wait to be added take registers too.
+#if defined(TS_LEVEL_DOTPROD)
+constexpr int byte_strip(int rows) { return strip_vectors(rows); }
+#else
+constexpr int byte_strip(int rows) { return rows == 4 ? 2 : strip_vectors(rows); }
+#endif
+
 template <int kLane, int kRows, int kVectors>
 TS_INLINE void quad(const uint8_t* data, const int8x16_t (&activations)[kRows], Integers<kRows, kVectors>& integers) {
   TS_UNROLL
@@ -45,20 +52,20 @@ TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Gro
 
 template <int kRows>
 void int8_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
-  constexpr int kVectors = strip_vectors(kRows);
+  constexpr int kVectors = byte_strip(kRows);
   for (int64_t c = 0; c < kPanel; c += kVectors * kColumns) {
     group_strip<kRows, kVectors>(data + 4 * c, group.scales + 2 * c, group, x, sums + c);
   }
 }
 
 struct F32Step {
-  static constexpr int64_t kWidth = 1;
+  static constexpr int kWidth = 1;
   TS_INLINE static float32x4_t weights(const uint8_t* data, int64_t) { return vreinterpretq_f32_u8(vld1q_u8(data)); }
 };
 
 // A pair of bf16 is a 32-bit word: the even k in its low half, the odd k in its high half.
 struct Bf16Step {
-  static constexpr int64_t kWidth = 2;
+  static constexpr int kWidth = 2;
   TS_INLINE static float32x4_t weights(const uint8_t* data, int64_t odd) {
     const uint32x4_t words = vreinterpretq_u32_u8(vld1q_u8(data));
     return vreinterpretq_f32_u32(odd ? vandq_u32(words, vdupq_n_u32(0xffff0000u)) : vshlq_n_u32(words, 16));
@@ -68,16 +75,24 @@ struct Bf16Step {
 template <int kRows, int kVectors>
 using Totals = float32x4_t[kRows][kVectors];
 
-template <class Step, int kRows, int kVectors>
-TS_INLINE void multiply_add(Totals<kRows, kVectors>& totals, const uint8_t* data, int64_t odd, const float* x, int64_t stride) {
-  float32x4_t values[kRows];
+// The first kWidth columns of a step.
+template <class Step, int kWidth, int kRows, int kVectors>
+TS_INLINE void multiply_add(Totals<kRows, kVectors>& totals, const uint8_t* data, const float* x, int64_t stride) {
+  float32x4_t values[kWidth][kRows];
   TS_UNROLL
-  for (int r = 0; r < kRows; ++r) values[r] = vdupq_n_f32(x[r * stride]);
+  for (int i = 0; i < kWidth; ++i) {
+    TS_UNROLL
+    for (int r = 0; r < kRows; ++r) values[i][r] = vdupq_n_f32(x[r * stride + i]);
+  }
   TS_UNROLL
   for (int j = 0; j < kVectors; ++j) {
-    const float32x4_t weights = Step::weights(data + 16 * j, odd);
     TS_UNROLL
-    for (int r = 0; r < kRows; ++r) totals[r][j] = vfmaq_f32(totals[r][j], values[r], weights);
+    for (int i = 0; i < kWidth; ++i) {
+      const float32x4_t weights = Step::weights(data + 16 * j, i);
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) totals[r][j] = vfmaq_f32(totals[r][j], values[i][r], weights);
+    }
+    if (kRows == 1) load_after(&data, totals[0][j]);
   }
 }
 
@@ -94,11 +109,10 @@ TS_INLINE void float_strip(const uint8_t* data, const TileRows& x, int64_t first
   for (; k + Step::kWidth <= last; k += Step::kWidth, data += kQuadBytes) {
     TS_UNROLL
     for (int j = 0; j < kVectors; j += 4) prefetch_line(data + 16 * j);
-    TS_UNROLL
-    for (int64_t i = 0; i < Step::kWidth; ++i) multiply_add<Step, kRows, kVectors>(totals, data, i, x.x + k + i, x.x_stride);
+    multiply_add<Step, Step::kWidth, kRows, kVectors>(totals, data, x.x + k, x.x_stride);
   }
   // the odd last column of bf16: its pair is padding, and x ends here
-  if (k < last) multiply_add<Step, kRows, kVectors>(totals, data, 0, x.x + k, x.x_stride);
+  if (k < last) multiply_add<Step, 1, kRows, kVectors>(totals, data, x.x + k, x.x_stride);
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TS_UNROLL

@@ -14,7 +14,11 @@ namespace twostroke {
 namespace {
 
 constexpr int64_t kSlice = 1 << 20;
+#if defined(TS_LEVEL_NEON)
+constexpr int64_t kFmaSums = 6;  // of 4 registers each
+#else
 constexpr int64_t kFmaSums = 12;  // of 16 lanes: enough to hide the latency of a fused multiply-add
+#endif
 
 struct ReadJob {
   const uint8_t* data;
@@ -51,7 +55,11 @@ void f32_task(void* arg, int64_t index, int32_t) {
 #if defined(TS_LEVEL_AVX512)
     __asm__ volatile("" : "+v"(a.v), "+v"(b.v));
 #endif
+#if defined(TS_LEVEL_NEON)  // its multiply-add overwrites what it adds to
+    _Pragma("clang loop unroll(full)") for (int64_t i = 0; i < kFmaSums; ++i) sums[i] = fma(a, b, sums[i]);
+#else
     _Pragma("clang loop unroll(full)") for (int64_t i = 0; i < kFmaSums; ++i) sums[i] = fma(sums[i], a, b);
+#endif
   }
   Vec total = zero();
   for (const Vec& sum : sums) total = total + sum;

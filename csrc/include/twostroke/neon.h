@@ -27,6 +27,12 @@ TS_INLINE int32x4_t dot(int32x4_t total, int8x16_t weights, int8x16_t activation
 #endif
 }
 
+// Keeps the compiler from loading through p before v is known: what it loads too early pushes sums out of the registers.
+template <class Vector>
+TS_INLINE void load_after(const uint8_t** p, Vector& v) {
+  __asm__("" : "+r"(*p), "+w"(v));
+}
+
 TS_INLINE float32x4_t load_bf16(const uint8_t* data) {
   return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(data)), 16));
 }

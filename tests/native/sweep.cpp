@@ -97,6 +97,28 @@ static void weights(ts_context* three, ts_context* one, int32_t kind, int32_t gr
   free(data), free(scales), free(x), free(bias), free(table);
 }
 
+// NaN, infinities, zeros of both signs and numbers beyond exp's range, through softmax and silu.
+static void strange(ts_context* three) {
+  const int64_t dim = 32, tokens = 40;
+  const float values[7] = {__builtin_nanf(""), __builtin_inff(), -__builtin_inff(), -0.0f, 1e30f, -1e30f, 200.0f};
+  ts_kv_layer layer = {TS_KV_F32, 1, (int32_t)dim, 3, room(3 * 16 * 2 * dim * 4)};
+  float *k = draws(tokens * dim), *v = draws(tokens * dim), *q = draws(7 * dim), *out = (float*)room(7 * dim * 4);
+  int32_t slots[40];
+  const int32_t table[3] = {2, 0, 1}, starts[2] = {0, 7}, contexts[1] = {40};
+  for (int i = 0; i < 40; ++i) slots[i] = table[i / 16] * 16 + i % 16;
+  must(ts_kv_write(three, &layer, k, v, dim, slots, tokens), "kv_write");
+  for (int i = 0; i < 7; ++i) q[i * dim + i] = values[i];
+  must(ts_attention(three, &layer, q, dim, 1, starts, contexts, 1, table, 3, 0.17f, 0, out, dim), "attention");
+  say("nan attention", out, 7 * dim * 4);
+  float *x = draws(7), *gated = (float*)room(7 * 64 * 4), *ones = (float*)room(128 * 4), *data = (float*)room(128 * 4);
+  for (int i = 0; i < 128; ++i) ones[i] = 1.0f;
+  for (int i = 0; i < 7; ++i) x[i] = values[i];
+  must(ts_pack(three, ones, 0, 1, 0, 128, TS_W_F32, 0, 128, 1, data, NULL), "pack");
+  const ts_weight w = {TS_W_F32, 0, 128, 1, data, NULL, NULL};
+  must(ts_linear_silu(three, &w, x, 1, 7, gated, 64), "silu");
+  say("nan silu", gated, 7 * 64 * 4);
+}
+
 // The largest numbers that packing makes, all of one sign: sums of products are as large as they get.
 static void extremes(ts_context* three, ts_context* one, int32_t kind, float weight, float activation) {
   const int64_t rows = 64, columns = 256, group = 256;
@@ -202,6 +224,7 @@ int main() {
     extremes(three, one, TS_W_INT8, sign & 1 ? 127.0f : -127.0f, sign & 2 ? 127.0f : -127.0f);
     extremes(three, one, TS_W_INT4, sign & 1 ? 120.0f : -120.0f, sign & 2 ? 127.0f : -127.0f);
   }
+  strange(three);
   const int32_t kinds[4] = {TS_W_F32, TS_W_BF16, TS_W_INT8, TS_W_INT4};
   for (int32_t kind : kinds) packing(three, kind, kind < TS_W_INT8 ? 0 : 128);
   const int64_t dims[3] = {20, 33, 64};

@@ -132,7 +132,9 @@ void float_tile(const Panel& panel, const TileRows& x, float* sums) {
   }
 }
 
+#if !defined(TS_LEVEL_I8MM)
 constexpr GroupKernel kInt8[kTileRows] = {int8_group<1>, int8_group<2>, int8_group<3>, int8_group<4>};
+#endif
 template <class Step>
 constexpr TileKernel kFloat[kTileRows] = {float_tile<Step, 1>, float_tile<Step, 2>, float_tile<Step, 3>, float_tile<Step, 4>};
 
@@ -142,7 +144,11 @@ TileKernel float_kernel(int32_t kind, int64_t rows) {
   return kind == TS_W_F32 ? kFloat<F32Step>[rows - 1] : kFloat<Bf16Step>[rows - 1];
 }
 
+#if defined(TS_LEVEL_I8MM)
+GroupKernel int8_kernel(int64_t rows) { return rows == 1 ? int8_group<1> : int8_matrix_kernel(rows); }
+#else
 GroupKernel int8_kernel(int64_t rows) { return kInt8[rows - 1]; }
+#endif
 
 }  // namespace twostroke
 #endif

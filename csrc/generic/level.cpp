@@ -11,6 +11,8 @@ const char* ts_level_name(void) {
   return "avx512";
 #elif defined(TS_LEVEL_AVX2)
   return "avx2";
+#elif defined(TS_LEVEL_I8MM)
+  return "i8mm";
 #elif defined(TS_LEVEL_DOTPROD)
   return "dotprod";
 #elif defined(TS_LEVEL_NEON)
@@ -60,10 +62,11 @@ int32_t ts_best_level(void) {
 #include <sys/auxv.h>
 
 int32_t ts_best_level(void) {
-  constexpr unsigned long kAsimd = 1ul << 1, kAsimdDp = 1ul << 20;  // HWCAP_ASIMD, HWCAP_ASIMDDP of Linux
+  constexpr unsigned long kAsimd = 1ul << 1, kAsimdDp = 1ul << 20, kI8mm = 1ul << 13;  // HWCAP_ASIMD, HWCAP_ASIMDDP, HWCAP2_I8MM
   const unsigned long has = getauxval(AT_HWCAP);
   if ((has & kAsimd) == 0) return 0;
-  return (has & kAsimdDp) == 0 ? 1 : 2;
+  if ((has & kAsimdDp) == 0) return 1;
+  return (getauxval(AT_HWCAP2) & kI8mm) == 0 ? 2 : 3;
 }
 #else
 int32_t ts_best_level(void) { return 0; }

@@ -113,7 +113,13 @@ void int8_task(void* arg, int64_t index, int32_t) {
   job->integers[index] = _mm256_extract_epi32(sums[0], 0);
 }
 #elif defined(TS_LEVEL_NEON)
+#if defined(TS_LEVEL_I8MM)
+constexpr int64_t kInt8Ops = 16 * 2 * 32;
+TS_INLINE int32x4_t product(int32x4_t sum, int8x16_t a, int8x16_t b) { return vmmlaq_s32(sum, a, b); }
+#else
 constexpr int64_t kInt8Ops = 16 * 2 * 16;
+TS_INLINE int32x4_t product(int32x4_t sum, int8x16_t a, int8x16_t b) { return dot<0>(sum, a, b); }
+#endif
 void int8_task(void* arg, int64_t index, int32_t) {
   RateJob* job = static_cast<RateJob*>(arg);
   int32x4_t sums[16];
@@ -125,7 +131,7 @@ void int8_task(void* arg, int64_t index, int32_t) {
 #if !defined(TS_LEVEL_DOTPROD)
       __asm__ volatile("" : "+w"(a));  // else the products are made once
 #endif
-      sums[i] = dot<0>(sums[i], a, b);
+      sums[i] = product(sums[i], a, b);
     }
   }
   for (int i = 1; i < 16; ++i) sums[0] = vaddq_s32(sums[0], sums[i]);

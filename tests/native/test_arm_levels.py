@@ -23,8 +23,10 @@ from twostroke.backends.cpu import available_levels, build
 ROOT = Path(__file__).resolve().parents[2]
 SWEEP = ROOT / "tests" / "native" / "sweep.cpp"
 QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
-PROCESSORS = {"generic": "cortex-a53", "neon": "cortex-a53", "dotprod": "neoverse-n1"}
-"""Emulated for each level: ARMv8.0 alone, or ARMv8.2 with dot products and nothing newer, which would be SIGILL."""
+PROCESSORS = {"generic": "cortex-a53", "neon": "cortex-a53", "dotprod": "neoverse-n1", "i8mm": "max"}
+"""Emulated for each level: ARMv8.0 alone, ARMv8.2 with dot products, all there is. What is newer would be SIGILL."""
+BEST_LEVELS = {"cortex-a53": 1, "neoverse-n1": 2, "max": 3}
+STACK_MOVES = ("str", "stp", "stur", "ldr", "ldp", "ldur")
 
 Records = dict[str, bytes]
 
@@ -88,7 +90,7 @@ def same_bits_everywhere(name: str) -> bool:
 def test_each_program_knows_its_level_and_its_processor(said: dict[str, Records]) -> None:
     for level, found in said.items():
         assert found["level"] == level.encode()
-        assert found["best level"] == struct.pack("<i", 1 if PROCESSORS[level] == "cortex-a53" else 2)
+        assert found["best level"] == struct.pack("<i", BEST_LEVELS[PROCESSORS[level]])
         assert len(found) > 500 and sum(map(len, found.values())) > 2_000_000
 
 
@@ -130,3 +132,25 @@ def test_neon_says_the_same_bits_as_avx2(said: dict[str, Records], tmp_path: Pat
             np.testing.assert_array_equal(*(np.frombuffer(each, np.float32) for each in (said["neon"][name], expected)))
             continue
         assert said["neon"][name] == expected, name
+
+
+@pytest.mark.parametrize(
+    ("level", "source", "instruction", "least"),
+    [
+        ("neon", "linear_neon", "sadalp", 200),
+        ("dotprod", "linear_neon", "sdot", 200),
+        ("dotprod", "linear_int4_neon", "sdot", 150),
+        ("i8mm", "linear_i8mm", "usmmla", 70),
+    ],
+)
+def test_the_sums_stay_in_registers(level: str, source: str, instruction: str, least: int, tmp_path: Path) -> None:
+    """What the compiler made of the tiles: the level's own instruction, and no vector put aside on the stack."""
+    listing = tmp_path / "listing.s"
+    levels = [f"-DTS_LEVEL_{name.upper()}" for name in (level, *build.CONTAINS.get(level, ()))]
+    target = ["-target", build.TRIPLES["aarch64"], f"-mcpu={build.LEVELS['aarch64'][level]}"]
+    quiet = ["-Wno-unused-command-line-argument", *levels, "-I", str(ROOT / "csrc/include")]
+    zig(*build.FLAGS, *build.RELEASE, *target, *quiet, "-S", str(ROOT / f"csrc/arm/{source}.cpp"), "-o", str(listing))
+    lines = [line.split() for line in listing.read_text().splitlines() if line.startswith("\t")]
+    assert sum(words[0] == instruction for words in lines) >= least
+    spills = [words for words in lines if words[0] in STACK_MOVES and words[1][0] == "q" and "[sp" in " ".join(words)]
+    assert spills == []

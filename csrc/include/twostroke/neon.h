@@ -37,6 +37,9 @@ TS_INLINE float32x4_t load_bf16(const uint8_t* data) {
   return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(data)), 16));
 }
 
+// The kernel on bytes for 2..kTileRows rows, where there are matrix products (i8mm).
+GroupKernel int8_matrix_kernel(int64_t rows);
+
 template <int kRows, int kVectors>
 using Integers = int32x4_t[kRows][kVectors];
 

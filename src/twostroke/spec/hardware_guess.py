@@ -17,6 +17,7 @@ OPERATIONS = {
     "amx": (32, 512, 1024),
     "neon": (8, 8, 16),
     "dotprod": (8, 8, 32),
+    "i8mm": (8, 8, 64),
 }
 """f32, bf16 and int8 operations a cycle and core, by level: half of what the units could do."""
 

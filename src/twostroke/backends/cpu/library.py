@@ -17,7 +17,7 @@ from twostroke.types.errors import BackendError
 ABI_VERSION = 3
 LEVELS_OF = {
     "x86_64": ("generic", "avx2", "avx512", "amx"),
-    "aarch64": ("generic", "neon", "dotprod"),
+    "aarch64": ("generic", "neon", "dotprod", "i8mm"),
 }
 """By architecture, in rising order; the number of a level in the ABI is its place here."""
 LEVELS = LEVELS_OF.get({"arm64": "aarch64"}.get(platform.machine(), platform.machine()), ("generic",))

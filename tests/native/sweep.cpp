@@ -125,6 +125,7 @@ static void extremes(ts_context* three, ts_context* one, int32_t kind, float wei
   float *source = (float*)room(rows * columns * 4), *x = (float*)room(kRows * columns * 4);
   for (int64_t i = 0; i < rows * columns; ++i) source[i] = weight;
   for (int64_t i = 0; i < kRows * columns; ++i) x[i] = activation;
+  for (int64_t i = 0; i < columns; ++i) x[(kRows - 1) * columns + i] = i == 0 ? 127.0f : (float)(i % 250) / 2;  // halves to round
   uint8_t* data = (uint8_t*)room(rows * columns);
   uint16_t* scales = (uint16_t*)room(rows * 2);
   must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");

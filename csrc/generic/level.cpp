@@ -1,5 +1,5 @@
 // What this library was compiled for, and what this CPU can run.
-// Knows: CPUID. Must not know: kernels.
+// Knows: CPUID, and on Arm what the operating system says of the CPU. Must not know: kernels.
 #include "twostroke/abi.h"
 
 int32_t ts_abi_version(void) { return TS_ABI_VERSION; }
@@ -11,6 +11,12 @@ const char* ts_level_name(void) {
   return "avx512";
 #elif defined(TS_LEVEL_AVX2)
   return "avx2";
+#elif defined(TS_LEVEL_I8MM)
+  return "i8mm";
+#elif defined(TS_LEVEL_DOTPROD)
+  return "dotprod";
+#elif defined(TS_LEVEL_NEON)
+  return "neon";
 #else
   return "generic";
 #endif
@@ -51,6 +57,16 @@ int32_t ts_best_level(void) {
   uint32_t a71 = 0, b71, c71, d71;
   const bool bf16 = a7 >= 1 && __get_cpuid_count(7, 1, &a71, &b71, &c71, &d71) && has(a71, 5);
   return bf16 && has(d7, 22) && has(d7, 24) && has(d7, 25) && may_use_tiles(state) ? 3 : 2;
+}
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+int32_t ts_best_level(void) {
+  constexpr unsigned long kAsimd = 1ul << 1, kAsimdDp = 1ul << 20, kI8mm = 1ul << 13;  // HWCAP_ASIMD, HWCAP_ASIMDDP, HWCAP2_I8MM
+  const unsigned long has = getauxval(AT_HWCAP);
+  if ((has & kAsimd) == 0) return 0;
+  if ((has & kAsimdDp) == 0) return 1;
+  return (getauxval(AT_HWCAP2) & kI8mm) == 0 ? 2 : 3;
 }
 #else
 int32_t ts_best_level(void) { return 0; }

@@ -6,13 +6,19 @@
 
 #if defined(TS_LEVEL_AMX) || defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AVX2)
 #include <immintrin.h>
+#elif defined(TS_LEVEL_NEON)
+#include "twostroke/neon.h"
 #endif
 
 namespace twostroke {
 namespace {
 
 constexpr int64_t kSlice = 1 << 20;
+#if defined(TS_LEVEL_NEON)
+constexpr int64_t kFmaSums = 6;  // of 4 registers each
+#else
 constexpr int64_t kFmaSums = 12;  // of 16 lanes: enough to hide the latency of a fused multiply-add
+#endif
 
 struct ReadJob {
   const uint8_t* data;
@@ -49,7 +55,11 @@ void f32_task(void* arg, int64_t index, int32_t) {
 #if defined(TS_LEVEL_AVX512)
     __asm__ volatile("" : "+v"(a.v), "+v"(b.v));
 #endif
+#if defined(TS_LEVEL_NEON)  // its multiply-add overwrites what it adds to
+    _Pragma("clang loop unroll(full)") for (int64_t i = 0; i < kFmaSums; ++i) sums[i] = fma(a, b, sums[i]);
+#else
     _Pragma("clang loop unroll(full)") for (int64_t i = 0; i < kFmaSums; ++i) sums[i] = fma(sums[i], a, b);
+#endif
   }
   Vec total = zero();
   for (const Vec& sum : sums) total = total + sum;
@@ -101,6 +111,31 @@ void int8_task(void* arg, int64_t index, int32_t) {
   }
   for (int i = 1; i < 8; ++i) sums[0] = _mm256_add_epi32(sums[0], sums[i]);
   job->integers[index] = _mm256_extract_epi32(sums[0], 0);
+}
+#elif defined(TS_LEVEL_NEON)
+#if defined(TS_LEVEL_I8MM)
+constexpr int64_t kInt8Ops = 16 * 2 * 32;
+TS_INLINE int32x4_t product(int32x4_t sum, int8x16_t a, int8x16_t b) { return vmmlaq_s32(sum, a, b); }
+#else
+constexpr int64_t kInt8Ops = 16 * 2 * 16;
+TS_INLINE int32x4_t product(int32x4_t sum, int8x16_t a, int8x16_t b) { return dot<0>(sum, a, b); }
+#endif
+void int8_task(void* arg, int64_t index, int32_t) {
+  RateJob* job = static_cast<RateJob*>(arg);
+  int32x4_t sums[16];
+  int8x16_t a = vdupq_n_s8(3), b = vdupq_n_s8(1);
+  for (int32x4_t& sum : sums) sum = vdupq_n_s32(0);
+  for (int64_t r = 0; r < job->rounds; ++r) {
+    __asm__ volatile("" : "+w"(a), "+w"(b));
+    _Pragma("clang loop unroll(full)") for (int i = 0; i < 16; ++i) {
+#if !defined(TS_LEVEL_DOTPROD)
+      __asm__ volatile("" : "+w"(a));  // else the products are made once
+#endif
+      sums[i] = product(sums[i], a, b);
+    }
+  }
+  for (int i = 1; i < 16; ++i) sums[0] = vaddq_s32(sums[0], sums[i]);
+  job->integers[index] = vaddvq_s32(sums[0]);
 }
 #else
 constexpr int64_t kInt8Ops = 2 * 64;

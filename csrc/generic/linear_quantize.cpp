@@ -28,7 +28,7 @@ float largest_magnitude(const float* x, int64_t count) {
 
 }  // namespace
 
-#if !defined(TS_LEVEL_AVX512)
+#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_NEON)
 uint32_t largest_bits(const float* x) {
   uint32_t best = 0;
   for (int64_t i = 0; i < kStep; ++i) {

@@ -60,8 +60,9 @@ def processor_name() -> str:
     for line in _read_text(Path("/proc/cpuinfo")).splitlines():
         name, _, value = line.partition(":")
         fields.setdefault(name.strip(), value.strip())
-    flags = set(fields.get("flags", "").split())
-    found = [flag for flag in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8") if flag in flags]
+    flags = set((fields.get("flags") or fields.get("Features", "")).split())  # as x86 and as Arm call them
+    known = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimd", "asimddp", "i8mm")
+    found = [flag for flag in known if flag in flags]
     return " ".join([fields.get("model name", ""), *found]).strip()
 
 

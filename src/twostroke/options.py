@@ -154,8 +154,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         "cpu_level",
         "LEVEL",
-        one_of("generic", "avx2", "avx512", "amx"),
-        "Instruction-set level of the kernels: generic, avx2, avx512 or amx.",
+        one_of("generic", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"),
+        "Instruction-set level of the kernels: generic, avx2, avx512, amx; on aarch64 generic, neon, dotprod, i8mm.",
         "the best that this CPU has",
     ),
     Option("cache", "FOLDER", parse_text, "Folder for packed weights; 'off' keeps none.", "$XDG_CACHE_HOME/twostroke"),

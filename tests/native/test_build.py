@@ -1,4 +1,4 @@
-"""The native tier: undefined behaviour traps under the whole grid; the portable kernels compile for aarch64."""
+"""The native tier: undefined behaviour traps under the whole grid; every level compiles for aarch64."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from twostroke.backends.cpu import build
-from twostroke.backends.cpu.library import _SIGNATURES
+from twostroke.backends.cpu.library import _SIGNATURES, LEVELS, LEVELS_OF, load_library
+from twostroke.types.errors import BackendError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,9 +44,22 @@ def test_traps_do_trap(tmp_path: Path) -> None:
     assert subprocess.run([str(tmp_path / "overflow")], check=False).returncode < 0
 
 
-def test_the_portable_kernels_compile_for_aarch64(tmp_path: Path) -> None:
-    """An aarch64 library with every function of the ABI. It is compiled here, not run."""
-    (library,) = build.build_all(tmp_path, "aarch64")
-    content = library.read_bytes()
-    assert content[:4] == b"\x7fELF" and struct.unpack_from("<H", content, 18)[0] == 183
-    assert all(name.encode() + b"\0" in content for name in _SIGNATURES)
+def test_every_level_compiles_for_aarch64(tmp_path: Path) -> None:
+    """aarch64 libraries with every function of the ABI. Compiled here; test_arm_levels.py runs the sources."""
+    libraries = build.build_all(tmp_path, "aarch64")
+    assert [library.name for library in libraries] == [f"libtwostroke_{level}.so" for level in LEVELS_OF["aarch64"]]
+    for library in libraries:
+        content = library.read_bytes()
+        assert content[:4] == b"\x7fELF" and struct.unpack_from("<H", content, 18)[0] == 183
+        assert all(name.encode() + b"\0" in content for name in _SIGNATURES)
+
+
+def test_what_is_built_is_what_is_looked_for() -> None:
+    assert {machine: tuple(levels) for machine, levels in build.LEVELS.items()} == LEVELS_OF
+    assert LEVELS == LEVELS_OF[build.machine()]
+
+
+def test_another_architecture_has_levels_that_this_one_refuses() -> None:
+    other = next(level for levels in LEVELS_OF.values() for level in levels if level not in LEVELS)
+    with pytest.raises(BackendError, match=f"no kernels of level {other}"):
+        load_library(other)

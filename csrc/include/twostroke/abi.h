@@ -39,8 +39,9 @@ typedef struct {
 } ts_kv_layer;
 
 int32_t ts_abi_version(void);
-const char* ts_level_name(void);                   // "generic", "avx2", "avx512", "amx": what this library was compiled for
-int32_t ts_best_level(void);                       // by CPUID: 0 generic, 1 avx2+fma+f16c, 2 avx512 f/bw/vl/dq + vnni, 3 amx int8 + bf16, avx512 bf16
+const char* ts_level_name(void);                   // "generic", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm": what this library was compiled for
+int32_t ts_best_level(void);                       // by CPUID: 0 generic, 1 avx2+fma+f16c, 2 avx512 f/bw/vl/dq + vnni, 3 amx int8 + bf16, avx512 bf16;
+                                                   // aarch64, by AT_HWCAP: 0 generic, 1 neon (asimd), 2 dotprod (asimddp), 3 i8mm
 
 ts_context* ts_context_create(int32_t num_threads);  // NULL where there is no memory; 1 means the calling thread only
 void ts_context_destroy(ts_context*);

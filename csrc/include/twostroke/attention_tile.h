@@ -24,6 +24,8 @@ constexpr int kTile = kTilePages * TS_PAGE_TOKENS;
 constexpr int kWideRows = 6, kWideVectors = 4, kThinRows = 4, kThinVectors = 4;
 #elif defined(TS_LEVEL_AVX2)
 constexpr int kWideRows = 6, kWideVectors = 1, kThinRows = 2, kThinVectors = 2;
+#elif defined(TS_LEVEL_NEON)  // four registers a vector: 16 sums
+constexpr int kWideRows = 4, kWideVectors = 1, kThinRows = 2, kThinVectors = 2;
 #else
 constexpr int kWideRows = 2, kWideVectors = 1, kThinRows = 1, kThinVectors = 2;
 #endif

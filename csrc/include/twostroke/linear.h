@@ -66,7 +66,7 @@ TileKernel float_kernel(int32_t kind, int64_t rows);
 GroupKernel int8_kernel(int64_t rows);
 
 // data: packed int4; 1..kInt4Rows rows. More rows share one unpacking.
-#if defined(TS_LEVEL_AVX512)
+#if defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_DOTPROD)
 constexpr int64_t kInt4Rows = 4;
 #else
 constexpr int64_t kInt4Rows = 0;

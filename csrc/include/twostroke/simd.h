@@ -1,6 +1,6 @@
 // Sixteen float32 lanes, the one vector type of the kernels that are written once for all levels.
-// AVX-512: one register. AVX2: two. Generic: an array that the compiler may vectorize; it multiplies and adds apart, the other
-// two use fused multiply-add. Sums over lanes follow one fixed tree at every level.
+// AVX-512: one register. AVX2: two. NEON (simd_neon.h): four. Generic: an array that the compiler may vectorize; it multiplies and
+// adds apart, the others use fused multiply-add. Sums over lanes follow one fixed tree at every level.
 // Knows: registers. Must not know: kernels.
 #pragma once
 #include <math.h>
@@ -16,6 +16,14 @@
 namespace twostroke {
 
 constexpr int kLanes = 16;
+
+}  // namespace twostroke
+
+#if defined(TS_LEVEL_NEON)
+#include "twostroke/simd_neon.h"
+#endif
+
+namespace twostroke {
 
 #if defined(TS_LEVEL_AVX512)
 
@@ -157,7 +165,7 @@ TS_VECTOR_INLINE __m256 power_of_two(__m256 n) {
 }
 TS_VECTOR_INLINE Vec scale_by_power(Vec a, Vec n) { return {_mm256_mul_ps(a.lo, power_of_two(n.lo)), _mm256_mul_ps(a.hi, power_of_two(n.hi))}; }
 
-#else
+#elif !defined(TS_LEVEL_NEON)
 
 struct Vec {
   float x[kLanes];
@@ -247,7 +255,7 @@ TS_VECTOR_INLINE float reduce_max(Vec a) {
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
-#else
+#elif !defined(TS_LEVEL_NEON)
 TS_VECTOR_INLINE float reduce_add(Vec a) {
   for (int half = kLanes / 2; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) a.x[i] += a.x[i + half];

@@ -10,7 +10,15 @@ from twostroke.spec.hardware import HardwareClass, HardwareSpec
 
 CLOCK_HZ = 2e9
 THREAD_BYTES_PER_S, MOST_BYTES_PER_S = 5e9, 100e9
-OPERATIONS = {"generic": (4, 4, 8), "avx2": (16, 16, 32), "avx512": (32, 32, 128), "amx": (32, 512, 1024)}
+OPERATIONS = {
+    "generic": (4, 4, 8),
+    "avx2": (16, 16, 32),
+    "avx512": (32, 32, 128),
+    "amx": (32, 512, 1024),
+    "neon": (8, 8, 16),
+    "dotprod": (8, 8, 32),
+    "i8mm": (8, 8, 64),
+}
 """f32, bf16 and int8 operations a cycle and core, by level: half of what the units could do."""
 
 

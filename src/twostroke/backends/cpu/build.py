@@ -27,9 +27,14 @@ LEVELS: dict[str, dict[str, str]] = {
         "avx512": "x86_64_v4+avx512vnni",
         "amx": "x86_64_v4+avx512vnni+avx512bf16+amx_tile+amx_int8+amx_bf16",
     },
-    "aarch64": {"generic": "generic"},
+    "aarch64": {
+        "generic": "generic",
+        "neon": "generic",
+        "dotprod": "generic+dotprod",
+        "i8mm": "generic+dotprod+i8mm",
+    },
 }
-CONTAINS = {"amx": ("avx512",)}
+CONTAINS = {"amx": ("avx512",), "dotprod": ("neon",), "i8mm": ("dotprod", "neon")}
 """Levels whose code a level builds upon."""
 FLAGS = (
     *("-O3", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-fPIC"),

@@ -7,6 +7,7 @@ Must not know: ops' meanings.
 from __future__ import annotations
 
 import ctypes
+import platform
 from ctypes import POINTER, Structure, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -14,8 +15,13 @@ from pathlib import Path
 from twostroke.types.errors import BackendError
 
 ABI_VERSION = 3
-LEVELS = ("generic", "avx2", "avx512", "amx")
-"""In rising order; the number of a level in the ABI is its place here."""
+LEVELS_OF = {
+    "x86_64": ("generic", "avx2", "avx512", "amx"),
+    "aarch64": ("generic", "neon", "dotprod", "i8mm"),
+}
+"""By architecture, in rising order; the number of a level in the ABI is its place here."""
+LEVELS = LEVELS_OF.get({"arm64": "aarch64"}.get(platform.machine(), platform.machine()), ("generic",))
+"""Those of this machine."""
 
 STATUSES = {
     -1: "a shape or stride does not fit",
@@ -105,6 +111,12 @@ def library_path(level: str) -> Path:
 def load_library(level: str) -> ctypes.CDLL:
     """The library of one level, its functions declared. Raises BackendError. CDLL gives up the GIL during calls."""
     path = library_path(level)
+    if level not in LEVELS:
+        raise BackendError(
+            f"This machine has no kernels of level {level}.",
+            why=f"Its architecture is {platform.machine()}, whose levels are {', '.join(LEVELS)}.",
+            fix=f"--cpu-level {LEVELS[0]}, or no --cpu-level for the best that this CPU runs",
+        )
     if not path.is_file():
         raise BackendError(
             f"The native kernels for {level} are missing.",

@@ -1,0 +1,244 @@
+// Every kernel over odd sizes, all formats and three threads. Results leave as records, so that two levels can be compared one by
+// one: a name (64 bytes), the number of bytes (8), the bytes. That a row's bits do not depend on its neighbours or on the threads is
+// checked here. Tests only.
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "twostroke/abi.h"
+
+static uint32_t state = 1;
+
+static uint32_t draw_bits() { return state = state * 1664525u + 1013904223u; }
+
+static float draw() { return (float)(int32_t)(draw_bits() >> 8) / 8388608.0f - 1.0f; }  // in [-1, 1), exactly representable
+
+static void fail(const char* what) {
+  fprintf(stderr, "%s\n", what);
+  exit(1);
+}
+
+static void must(int32_t status, const char* what) {
+  if (status != TS_OK) fail(what);
+}
+
+static void* room(int64_t bytes) {
+  void* memory = aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64 + 64);
+  if (memory == NULL) fail("no memory");
+  return memset(memory, 0, (size_t)(bytes + 63) / 64 * 64 + 64);
+}
+
+static float* draws(int64_t count) {
+  float* values = (float*)room(count * 4);
+  for (int64_t i = 0; i < count; ++i) values[i] = draw();
+  return values;
+}
+
+static void say(const char* name, const void* data, int64_t bytes) {
+  char label[64] = {0};
+  snprintf(label, sizeof label, "%s", name);
+  fwrite(label, 1, sizeof label, stdout);
+  fwrite(&bytes, 1, sizeof bytes, stdout);
+  fwrite(data, 1, (size_t)bytes, stdout);
+}
+
+typedef int32_t (*Linear)(ts_context*, const ts_weight*, const float*, int64_t, int64_t, float*, int64_t);
+
+enum { kRows = 9 };
+
+// Nine rows with three threads; then 1 to 8 of them with one thread, which must say the same bits.
+static void multiply(ts_context* three, ts_context* one, const char* name, Linear op, const ts_weight* w, const float* x, int64_t width) {
+  float* whole = (float*)room(kRows * width * 4);
+  float* part = (float*)room(kRows * width * 4);
+  must(op(three, w, x, w->columns, kRows, whole, width), name);
+  for (int64_t rows = 1; rows < kRows; ++rows) {
+    memset(part, 0, (size_t)(kRows * width * 4));
+    must(op(one, w, x, w->columns, rows, part, width), name);
+    if (memcmp(part, whole, (size_t)(rows * width * 4)) != 0) fail(name);
+  }
+  say(name, whole, kRows * width * 4);
+  free(whole);
+  free(part);
+}
+
+// One weight matrix through linear, its kin and embed. bytes: of one panel. Integer kinds are not packed but drawn, so that every
+// byte there is occurs; their scales are powers of two.
+static void weights(ts_context* three, ts_context* one, int32_t kind, int32_t group, int64_t rows, int64_t columns) {
+  const int64_t panels = (rows + 63) / 64, padded = (columns + 63) / 64 * 64;
+  const bool whole_numbers = kind == TS_W_INT8 || kind == TS_W_INT4;
+  const int64_t groups = group > 0 ? (padded + group - 1) / group : 0, bytes = panels * padded * 64 * 4;
+  uint8_t* data = (uint8_t*)room(bytes);
+  uint16_t* scales = group > 0 ? (uint16_t*)room(panels * groups * 64 * 2) : NULL;
+  float *x = draws(kRows * columns), *bias = draws(rows), *table = (float*)room(3 * columns * 4);
+  char name[64];
+  if (whole_numbers) {
+    for (int64_t i = 0; i < bytes; ++i) data[i] = (uint8_t)(draw_bits() >> 24);
+    for (int64_t i = 0; i < panels * groups * 64; ++i) scales[i] = (uint16_t)(0x3C00 + (draw_bits() >> 30) * 0x80);
+  } else {
+    float* source = draws(rows * columns);
+    must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
+    free(source);
+  }
+  const ts_weight w = {kind, group, rows, columns, data, scales, rows % 2 == 1 ? bias : NULL};
+  const int how = snprintf(name, sizeof name, "kind%d groups%d group%d rows%d columns%d ", (int)kind, (int)groups, (int)group, (int)rows, (int)columns);
+  snprintf(name + how, sizeof name - how, "linear");
+  multiply(three, one, name, ts_linear, &w, x, rows);
+  snprintf(name + how, sizeof name - how, "add");
+  multiply(three, one, name, ts_linear_add, &w, x, rows);
+  if (rows % 2 == 0) {
+    snprintf(name + how, sizeof name - how, "silu");
+    multiply(three, one, name, ts_linear_silu, &w, x, rows / 2);
+  }
+  const int32_t ids[3] = {0, (int32_t)rows - 1, (int32_t)rows / 2};
+  must(ts_embed(three, &w, ids, 3, table, columns), "embed");
+  snprintf(name + how, sizeof name - how, "embed");
+  say(name, table, 3 * columns * 4);
+  free(data), free(scales), free(x), free(bias), free(table);
+}
+
+// NaN, infinities, zeros of both signs and numbers beyond exp's range, through softmax and silu.
+static void strange(ts_context* three) {
+  const int64_t dim = 32, tokens = 40;
+  const float values[7] = {__builtin_nanf(""), __builtin_inff(), -__builtin_inff(), -0.0f, 1e30f, -1e30f, 200.0f};
+  ts_kv_layer layer = {TS_KV_F32, 1, (int32_t)dim, 3, room(3 * 16 * 2 * dim * 4)};
+  float *k = draws(tokens * dim), *v = draws(tokens * dim), *q = draws(7 * dim), *out = (float*)room(7 * dim * 4);
+  int32_t slots[40];
+  const int32_t table[3] = {2, 0, 1}, starts[2] = {0, 7}, contexts[1] = {40};
+  for (int i = 0; i < 40; ++i) slots[i] = table[i / 16] * 16 + i % 16;
+  must(ts_kv_write(three, &layer, k, v, dim, slots, tokens), "kv_write");
+  for (int i = 0; i < 7; ++i) q[i * dim + i] = values[i];
+  must(ts_attention(three, &layer, q, dim, 1, starts, contexts, 1, table, 3, 0.17f, 0, out, dim), "attention");
+  say("nan attention", out, 7 * dim * 4);
+  float *x = draws(7), *gated = (float*)room(7 * 64 * 4), *ones = (float*)room(128 * 4), *data = (float*)room(128 * 4);
+  for (int i = 0; i < 128; ++i) ones[i] = 1.0f;
+  for (int i = 0; i < 7; ++i) x[i] = values[i];
+  must(ts_pack(three, ones, 0, 1, 0, 128, TS_W_F32, 0, 128, 1, data, NULL), "pack");
+  const ts_weight w = {TS_W_F32, 0, 128, 1, data, NULL, NULL};
+  must(ts_linear_silu(three, &w, x, 1, 7, gated, 64), "silu");
+  say("nan silu", gated, 7 * 64 * 4);
+}
+
+// The largest numbers that packing makes, all of one sign: sums of products are as large as they get.
+static void extremes(ts_context* three, ts_context* one, int32_t kind, float weight, float activation) {
+  const int64_t rows = 64, columns = 256, group = 256;
+  float *source = (float*)room(rows * columns * 4), *x = (float*)room(kRows * columns * 4);
+  for (int64_t i = 0; i < rows * columns; ++i) source[i] = weight;
+  for (int64_t i = 0; i < kRows * columns; ++i) x[i] = activation;
+  for (int64_t i = 0; i < columns; ++i) x[(kRows - 1) * columns + i] = i == 0 ? 127.0f : (float)(i % 250) / 2;  // halves to round
+  uint8_t* data = (uint8_t*)room(rows * columns);
+  uint16_t* scales = (uint16_t*)room(rows * 2);
+  must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
+  const ts_weight w = {kind, group, rows, columns, data, scales, NULL};
+  char name[64];
+  snprintf(name, sizeof name, "kind%d groups1 extreme %.0f %.0f linear", (int)kind, weight, activation);
+  multiply(three, one, name, ts_linear, &w, x, rows);
+  free(source), free(x), free(data), free(scales);
+}
+
+static void packing(ts_context* three, int32_t kind, int32_t group) {
+  const int64_t rows = 130, columns = 200;
+  float* source = draws(rows * columns);
+  const int64_t groups = group > 0 ? (256 + group - 1) / group : 0;
+  uint8_t* data = (uint8_t*)room(192 * 256 * 4);
+  uint16_t* scales = (uint16_t*)room(192 * (groups + 1) * 2);
+  must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
+  char name[64];
+  snprintf(name, sizeof name, "kind%d group%d pack data", (int)kind, (int)group);
+  say(name, data, 192 * 256 * 4);
+  snprintf(name, sizeof name, "kind%d group%d pack scales", (int)kind, (int)group);
+  say(name, scales, 192 * groups * 2);
+  free(source), free(data), free(scales);
+}
+
+// A long chunk, a short one and a decoding row over scattered pages; each sequence alone must say the same.
+static void attention(ts_context* three, ts_context* one, int32_t kind, int64_t dim) {
+  const int64_t kv_heads = 2, heads = 6, pages = 24, tokens = 300, width = heads * dim;
+  const int64_t page_bytes = pages * kv_heads * 16 * 2 * ((dim + 31) / 32 * 32 + 8) * 4;
+  ts_kv_layer layer = {kind, (int32_t)kv_heads, (int32_t)dim, pages, room(page_bytes)};
+  float *k = draws(tokens * kv_heads * dim), *v = draws(tokens * kv_heads * dim);
+  int32_t table[3 * 8], slots[300];
+  for (int i = 0; i < 24; ++i) table[i] = i * 7 % 24;
+  const int32_t contexts[3] = {117, 100, 83};
+  for (int s = 0, t = 0; s < 3; ++s) {
+    for (int i = 0; i < contexts[s]; ++i, ++t) slots[t] = table[8 * s + i / 16] * 16 + i % 16;
+  }
+  char name[64];
+  must(ts_kv_write(three, &layer, k, v, kv_heads * dim, slots, tokens), "kv_write");
+  snprintf(name, sizeof name, "kv%d dim%d write", (int)kind, (int)dim);
+  say(name, layer.data, page_bytes);
+  const int32_t starts[4] = {0, 70, 77, 78};
+  float *q = draws(78 * width), *out = (float*)room(78 * width * 4), *alone = (float*)room(78 * width * 4);
+  for (int window = 0; window <= 33; window += 33) {
+    snprintf(name, sizeof name, "kv%d dim%d window%d attention", (int)kind, (int)dim, window);
+    must(ts_attention(three, &layer, q, width, heads, starts, contexts, 3, table, 8, 0.17f, window, out, width), name);
+    for (int s = 0; s < 3; ++s) {
+      const int32_t own[2] = {0, starts[s + 1] - starts[s]};
+      const int64_t at = starts[s] * width;
+      must(ts_attention(one, &layer, q + at, width, heads, own, contexts + s, 1, table + 8 * s, 8, 0.17f, window, alone, width), name);
+      if (memcmp(alone, out + at, (size_t)(own[1] * width * 4)) != 0) fail(name);
+    }
+    say(name, out, 78 * width * 4);
+  }
+  free(layer.data), free(k), free(v), free(q), free(out), free(alone);
+}
+
+static void rows_of_floats(ts_context* three, int64_t columns) {
+  const int64_t tokens = 19, half = columns / 2;
+  float *x = draws(tokens * columns), *w = draws(columns), *out = draws(tokens * columns), *cosines = draws(10 * columns), *sines = draws(10 * columns);
+  int32_t positions[19], chosen[19];
+  for (int i = 0; i < 19; ++i) positions[i] = i * 3 % 10, chosen[i] = i * 5 % 19;
+  char name[64];
+  must(ts_rope(three, x, columns, tokens, 1, columns, cosines, sines, 10, half, positions), "rope");
+  snprintf(name, sizeof name, "columns%d rope", (int)columns);
+  say(name, x, tokens * columns * 4);
+  must(ts_gather_rows(three, x, columns, tokens, chosen, 19, columns, out, columns), "gather_rows");
+  snprintf(name, sizeof name, "columns%d gather", (int)columns);
+  say(name, out, tokens * columns * 4);
+  must(ts_rms_norm(three, x, columns, w, 1e-5f, tokens, columns, out, columns), "rms_norm");
+  snprintf(name, sizeof name, "columns%d rms_norm", (int)columns);
+  say(name, out, tokens * columns * 4);
+  must(ts_head_norm(three, x, columns, w, 1e-5f, tokens, 1, columns), "head_norm");
+  snprintf(name, sizeof name, "columns%d head_norm", (int)columns);
+  say(name, x, tokens * columns * 4);
+  free(x), free(w), free(out), free(cosines), free(sines);
+}
+
+int main() {
+  ts_context *three = ts_context_create(3), *one = ts_context_create(1);
+  if (three == NULL || one == NULL || ts_abi_version() != TS_ABI_VERSION) return 1;
+  const int32_t best = ts_best_level();
+  say("level", ts_level_name(), (int64_t)strlen(ts_level_name()));
+  say("best level", &best, 4);
+  const int64_t widths[5] = {1, 31, 64, 127, 300}, outs[4] = {1, 63, 66, 200};
+  for (int64_t columns : widths) {
+    for (int64_t rows : outs) {
+      weights(three, one, TS_W_F32, 0, rows, columns);
+      weights(three, one, TS_W_BF16, 0, rows, columns);
+      for (int32_t group = 64; group <= 256; group *= 2) {
+        weights(three, one, TS_W_INT8, group, rows, columns);
+        weights(three, one, TS_W_INT4, group, rows, columns);
+      }
+    }
+  }
+  for (int sign = 0; sign < 4; ++sign) {
+    extremes(three, one, TS_W_INT8, sign & 1 ? 127.0f : -127.0f, sign & 2 ? 127.0f : -127.0f);
+    extremes(three, one, TS_W_INT4, sign & 1 ? 120.0f : -120.0f, sign & 2 ? 127.0f : -127.0f);
+  }
+  strange(three);
+  const int32_t kinds[4] = {TS_W_F32, TS_W_BF16, TS_W_INT8, TS_W_INT4};
+  for (int32_t kind : kinds) packing(three, kind, kind < TS_W_INT8 ? 0 : 128);
+  const int64_t dims[3] = {20, 33, 64};
+  for (int32_t kind = TS_KV_F32; kind <= TS_KV_INT4; ++kind) {
+    for (int64_t dim : dims) attention(three, one, kind, dim);
+  }
+  const int64_t columns[4] = {2, 16, 50, 300};
+  for (int64_t count : columns) rows_of_floats(three, count);
+  float* read = draws(1 << 16);
+  ts_limit_read(three, read, 1 << 18);
+  if (ts_limit_rate(three, TS_W_F32, 10) <= 0 || ts_limit_rate(three, TS_W_INT8, 10) <= 0) return 1;
+  free(read);
+  ts_context_destroy(three);
+  ts_context_destroy(one);
+  return 0;
+}

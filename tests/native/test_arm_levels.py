@@ -1,0 +1,156 @@
+"""The aarch64 levels under emulation, against the generic level and each other: every kernel over odd sizes.
+
+What the levels promise: whole numbers, roundings and copies are the same bits at every level; sums of floats are the
+same bits at every vector level, those of x86 too, for all of them fuse a multiplication and the addition behind it; the
+generic level does not and is close. Skipped, with the reason, where qemu-aarch64 is missing, like test_driver.py.
+Nothing here says how fast a level is.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from twostroke.backends.cpu import available_levels, build
+
+ROOT = Path(__file__).resolve().parents[2]
+SWEEP = ROOT / "tests" / "native" / "sweep.cpp"
+QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+PROCESSORS = {"generic": "cortex-a53", "neon": "cortex-a53", "dotprod": "neoverse-n1", "i8mm": "max"}
+"""Emulated for each level: ARMv8.0 alone, ARMv8.2 with dot products, all there is. What is newer would be SIGILL."""
+BEST_LEVELS = {"cortex-a53": 1, "neoverse-n1": 2, "max": 3}
+STACK_MOVES = ("str", "stp", "stur", "ldr", "ldp", "ldur")
+
+Records = dict[str, bytes]
+
+
+def sweep(machine: str, level: str, folder: Path) -> Path:
+    """The sweep, static, with the flags that build.py compiles the library of this level with."""
+    program = folder / f"sweep_{machine}_{level}"
+    target = ["-target", f"{machine}-linux-musl", f"-mcpu={build.LEVELS[machine][level]}"]
+    levels = [f"-DTS_LEVEL_{name.upper()}" for name in (level, *build.CONTAINS.get(level, ()))]
+    flags = [*build.FLAGS, *build.RELEASE, *target, *levels, "-I", str(ROOT / "csrc/include")]
+
+    def compile_one(source: Path) -> str:
+        made = str(folder / f"{program.name}_{source.parent.name}_{source.stem}.o")
+        zig(*flags, "-c", str(source), "-o", made)
+        return made
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        objects = list(pool.map(compile_one, [*build.sources(), SWEEP]))
+    zig(*target, "-static", "-nostdlib++", *objects, "-o", str(program))
+    return program
+
+
+def zig(*arguments: str) -> None:
+    command = [sys.executable, "-m", "ziglang", "c++", *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert result.returncode == 0, result.stderr[-3000:]
+
+
+def records(*command: str) -> Records:
+    """What a sweep says, by name."""
+    result = subprocess.run(command, capture_output=True, timeout=600, check=False)
+    assert result.returncode == 0, (result.returncode, result.stderr.decode()[-3000:])
+    found: Records = {}
+    at = 0
+    while at < len(result.stdout):
+        name = result.stdout[at : at + 64].rstrip(b"\0").decode()
+        (size,) = struct.unpack_from("<q", result.stdout, at + 64)
+        assert name not in found
+        found[name] = result.stdout[at + 72 : at + 72 + size]
+        at += 72 + size
+    return found
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Records]:
+    """The records of every aarch64 level."""
+    if QEMU is None:
+        pytest.skip("qemu-aarch64 is not installed; the cross build itself is tested elsewhere")
+    folder = tmp_path_factory.mktemp("arm")
+    programs = {level: sweep("aarch64", level, folder) for level in build.LEVELS["aarch64"]}
+    return {level: records(QEMU, "-cpu", PROCESSORS[level], str(program)) for level, program in programs.items()}
+
+
+def same_bits_everywhere(name: str) -> bool:
+    """Whether no fused multiply-add is on the way: one group's integers are scaled once; other ops round and copy."""
+    if name.endswith(("embed", "pack data", "pack scales", "write", "rope", "gather")):
+        return True
+    return name.endswith("linear") and "groups1 " in name
+
+
+def test_each_program_knows_its_level_and_its_processor(said: dict[str, Records]) -> None:
+    for level, found in said.items():
+        assert found["level"] == level.encode()
+        assert found["best level"] == struct.pack("<i", BEST_LEVELS[PROCESSORS[level]])
+        assert len(found) > 500 and sum(map(len, found.values())) > 2_000_000
+
+
+@pytest.mark.parametrize("level", [level for level in build.LEVELS["aarch64"] if level != "generic"])
+def test_a_vector_level_agrees_with_the_generic_one(level: str, said: dict[str, Records]) -> None:
+    exact = 0
+    assert said[level].keys() == said["generic"].keys()
+    for name, expected in said["generic"].items():
+        if name in ("level", "best level"):
+            continue
+        if same_bits_everywhere(name):
+            assert said[level][name] == expected, name
+            exact += 1
+            continue
+        here, there = (np.frombuffer(content, np.float32) for content in (expected, said[level][name]))
+        if name.startswith("nan"):
+            np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-5, err_msg=name)
+            continue
+        assert np.isfinite(here).all(), name
+        np.testing.assert_allclose(there, here, rtol=0, atol=3e-6 * float(np.abs(here).max()) + 1e-6, err_msg=name)
+    assert exact > 200
+
+
+def test_the_vector_levels_say_the_same_bits(said: dict[str, Records]) -> None:
+    """Also where the sums are fused, and also as AVX2 does where this machine has it."""
+    vector_levels = [level for level in said if level != "generic"]
+    for level in vector_levels[1:]:
+        for name, expected in said[vector_levels[0]].items():
+            assert name in ("level", "best level") or said[level][name] == expected, (level, name)
+
+
+@pytest.mark.skipif("avx2" not in available_levels(), reason="this CPU does not run avx2")
+def test_neon_says_the_same_bits_as_avx2(said: dict[str, Records], tmp_path: Path) -> None:
+    here = records(str(sweep("x86_64", "avx2", tmp_path)))
+    for name, expected in here.items():
+        if name in ("level", "best level"):
+            continue
+        if name.startswith("nan"):  # x86 and Arm write different ones
+            np.testing.assert_array_equal(*(np.frombuffer(each, np.float32) for each in (said["neon"][name], expected)))
+            continue
+        assert said["neon"][name] == expected, name
+
+
+@pytest.mark.parametrize(
+    ("level", "source", "instruction", "least"),
+    [
+        ("neon", "linear_neon", "sadalp", 200),
+        ("dotprod", "linear_neon", "sdot", 200),
+        ("dotprod", "linear_int4_neon", "sdot", 150),
+        ("i8mm", "linear_i8mm", "usmmla", 70),
+    ],
+)
+def test_the_sums_stay_in_registers(level: str, source: str, instruction: str, least: int, tmp_path: Path) -> None:
+    """What the compiler made of the tiles: the level's own instruction, and no vector put aside on the stack."""
+    listing = tmp_path / "listing.s"
+    levels = [f"-DTS_LEVEL_{name.upper()}" for name in (level, *build.CONTAINS.get(level, ()))]
+    target = ["-target", build.TRIPLES["aarch64"], f"-mcpu={build.LEVELS['aarch64'][level]}"]
+    quiet = ["-Wno-unused-command-line-argument", *levels, "-I", str(ROOT / "csrc/include")]
+    zig(*build.FLAGS, *build.RELEASE, *target, *quiet, "-S", str(ROOT / f"csrc/arm/{source}.cpp"), "-o", str(listing))
+    lines = [line.split() for line in listing.read_text().splitlines() if line.startswith("\t")]
+    assert sum(words[0] == instruction for words in lines) >= least
+    spills = [words for words in lines if words[0] in STACK_MOVES and words[1][0] == "q" and "[sp" in " ".join(words)]
+    assert spills == []

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -194,15 +195,22 @@ def _root_path(salt: str) -> int:
 
 def _departure(parent: Node, page: tuple[int, ...]) -> tuple[int, Node | None]:
     """(tokens that the page has in common with the successor most like it, that successor)."""
-    best, near = (0, -1), None
-    for child in itertools.islice(reversed(parent.children.values()), COMPARED_SIBLINGS):
-        if best[0] > 0 and child.tokens[0] != page[0]:
-            continue  # nothing in common, as most have
-        equal = [a == b for a, b in zip(page, child.tokens, strict=True)]
-        likeness = (equal.index(False), sum(equal))
-        if likeness > best:
-            best, near = likeness, child
-    return best[0], near
+    latest = itertools.islice(reversed(parent.children), COMPARED_SIBLINGS)
+    near = next(latest, None)
+    if near is None:
+        return 0, None
+    best = _likeness(page, near)
+    # Most have no token in common with the page: they are passed over without looking at each.
+    for tokens in itertools.filterfalse(frozenset(page).isdisjoint, latest):
+        if tokens[: best[0]] == page[: best[0]] and (likeness := _likeness(page, tokens)) > best:
+            best, near = likeness, tokens
+    return best[0], parent.children[near]
+
+
+def _likeness(page: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, int]:
+    """(tokens in common before the first that differs, tokens in common) of two different pages."""
+    equal = list(map(operator.eq, page, other))
+    return equal.index(False), sum(equal)
 
 
 def _also_cached(node: Node, pages: Sequence[tuple[int, ...]]) -> int:

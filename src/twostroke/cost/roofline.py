@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
+from twostroke.cost.shape import Bound, Part, PartPrediction, StepPrediction
 from twostroke.cost.step_work import WorkCounter
 from twostroke.cost.work import Work
 from twostroke.spec.formats import WeightKind
@@ -30,7 +30,7 @@ class RooflineCost:
         self._s_per_byte = 1 / (hardware.read_bytes_per_s * shares.memory)
         self._host_s = shares.step_s + shares.layer_s * counter.spec.num_layers
 
-    def predict(self, segments: Sequence[Segment]) -> StepPrediction:
+    def predict(self, segments: Sequence[Part]) -> StepPrediction:
         """See StepCost."""
         work = self._counter.step(segments)
         host = PartPrediction("host", self._host_s, Work(), Bound.HOST)
@@ -53,9 +53,13 @@ class RooflineCost:
         weights_s = self._part("weights", counter.weights(first.rows), self._layer_s_per_flop).seconds
         head_s = self._part("head", counter.head(first.logit_rows), self._head_s_per_flop).seconds
         other_s = self._part("other", counter.other(first), self._other_s_per_flop).seconds
-        for counts in counter.decode_counts(starts, steps):
-            attention_s = self._part("attention", counter.attention(counts), self._attention_s_per_flop).seconds
-            yield sum((weights_s, head_s, attention_s, other_s, self._host_s))
+        # Attention alone changes from step to step, and in what it sees alone.
+        moved = counter.attention(first).activation_bytes
+        pair_flops, position_bytes = counter.pair_flops, counter.kv_position_bytes
+        s_per_flop, s_per_byte, host_s = self._attention_s_per_flop, self._s_per_byte, self._host_s
+        for seen in counter.decode_positions(starts, steps):
+            attention_s = max(seen * pair_flops * s_per_flop, (seen * position_bytes + moved) * s_per_byte)
+            yield sum((weights_s, head_s, attention_s, other_s, host_s))
 
     def _part(self, name: str, work: Work, s_per_flop: float) -> PartPrediction:
         arithmetic_s, memory_s = work.flops * s_per_flop, work.total_bytes * self._s_per_byte

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from twostroke.cost.shape import Segment
+from twostroke.cost.shape import Part
 from twostroke.cost.work import Work
 from twostroke.spec.formats import KVKind
 from twostroke.spec.model import LAYER_ROLES, FormatChoice, MatrixRole, ModelSpec
@@ -40,8 +41,7 @@ class StepWork:
 NOTHING = StepWork(Work(), Work(), Work(), Work())
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentCounts:
+class SegmentCounts(NamedTuple):
     """What a step's segments add up to. rows: new tokens. logit_rows: rows that need logits. decodes: sequences of one.
 
     pairs: visible positions, added over rows and layers. positions: cached positions read, added over layers. Both
@@ -105,7 +105,7 @@ class WorkCounter:
         self._norm_bytes = F32_BYTES * spec.num_layers * (2 * spec.hidden_size + 2 * spec.head_dim * spec.qk_norm)
         self._other_row = self._others()
 
-    def step(self, segments: Sequence[Segment]) -> StepWork:
+    def step(self, segments: Sequence[Part]) -> StepWork:
         """Work of a step with these segments; nothing where there are none."""
         return self.work(self.count(segments)) if segments else NOTHING
 
@@ -115,7 +115,7 @@ class WorkCounter:
             self.weights(counts.rows), self.head(counts.logit_rows), self.attention(counts), self.other(counts)
         )
 
-    def count(self, segments: Sequence[Segment]) -> SegmentCounts:
+    def count(self, segments: Sequence[Part]) -> SegmentCounts:
         """One pass over the segments; half a microsecond for each."""
         rows = logit_rows = decode_pairs = decode_positions = chunk_positions = 0
         chunks: list[tuple[int, int]] = []
@@ -140,7 +140,13 @@ class WorkCounter:
 
     def decode_counts(self, starts: Sequence[int], steps: int) -> Iterator[SegmentCounts]:
         """What `count` says of `steps` steps in a row with one new row of each sequence, from `starts` on."""
-        rows, seen = len(starts), 0
+        rows = len(starts)
+        for seen in self.decode_positions(starts, steps):
+            yield SegmentCounts(rows, rows, rows, seen, seen, 0, ())
+
+    def decode_positions(self, starts: Sequence[int], steps: int) -> Iterator[int]:
+        """The positions that each of these steps sees, and reads, in all layers."""
+        seen = 0
         # A sequence sees one position more in each step, until it sees a whole window.
         growing = 0
         full: Counter[int] = Counter()
@@ -152,7 +158,7 @@ class WorkCounter:
                     if window:
                         full[window - start - 1] += layers
         for step in range(1, steps + 1):
-            yield SegmentCounts(rows, rows, rows, seen, seen, 0, ())
+            yield seen
             seen += growing
             growing -= full[step]
 

@@ -121,11 +121,11 @@ class Fleet:
 
     def on_event(self, replica: Replica, event: Event) -> None:
         """See Listener. An end is known to routers when it happens, which is at the end of the step."""
-        if isinstance(event, FinishedEvent):
-            member, ended = self._by_replica[replica], event
-            self._time.at(event.at_s, lambda _now_s: self._ended(member, ended))
-        else:
+        if not isinstance(event, FinishedEvent):
             self._notebook.on_event(replica, event)
+            return
+        member, ended = self._by_replica[replica], event
+        self._time.at(event.at_s, lambda _now_s: self._ended(member, ended))
 
     def on_run(self, replica: Replica, requests: Sequence[Request], times_s: Sequence[float]) -> None:
         """See Listener."""

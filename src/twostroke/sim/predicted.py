@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.shape import StepCost
 from twostroke.cost.step_history import device_seconds
 from twostroke.sim.clock import VirtualClock
 from twostroke.types.plan import Plan, PlannedSequence
@@ -30,11 +30,6 @@ def invented_token(sequence: PlannedSequence) -> int:
     return OUTPUT_TOKEN_BASE + (sequence.request.seed << 20) + sequence.num_output_tokens
 
 
-def segments_of(plan: Plan) -> tuple[Segment, ...]:
-    """What a cost model must know of a plan."""
-    return tuple([Segment(each.start, each.num_tokens, each.samples, len(each.scores)) for each in plan.sequences])
-
-
 class PredictedExecutor:
     """Satisfies engine.executor.Executor. The clock goes on by the predicted seconds of each plan."""
 
@@ -47,7 +42,7 @@ class PredictedExecutor:
 
     def execute(self, plan: Plan) -> StepResult:
         """Let the predicted time pass; one token for each sequence that samples."""
-        prediction = self._cost.predict(segments_of(plan))
+        prediction = self._cost.predict(plan.sequences)
         sampled = {
             each.request.request_id: SampledToken(self._next_token(each)) for each in plan.sequences if each.samples
         }

@@ -106,7 +106,7 @@ class CacheManager:
 
     def pages_available(self, matched: Sequence[Node]) -> int:
         """Pages that could be allocated while the matched ones are held."""
-        return self.pages_free + self.pages_cached - sum(1 for n in matched if self._pool.count(n.page_id) == 1)
+        return self.pages_free + self.pages_cached - self._pool.num_single([node.page_id for node in matched])
 
     def open(self, sequence_id: str, salt: str, matched: Sequence[Node]) -> int:
         """Start a page table with the matched pages; returns the tokens they hold. Raises ValueError for a known id."""

@@ -6,6 +6,8 @@ Must not know: what a page holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class PagePool:
     """num_pages page ids. A page is free (count 0) or held by one or more owners."""
@@ -26,6 +28,11 @@ class PagePool:
     def count(self, page_id: int) -> int:
         """Owners of a page."""
         return self._counts[page_id]
+
+    def num_single(self, page_ids: Iterable[int]) -> int:
+        """How many of these pages have one owner."""
+        counts = self._counts
+        return sum([counts[page_id] == 1 for page_id in page_ids])
 
     def counts(self) -> list[int]:
         """Owners of each page: a copy."""

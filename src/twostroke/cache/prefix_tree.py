@@ -76,11 +76,13 @@ class PrefixTree:
         """Nodes of the longest cached prefix of `tokens`, at most max_pages, in order. Nothing is retained."""
         node = self._roots.get(salt)
         found: list[Node] = []
-        while node is not None and len(found) < max_pages:
-            start = len(found) * self._page_tokens
-            node = node.children.get(tuple(tokens[start : start + self._page_tokens]))
-            if node is not None:
-                found.append(node)
+        if node is None:
+            return found
+        for page in itertools.islice(self._pages(tokens), max_pages):
+            node = node.children.get(page)
+            if node is None:
+                break
+            found.append(node)
         return found
 
     def miss(self, salt: str, tokens: Sequence[int], matched: Sequence[Node], max_pages: int) -> PrefixMiss | None:
@@ -88,7 +90,7 @@ class PrefixTree:
         size, found = self._page_tokens, len(matched)
         if found >= max_pages:
             return None if found else PrefixMiss(MissReason.SHORT, 0)
-        pages = [tuple(tokens[i * size : (i + 1) * size]) for i in range(found, max_pages)]
+        pages = list(self._pages(tokens[found * size : max_pages * size]))
         parent = matched[-1] if matched else self._roots.get(salt)
         gone = self._count_evicted(parent.path if parent is not None else _root_path(salt), pages)
         if gone:
@@ -150,6 +152,10 @@ class PrefixTree:
             waiting.extend(node.children.values())
             if node.parent is not None:
                 yield node
+
+    def _pages(self, tokens: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Full pages of these tokens, in order."""
+        return zip(*[iter(tokens)] * self._page_tokens, strict=False)
 
     def _offer(self, node: Node) -> None:
         if not node.children:

@@ -149,18 +149,19 @@ class WorkCounter:
         seen = 0
         # A sequence sees one position more in each step, until it sees a whole window.
         growing = 0
-        full: Counter[int] = Counter()
+        full: dict[int, int] = {}
         for window, layers in self.windows:
             for start in starts:
                 seen += layers * (min(start + 1, window) if window else start + 1)
                 if not window or start + 1 < window:
                     growing += layers
                     if window:
-                        full[window - start - 1] += layers
+                        full[window - start - 1] = full.get(window - start - 1, 0) + layers
         for step in range(1, steps + 1):
             yield seen
             seen += growing
-            growing -= full[step]
+            if step in full:
+                growing -= full[step]
 
     def weights(self, rows: int) -> Work:
         """The four products of every layer over `rows` rows; weights are read once."""

@@ -46,7 +46,7 @@ class StepLoad:
     def add(self, sequence: Sequence, num_tokens: int) -> None:
         """One more sequence, before it is computed."""
         self.num_tokens += num_tokens
-        if num_tokens > 1 or sequence.remaining > 1:
+        if num_tokens > 1 or len(sequence.known) - sequence.computed > 1:
             self.num_prefill_tokens += num_tokens
         self.parts.append((sequence, num_tokens))
 

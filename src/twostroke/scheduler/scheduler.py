@@ -14,7 +14,7 @@ from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget,
 from twostroke.scheduler.misses import MissReasons
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.queues import Queues
-from twostroke.scheduler.sequence import Sequence
+from twostroke.scheduler.sequence import NO_SCORES, Sequence
 from twostroke.scheduler.steady import Continuation, SteadyDecode
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
@@ -167,7 +167,7 @@ class Scheduler:
 
     def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
         """Positions of a sequence that every limit lets into this step."""
-        wanted = num_tokens = sequence.remaining
+        wanted = num_tokens = len(sequence.known) - sequence.computed
         for limiter in self._limiters:
             num_tokens = limiter.limit(sequence, num_tokens, step)
         if num_tokens < wanted:
@@ -200,9 +200,8 @@ class Scheduler:
         sequence.last_step = self._num_steps + 1
         known = sequence.known
         samples = end == len(known) and request.max_tokens > 0
-        planned[request_id] = PlannedSequence(
-            request, start, num_tokens, known, page_ids, samples, sequence.scores_in(end)
-        )
+        scores = NO_SCORES if request.params.prompt_logprobs is None else sequence.scores_in(end)
+        planned[request_id] = PlannedSequence(request, start, num_tokens, known, page_ids, samples, scores)
 
     def _preempt(self, sequence: Sequence, by: str, preempted: list[Preemption]) -> None:
         """Take its pages; its tokens stay known and are computed again, with the same bits."""

@@ -62,8 +62,6 @@ class Sequence:
 
     def scores_in(self, end: int) -> range:
         """Of the positions [computed, end), those that are `to_score`."""
-        if self.request.params.prompt_logprobs is None:
-            return NO_SCORES
         asked = self.to_score
         return range(max(self.computed, asked.start), min(end, asked.stop))
 

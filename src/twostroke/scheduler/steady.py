@@ -91,6 +91,8 @@ class SteadyDecode:
 
     def _may_enter(self, first: Live) -> bool:
         # All running sequences have read their prompts, so no sibling holds anybody back.
+        if self._pages.fits_now(first, [], self._queues.running):
+            return True  # a page that is found needs one page less and takes one at most
         matched = self._cache.match(first.request.cache_salt, first.known)
         return self._pages.fits_now(first, matched, self._queues.running)
 

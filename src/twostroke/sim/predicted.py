@@ -27,7 +27,8 @@ def invented_tokens(request: Request, first: int, count: int) -> range:
 
 def invented_token(sequence: PlannedSequence) -> int:
     """The one that follows the known tokens."""
-    return OUTPUT_TOKEN_BASE + (sequence.request.seed << 20) + sequence.num_output_tokens
+    request = sequence.request
+    return OUTPUT_TOKEN_BASE + (request.seed << 20) + len(sequence.known_token_ids) - len(request.prompt_token_ids)
 
 
 class PredictedExecutor:

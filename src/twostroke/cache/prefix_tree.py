@@ -53,6 +53,7 @@ class PrefixTree:
         self._evictable: list[tuple[int, int, Node]] = []
         self._serial = 0
         self._evicted: dict[int, None] = {}  # paths, oldest first
+        self._contents: dict[int, int] = {}  # nodes by the hash of their tokens, wherever they are: how many
         self._holds = bytearray(pool.num_pages)  # by page id: 1 where the tree is an owner
         self.num_nodes = 0
         self._num_unshared = 0
@@ -97,7 +98,7 @@ class PrefixTree:
             return PrefixMiss(MissReason.EVICTED, found * size, gone * size)
         if parent is None or not (parent.children or matched):
             return PrefixMiss(MissReason.EMPTY, 0)
-        position, near = _departure(parent, pages[0])
+        position, near = self._departure(parent, pages)
         lost = _also_cached(near, pages[1:]) if near is not None else 0
         # Where even the first token of the page differs, and nothing behind it fits, there was nothing to find.
         lost_pages = lost + 1 if position or lost else 0
@@ -117,8 +118,10 @@ class PrefixTree:
         """
         child = parent.children.get(tokens)
         if child is None:
-            child = Node(tokens, page_id, parent, path=hash((parent.path, tokens)))
+            content = hash(tokens)
+            child = Node(tokens, page_id, parent, path=hash((parent.path, content)))
             parent.children[tokens] = child
+            self._contents[content] = self._contents.get(content, 0) + 1
             self._pool.retain(page_id)
             self._holds[page_id] = 1
             self.num_nodes += 1
@@ -153,6 +156,25 @@ class PrefixTree:
             if node.parent is not None:
                 yield node
 
+    def _departure(self, parent: Node, pages: Sequence[tuple[int, ...]]) -> tuple[int, Node | None]:
+        """(tokens that the first page has in common with the successor most like it, that successor).
+
+        Where nobody has its first token, and nobody anywhere has the second page, it is all one who is most like it.
+        """
+        page, first = pages[0], pages[0][0]
+        latest = list(itertools.islice(reversed(parent.children), COMPARED_SIBLINGS))
+        alike = [tokens for tokens in latest if tokens[0] == first]
+        if not alike:
+            if not latest or len(pages) == 1 or hash(pages[1]) not in self._contents:
+                return 0, None
+            alike = latest
+        near = alike[0]
+        best = _likeness(page, near)
+        for tokens in alike:
+            if tokens[: best[0]] == page[: best[0]] and (likeness := _likeness(page, tokens)) > best:
+                best, near = likeness, tokens
+        return best[0], parent.children[near]
+
     def _pages(self, tokens: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Full pages of these tokens, in order."""
         return zip(*[iter(tokens)] * self._page_tokens, strict=False)
@@ -165,10 +187,17 @@ class PrefixTree:
     def _count_evicted(self, path: int, pages: Sequence[tuple[int, ...]]) -> int:
         """How many of these pages, from the first on, were here and were evicted."""
         for count, page in enumerate(pages):
-            path = hash((path, page))
+            path = hash((path, hash(page)))
             if path not in self._evicted:
                 return count
         return len(pages)
+
+    def _forget_content(self, content: int) -> None:
+        left = self._contents[content] - 1
+        if left:
+            self._contents[content] = left
+        else:
+            del self._contents[content]
 
     def _remember_eviction(self, node: Node) -> None:
         self._evicted.pop(node.path, None)
@@ -179,6 +208,7 @@ class PrefixTree:
     def _remove(self, node: Node) -> None:
         parent = node.parent
         self._remember_eviction(node)
+        self._forget_content(hash(node.tokens))
         node.in_tree = False
         self._holds[node.page_id] = 0
         self._pool.release(node.page_id)
@@ -197,20 +227,6 @@ class PrefixTree:
 def _root_path(salt: str) -> int:
     """The same in every process, as a string's own hash is not."""
     return hash(tuple(salt.encode()))
-
-
-def _departure(parent: Node, page: tuple[int, ...]) -> tuple[int, Node | None]:
-    """(tokens that the page has in common with the successor most like it, that successor)."""
-    latest = itertools.islice(reversed(parent.children), COMPARED_SIBLINGS)
-    near = next(latest, None)
-    if near is None:
-        return 0, None
-    best = _likeness(page, near)
-    # Most have no token in common with the page: they are passed over without looking at each.
-    for tokens in itertools.filterfalse(frozenset(page).isdisjoint, latest):
-        if tokens[: best[0]] == page[: best[0]] and (likeness := _likeness(page, tokens)) > best:
-            best, near = likeness, tokens
-    return best[0], parent.children[near]
 
 
 def _likeness(page: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, int]:

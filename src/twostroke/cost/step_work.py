@@ -82,6 +82,11 @@ def kv_positions(start: int, num_tokens: int, window: int) -> int:
     return min(end, window + num_tokens - 1) if window else end
 
 
+def _seen_by_each(starts: Sequence[int], window: int) -> int:
+    """Sum over sequences with one new row of the positions it sees."""
+    return sum([min(start + 1, window) for start in starts]) if window else sum(starts) + len(starts)
+
+
 class WorkCounter:
     """Counts for one model in one choice of formats; a step takes microseconds.
 
@@ -116,8 +121,9 @@ class WorkCounter:
         )
 
     def count(self, segments: Sequence[Part]) -> SegmentCounts:
-        """One pass over the segments; half a microsecond for each."""
-        rows = logit_rows = decode_pairs = decode_positions = chunk_positions = 0
+        """One pass over the segments; a quarter of a microsecond for each."""
+        rows = logit_rows = chunk_positions = 0
+        starts: list[int] = []  # of those with one new row
         chunks: list[tuple[int, int]] = []
         windows = self.windows
         for segment in segments:
@@ -125,18 +131,15 @@ class WorkCounter:
             rows += num_tokens
             logit_rows += segment.samples + segment.scored
             if num_tokens == 1:
-                for window, layers in windows:
-                    seen = layers * (min(start + 1, window) if window else start + 1)
-                    decode_pairs += seen
-                    decode_positions += seen
+                starts.append(start)
                 continue
             pairs = 0
             for window, layers in windows:
                 pairs += layers * visible_positions(start, num_tokens, window)
                 chunk_positions += layers * kv_positions(start, num_tokens, window)
             chunks.append((num_tokens, pairs))
-        decodes = len(segments) - len(chunks)
-        return SegmentCounts(rows, logit_rows, decodes, decode_pairs, decode_positions, chunk_positions, tuple(chunks))
+        seen = sum([layers * _seen_by_each(starts, window) for window, layers in windows])
+        return SegmentCounts(rows, logit_rows, len(starts), seen, seen, chunk_positions, tuple(chunks))
 
     def decode_counts(self, starts: Sequence[int], steps: int) -> Iterator[SegmentCounts]:
         """What `count` says of `steps` steps in a row with one new row of each sequence, from `starts` on."""

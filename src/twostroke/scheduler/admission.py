@@ -43,7 +43,8 @@ class SiblingRule:
     def holds_back(self, sequence: Sequence, running: Iterable[Sequence]) -> bool:
         """True where the sequence should wait."""
         group = sequence.request.group_id
-        return any(other.request.group_id == group and other.computed < self._shared(other) for other in running)
+        siblings = [other for other in running if other.request.group_id == group]
+        return any(other.computed < self._shared(other) for other in siblings)
 
     def _shared(self, sequence: Sequence) -> int:
         """Tokens of the prompt's full pages that a sibling can take over."""

@@ -102,12 +102,15 @@ class Scheduler:
             if sequence.admission is not None:  # not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
         held: Hold | None = None
-        may_enter = True
+        may_enter, to_go_on = True, len(self._queues.prefilling)
         for sequence in self._policy.prefills(self._queues, now):
             if step.full:
                 break
             if sequence.admission is not None:
+                to_go_on -= 1
                 self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
+            elif not (may_enter or to_go_on):
+                break  # all others wait
             elif may_enter:
                 held = (Hold.PAGES if preempted else self._enter(sequence, step, planned, preempted, now)) or held
                 may_enter = held is None or held is Hold.SIBLING
@@ -285,11 +288,12 @@ class Scheduler:
         if ends and sequence.num_output >= request.params.min_tokens:
             events.append(self._end(sequence, FinishReason.STOP, now, stopped_by=sampled))
             return
-        sequence.known.append(token_id)
+        known = sequence.known
+        known.append(token_id)
         if request.mask is not None:
             request.mask.feed(token_id)
         events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now))
-        if len(sequence.known) - len(request.prompt_token_ids) >= request.max_tokens:
+        if len(known) - len(request.prompt_token_ids) >= request.max_tokens:
             events.append(self._end(sequence, FinishReason.LENGTH, now))
         elif not self._pages.fits_ever(sequence):
             events.append(self._end(sequence, FinishReason.ERROR, now, error=self._too_long(sequence)))

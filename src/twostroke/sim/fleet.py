@@ -236,7 +236,7 @@ class Fleet:
             self._start_later(now_s, self._scaler.rule.start_s)
         if wanted < len(staying):
             ready = [each for each in staying if each.state is State.READY]
-            if len(ready) > 1:
+            if len(ready) > self._scaler.rule.low:  # those that start do not serve yet
                 self._drain(min(reversed(ready), key=lambda member: member.requests), now_s)
 
     def _start_later(self, now_s: float, start_s: float) -> None:

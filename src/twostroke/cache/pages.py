@@ -46,16 +46,20 @@ class PagePool:
         self._counts[page_id] = 1
         return page_id
 
-    def retain(self, page_id: int) -> None:
-        """One more owner. Raises ValueError for a free page."""
-        if self._counts[page_id] < 1:
+    def retain(self, page_id: int) -> int:
+        """One more owner; how many there are now. Raises ValueError for a free page."""
+        owners = self._counts[page_id]
+        if owners < 1:
             raise ValueError(f"page {page_id} is free and cannot be shared")
-        self._counts[page_id] += 1
+        self._counts[page_id] = owners + 1
+        return owners + 1
 
-    def release(self, page_id: int) -> None:
-        """One owner less; without owners it is free. Raises ValueError for a page that is free already."""
-        if self._counts[page_id] < 1:
+    def release(self, page_id: int) -> int:
+        """One owner less; how many are left. Without owners it is free. Raises ValueError for a page that is free."""
+        owners = self._counts[page_id] - 1
+        if owners < 0:
             raise ValueError(f"page {page_id} was freed twice")
-        self._counts[page_id] -= 1
-        if self._counts[page_id] == 0:
+        self._counts[page_id] = owners
+        if owners == 0:
             self._free.append(page_id)
+        return owners

@@ -106,10 +106,10 @@ class PrefixTree:
 
     def share(self, node: Node) -> int:
         """One more owner of the node's page; returns the page id."""
-        if self._pool.count(node.page_id) == 1:
+        page_id = node.page_id
+        if self._pool.retain(page_id) == 2:
             self._num_unshared -= 1
-        self._pool.retain(node.page_id)
-        return node.page_id
+        return page_id
 
     def insert(self, parent: Node, tokens: tuple[int, ...], page_id: int) -> Node:
         """The child of `parent` for these tokens: the one that is there, or a new one that takes over shared ownership.
@@ -129,10 +129,9 @@ class PrefixTree:
 
     def give_back(self, node: Node) -> None:
         """One owner less of the node's page, which stays in the tree, now the most recently used."""
-        self._pool.release(node.page_id)
         self._uses += 1
         node.last_use = self._uses
-        if self._pool.count(node.page_id) == 1:
+        if self._pool.release(node.page_id) == 1:
             self._num_unshared += 1
             self._offer(node)
 

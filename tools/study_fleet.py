@@ -53,7 +53,7 @@ OBJECTIVES = Objectives(ttft_s=1.0, itl_s=0.05, e2e_s=30.0)
 TOKENS = 8.0
 SLICE = 5
 WARM_UP_S = 20.0
-DAY_SLICE, DAY_S = 12.5, 1440.0
+DAY_SLICE, DAY_S = 25, 480.0
 
 
 def one_replica(step_tokens: int = 2048) -> ReplicaSetup:
@@ -160,13 +160,13 @@ def day(duration_s: float) -> list[WorkloadRequest]:
 
 def scaling(_seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
     """A fixed fleet against replicas that come and go, through a day in DAY_S seconds."""
-    load = day(DAY_S)
-    for replicas in (10, 8, 6):
-        yield f"{replicas} always", run(FleetPlan(one_replica(), replicas), "prefix-affinity", load)
-    for per_replica, start_s in ((20.0, 60.0), (20.0, 5.0), (12.0, 60.0)):
-        rule = Autoscale(2, 10, per_replica, start_s=start_s)
+    load, most = day(DAY_S), REPLICAS // DAY_SLICE
+    yield f"{most} always", run(FleetPlan(one_replica(), most), "prefix-affinity", load)
+    for per_replica, start_s in ((16.0, 60.0), (16.0, 5.0), (28.0, 5.0)):
+        rule = Autoscale(1, most, per_replica, every_s=5.0, start_s=start_s, patience_s=20.0)
         plan = FleetPlan(one_replica(), autoscale=rule)
         yield f"one for {per_replica:g}, {start_s:g} s to start", run(plan, "prefix-affinity", load)
+    yield f"{most - 1} always", run(FleetPlan(one_replica(), most - 1), "prefix-affinity", load)
 
 
 PARTS: dict[str, Callable[[float], Iterator[tuple[str, dict[str, Any]]]]] = {

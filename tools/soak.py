@@ -4,13 +4,16 @@
 
 Promises that are checked: no wrong token (every whole answer has the bits of the same request alone on an idle server),
 no leak (memory flat within 2%, descriptors and threads as before), all gauges at zero after, only honest statuses, and
-an exit code of 0 with no process left. Ends with 1 where one of them is broken.
+an exit code of 0 with no process left. Ends with 1 where one of them is broken. Memory counts from when the server's
+bounded histories are full (soaking/verdict.py says how). A line a quarter of a minute tells how it goes, on standard
+error; the figures so far lie beside --out in a file that ends in .part, the whole ones in --out at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import random
 import sys
@@ -25,12 +28,13 @@ for folder in (Path(__file__).resolve().parents[1] / "src", Path(__file__).resol
 from soaking.clients import Client  # noqa: E402
 from soaking.load import Load, Tally  # noqa: E402
 from soaking.process import Server  # noqa: E402
+from soaking.progress import Diary, write_json  # noqa: E402
 from soaking.requests import ordinary  # noqa: E402
-from soaking.verdict import Sample, verdict  # noqa: E402
+from soaking.verdict import verdict  # noqa: E402
 
 MULTIPLE = 3.0
 CAPACITY_S = 5.0
-SAMPLES = 120
+LEAST_SAMPLES, MOST_BETWEEN_S = 120, 5.0
 
 
 async def measure_capacity(client: Client, bodies: list[dict[str, Any]], streams: int) -> float:
@@ -62,7 +66,7 @@ async def at_rest(client: Client, wait_s: float = 60.0) -> dict[str, float]:
         await asyncio.sleep(0.1)
 
 
-async def soak(server: Server, minutes: float, seed: int, streams: int) -> dict[str, Any]:
+async def soak(server: Server, minutes: float, seed: int, streams: int, diary: Diary) -> dict[str, Any]:
     """Everything but starting and stopping."""
     dice, client = random.Random(seed), Client(server.port)
     bodies = ordinary(dice)
@@ -71,20 +75,22 @@ async def soak(server: Server, minutes: float, seed: int, streams: int) -> dict[
     before = server.sample()
     tally = Tally()
     load = Load(client, bodies, [answer.choices for answer in alone], MULTIPLE * capacity, dice, tally)
-    samples: list[Sample] = []
     started_s = time.monotonic()
     length_s = 60.0 * minutes
+    between_s = min(MOST_BETWEEN_S, length_s / LEAST_SAMPLES)
 
     async def watch() -> None:
         while True:
-            samples.append(server.sample())
-            await asyncio.sleep(length_s / SAMPLES)
+            diary.add(time.monotonic() - started_s, server.sample(), await client.fills(), tally)
+            await asyncio.sleep(between_s)
 
     watcher = asyncio.create_task(watch())
     try:
         await load.run(length_s)
     finally:
         watcher.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watcher
     gauges = await at_rest(client)
     again = [await client.whole(body) for body in bodies]
     await asyncio.sleep(1.0)
@@ -98,7 +104,7 @@ async def soak(server: Server, minutes: float, seed: int, streams: int) -> dict[
         "wrong_after": sum(a.choices != b.choices for a, b in zip(alone, again, strict=True)),
         "before": before.shown(),
         "after": after.shown(),
-        "memory_mb": [round(sample.memory_bytes / 1e6, 2) for sample in samples],
+        **diary.shown(),
     }
 
 
@@ -112,14 +118,13 @@ def main() -> int:
     words.add_argument("--streams", type=int, default=8, help="sequences that run at once")
     words.add_argument("--out", type=Path, default=None, help="file for the figures, as JSON")
     asked = words.parse_args()
-    with Server.start(asked.model, asked.threads, asked.streams) as server:
-        found = asyncio.run(soak(server, asked.minutes, asked.seed, asked.streams))
+    with Diary(asked.out) as diary, Server.start(asked.model, asked.threads, asked.streams) as server:
+        found = asyncio.run(soak(server, asked.minutes, asked.seed, asked.streams, diary))
         found["exit_code"], found["processes_left"] = server.stop()
-    found["broken"] = verdict(found)
-    text = json.dumps(found, indent=1)
-    if asked.out is not None:
-        asked.out.write_text(text + "\n")
-    print(text)
+        found["broken"] = verdict(found)
+        if asked.out is not None:
+            write_json(asked.out, found)
+    print(json.dumps({name: value for name, value in found.items() if name not in Diary.SERIES}, indent=1))
     return 1 if found["broken"] else 0
 
 

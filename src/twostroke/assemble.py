@@ -46,6 +46,7 @@ from twostroke.engine.record_file import RecordFile
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
+from twostroke.engine.witness import Witness, WitnessedExecutor
 from twostroke.env import Machine, asked_by_environment, hub_offline, read_machine
 from twostroke.models.batch import Buffers
 from twostroke.models.llama import LlamaModel
@@ -179,7 +180,13 @@ def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
     return found.resolver.resolved()
 
 
-def build_heart(found: Found, progress: Progress | None, report: Report, observer: Observer | None = None) -> Heart:
+def build_heart(
+    found: Found,
+    progress: Progress | None,
+    report: Report,
+    observer: Observer | None = None,
+    witness: Witness | None = None,
+) -> Heart:
     """Load the weights and put the engine together. Raises TwostrokeError."""
     resolved = found.resolver.resolved()
     spec, folder = found.spec, found.folder.path
@@ -217,7 +224,8 @@ def build_heart(found: Found, progress: Progress | None, report: Report, observe
     def report_fault(error: BaseException) -> None:
         report(f"engine fault: {type(error).__name__}: {error}")
 
-    executor = IsolatingExecutor(runner, report_fault)
+    watched = runner if witness is None else WitnessedExecutor(runner, witness)
+    executor = IsolatingExecutor(watched, report_fault)
     stepper = Stepper(scheduler, executor, session, time.perf_counter, report_fault, lambda: check_kernels(ops))
     template = ChatTemplate.from_folder(folder)
     settler.start()

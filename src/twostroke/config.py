@@ -20,6 +20,7 @@ from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
 
 QUEUED_REQUESTS, QUEUED_POOLS, DRAIN_S = 1024, 16, 30.0
+BODY_MEMORY_BYTES = 256 * 1024 * 1024
 MAX_DEFAULT_CONTEXT = 32_768
 STEP_TOKENS, OBJECTIVE_STEP_TOKENS = 512, 2048
 
@@ -198,6 +199,7 @@ def resolve_overload(resolver: Resolver, pool_tokens: int) -> None:
     resolver.pick("queued_tokens", QUEUED_POOLS * pool_tokens, f"{QUEUED_POOLS} times what the KV cache holds")
     resolver.pick("key_requests", None, "no bound asked for")
     resolver.pick("key_tokens", None, "no bound asked for")
+    resolver.pick("body_memory", BODY_MEMORY_BYTES, "default")
     resolver.pick("deadline", None, "no end asked for")
     resolver.pick("drain", DRAIN_S, "default")
 

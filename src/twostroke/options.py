@@ -139,7 +139,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "itl",
         "TIME",
         parse_seconds,
-        "Objective: time between two tokens of a stream, such as 50ms. Sizes each step's prefill.",
+        "Objective: 95% of a request's gaps between tokens, such as 50ms. Sizes each step's prefill.",
         "none: each step is filled to --max-step-tokens",
     ),
     Option(
@@ -184,6 +184,7 @@ SERVER_OPTIONS: tuple[Option, ...] = (
     ),
     Option("key_requests", "COUNT", parse_count, "Most requests of one key at a time.", "no bound"),
     Option("key_tokens", "COUNT", parse_count, "Most tokens of one key in a minute, prompt and output.", "no bound"),
+    Option("body_memory", "SIZE", parse_bytes, "Most bytes of request bodies that are read at a time.", "256MiB"),
     Option("deadline", "TIME", parse_seconds, "Longest time from a request's arrival to its answer's end.", "no end"),
     Option("drain", "TIME", parse_seconds, "After SIGTERM, how long running requests may take to finish.", "30s"),
     Option(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twostroke.cost.account import Account
+from twostroke.cost.accounts import Accounts
 from twostroke.cost.work import Work
 
 from .virtual import COST, Lab, text
@@ -84,3 +86,16 @@ def test_records_are_the_steps(seed: int) -> None:
         last_s = record.end_s
     work = sum((record.predicted.work for record in records if record.predicted), start=Work())
     assert lab.ledger.history.work() == work
+
+
+def test_a_reader_slower_than_the_account_lives_leaves_nothing() -> None:
+    lab = crowded(1)
+    lab.run()
+    any_account = lab.account(f"{lab.deltas[-1].request_id}/{lab.deltas[-1].index}")
+    accounts = Accounts(2)
+    for name in "abc":
+        accounts.add(replace(any_account, request_id=f"{name}/0", group_id=name))
+        accounts.reader(f"{name}/0", 0.5, 0.25)
+    accounts.reader("a/0", 9.0, 9.0)
+    assert [account.unread_s for account in accounts.find("b")] == [0.25]
+    assert not accounts.find("a") and set(accounts._readers) == {"b/0", "c/0"}

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import openai
@@ -14,7 +15,8 @@ import pydantic
 import pytest
 from openai import OpenAI
 
-from tests.serve.harness import Live, serving
+from tests.serve.harness import Live, serving, wait_until
+from tests.serve.test_metrics import scrape
 from twostroke.server.build import build_server
 
 ASK: Any = [{"role": "user", "content": "What is prefill?"}]
@@ -189,3 +191,64 @@ def test_the_openai_package_sees_the_fault(client: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.chat.completions.create(model="spark", messages=ASK, extra_body={"guided_regex": "["})
     assert caught.value.param == "guided_regex"
+
+
+HEAVY = {"guided_regex": "(.{1,50}){1,50}", "temperature": 2.0, "seed": 1, "max_tokens": 60}
+
+
+def at_rest(spark: Live) -> dict[str, float]:
+    wait_until(lambda: scrape(spark)["twostroke_requests_running"] == 0, "rest")
+    return scrape(spark)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_that_becomes_too_heavy_is_a_coded_error_for_its_own_client_alone(spark: Live, stream: bool) -> None:
+    before, plain = at_rest(spark), {"temperature": 0, "max_tokens": 40}
+    alone = content(ask(spark, **plain))
+    with ThreadPoolExecutor(3) as pool:
+        beside = [pool.submit(ask, spark, **plain) for _ in range(2)]
+        reply = ask(spark, **HEAVY, stream=stream)
+        assert [content(each.result()) for each in beside] == [alone, alone]
+    if stream:
+        assert reply.status == 200 and reply.events[-1] == "[DONE]"
+        assert any(event["choices"][0]["delta"].get("content") for event in reply.events[:-2]), "it had begun"
+        assert all(event["choices"][0]["finish_reason"] is None for event in reply.events[:-2])
+        error = reply.events[-2]["error"]
+    else:
+        assert reply.status == 400
+        error = reply.error
+    assert (error["code"], error["param"], error["type"]) == (
+        "grammar_too_heavy",
+        "guided_regex",
+        "invalid_request_error",
+    )
+    assert "InternalError" not in error["message"], "the library's own words stay here"
+    now = at_rest(spark)
+    faults = "twostroke_request_faults_total{code=grammar_too_heavy}"
+    assert now[faults] - before.get(faults, 0) == 1
+    ended = "twostroke_requests_finished_total{reason=error}"
+    assert now[ended] - before.get(ended, 0) == 1
+    gauges = ("requests_running", "requests_waiting", "calls_in_flight", "queued_requests", "kv_pages_used")
+    assert {name: now[f"twostroke_{name}"] for name in gauges} == dict.fromkeys(gauges, 0)
+
+
+def test_one_that_becomes_too_heavy_in_the_other_apis(spark: Live) -> None:
+    heavy = {"type": "string", "pattern": "^(.{1,50}){1,50}$"}
+    shared: dict[str, Any] = {"model": "spark", "stream": True}
+    asked = {"input": "What is prefill?", "temperature": 2.0, "seed": 1, "max_output_tokens": 60}
+    form = {"text": {"format": {"type": "json_schema", "name": "a", "schema": heavy}}}
+    with OpenAI(base_url=spark.url + "/v1", api_key="none", max_retries=0) as client:
+        with pytest.raises(openai.BadRequestError) as whole:
+            client.responses.create(model="spark", extra_body={**asked, **form}, input="What is prefill?")
+        assert whole.value.code == "grammar_too_heavy"
+        *_, last = client.responses.create(**shared, extra_body={**asked, **form}, input="What is prefill?")
+        assert last.type == "response.failed" and last.response.error.code == "grammar_too_heavy"
+    fields = {
+        "max_tokens": 60,
+        "temperature": 1.0,
+        "output_config": {"format": {"type": "json_schema", "schema": heavy}},
+    }
+    reply = spark.post("/v1/messages", {**shared, **fields, "messages": ASK})
+    event, data = reply.body.decode().strip().split("\n\n")[-1].split("\n")
+    assert event == "event: error"
+    assert json.loads(data.removeprefix("data: "))["error"]["type"] == "invalid_request_error"

@@ -6,6 +6,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.serve.fakes import FakeEngine, fake_parts
 from tests.serve.harness import Live, serving, wait_until
+from twostroke.cost.ledger import MAX_STEPS, Ledger
+from twostroke.cost.step_history import Row
+from twostroke.server.history_metrics import HistoryCollector
+from twostroke.server.live.recent import MOST_NEXT
 from twostroke.server.metrics import ServerMetrics
 from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Timings
@@ -104,3 +108,17 @@ def test_observed_times_and_ends() -> None:
     assert now["twostroke_generation_tokens_total"] == 3
     assert now["twostroke_requests_finished_total{reason=length}"] == 1
     assert now["twostroke_requests_finished_total{reason=abort}"] == 1
+
+
+def test_histories_say_how_full_they_are() -> None:
+    ledger, metrics = Ledger(), ServerMetrics()
+    metrics.registry.register(HistoryCollector(ledger, metrics.recent))
+    fill = "twostroke_history_fill_ratio{history=%s}"
+    assert samples(metrics.text())[fill % "steps"] == 0.0
+    for _ in range(MOST_NEXT // 4):
+        metrics.on_next_token(0.25)
+    for step in range(2 * MAX_STEPS):
+        ledger.history.open(step, step + 1, (Row("a", step, 1, True, step, 0),), ())
+        ledger.history.times.extend((step, step, 0.0, 0.0, 0))
+    now = samples(metrics.text())
+    assert now[fill % "steps"] == 1.0 and now[fill % "gaps"] == 0.25 and now[fill % "completions"] == 0.0

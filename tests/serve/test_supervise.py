@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,8 @@ import pytest
 from openai import OpenAI
 
 from twostroke.env import process_environment
+from twostroke.server.serve import bind
+from twostroke.server.stand_in import StandIn
 from twostroke.server.supervise import MOST_DELAY_S, STEADY_S, Backoff, how
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -181,21 +185,23 @@ from twostroke.server.supervise import Supervisor
 import twostroke.server.supervise as room
 room.FIRST_DELAY_S = 0.01
 worker = open(sys.argv[2]).read()
-def command(listening, line):
-    return [sys.executable, "-c", worker, str(listening), str(line)]
+def command(listening, line, notes):
+    return [sys.executable, "-c", worker, str(listening), str(line), str(notes)]
 def say(text):
     print(text, file=sys.stderr, flush=True)
 with bind("127.0.0.1", int(sys.argv[1])) as listener:
-    supervisor = Supervisor(command, listener, dict(os.environ), say, SystemdNotifier(None), silence_s=0.4)
+    tell = SystemdNotifier(None)
+    supervisor = Supervisor(command, listener, dict(os.environ), say, tell, silence_s=float(sys.argv[3]))
     sys.exit(asyncio.run(supervisor.run()))
 """
 
 
 @contextmanager
-def with_worker(worker: str, folder: Path) -> Iterator[Supervised]:
+def with_worker(worker: str, folder: Path, silence_s: float = 0.4) -> Iterator[Supervised]:
     port = free_port()
     (folder / "worker.py").write_text(worker)
-    with started([sys.executable, "-c", PROGRAM, str(port), str(folder / "worker.py")], port, folder) as server:
+    program = [sys.executable, "-c", PROGRAM, str(port), str(folder / "worker.py"), str(silence_s)]
+    with started(program, port, folder) as server:
         yield server
 
 
@@ -215,6 +221,46 @@ def test_while_no_worker_runs_everybody_hears_503_and_the_supervisor_lives(tmp_p
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(WAIT_S) == 128 + signal.SIGTERM
         assert gone(worker)
+
+
+def test_no_connection_is_lost_when_who_answers_changes() -> None:
+    """The change comes as news on a socket, so that it may fall into the same turn of the loop as a connection."""
+    changes = 300
+    asked: list[int] = []
+    over = threading.Event()
+
+    def ask_again_and_again(port: int) -> None:
+        while not over.is_set():
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+            connection.request("GET", "/ready")
+            asked.append(connection.getresponse().status)
+            connection.close()
+
+    def tell_when_one_is_answered(line: socket.socket) -> None:
+        while not over.is_set():
+            told = len(asked)
+            while len(asked) == told and not over.wait(0.001):
+                pass
+            line.send(b"x")
+
+    async def main(listener: socket.socket) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs, ThreadPoolExecutor(4) as pool:
+            ours.setblocking(False)
+            clients = [pool.submit(ask_again_and_again, listener.getsockname()[1]) for _ in range(3)]
+            clients.append(pool.submit(tell_when_one_is_answered, theirs))
+            try:
+                for _ in range(changes):
+                    async with StandIn(listener, lambda: 1.0), asyncio.timeout(WAIT_S):
+                        await asyncio.get_running_loop().sock_recv(ours, 1)
+            finally:
+                over.set()
+            async with StandIn(listener, lambda: 1.0):
+                await asyncio.gather(*map(asyncio.wrap_future, clients))
+
+    with bind("127.0.0.1", 0) as listener:
+        asyncio.run(main(listener))
+    assert len(asked) >= changes // 4 and set(asked) == {503}
 
 
 @pytest.mark.parametrize("code", [2, 3, 4])

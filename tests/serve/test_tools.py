@@ -35,6 +35,10 @@ class Mistral(PlainTemplate):
     form = TurnForm(None, STYLES["mistral"])
 
 
+class Coder(PlainTemplate):
+    form = TurnForm(None, STYLES["qwen3_coder"])
+
+
 def serve(answer: str, template: Any = None) -> Any:
     return serving(fake_parts(FakeEngine(answer), template=template or PlainTemplate()))
 
@@ -173,3 +177,36 @@ def test_marks_that_are_special_tokens_are_shown_to_the_reader() -> None:
         assert engine.prompts[-1].shown_token_ids == frozenset({256})
         live.chat()
         assert engine.prompts[-1].shown_token_ids == frozenset()
+
+
+PARAMETERS = "<parameter=city>\n5\n</parameter>\n<parameter=days>\n5\n</parameter>\n"
+CODED = f"Look:\n<tool_call>\n<function=weather>\n{PARAMETERS}</function>"
+DAYS = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_without_types_of_their_own_are_typed_by_the_tools_schema(stream: bool) -> None:
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": DAYS}}]
+    with serve(CODED, Coder()) as live:
+        reply = live.chat(tools=tools, stream=stream)
+    if stream:
+        deltas = [chunk["choices"][0]["delta"] for chunk in reply.events[:-1]]
+        parts = [call["function"] for delta in deltas for call in delta.get("tool_calls", ())]
+        name, arguments = parts[0]["name"], "".join(part["arguments"] for part in parts)
+        assert len(parts) > 3
+    else:
+        (call,) = reply.json["choices"][0]["message"]["tool_calls"]
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+    assert (name, json.loads(arguments)) == ("weather", {"city": "5", "days": 5})
+
+
+def test_a_style_without_json_is_held_to_its_schema_in_another_that_has_it() -> None:
+    """The answer is then read in that style, too."""
+    with serve(CALL, Coder()) as live:
+        for fields in (
+            {"tool_choice": "required"},
+            {"tools": [{**TOOLS[0], "function": {**TOOLS[0]["function"], "strict": True}}]},
+        ):
+            message = live.chat(**{"tools": TOOLS, **fields}).json["choices"][0]["message"]
+            assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == {"city": "Ulm"}
+            assert live.parts.engine.prompts[-1].params.grammar is not None

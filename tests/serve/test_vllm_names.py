@@ -7,15 +7,20 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.serve.harness import Live, serving, wait_until
-from tests.serve.test_metrics import scrape
+from tests.serve.test_metrics import samples, scrape
 from twostroke.server.build import build_server
+from twostroke.server.metrics import ServerMetrics
 from twostroke.server.vllm_names import vllm_names
+from twostroke.types.event import FinishedEvent
+from twostroke.types.output import Timings
+from twostroke.types.request import FinishReason
 
 DASHBOARD = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "twostroke.json"
 REQUESTS, PROMPT, NEW = 6, 23, 10
@@ -54,6 +59,8 @@ def test_counts_are_exact(spark: Live) -> None:
         "request_decode_time_seconds": REQUESTS,
         "request_prompt_tokens": REQUESTS,
         "request_generation_tokens": REQUESTS,
+        "request_prefill_kv_computed_tokens": REQUESTS,
+        "request_max_num_generation_tokens": REQUESTS,
         "request_params_n": REQUESTS,
         "request_params_max_tokens": REQUESTS,
         "request_num_preemptions": REQUESTS,
@@ -63,6 +70,8 @@ def test_counts_are_exact(spark: Live) -> None:
     sums = {
         "request_prompt_tokens": REQUESTS * PROMPT,
         "request_generation_tokens": REQUESTS * NEW,
+        "request_prefill_kv_computed_tokens": REQUESTS * PROMPT,
+        "request_max_num_generation_tokens": REQUESTS * NEW,
         "request_params_n": REQUESTS,
         "request_params_max_tokens": REQUESTS * NEW,
         "request_num_preemptions": 0,
@@ -81,6 +90,41 @@ def test_counts_are_exact(spark: Live) -> None:
     assert begun + spent == pytest.approx(alias(now, "e2e_request_latency_seconds_sum"))
     parts = ("request_prefill_time_seconds_sum", "request_decode_time_seconds_sum")
     assert sum(alias(now, name) for name in parts) == pytest.approx(spent)
+
+
+def sources(found: dict[str, float]) -> list[float]:
+    names = ("local_compute", "local_cache_hit", "external_kv_transfer")
+    return [alias(found, "prompt_tokens_by_source_total", source=name) for name in names]
+
+
+def test_prompts_are_counted_by_where_they_came_from_and_the_longest_of_n_counts_once(spark: Live) -> None:
+    ids = list(range(300, 340))  # 40 tokens: two whole pages
+    made = [spark.complete(prompt=ids, max_tokens=4, n=n, ignore_eos=True, temperature=1).json for n in (1, 3)]
+    cached = made[1]["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert cached == 32
+    stops = {"prompt": [[900], [901]], "stop": ["e"], "n": 2, "max_tokens": 30, "temperature": 1, "seed": 1}
+    several = spark.complete(**stops, logprobs=0).json
+    longest = [
+        max(len(each["logprobs"]["tokens"]) for each in several["choices"][first : first + 2]) for first in (0, 2)
+    ]
+    now = at_rest(spark)
+    assert sources(now) == [40 + 8 + 2, 32, 0] and sum(sources(now)) == alias(now, "prompt_tokens_total")
+    assert alias(now, "prompt_tokens_cached_total") == cached
+    assert alias(now, "request_max_num_generation_tokens_count") == 1 + 1 + 2
+    assert alias(now, "request_max_num_generation_tokens_sum") >= 4 + 4 + sum(longest)
+    assert alias(now, "request_prefill_kv_computed_tokens_count") == 1 + 3 + 4
+    assert alias(now, "estimated_flops_per_gpu_total") == now["twostroke_flops_total"] > 0
+
+
+def test_a_prompt_that_was_never_read_has_no_source() -> None:
+    metrics = ServerMetrics()
+    ended = FinishedEvent("a/0", FinishReason.ABORT, 2.0, 10, 0, 0, 0, None)
+    metrics.on_finish(ended, Timings(1.0, None, None, 2.0))
+    found = samples(metrics.text())
+    assert found["twostroke_prompt_tokens_computed_total"] == 0
+    assert found["twostroke_request_computed_prompt_tokens_count"] == 0
+    metrics.on_finish(replace(ended, reason=FinishReason.LENGTH, first_scheduled_s=1.5), Timings(1.0, 1.5, None, 2.0))
+    assert samples(metrics.text())["twostroke_prompt_tokens_computed_total"] == 10, "scored, without a token"
 
 
 def test_several_completions_of_a_prompt_and_an_end_token(spark: Live) -> None:

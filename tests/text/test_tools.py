@@ -42,6 +42,11 @@ def v31(name: str, arguments: str) -> str:
     return f"<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{arguments}<｜tool▁call▁end｜>"
 
 
+def xml(name: str, **arguments: str) -> str:
+    written = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in arguments.items())
+    return f"<tool_call>\n<function={name}>\n{written}</function>\n</tool_call>"
+
+
 def deepseek(*calls: str) -> str:
     return f"<｜tool▁calls▁begin｜>{chr(10).join(calls)}<｜tool▁calls▁end｜>"
 
@@ -88,6 +93,32 @@ ANSWERS: list[tuple[str, str, list[Piece]]] = [
     ("deepseek", deepseek(v31("get_weather", WEATHER), v31("add", ADD)), TWO),
     ("deepseek", "Hm.\n\n" + deepseek(v31("add", "")), [Said("Hm."), CallBegan(0, "add"), CallArguments(0, "{}")]),
     ("deepseek", "plain", [Said("plain")]),
+    (
+        "qwen3_coder",
+        "I look.\n" + xml("add", a='x "y"\n</p', b="") + "\n" + xml("none"),
+        [
+            Said("I look."),
+            CallBegan(0, "add"),
+            CallArguments(0, '{"a": "x \\"y\\"\\n</p", "b": ""}'),
+            CallBegan(1, "none"),
+            CallArguments(1, "{}"),
+        ],
+    ),
+    ("qwen3_coder", "<function=add>\n</function>ok", [CallBegan(0, "add"), CallArguments(0, "{}"), Said("ok")]),
+    ("qwen3_coder", "<function=sub>\n</function>", [Said("<function=sub>\n</function>")]),
+    (
+        "qwen3_coder",
+        "<tool_call><function=add><parameter=a>1</parameter><parameter=a>2</parameter></tool_call>",
+        [CallBegan(0, "add"), CallArguments(0, '{"a": "1"}')],
+    ),
+    ("qwen3_coder", "<tool_call> no </tool_call>", [Said("<tool_call> no </tool_call>")]),
+    ("qwen3_coder", "<tool_call>\n<function=a b>", [Said("<tool_call>\n<function=a b>")]),
+    (
+        "qwen3_coder",
+        "<tool_call>\n<function=add>\n<parameter=a>\nbroken\n</param",
+        [CallBegan(0, "add"), CallArguments(0, '{"a": "broken')],
+    ),
+    ("qwen3_coder", "<tool_call>\n<functi", [Said("<tool_call>\n<functi")]),
 ]
 
 
@@ -108,6 +139,12 @@ FRAGMENTS = st.sampled_from(
         "<｜tool▁call▁begin｜>",
         "<｜tool▁sep｜>",
         "<|python_tag|>",
+        "<function=",
+        "<function=add>",
+        "</function>",
+        "<parameter=",
+        "<parameter=a>",
+        "</parameter>",
         "<think>",
         "</think>",
         '{"name": "add", ',
@@ -224,6 +261,7 @@ def test_a_model_that_knows_no_tools_is_told_of_them_in_words() -> None:
 def test_the_template_tells_the_style() -> None:
     assert style_of_template("{{ messages }} <tool_call>") is None
     assert style_of_template("{% if tools %}<tool_call>") is STYLES["hermes"]
+    assert style_of_template("{% if tools %}<tool_call>\n<function=x>\n<parameter=y>") is STYLES["qwen3_coder"]
     assert style_of_template("{% if tools %}[TOOL_CALLS]") is STYLES["mistral"]
     assert style_of_template("{% if tools %}<|python_tag|>") is STYLES["llama3"]
     assert style_of_template("{% if tools %}'<｜tool▁calls▁begin｜>'") is STYLES["deepseek"]

@@ -13,7 +13,7 @@ from twostroke.workload.figures import figures
 from twostroke.workload.figures_text import figures_text
 from twostroke.workload.objectives import Objectives, met
 from twostroke.workload.observation import Observation
-from twostroke.workload.summary import percentile, summary, weighted_summary
+from twostroke.workload.summary import counted_percentile, percentile, summary, weighted_summary
 
 # Intended at 1, sent at 1.5, a first chunk without text at 2, text at 3, two tokens at 4, one at 6, the closing chunk
 # at 7, the end at 8.
@@ -99,6 +99,13 @@ def test_summaries_are_in_order(values: list[float]) -> None:
     assert found.low - 1e-6 <= found.mean <= found.high + 1e-6
     same = weighted_summary([(value, 1.0) for value in values])
     assert same is not None and (same.count, same.low, same.high) == (found.count, found.low, found.high)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), min_size=1), st.sampled_from((0.0, 0.5, 0.95, 1.0)))
+def test_counted_values_have_the_percentiles_of_all_of_them(counted: list[tuple[int, int]], share: float) -> None:
+    every = sorted(value for value, count in counted for _ in range(count))
+    if every:
+        assert counted_percentile(counted, share) == pytest.approx(percentile(every, share))
 
 
 def test_percentiles_are_those_of_numpy() -> None:

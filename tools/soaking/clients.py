@@ -47,13 +47,22 @@ class Client:
             writer.close()
 
     async def metrics(self) -> dict[str, float]:
-        """Samples without labels, by name."""
+        """Our own samples, by name as a scrape writes it, labels included."""
         reader, writer = await self.connect()
-        writer.write(head("GET", "/metrics", b""))
-        text = (await reader.read(-1)).decode()
-        writer.close()
-        pairs = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("twostroke_") and "{" not in line]
+        try:
+            async with asyncio.timeout(WAIT_S):
+                writer.write(head("GET", "/metrics", b""))
+                text = (await reader.read(-1)).decode()
+        finally:
+            writer.close()
+        pairs = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("twostroke_")]
         return {name: float(value) for name, value in pairs}
+
+    async def fills(self) -> dict[str, float]:
+        """How full the server's bounded histories are, by name, from 0 to 1."""
+        begin = 'twostroke_history_fill_ratio{history="'
+        found = await self.metrics()
+        return {name[len(begin) : -2]: value for name, value in found.items() if name.startswith(begin)}
 
 
 def head(method: str, path: str, data: bytes) -> bytes:

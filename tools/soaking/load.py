@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from soaking.clients import Client, head
-from soaking.requests import hostile_heads, malformed
+from .clients import Client, head
+from .requests import hostile_heads, malformed
 
 ABORTED, MALFORMED, HOSTILE, HASTY = 0.20, 0.05, 0.05, 0.05
 MOST_OPEN = 400

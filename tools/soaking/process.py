@@ -12,8 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
 
-from soaking.verdict import Sample
 from twostroke.env import process_environment
+
+from .verdict import Sample
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 STOP_S = 60.0

@@ -9,6 +9,11 @@ from typing import Any
 MEMORY_SHARE, SHORT_SHARE, LONG_MINUTES = 0.02, 0.25, 10.0
 """Of growth: runs shorter than LONG_MINUTES are still filling histories that are bounded (steps, ended requests)."""
 WARM_SHARE = 0.3
+"""Of a run in which the histories were never full."""
+MOST_WARM_SHARE = 0.5
+"""Of a long run, until memory counts: where the histories take longer, the run tells nothing."""
+ENDS_SHARE = 1 / 8
+"""Of the samples that count, those whose medians are compared: the first ones and the last ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +30,38 @@ class Sample:
         return {"memory_mb": megabytes, "descriptors": self.descriptors, "threads": self.threads}
 
 
+def warm_until(fills: list[float]) -> int | None:
+    """The sample from which on memory counts; None where the histories were never full.
+
+    fills: at each sample, of the server's least full history (it tells itself). A server grows while they fill. Then it
+    is given that long once more: entries differ in size and lie among other things, so a history takes the room that it
+    needs when each entry has been replaced by a new one. What grows after that is a leak, whatever minute it is.
+    """
+    full = next((place for place, fill in enumerate(fills) if fill >= 1.0), None)
+    return None if full is None else 2 * full
+
+
 def memory_growth(samples: list[float]) -> float:
-    """Share by which the last quarter is above the quarter after warming up (medians; below 0: it shrank)."""
-    warm = samples[int(WARM_SHARE * len(samples)) :]
-    if len(warm) < 4:
+    """Share by which the last samples are above the first (medians of an eighth each; below 0: it shrank)."""
+    if len(samples) < 4:
         return 0.0
-    quarter = max(1, len(warm) // 4)
-    first, last = median(warm[:quarter]), median(warm[-quarter:])
-    return last / first - 1
+    few = max(1, int(ENDS_SHARE * len(samples)))
+    return median(samples[-few:]) / median(samples[:few]) - 1
+
+
+def _judge_memory(found: dict[str, Any]) -> str | None:
+    """Writes what was found beside the samples."""
+    samples, warm = found["memory_mb"], warm_until(found["least_fill"])
+    long = found["minutes"] >= LONG_MINUTES
+    late = warm is None or warm > MOST_WARM_SHARE * len(samples)
+    first = int(WARM_SHARE * len(samples)) if warm is None or late else warm
+    found["memory_counts_from_minute"] = round(found["minutes"] * first / max(1, len(samples)), 2)
+    found["memory_growth"] = round(memory_growth(samples[first:]), 4)
+    if long and late:
+        return "the run was too short: the histories were not full, and replaced once, in its first half"
+    if found["memory_growth"] > (MEMORY_SHARE if long else SHORT_SHARE):
+        return f"memory grew by {100 * found['memory_growth']:.1f}%"
+    return None
 
 
 def verdict(found: dict[str, Any]) -> list[str]:
@@ -49,9 +78,9 @@ def verdict(found: dict[str, Any]) -> list[str]:
     stuck = {name: value for name, value in found["gauges_after"].items() if value}
     if stuck:
         broken.append(f"gauges not at zero: {stuck}")
-    found["memory_growth"] = round(memory_growth(found["memory_mb"]), 4)
-    if found["memory_growth"] > (MEMORY_SHARE if found["minutes"] >= LONG_MINUTES else SHORT_SHARE):
-        broken.append(f"memory grew by {100 * found['memory_growth']:.1f}%")
+    memory = _judge_memory(found)
+    if memory is not None:
+        broken.append(memory)
     if found["after"]["descriptors"] > found["before"]["descriptors"] + 4:
         broken.append(f"descriptors: {found['before']['descriptors']} before, {found['after']['descriptors']} after")
     if found["exit_code"] or found["processes_left"]:

@@ -18,10 +18,13 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from twostroke.cache.evictions import Evictions
 from twostroke.cache.pages import PagePool
 from twostroke.types.prefix import MissReason, PrefixMiss
 
-REMEMBERED_EVICTIONS = 16_384
+STALE_ENTRIES = 1024
+"""That the queue of evictable nodes may hold, beside two for each node, before it is made anew."""
+
 COMPARED_SIBLINGS = 256
 """Of a page's successors, the latest, when it is asked where a prompt departs from them."""
 
@@ -49,10 +52,11 @@ class PrefixTree:
         self._page_tokens = page_tokens
         self._roots: dict[str, Node] = {}
         self._uses = 0
-        # (last_use, serial, node): entries go stale when a node is used again or evicted; they are dropped when popped.
+        # (last_use, serial, node): entries go stale when a node is used again or evicted; they are dropped when popped,
+        # or all at once: a cache that has room for everything never pops, and would grow with each request.
         self._evictable: list[tuple[int, int, Node]] = []
         self._serial = 0
-        self._evicted: dict[int, None] = {}  # paths, oldest first
+        self._evicted = Evictions(pool.num_pages)
         self._contents: dict[int, int] = {}  # nodes by the hash of their tokens, wherever they are: how many
         self._holds = bytearray(pool.num_pages)  # by page id: 1 where the tree is an owner
         self.num_nodes = 0
@@ -138,12 +142,10 @@ class PrefixTree:
     def evict_one(self) -> bool:
         """Free the least recently used page that only the tree owns; False where there is none."""
         while self._evictable:
-            last_use, _, node = heapq.heappop(self._evictable)
-            stale = not node.in_tree or node.last_use != last_use or node.children
-            if stale or self._pool.count(node.page_id) != 1:
-                continue
-            self._remove(node)
-            return True
+            entry = heapq.heappop(self._evictable)
+            if self._evicts(entry):
+                self._remove(entry[2])
+                return True
         return False
 
     def nodes(self) -> Iterator[Node]:
@@ -182,6 +184,16 @@ class PrefixTree:
         if not node.children:
             self._serial += 1
             heapq.heappush(self._evictable, (node.last_use, self._serial, node))
+            if len(self._evictable) > 2 * self.num_nodes + STALE_ENTRIES:
+                self._evictable = [entry for entry in self._evictable if self._evicts(entry)]
+                heapq.heapify(self._evictable)
+
+    def _evicts(self, entry: tuple[int, int, Node]) -> bool:
+        """False for one that is stale."""
+        last_use, _, node = entry
+        if not node.in_tree or node.last_use != last_use or node.children:
+            return False
+        return self._pool.count(node.page_id) == 1
 
     def _count_evicted(self, path: int, pages: Sequence[tuple[int, ...]]) -> int:
         """How many of these pages, from the first on, were here and were evicted."""
@@ -198,15 +210,9 @@ class PrefixTree:
         else:
             del self._contents[content]
 
-    def _remember_eviction(self, node: Node) -> None:
-        self._evicted.pop(node.path, None)
-        self._evicted[node.path] = None
-        if len(self._evicted) > REMEMBERED_EVICTIONS:
-            del self._evicted[next(iter(self._evicted))]
-
     def _remove(self, node: Node) -> None:
         parent = node.parent
-        self._remember_eviction(node)
+        self._evicted.add(node.path)
         self._forget_content(hash(node.tokens))
         node.in_tree = False
         self._holds[node.page_id] = 0

@@ -73,7 +73,7 @@ COUNT, DURATION, FORMAT = reading(parse_count), reading(duration_s), reading(one
     "--ttft", metavar="TIME", callback=DURATION, default=None, help="Objective: time to first token, such as 1s."
 )
 @click.option(
-    "--itl", metavar="TIME", callback=DURATION, default=None, help="Objective: mean gap between tokens, such as 50ms."
+    "--itl", metavar="TIME", callback=DURATION, default=None, help="Objective: 95% of a request's gaps, such as 50ms."
 )
 @click.option("--price-per-hour", type=click.FloatRange(0, min_open=True), default=None, help="Of the whole machine.")
 @click.option(

@@ -36,13 +36,13 @@ BEAT_S = 1.0
 @click.argument("model", default="spark")
 @option_flags(ENGINE_OPTIONS + SERVER_OPTIONS)
 @click.option("--supervise", is_flag=True, help="Serve from a process that is started again when native code dies.")
-@click.option("--worker-fds", "worker_fds", type=(int, int), default=None, hidden=True)
+@click.option("--worker-fds", "worker_fds", type=(int, int, int), default=None, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the start-up facts as one JSON document.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and the access log.")
 def command(
     model: str,
     supervise: bool,
-    worker_fds: tuple[int, int] | None,
+    worker_fds: tuple[int, int, int] | None,
     as_json: bool,
     verbose: bool,
     **options: Any,
@@ -56,14 +56,16 @@ def command(
 
 
 def _serve(
-    model: str, options: dict[str, Any], as_json: bool, verbose: bool, worker_fds: tuple[int, int] | None
+    model: str, options: dict[str, Any], as_json: bool, verbose: bool, worker_fds: tuple[int, int, int] | None
 ) -> None:
     from twostroke.server.build import build_server
+    from twostroke.server.crash_notes import CrashNotes
     from twostroke.server.serve import run
 
     faulthandler.enable()  # a crash in native code says where
     with progress_bar("load") as progress:
-        built = build_server(model, options, progress)
+        notes = None if worker_fds is None else CrashNotes(worker_fds[2])
+        built = build_server(model, options, progress, notes)
     listener = None if worker_fds is None else socket.socket(fileno=worker_fds[0])
     line = None if worker_fds is None else _line(worker_fds[1])
 
@@ -113,8 +115,8 @@ def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
     given = {name: value for name, value in options.items() if value is not None and name != "api_key"}
     words = [word for name, value in given.items() for word in (BY_NAME[name].flag, value)]
 
-    def worker(listening: int, line: int) -> list[str]:
-        fds = ["--worker-fds", str(listening), str(line)]
+    def worker(listening: int, line: int, notes: int) -> list[str]:
+        fds = ["--worker-fds", str(listening), str(line), str(notes)]
         return [sys.executable, "-P", "-m", "twostroke", "serve", model, *words, *flags, *fds]
 
     def say(text: str) -> None:

@@ -75,7 +75,7 @@ def predict(
         )
         load = expect(spec, ask, target).load
         if load is not None:
-            users.append(UsersPrediction(point.users, load.output_tokens_per_s, load.itl_s, load.ttft_s))
+            users.append(UsersPrediction(point.users, load.output_tokens_per_s, load.mean_itl_s, load.ttft_s))
     for each in found.lengths:
         output = round(2 * (each.context_tokens - each.prompt_tokens))
         ask = replace(asked, prompt_tokens=each.prompt_tokens, output_tokens=max(1, output))

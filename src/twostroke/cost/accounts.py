@@ -46,6 +46,10 @@ class Accounts:
         """
         if late_s or unread_s:
             self._readers[request_id] = (late_s, unread_s)
+            # A reader may be slower than the account lives. `_forget` takes the account first and this second, so
+            # whichever of both comes last takes it away.
+            if request_id not in self._ended:
+                self._readers.pop(request_id, None)
 
     def find(self, name: str) -> list[Account]:
         """Accounts of a completion, or of all completions of a request, by index; none for an unknown name."""

@@ -25,13 +25,13 @@ from twostroke.cost.live_request import LiveRequest, live_request
 from twostroke.cost.prefill_share import prefill_share
 from twostroke.cost.record import RequestRecord, StepRecord
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.cost.step_history import MAX_RUN_STEPS, Row, StepHistory
+from twostroke.cost.step_history import MAX_RUN_STEPS, TIMES, Row, StepHistory
 from twostroke.types.event import FinishedEvent
 from twostroke.types.plan import Hold, Plan, Preemption
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
-MAX_STEPS, MAX_ROWS, MAX_CHUNK_STEPS, MAX_FINISHED = 32_768, 65_536, 16_384, 2048
+MAX_STEPS, MAX_ROWS, MAX_CHUNK_STEPS, MAX_FINISHED, MAX_HOLDS = 16_384, 32_768, 4096, 2048, 1024
 
 Sink = Callable[[StepRecord | RequestRecord], None]
 
@@ -67,10 +67,10 @@ class Ledger:
         self._away_s = 0.0  # since then
         self._steady = False  # the last step held all that decodes, and nothing else is under way
         self._last: Request | None = None
-        self._chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
+        self.chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
         self._sampled: tuple[int, tuple[Segment, ...]] = (0, ())
         self._held: Hold | None = None
-        self._holds: deque[tuple[float, Hold | None]] = deque(maxlen=4096)  # from when on
+        self.holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # from when on
         self._ended: deque[tuple[float, str]] = deque(maxlen=MAX_FINISHED)
 
     def arrive(self, request: Request) -> None:
@@ -106,7 +106,7 @@ class Ledger:
             and sequences[-1].num_tokens == 1
             and plan.held is self._held
             and not plan.preemptions
-            and len(self.history.times) < MAX_RUN_STEPS
+            and len(self.history.times) < TIMES * MAX_RUN_STEPS
         ):
             self._base_s += busy_s
         else:
@@ -114,7 +114,7 @@ class Ledger:
         self._host_s += host_s
         self._commit_s = commit_s
         waiting = len(self._live) - self._num_decoding - len(self._filling)
-        self.history.times.append((begin_s, commit_s, model_s, sampling_s, waiting))
+        self.history.times.extend((begin_s, commit_s, model_s, sampling_s, waiting))
 
     def live(self) -> list[LiveRequest]:
         """Completions that have not ended, in order of arrival; any thread may ask."""
@@ -162,7 +162,7 @@ class Ledger:
     def _look_into(self, plan: Plan, result: StepResult, span: Span) -> None:
         if plan.held is not self._held:
             self._held = plan.held
-            self._holds.append((span.begin_s, plan.held))
+            self.holds.append((span.begin_s, plan.held))
         for preemption in plan.preemptions:
             self._put_back(preemption, plan, span)
         was_decoding = self._num_decoding
@@ -181,7 +181,7 @@ class Ledger:
             chunks = tuple(
                 (row.request_id, row.num_tokens, by_chunk[row.request_id]) for row in rows if row.num_tokens > 1
             )
-            self._chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
+            self.chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
         self._base_s += base_s
         self._chunk_s += chunk_s
         if planned_decoding != was_decoding:
@@ -318,7 +318,7 @@ class Ledger:
             return QueueStory(live.num_running, live.num_ahead)
         held: dict[Hold | None, float] = {}
         later_s = until_s
-        for from_s, hold in reversed(self._holds):
+        for from_s, hold in reversed(self.holds):
             held[hold] = held.get(hold, 0.0) + later_s - max(from_s, since_s)
             later_s = from_s
             if from_s <= since_s:
@@ -335,7 +335,7 @@ class Ledger:
 
     def _chunks_since(self, since_s: float) -> list[ChunkStep]:
         found = []
-        for step in reversed(self._chunk_steps):
+        for step in reversed(self.chunk_steps):
             if step[2] <= since_s:
                 break
             found.append(step)

@@ -21,7 +21,8 @@ DEFAULT_OUTPUT_SHARE, DEFAULT_OUTPUT_TOKENS = 4, 512
 class Ask:
     """A request is `prompt_tokens` read and `output_tokens` written; `concurrency` of them run all the time.
 
-    ttft_s, itl_s: objectives, None where there are none. price_per_hour: of the whole machine, in any currency.
+    ttft_s, itl_s: objectives (types/objectives.py), None where there are none. price_per_hour: of the whole machine, in
+    any currency.
     """
 
     weights: str

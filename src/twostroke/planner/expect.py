@@ -1,12 +1,11 @@
 """What a model does on one target: memory, TTFT, ITL, throughput, the side of the ridge, the cost of a token.
 
-Knows: step costs, the ceilings' formulas, the closed loop of `concurrency` requests.
+Knows: step costs, the ceilings' formulas, the closed loop's figures.
 Must not know: other targets, how an expectation is shown.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from twostroke.cost.memory import KEPT_FREE_SHARE
@@ -17,6 +16,7 @@ from twostroke.cost.work import Work
 from twostroke.models.batch import Buffers
 from twostroke.planner.ask import Ask
 from twostroke.planner.ceilings import batch_ceiling_tokens_per_s, prefill_floor_s
+from twostroke.planner.closed_loop import Load, closed_loop, decoding, prompt_steps_s
 from twostroke.planner.target import Target
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.spec.model import ModelSpec
@@ -67,19 +67,6 @@ class Phase:
     def side(self) -> str:
         """Of the ridge."""
         return ARITHMETIC if self.intensity_flops_per_byte > self.ridge_flops_per_byte else MEMORY
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """The closed loop: as many requests as run are always running. longest_gap_s: a gap with another prompt's chunk."""
-
-    streams: int
-    ttft_s: float
-    itl_s: float
-    longest_gap_s: float
-    requests_per_s: float
-    input_tokens_per_s: float
-    output_tokens_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +128,13 @@ def expect(spec: ModelSpec, ask: Ask, target: Target) -> Expectation:
     budget = step_budget(ask, target)
     chunk = min(ask.prompt_tokens, budget)
     prefill = _phase("prefill", spec, ask, target, cost, [Segment(0, chunk, chunk == ask.prompt_tokens)])
-    decode_one, decode = (_phase("decode", spec, ask, target, cost, _decoding(ask, count)) for count in (1, streams))
-    alone_s = _prompt_s(ask, cost, budget, 0)
-    load = _load(ask, cost, budget, streams) if room.sequences else None
+    decode_one, decode = (_phase("decode", spec, ask, target, cost, decoding(ask, count)) for count in (1, streams))
+    alone_s = sum(prompt_steps_s(ask, cost, budget, 0))
+    load = closed_loop(ask, cost, budget, streams) if room.sequences else None
     prices = None
     if ask.price_per_hour is not None and load is not None:
         prices = _prices(ask.price_per_hour, alone_s / ask.prompt_tokens, decode.seconds / streams, load)
     return Expectation(target, room, prefill, chunk, decode_one, decode, alone_s, load, prices)
-
-
-def _decoding(ask: Ask, streams: int) -> list[Segment]:
-    """So many streams in the middle of their answers."""
-    return [Segment(ask.prompt_tokens + ask.output_tokens // 2, 1, True)] * streams
 
 
 def _phase(name: str, spec: ModelSpec, ask: Ask, target: Target, cost: StepCost, segments: list[Segment]) -> Phase:
@@ -179,40 +161,6 @@ def _phase(name: str, spec: ModelSpec, ask: Ask, target: Target, cost: StepCost,
         target.ridge_flops_per_byte(kind),
         memory_s / prediction.seconds,
     )
-
-
-def _prompt_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> float:
-    """Seconds of the steps that read one prompt in chunks, with `others` streams decoding in each of them."""
-    budget = step_tokens - others
-    decoding = _decoding(ask, others)
-    total_s, start = 0.0, 0
-    while start < ask.prompt_tokens:
-        rows = min(budget, ask.prompt_tokens - start)
-        last = start + rows == ask.prompt_tokens
-        total_s += cost.predict([*decoding, Segment(start, rows, last)]).seconds
-        start += rows
-    return total_s
-
-
-def _load(ask: Ask, cost: StepCost, step_tokens: int, streams: int) -> Load:
-    """One turn of the loop: every stream reads one prompt and writes one answer.
-
-    A chunk's step is a decode step for the other streams, so of a stream's gaps (streams - 1) * chunks hold a chunk of
-    somebody else, as far as the answer is that long; the rest are plain decode steps.
-    """
-    others = streams - 1
-    chunks = math.ceil(ask.prompt_tokens / (step_tokens - others))
-    prompt_s = _prompt_s(ask, cost, step_tokens, others)
-    decode_s = cost.predict(_decoding(ask, streams)).seconds
-    gaps = max(1, ask.output_tokens - 1)
-    shared = min(gaps, others * chunks)
-    turn_s = streams * prompt_s + (gaps - shared) * decode_s
-    itl_s = (turn_s - prompt_s) / gaps if others * chunks <= gaps else prompt_s / chunks
-    longest_s = max(prompt_s / chunks, decode_s) if others else decode_s
-    rate = streams / turn_s
-    # Little's law: whoever is not writing waits for the first token.
-    ttft_s = ask.concurrency / rate - gaps * itl_s
-    return Load(streams, ttft_s, itl_s, longest_s, rate, rate * ask.prompt_tokens, rate * ask.output_tokens)
 
 
 def _prices(per_hour: float, input_s: float, output_s: float, load: Load) -> Prices:

@@ -17,12 +17,15 @@ from twostroke.planner.expect import Expectation, Phase, expect, step_budget
 from twostroke.planner.published import figures_for
 from twostroke.planner.savings import Saving, savings
 from twostroke.planner.target import Target
+from twostroke.scheduler.itl_limiter import KEPT_SHARE, MIN_CHUNK_TOKENS
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.spec.hardware import HardwareSpec
 from twostroke.spec.hardware_catalogue import CATALOGUE
 from twostroke.spec.model import ModelSpec
+from twostroke.types.objectives import ITL_SHARE
 
-SCHEMA = 1
+SCHEMA = 2
+"""2: load.itl_s and a candidate's itl_s are the 95th percentile of a request's gaps; the mean is mean_itl_s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ def make_plan(
     """Raises ConfigError where no hardware can do what is asked, naming the objective."""
     expectation = expect(spec, ask, target)
     found = candidates(spec, ask, known)
-    require_possible(ask, found, expectation)
+    require_possible(spec, ask, found, expectation)
     said = figures_for(spec, ask.weights, expectation.room.weight_bytes)
     assumptions = (*_assumptions(spec, ask, target), *target.assumptions)
     return ModelPlan(
@@ -63,10 +66,18 @@ def _assumptions(spec: ModelSpec, ask: Ask, target: Target) -> list[str]:
         f"weights {ask.weights} ({ask.weight_format.bits_per_weight:.2f} bits each with scales), K and V "
         f"{ask.kv_format}, in pages of {PAGE_TOKENS} positions; int8 and int4 weights meet activations rounded to int8",
         f"prompts are read in steps of at most {step_budget(ask, target):,} tokens, decoding streams in the same steps",
+        f"ITL is what {ITL_SHARE:.0%} of a request's own gaps do not pass, as in `bench serve` and the scheduler: each "
+        "other stream reads one prompt while a request writes its answer, and a gap with one of its chunks lasts that "
+        "step",
         f"{KEPT_FREE_SHARE:.0%} of the memory is left free; the rest, less weights and buffers, holds K and V",
         "weights are read once in a step for all streams, K and V once for each stream, in the middle of its answer",
         "queues are those of the closed loop alone; network, tokenizer and clients cost nothing",
     ]
+    if ask.itl_s is not None and ask.concurrency > 1:
+        said.append(
+            f"--itl sizes chunks beside streams as `serve --itl` does: to {KEPT_SHARE:.0%} of it where "
+            f"{MIN_CHUNK_TOKENS} tokens or more allow that"
+        )
     if windows:
         said.append(f"{windows} of {spec.num_layers} layers see a window: it bounds what is read, not what is kept")
     if ask.price_per_hour is not None:

@@ -109,7 +109,9 @@ def _load(plan: ModelPlan) -> list[str]:
         return []
     lines = [
         f"{ask.concurrency} at a time, {ask.prompt_tokens:,} tokens in and {ask.output_tokens:,} out: "
-        f"TTFT {seconds(load.ttft_s)}, ITL {seconds(load.itl_s)} on average, {seconds(load.longest_gap_s)} at most",
+        f"TTFT {seconds(load.ttft_s)}; ITL {seconds(load.itl_s)} for 95% of a request's gaps, "
+        f"{seconds(load.mean_itl_s)} on average, {seconds(load.longest_gap_s)} at most; "
+        f"{load.prefill_gap_share:.1%} of them hold another prompt's chunk",
         f"{load.requests_per_s:.3g} requests a second; {rate(load.input_tokens_per_s)} read, "
         f"{rate(load.output_tokens_per_s)} written",
     ]

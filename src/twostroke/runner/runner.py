@@ -15,6 +15,7 @@ from twostroke.runner.batch_builder import BatchBuilder
 from twostroke.runner.forward import Forward
 from twostroke.sampling.logprobs import token_logprob
 from twostroke.sampling.sampler import sample
+from twostroke.types.grammar import TOO_HEAVY, GrammarFault
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import SampledToken, StepResult, TokenLogprob
 
@@ -45,6 +46,8 @@ class ModelRunner:
             request_id = sequence.request.request_id
             try:
                 sampled[request_id] = sample(row, sequence)
+            except GrammarFault as error:
+                failed[request_id] = f"{TOO_HEAVY} ({error})"
             except (ValueError, IndexError) as error:
                 failed[request_id] = f"sampling failed: {error}"
         return sampled, failed

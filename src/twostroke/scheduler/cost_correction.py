@@ -9,12 +9,13 @@ from __future__ import annotations
 import enum
 
 from twostroke.scheduler.window import Window
+from twostroke.types.objectives import ITL_SHARE
 
 WINDOW_STEPS = 64
 PRIOR = (1.0, 1.0, 1.0)
 """The model is believed until a few steps have shown otherwise."""
 LEAST, MOST = 0.1, 10.0
-USUAL, HIGH = 0.5, 0.96
+USUAL, HIGH = 0.5, ITL_SHARE + 0.01
 """An ITL objective is met where 95% of the gaps keep it, so that 4% of the steps may pass."""
 
 

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from twostroke.server.body import read_body
+from twostroke.server.body import reading
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
 from twostroke.server.chat_shape import ChatShape
@@ -35,6 +35,8 @@ from twostroke.server.errors import (
     unknown_request,
 )
 from twostroke.server.explanations import explanation_of
+from twostroke.server.history_metrics import HistoryCollector
+from twostroke.server.legacy_functions import FunctionChatShape
 from twostroke.server.live.about import kv_facts
 from twostroke.server.live.routes import live_routes
 from twostroke.server.messages_request import count_tokens, messages_call
@@ -61,7 +63,8 @@ def create_app(parts: ServerParts) -> ASGIApp:
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
     parts.metrics.attach(parts.engine.gauges, parts.work)
-    parts.metrics.registry.register(DoorCollector(parts.door))
+    parts.metrics.registry.register(DoorCollector(parts.door, parts.bodies))
+    parts.metrics.registry.register(HistoryCollector(parts.view.ledger, parts.metrics.recent))
     parts.metrics.alias(parts.served_name, kv_facts(parts.view.about))
     app = Starlette(
         routes=[*routes_of(parts), *live_routes(parts), *page_routes()],
@@ -82,7 +85,7 @@ def create_app(parts: ServerParts) -> ASGIApp:
 def routes_of(parts: ServerParts) -> list[Route]:
     """Every path of the public API: all but the page and its view of the engine."""
     return [
-        Route("/v1/chat/completions", _generate(parts, chat_call, ChatShape), methods=["POST"]),
+        Route("/v1/chat/completions", _generate(parts, chat_call, _chat_shape), methods=["POST"]),
         Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),
         Route("/v1/responses", _generate(parts, responses_call, ResponsesShape), methods=["POST"]),
         Route("/v1/messages", _generate(parts, messages_call, MessagesShape), methods=["POST"]),
@@ -107,19 +110,23 @@ def _generate(
     parts: ServerParts, read: Callable[[bytes, ServerParts], Call], shape: Callable[[Call, ServerParts], Shape]
 ) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        body = await read_body(request, parts.limits)
-        call = salted(await asyncio.to_thread(read, body, parts), client_of(request.scope))
+        async with reading(request, parts.limits, parts.bodies) as body:
+            call = salted(await asyncio.to_thread(read, body, parts), client_of(request.scope))
         return Answer(call, shape(call, parts), parts)
 
     return endpoint
+
+
+def _chat_shape(call: Call, parts: ServerParts) -> Shape:
+    return FunctionChatShape(call, parts) if call.legacy_functions else ChatShape(call, parts)
 
 
 def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any]]) -> Endpoint:
     """An answer made of the body alone, in a worker thread."""
 
     async def endpoint(request: Request) -> Response:
-        body = await read_body(request, parts.limits)
-        return _json(await asyncio.to_thread(make, body, parts))
+        async with reading(request, parts.limits, parts.bodies) as body:
+            return _json(await asyncio.to_thread(make, body, parts))
 
     return endpoint
 

@@ -18,6 +18,8 @@ from twostroke.config import Resolved, resolve_overload, resolve_server
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.scheduler.cost_correction import CostCorrection
 from twostroke.scheduler.step_time import StepTime
+from twostroke.server.body_budget import BodyBudget
+from twostroke.server.crash_notes import CrashNotes
 from twostroke.server.door import Door, DoorRules
 from twostroke.server.facts import Listener
 from twostroke.server.forecast import Forecast, Listeners, Room
@@ -26,6 +28,7 @@ from twostroke.server.live.view import EngineView
 from twostroke.server.logs import request_ended
 from twostroke.server.metrics import ServerMetrics
 from twostroke.server.parts import Limits, ServerParts
+from twostroke.server.quarantine import Quarantine
 from twostroke.server.spans import otlp_spans
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.text.special_tokens import read_special_tokens
@@ -50,15 +53,20 @@ class BuiltServer:
 
 
 def build_server(
-    model: str, options: Mapping[str, Any], progress: Callable[[int, int, str], None] | None = None
+    model: str,
+    options: Mapping[str, Any],
+    progress: Callable[[int, int, str], None] | None = None,
+    notes: CrashNotes | None = None,
 ) -> BuiltServer:
-    """Load a model and make everything that `run` needs. Raises TwostrokeError."""
+    """Load a model and make everything that `run` needs. notes: shared with a supervisor. Raises TwostrokeError."""
     found = assemble.find_model(model, options)
     resolve_server(found.resolver, found.name)
     resolve_overload(found.resolver, found.num_pages * PAGE_TOKENS)
     metrics = ServerMetrics()
     forecast = _forecast(found)
-    heart = assemble.build_heart(found, progress, assemble.print_report, Listeners(metrics, forecast))
+    quarantine = Quarantine(notes)
+    witness = None if notes is None else quarantine
+    heart = assemble.build_heart(found, progress, assemble.print_report, Listeners(metrics, forecast), witness)
     resolved = heart.resolved
     engine = AsyncEngine(heart.stepper)
 
@@ -84,7 +92,9 @@ def build_server(
         created_s=int(time.time()),
         limits=Limits(deadline_s=resolved["deadline"]),
         door=Door(_door_rules(resolved), wait_s),
+        bodies=BodyBudget(resolved["body_memory"]),
         drain_s=resolved["drain"],
+        quarantine=quarantine,
         metrics=metrics,
         special_texts=read_special_tokens(found.folder.path).texts,
         explain=heart.explainer.explain,

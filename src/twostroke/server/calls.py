@@ -20,7 +20,7 @@ class Call:
 
     logprobs: as in SamplingParams. include_usage, continuous_usage: of a stream. form, tools, rendered_end: how to read
     a chat answer. grammar_field: the client's name for the grammar. asked: the request as its API's answers repeat it.
-    progress: tell how far the first prompt is.
+    progress: tell how far the first prompt is. legacy_functions: calls are told as `function_call`.
     """
 
     response_id: str
@@ -38,6 +38,7 @@ class Call:
     asked: Any = field(default=None, repr=False)
     grammar_field: str = "grammar"
     progress: bool = False
+    legacy_functions: bool = False
 
     @property
     def num_choices(self) -> int:
@@ -56,7 +57,7 @@ class Call:
 
     def new_turn(self) -> Turn:
         """A machine for one choice of a chat answer."""
-        return Turn(self.form, self.tools.names, self.rendered_end)
+        return Turn(self.form, self.tools.schemas, self.rendered_end)
 
     def new_call_id(self, fresh: str) -> str:
         """The id of a tool call, in the form that the model's own template takes back."""

@@ -13,13 +13,15 @@ from twostroke.server.calls import Call
 from twostroke.server.logprobs import chat_logprobs
 from twostroke.server.openai_envelope import Envelope, usage_of
 from twostroke.server.parts import ServerParts
-from twostroke.server.shape import ChatTurn, Closed, Counts, Event, Opened, Step
+from twostroke.server.shape import Block, ChatTurn, Closed, Counts, Event, Opened, Step
 from twostroke.types.output import Delta
 from twostroke.types.result import TokenLogprob
 
 
 class ChatShape(Envelope):
-    """chat.completion, streamed or whole."""
+    """chat.completion, streamed or whole. called: the finish reason of a turn that calls."""
+
+    called = "tool_calls"
 
     def __init__(self, call: Call, parts: ServerParts) -> None:
         super().__init__(call, parts, "chat.completion", "chat.completion.chunk")
@@ -43,7 +45,7 @@ class ChatShape(Envelope):
         ]
         if choices:
             choices[0]["logprobs"] = logprobs
-            choices[-1]["finish_reason"] = _finish(turn) if delta.finish_reason else None
+            choices[-1]["finish_reason"] = self._finish(turn) if delta.finish_reason else None
         return [self.chunk([choice], counts) for choice in choices]
 
     def collect(self, index: int, delta: Delta) -> None:
@@ -64,9 +66,21 @@ class ChatShape(Envelope):
             made["completion_tokens_details"] = {"reasoning_tokens": spent}
         return made
 
+    def call_parts(self, blocks: Sequence[Block]) -> dict[str, Any]:
+        """What a message has of its calls."""
+        return {"tool_calls": [_call_object(block.call_id, block.name, block.text) for block in blocks]}
+
+    def call_began(self, place: int, block: Block) -> dict[str, Any]:
+        """The first delta of a call."""
+        return {"tool_calls": [{"index": place, **_call_object(block.call_id, block.name, "")}]}
+
+    def call_grew(self, place: int, text: str) -> dict[str, Any]:
+        """A later one."""
+        return {"tool_calls": [{"index": place, "function": {"arguments": text}}]}
+
     def _choice(self, index: int, turn: ChatTurn) -> dict[str, Any]:
         text, thoughts = turn.made.text_of("text"), turn.made.text_of("reasoning")
-        calls = [_call_object(b.call_id, b.name, b.text) for b in turn.made.calls]
+        calls = turn.made.calls
         message: dict[str, Any] = {
             "role": "assistant",
             "content": None if calls and not text else text,
@@ -75,12 +89,12 @@ class ChatShape(Envelope):
         if thoughts:
             message["reasoning_content"] = thoughts
         if calls:
-            message["tool_calls"] = calls
+            message |= self.call_parts(calls)
         return {
             "index": index,
             "message": message,
             "logprobs": self._logprobs(self._items[index]),
-            "finish_reason": _finish(turn),
+            "finish_reason": self._finish(turn),
         }
 
     def _said(self, turn: ChatTurn, step: Step) -> dict[str, Any] | None:
@@ -91,21 +105,18 @@ class ChatShape(Envelope):
         if isinstance(step, Opened):
             if block.kind != "call":
                 return None
-            place = turn.made.calls.index(block)
-            return {"tool_calls": [{"index": place, **_call_object(block.call_id, block.name, "")}]}
+            return self.call_began(turn.made.calls.index(block), block)
         if block.kind == "call":
-            place = turn.made.calls.index(block)
-            return {"tool_calls": [{"index": place, "function": {"arguments": step.text}}]}
+            return self.call_grew(turn.made.calls.index(block), step.text)
         return {"content" if block.kind == "text" else "reasoning_content": step.text}
+
+    def _finish(self, turn: ChatTurn) -> str:
+        return self.called if turn.called else turn.finish_reason
 
     def _logprobs(self, items: Sequence[TokenLogprob]) -> dict[str, Any] | None:
         if self.call.logprobs is None:
             return None
         return chat_logprobs(items, self.call.logprobs, self.tokenizer)
-
-
-def _finish(turn: ChatTurn) -> str:
-    return "tool_calls" if turn.called else turn.finish_reason
 
 
 def _call_object(call_id: str, name: str, arguments: str) -> dict[str, Any]:

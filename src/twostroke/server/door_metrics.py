@@ -11,30 +11,33 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from twostroke.server.body_budget import BodyBudget
 from twostroke.server.door import Door
 
 
 class DoorCollector(Collector):
     """Gauges of what waits and runs, and a counter of refusals by reason."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, bodies: BodyBudget) -> None:
         self._door = door
+        self._bodies = bodies
 
     def describe(self) -> list[Metric]:
         """Nothing before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Five metrics."""
+        """Six metrics."""
         door = self._door
         for name, text, value in (
             ("twostroke_calls_in_flight", "HTTP calls that have not ended.", door.in_flight),
             ("twostroke_queued_requests", "Completions that wait for their first token.", door.queued_requests),
             ("twostroke_queued_prompt_tokens", "Their prompt tokens.", door.queued_tokens),
+            ("twostroke_body_bytes", "Bytes of request bodies that are read or parsed.", self._bodies.held_bytes),
             ("twostroke_draining", "1 while the server takes no new requests.", int(door.draining)),
         ):
             yield GaugeMetricFamily(name, text, value=value)
         refused = CounterMetricFamily("twostroke_refusals", "Calls that were refused, by reason.", labels=["reason"])
-        for reason, count in sorted(door.refusals.items()):
+        for reason, count in sorted({**door.refusals, "bodies_full": self._bodies.refused}.items()):
             refused.add_metric([reason], count)
         yield refused

@@ -22,6 +22,7 @@ from twostroke.types.errors import (
     TwostrokeError,
     UnreadOverflow,
 )
+from twostroke.types.grammar import TOO_HEAVY
 from twostroke.types.output import Delta
 from twostroke.types.request import FinishReason
 
@@ -157,6 +158,10 @@ def problem_of(error: Exception) -> Problem:
 
 def fault_of(delta: Delta) -> TwostrokeError | None:
     """The error that a piece carries, where the engine ended the request by itself."""
+    if delta.finish_reason == FinishReason.ERROR and (delta.error or "").startswith(TOO_HEAVY):
+        return InvalidRequest(
+            TOO_HEAVY, param="grammar", code="grammar_too_heavy", fix="Ask for a simpler form, with fewer repetitions."
+        )
     if delta.finish_reason == FinishReason.ERROR:
         return EngineFault(delta.error or "no reason given")
     if delta.finish_reason == FinishReason.ABORT:

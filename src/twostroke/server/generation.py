@@ -16,6 +16,7 @@ from twostroke.server.door import Ticket
 from twostroke.server.errors import EngineFault, HttpProblem, fault_of
 from twostroke.server.facts import RequestFacts
 from twostroke.server.parts import ServerParts
+from twostroke.server.quarantine import Stay
 from twostroke.server.refusals import DEADLINE
 from twostroke.server.visit import Visit
 from twostroke.types.errors import EngineStopped, InvalidRequest
@@ -47,6 +48,7 @@ class Generation:
         self._parts = parts
         self._visit = visit or Visit()
         self._ticket: Ticket | None = None
+        self._stay: Stay | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._expired = False
         self._cached = [0] * len(call.prompts)
@@ -67,7 +69,7 @@ class Generation:
         return sum(self._tokens)
 
     async def __aenter__(self) -> Generation:
-        """Start. Raises EngineStopped, HttpProblem (429, 503, 504), InvalidRequest for a grammar."""
+        """Start. Raises EngineStopped, HttpProblem (422, 429, 503, 504), InvalidRequest for a grammar."""
         if not self._parts.engine.alive:
             raise EngineStopped("The engine is not running.")
         if self._visit.deadline_s is not None:
@@ -78,6 +80,7 @@ class Generation:
         try:
             self._ticket = self._parts.door.enter(self._visit, self.call.num_choices, self.call.num_prompt_tokens)
             prompts = await self._prepared()
+            self._stay = await self._admitted(prompts)
         except BaseException:
             self._give_back()
             raise
@@ -92,8 +95,23 @@ class Generation:
         try:
             return [await self._parts.engine.prepare(prompt) for prompt in self.call.prompts]
         except InvalidRequest as error:
-            if error.param == "grammar":
-                error.param = self.call.grammar_field
+            raise self._in_the_clients_words(error) from None
+
+    def _in_the_clients_words(self, error: InvalidRequest) -> InvalidRequest:
+        if error.param == "grammar":
+            error.param = self.call.grammar_field
+        return error
+
+    async def _admitted(self, prompts: list[Prompt]) -> Stay:
+        """At once, but for requests that ran at a crash: those take turns, or are refused."""
+        deadline_s, clock = self._visit.deadline_s, self._parts.door.clock
+        try:
+            async with asyncio.timeout(None if deadline_s is None else deadline_s - clock()):
+                return await self._parts.quarantine.enter(prompts)
+        except TimeoutError:
+            raise HttpProblem(DEADLINE) from None
+        except HttpProblem as refusal:
+            self._parts.door.refusals[refusal.problem.code or ""] += 1
             raise
 
     async def __aexit__(
@@ -133,6 +151,8 @@ class Generation:
     def _give_back(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._stay is not None:
+            self._stay.leave(answered=not self._open)
         if self._ticket is not None:
             self._ticket.leave(self.completion_tokens)
 
@@ -146,6 +166,8 @@ class Generation:
 
     def _take(self, place: int, delta: Delta) -> tuple[int, Delta]:
         fault = fault_of(delta)
+        if isinstance(fault, InvalidRequest):
+            raise self._in_the_clients_words(fault)
         if fault is not None:
             raise fault
         if self._ticket is not None:
@@ -158,6 +180,9 @@ class Generation:
         if delta.finish_reason is not None:
             self._open.discard(choice)
             self._reasons[choice] = delta.finish_reason.value
+            siblings = range(place * self.call.n, (place + 1) * self.call.n)
+            if self._open.isdisjoint(siblings):
+                self._parts.metrics.requests.longest.observe(max(self._tokens[each] for each in siblings))
             if choice == 0:
                 self._facts.timings = delta.timings
         return choice, delta

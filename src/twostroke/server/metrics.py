@@ -18,12 +18,15 @@ from twostroke.engine.observer import Observer
 from twostroke.server.live.recent import Recent
 from twostroke.server.vllm_names import VllmNames
 from twostroke.types.event import FinishedEvent
+from twostroke.types.grammar import TOO_HEAVY
 from twostroke.types.output import Prompt, Timings
 from twostroke.types.plan import Plan
+from twostroke.types.request import FinishReason
 from twostroke.types.result import StepResult
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_WHOLE = (FinishReason.STOP, FinishReason.LENGTH)
 _TOKENS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
 
@@ -127,6 +130,7 @@ class ServerMetrics(Observer):
         self.prompt_tokens = Counter("twostroke_prompt_tokens", "Prompt tokens taken in.", registry=made)
         self.generation_tokens = Counter("twostroke_generation_tokens", "Tokens generated.", registry=made)
         self.finished = Counter("twostroke_requests_finished", "Completions that ended.", ["reason"], registry=made)
+        self.faults = Counter("twostroke_request_faults", "Completions that a fault ended.", ["code"], registry=made)
         self.responses = Counter("twostroke_http_responses", "HTTP responses sent.", ["status"], registry=made)
         self.ttft = _seconds("twostroke_time_to_first_token_seconds", "From arrival to the first token.", made)
         self.itl = _seconds("twostroke_inter_token_latency_seconds", "Between two tokens of one completion.", made)
@@ -171,6 +175,9 @@ class ServerMetrics(Observer):
     def on_finish(self, finished: FinishedEvent, timings: Timings) -> None:
         """A completion's end, by whatever reason."""
         self.finished.labels(finished.reason.value).inc()
+        if finished.reason is FinishReason.ERROR:
+            heavy = (finished.error or "").startswith(TOO_HEAVY)
+            self.faults.labels("grammar_too_heavy" if heavy else "internal_error").inc()
         generated = finished.num_output_tokens + (finished.stopped_by is not None)
         self.generation_tokens.inc(generated)
         self.requests.finished(finished, timings, generated)
@@ -198,6 +205,10 @@ class RequestMetrics:
         self.prompt_tokens = _tokens("twostroke_request_prompt_tokens", "Prompt tokens of a completion.", made)
         self.tokens = _tokens("twostroke_request_generation_tokens", "Tokens generated for a completion.", made)
         self.preemptions = _tokens("twostroke_request_preemptions", "Times that a completion was put back.", made)
+        self.computed = _tokens("twostroke_request_computed_prompt_tokens", "Of these, not found in the cache.", made)
+        self.longest = _tokens("twostroke_request_longest_generation_tokens", "The longest of a prompt's n.", made)
+        self.prompt_cached = Counter("twostroke_prompt_tokens_cached", "Of prompts read, found cached.", registry=made)
+        self.prompt_computed = Counter("twostroke_prompt_tokens_computed", "Of prompts read, computed.", registry=made)
         self.asked_n = _tokens("twostroke_request_asked_n", "Completions asked for of a prompt.", made)
         self.asked_tokens = _tokens("twostroke_request_asked_tokens", "Most tokens of each completion asked for.", made)
 
@@ -207,11 +218,21 @@ class RequestMetrics:
         self.asked_n.observe(prompt.params.n)
         self.asked_tokens.observe(room if prompt.params.max_tokens is None else prompt.params.max_tokens)
 
+    def _sources(self, finished: FinishedEvent, *, was_read: bool) -> None:
+        """Where the prompt's keys and values came from. Its completions share it: the first one's counts once."""
+        computed = finished.num_prompt_tokens - finished.num_cached_tokens
+        if was_read:
+            self.computed.observe(computed)
+        if was_read and finished.request_id.endswith("/0"):
+            self.prompt_cached.inc(finished.num_cached_tokens)
+            self.prompt_computed.inc(computed)
+
     def finished(self, finished: FinishedEvent, timings: Timings, generated: int) -> None:
         """A completion's end; times only where it got so far."""
         self.prompt_tokens.observe(finished.num_prompt_tokens)
         self.tokens.observe(generated)
         self.preemptions.observe(finished.num_preemptions)
+        self._sources(finished, was_read=timings.first_token_s is not None or finished.reason in _WHOLE)
         begun_s, first_s, ended_s = timings.first_scheduled_s, timings.first_token_s, timings.finished_s
         if begun_s is None or ended_s is None:
             return

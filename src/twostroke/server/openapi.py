@@ -11,8 +11,10 @@ from typing import Any
 
 import msgspec
 
+from twostroke.server.live.routes import MAX_FRAMES
 from twostroke.server.messages_request import CountRequest, MessagesRequest
 from twostroke.server.openapi_answers import ANSWERS, DETAILS, ERROR, MESSAGES_ERROR, STREAMED
+from twostroke.server.openapi_engine import ENGINE_ANSWERS, TRACE_QUERY, frames_query
 from twostroke.server.parts import ServerParts
 from twostroke.server.responses_request import ResponsesRequest
 from twostroke.server.schema import ChatRequest, CompletionRequest
@@ -55,6 +57,7 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
     paths["/v1/models/{name}"] = {"get": _operation("One model.", "Model", "Error", streams=False) | _named(parts)}
     explained = _operation("What a request's time went to.", "Explanation", "Error", streams=False)
     paths["/v1/requests/{name}/explain"] = {"get": explained | _named(parts)}
+    paths |= _engine_paths()
     paths["/v1/embeddings"] = {"post": _refused("No embeddings here.")}
     paths["/metrics"] = {"get": _text("Prometheus metrics.")}
     return {
@@ -62,7 +65,7 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
         "info": {"title": "Twostroke", "version": parts.version, "license": {"name": "Apache-2.0"}},
         "paths": paths,
         "components": {
-            "schemas": {**requests, **ANSWERS, "Error": ERROR, "MessagesError": MESSAGES_ERROR},
+            "schemas": {**requests, **ANSWERS, **ENGINE_ANSWERS, "Error": ERROR, "MessagesError": MESSAGES_ERROR},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"bearer": []}] if parts.api_key is not None else [],
@@ -79,10 +82,23 @@ def _operation(summary: str, answer: str, error: str, *, streams: bool) -> dict[
     content: dict[str, Any] = {"application/json": {"schema": {"$ref": _REF.format(name=answer)}}}
     if streams:
         content["text/event-stream"] = {"schema": STREAMED}
-    statuses: Sequence[int] = (400, 401, 403, 404, 405, 408, 413, 500, 503)
+    statuses: Sequence[int] = (400, 401, 403, 404, 405, 408, 413, 422, 500, 503)
     return {
         "summary": summary,
         "responses": {"200": {"description": summary, "content": content}, **_errors(error, statuses)},
+    }
+
+
+def _engine_paths() -> dict[str, Any]:
+    """The live view's, which scripts read too."""
+    frames = _operation("What the engine does, frame by frame.", "EngineFrame", "Error", streams=False)
+    event = {"schema": {**STREAMED, "x-data-schema": {"$ref": _REF.format(name="EngineFrame")}}}
+    frames["responses"]["200"]["content"] = {"text/event-stream": event}
+    traced = _operation("Steps and requests between two times, for Perfetto.", "EngineTrace", "Error", streams=False)
+    return {
+        "/v1/engine/about": {"get": _operation("Facts of the engine.", "EngineAbout", "Error", streams=False)},
+        "/v1/engine/steps": {"get": {**frames, "parameters": frames_query(MAX_FRAMES)}},
+        "/v1/engine/trace": {"get": {**traced, "parameters": TRACE_QUERY}},
     }
 
 

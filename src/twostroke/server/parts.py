@@ -14,11 +14,13 @@ from typing import Any, Protocol
 
 from twostroke.cost.explanation import Explanation
 from twostroke.cost.work import Work
+from twostroke.server.body_budget import BodyBudget
 from twostroke.server.door import Door
 from twostroke.server.facts import Listener
 from twostroke.server.live.view import EngineView
 from twostroke.server.logs import request_ended
 from twostroke.server.metrics import EngineGauges, ServerMetrics
+from twostroke.server.quarantine import Quarantine
 from twostroke.text.turn import TurnForm
 from twostroke.types.output import Delta, Prompt
 
@@ -145,8 +147,9 @@ class ServerParts:
     loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address).
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
     special_texts: the vocabulary's special tokens by their role, as eos_token. work: FLOPs and bytes of all steps.
-    door: bounds on what waits. drain_s: for what runs, after a signal.
-    view: what the live view reads. listeners: hear of each HTTP request at its end.
+    door: bounds on what waits. bodies: on what comes in. drain_s: for what runs, after a signal.
+    quarantine: requests that ran at crashes. view: what the live view reads. listeners: hear of each HTTP request at
+    its end.
     """
 
     engine: ServedEngine
@@ -163,7 +166,9 @@ class ServerParts:
     loopback_only: bool = True
     limits: Limits = field(default_factory=Limits)
     door: Door = field(default_factory=Door)
+    bodies: BodyBudget = field(default_factory=BodyBudget)
     drain_s: float = 30.0
+    quarantine: Quarantine = field(default_factory=Quarantine)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     new_id: Callable[[], str] = new_hex_id
     wall_clock: Callable[[], float] = time.time

@@ -13,15 +13,17 @@ from dataclasses import replace
 from typing import Any
 
 from twostroke.server.calls import Call
+from twostroke.server.decode import decode
 from twostroke.server.errors import HttpProblem, unknown_model
 from twostroke.server.grammar import AskedGrammar, grammar_of
+from twostroke.server.legacy_functions import in_old_words, to_tools
 from twostroke.server.parts import ServedTemplate, ServedTokenizer, ServerParts
 from twostroke.server.schema import (
     MAX_PROMPTS,
     ChatRequest,
     CompletionRequest,
     GenerationRequest,
-    read_chat,
+    checked_chat,
     read_completion,
 )
 from twostroke.server.tool_use import ToolUse, special_ids_of, tool_use
@@ -59,7 +61,14 @@ def salted(call: Call, client: str) -> Call:
 
 def chat_call(body: bytes, parts: ServerParts) -> Call:
     """Read a chat request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
-    return call_of_chat(read_chat(body, parts.limits.json_depth), parts, "chatcmpl-")
+    request = decode(body, ChatRequest)
+    if not to_tools(request):
+        return call_of_chat(checked_chat(request, parts.limits.json_depth), parts, "chatcmpl-")
+    try:
+        call = call_of_chat(checked_chat(request, parts.limits.json_depth), parts, "chatcmpl-")
+    except InvalidRequest as error:
+        raise in_old_words(error) from None
+    return replace(call, legacy_functions=True)
 
 
 def call_of_chat(
@@ -128,6 +137,8 @@ def _form_of(asked: AskedGrammar, tools: ToolUse) -> AskedGrammar:
 
 def _turn_form(own: TurnForm, tools: ToolUse, asked: AskedGrammar) -> TurnForm:
     """How to read the answer: one that is held to a form has no place for reasoning."""
+    if tools.grammar is not None and own.tools is not None:
+        own = replace(own, tools=tools.style)
     if asked.grammar is None or (tools.grammar is not None and not tools.forced):
         return own
     return TurnForm(None, own.tools if tools.forced else None)
@@ -135,7 +146,7 @@ def _turn_form(own: TurnForm, tools: ToolUse, asked: AskedGrammar) -> TurnForm:
 
 def _shown(form: TurnForm, tools: ToolUse, tokenizer: ServedTokenizer) -> frozenset[int]:
     """Special tokens whose text the readers need."""
-    marks = tools.style.marks if tools.names else ()
+    marks = tools.style.marks if tools.schemas else ()
     thinking = (form.reasoning.opening, form.reasoning.closing) if form.reasoning else ()
     found = map(special_ids_of(tokenizer), (*marks, *thinking))
     return frozenset(token_id for token_id in found if token_id is not None)

@@ -14,6 +14,7 @@ from twostroke.server.errors import INVALID, SERVER, Problem
 RATE = "rate_limit_error"
 LEAST_RETRY_S = 0.1
 DRAIN_RETRY_S = 1.0
+BODY_RETRY_S = 1.0
 
 DEADLINE = Problem(
     504, "The request's deadline passed before its answer was complete.", SERVER, code="deadline_exceeded"
@@ -37,6 +38,22 @@ def queue_full(what: str, retry_s: float) -> Problem:
 def key_limit(what: str, retry_s: float) -> Problem:
     """429: this key has had its share; others are served."""
     return Problem(429, f"{what} for this API key.", RATE, code="rate_limit_exceeded", headers=retry_headers(retry_s))
+
+
+def bodies_full() -> Problem:
+    """503: too many bytes are on their way in; the rest of this body is not read."""
+    headers = {**retry_headers(BODY_RETRY_S), "connection": "close"}
+    return Problem(503, "Too many request bodies are being read.", SERVER, code="bodies_full", headers=headers)
+
+
+def quarantined(crashes: int, left_s: float) -> Problem:
+    """422: the same request would only do it again; coming back before its time is of no use."""
+    headers = {"retry-after": str(math.ceil(left_s)), "x-should-retry": "false"}
+    message = (
+        f"This request was running each of the {crashes} times that the engine crashed; "
+        f"it is refused for {math.ceil(left_s)} s. Change the prompt or the parameters."
+    )
+    return Problem(422, message, INVALID, code="request_quarantined", headers=headers)
 
 
 def draining() -> Problem:

@@ -61,7 +61,8 @@ class ResponsesShape:
 
     def problem_events(self, problem: Problem) -> list[Event]:
         """The response itself tells of the failure."""
-        error = {"code": "server_error", "message": problem.message}
+        code = problem.code if problem.status < 500 else "server_error"
+        error = {"code": code, "message": problem.message}
         failed = {**self._response("failed", NO_COUNTS), "error": error}
         return [self._event("response.failed", response=failed)]
 

@@ -109,8 +109,8 @@ class ChatRequest(GenerationRequest, kw_only=True):
     tools: list[Tool] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    functions: Any = None
-    function_call: Any = None
+    functions: list[FunctionSpec] | None = None  # these two: legacy_functions.py
+    function_call: str | dict[str, Any] | None = None
     audio: Any = None
     modalities: Any = None
     prediction: Any = None
@@ -135,8 +135,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
     "add_special_tokens": (True,),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
     "modalities": (["text"],),
     "add_generation_prompt": (True,),
     "continue_final_message": (False,),
@@ -154,11 +152,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
         )
     },
 }
-
-
-def read_chat(body: bytes, depth_limit: int) -> ChatRequest:
-    """Decode and check. Raises InvalidRequest or HttpProblem (400)."""
-    return checked_chat(decode(body, ChatRequest), depth_limit)
 
 
 def checked_chat(request: ChatRequest, depth_limit: int) -> ChatRequest:

@@ -21,26 +21,43 @@ ALIVE = b'{"status":"restarting"}'
 
 
 class StandIn:
-    """`async with StandIn(listener, retry_s):` answers on the socket; what runs at the end is finished."""
+    """`async with StandIn(listener, retry_s):` answers on the socket; what runs at the end is finished.
+
+    Not asyncio.start_server: closed in the same turn of the loop in which it accepts, that one drops the connection.
+    Here a connection is either not accepted, and the next who listens has it, or it is answered.
+    """
 
     def __init__(self, listener: socket.socket, retry_s: Callable[[], float]) -> None:
         self._listener = listener
         self._retry_s = retry_s
-        self._server: asyncio.Server | None = None
         self._open = 0
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> StandIn:
-        self._server = await asyncio.start_server(
-            self._serve, sock=self._listener.dup(), limit=MOST_HEAD_BYTES, backlog=2048
-        )
+        self._listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        if self._server is not None:
-            self._server.close()
+        asyncio.get_running_loop().remove_reader(self._listener)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+    def _accept(self) -> None:
+        """One a turn; others' may be there first. Where descriptors have run out, it is tried again at once."""
+        with contextlib.suppress(OSError):
+            connection, _ = self._listener.accept()
+            connection.setblocking(False)
+            self._open += 1
+            task = asyncio.create_task(self._serve(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        try:
+            reader, writer = await asyncio.open_connection(sock=connection, limit=MOST_HEAD_BYTES)
+        except OSError:
+            connection.close()
+            self._open -= 1
+            return
         try:
             if self._open <= MOST_OPEN:
                 await self._answer(reader, writer)

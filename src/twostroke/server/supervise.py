@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from twostroke.server.crash_notes import REFUSED_S, CrashNotes, new_page
 from twostroke.server.notify import Listener
 from twostroke.server.stand_in import StandIn
 
@@ -28,8 +30,8 @@ SILENCE_S = 60.0
 FINAL_CODES = frozenset({0, 2, 3, 4, 130})  # ended as asked, or would end in the same way again
 GIVEN_UP = 6
 
-Command = Callable[[int, int], list[str]]
-"""(listening descriptor, line's descriptor) -> the worker's command."""
+Command = Callable[[int, int, int], list[str]]
+"""(listening descriptor, line's descriptor, crash notes' descriptor) -> the worker's command."""
 
 
 @dataclass(slots=True)
@@ -55,7 +57,10 @@ class _Life:
 
 @dataclass(eq=False)
 class Supervisor:
-    """say: a line for the log. tell: the service manager, if there is one. silence_s: of a ready worker that hangs."""
+    """say: a line for the log. tell: the service manager, if there is one. silence_s: of a ready worker that hangs.
+
+    page: shared with the workers one after another (crash_notes); closed at the end.
+    """
 
     command: Command
     listener: socket.socket
@@ -64,6 +69,7 @@ class Supervisor:
     tell: Listener
     silence_s: float = SILENCE_S
     restarts: int = 0
+    page: int = field(default_factory=new_page)
     _stopping: bool = False
     _process: asyncio.subprocess.Process | None = None
     _start_s: float = 5.0  # how long the last start took
@@ -83,6 +89,7 @@ class Supervisor:
             if self._process is not None and self._process.returncode is None:
                 self._process.kill()
                 await self._process.wait()
+            os.close(self.page)
 
     def _signal(self, kind: signal.Signals) -> None:
         """Handed on; the worker drains at the first and ends at the second."""
@@ -107,10 +114,16 @@ class Supervisor:
                 return GIVEN_UP
             delay_s = backoff.after(lasted_s)
             self.restarts += 1
+            self._blame()
             self.say(f"worker ended: {how(code)}; restart {self.restarts} in {delay_s:g} s")
             self.tell.send(STATUS=f"restart {self.restarts}: {how(code)}")
             if await self._pause(delay_s):
                 return 0
+
+    def _blame(self) -> None:
+        """Whoever was being computed when the worker died is noted for the next one."""
+        for key in CrashNotes(self.page).crashed(time.monotonic()):
+            self.say(f"a request that was running at each crash is refused for {REFUSED_S:g} s: {key.hex()}")
 
     async def _pause(self, delay_s: float) -> bool:
         """Answer for the next worker until it may start; True where a signal came instead."""
@@ -132,8 +145,8 @@ class Supervisor:
             ours.setblocking(False)
             out = None if self.restarts == 0 else asyncio.subprocess.DEVNULL  # who reads it has had the first one's
             self._process = await asyncio.create_subprocess_exec(
-                *self.command(self.listener.fileno(), theirs.fileno()),
-                pass_fds=(self.listener.fileno(), theirs.fileno()),
+                *self.command(self.listener.fileno(), theirs.fileno(), self.page),
+                pass_fds=(self.listener.fileno(), theirs.fileno(), self.page),
                 env=dict(self.environment),
                 stdout=out,
                 start_new_session=True,  # a terminal's Ctrl-C is for the supervisor alone

@@ -6,15 +6,15 @@ Must not know: sockets, sampling.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from twostroke.server.parts import ServedTokenizer
 from twostroke.server.schema import ChatRequest, Tool
-from twostroke.text.tools.forced import SpecialId, forced_calls, strict_calls
+from twostroke.text.tools.forced import SpecialId, forced_calls, held_style, strict_calls
 from twostroke.text.tools.styles import HERMES, ToolStyle
 from twostroke.text.turn import TurnForm
 from twostroke.types.errors import InvalidRequest
@@ -25,14 +25,15 @@ ANY_ARGUMENTS: dict[str, Any] = {"type": "object"}
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """offered: tools as the template reads them, None for none. names: of those that may be called.
+    """offered: tools as the template reads them, None for none. schemas: of the arguments of those that may be called,
+    by name.
 
     grammar: what the answer is held to. forced: it must be calls and nothing else. one: no second call is read.
     """
 
     style: ToolStyle = HERMES
     offered: tuple[dict[str, Any], ...] | None = None
-    names: frozenset[str] = frozenset()
+    schemas: Mapping[str, Any] = field(default_factory=dict)
     grammar: Grammar | None = None
     forced: bool = False
     one: bool = False
@@ -49,6 +50,8 @@ def tool_use(request: ChatRequest, form: TurnForm, tokenizer: ServedTokenizer) -
     chosen = tools if choice in ("auto", "required") else [t for t in tools if t.function.name == choice]
     special_id = special_ids_of(tokenizer)
     grammar = None
+    if choice != "auto" or any(tool.function.strict for tool in tools):
+        style = held_style(style)
     if choice != "auto":
         grammar = forced_calls(
             style, _schemas(chosen, all_held=True), special_id, parallel=parallel and choice == "required"
@@ -56,8 +59,8 @@ def tool_use(request: ChatRequest, form: TurnForm, tokenizer: ServedTokenizer) -
     elif any(tool.function.strict for tool in tools):
         grammar = strict_calls(style, _schemas(tools, all_held=False), special_id, parallel=parallel)
     offered = tuple(msgspec.to_builtins(_described(tool)) for tool in tools)
-    names = frozenset(tool.function.name for tool in chosen)
-    return ToolUse(style, offered, names, grammar, forced=choice != "auto", one=not parallel)
+    schemas = {tool.function.name: tool.function.parameters for tool in chosen}
+    return ToolUse(style, offered, schemas, grammar, forced=choice != "auto", one=not parallel)
 
 
 def special_ids_of(tokenizer: ServedTokenizer) -> SpecialId:

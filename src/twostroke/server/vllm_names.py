@@ -23,10 +23,12 @@ GAUGES = {
 }
 COUNTERS = {
     "prompt_tokens": "twostroke_prompt_tokens",
+    "prompt_tokens_cached": "twostroke_prompt_tokens_cached",
     "generation_tokens": "twostroke_generation_tokens",
     "num_preemptions": "twostroke_preemptions",
     "prefix_cache_queries": "twostroke_prefix_query_tokens",
     "prefix_cache_hits": "twostroke_prefix_hit_tokens",
+    "estimated_flops_per_gpu": "twostroke_flops",
 }
 HISTOGRAMS = {
     "time_to_first_token_seconds": "twostroke_time_to_first_token_seconds",
@@ -39,6 +41,8 @@ HISTOGRAMS = {
     "request_prefill_time_seconds": "twostroke_request_prefill_seconds",
     "request_decode_time_seconds": "twostroke_request_decode_seconds",
     "request_prompt_tokens": "twostroke_request_prompt_tokens",
+    "request_prefill_kv_computed_tokens": "twostroke_request_computed_prompt_tokens",
+    "request_max_num_generation_tokens": "twostroke_request_longest_generation_tokens",
     "request_generation_tokens": "twostroke_request_generation_tokens",
     "request_params_n": "twostroke_request_asked_n",
     "request_params_max_tokens": "twostroke_request_asked_tokens",
@@ -46,13 +50,19 @@ HISTOGRAMS = {
     "iteration_tokens_total": "twostroke_step_tokens",
 }
 FINISHED, WAITING_BY_REASON, CACHE = "request_success", "num_requests_waiting_by_reason", "cache_config_info"
+BY_SOURCE = "prompt_tokens_by_source"
+SOURCES = {
+    "local_compute": "twostroke_prompt_tokens_computed",
+    "local_cache_hit": "twostroke_prompt_tokens_cached",
+    "external_kv_transfer": "",  # there is none
+}
 REASONS = ("stop", "length", "abort", "error")
 
 
 def vllm_names() -> list[str]:
     """Every name that a dashboard may use, as a scrape spells it, but for the endings of histograms."""
     plain = [*GAUGES, WAITING_BY_REASON, CACHE, *HISTOGRAMS]
-    return [f"vllm:{name}" for name in plain] + [f"vllm:{name}_total" for name in (*COUNTERS, FINISHED)]
+    return [f"vllm:{name}" for name in plain] + [f"vllm:{name}_total" for name in (*COUNTERS, FINISHED, BY_SOURCE)]
 
 
 class VllmNames(Collector):
@@ -77,6 +87,7 @@ class VllmNames(Collector):
                 if ours in own:
                     yield self._alias(f"vllm:{name}", own[ours], kind)
         yield self._finished(own.get("twostroke_requests_finished"))
+        yield self._by_source(own)
         yield self._waiting(own.get("twostroke_requests_waiting"))
         yield self._cache()
 
@@ -97,6 +108,14 @@ class VllmNames(Collector):
             counts[sample.labels["reason"]] = sample.value
         for reason, value in counts.items():
             made.add_metric([*self._labels.values(), reason], value)
+        return made
+
+    def _by_source(self, own: Mapping[str, Metric]) -> Metric:
+        made = CounterMetricFamily(
+            f"vllm:{BY_SOURCE}", "Tokens of prompts that were read.", labels=[*self._labels, "source"]
+        )
+        for source, name in SOURCES.items():
+            made.add_metric([*self._labels.values(), source], sum(each.value for each in _totals(own.get(name))))
         return made
 
     def _waiting(self, family: Metric | None) -> Metric:

@@ -25,7 +25,8 @@ class TurnForm:
 
 
 class Turn:
-    """tool_names: of the tools that the request lets the model call; empty leaves calls as text.
+    """tool_names: of the tools that the request lets the model call, mapped to the schemas of their arguments where
+    those are known; empty leaves calls as text.
 
     rendered: the end of the prompt's text, which may have opened the reasoning.
     """

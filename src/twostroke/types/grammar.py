@@ -20,6 +20,12 @@ MAX_SCHEMA_BYTES = 64 * 1024
 MAX_REGEX_BYTES = 2 * 1024
 MAX_LARK_BYTES = 64 * 1024
 MAX_CHOICES = 4096
+TOO_HEAVY = "The grammar became too heavy in the middle of the answer."
+"""How the error of a completion begins that its own grammar has ended."""
+
+
+class GrammarFault(ValueError):
+    """A request's machine cannot go on: its limits are reached, or its library has failed."""
 
 
 class GrammarKind(enum.StrEnum):
@@ -112,7 +118,7 @@ class TokenMask(Protocol):
         """Go back to when it had taken in the first `num_tokens`."""
 
     def bits(self) -> bytes:
-        """One bit a token id, the lowest bit of a byte first; 1 may come next. Raises ValueError where it failed."""
+        """One bit a token id, the lowest bit of a byte first; 1 may come next. Raises GrammarFault where it failed."""
 
 
 def _dumps(value: Any) -> str:

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ITL_SHARE = 0.95
+"""An ITL objective is met for a request where this share of its own gaps is no longer: for the scheduler that
+promises, for `bench serve` and the simulator that count goodput, and for `plan` that predicts. Not the mean, not the
+longest gap."""
+
 
 @dataclass(frozen=True, slots=True)
 class LatencyObjectives:
-    """ttft_s: to the first token, queueing included. itl_s: the gap between two tokens. None: no such promise."""
+    """ttft_s: to the first token, queueing included. itl_s: the gap between two tokens (ITL_SHARE). None: none."""
 
     ttft_s: float | None = None
     itl_s: float | None = None

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from twostroke.types.objectives import ITL_SHARE
 from twostroke.workload.observation import Observation
 from twostroke.workload.summary import percentile
-
-ITL_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,24 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
+def counted_percentile(counted: Sequence[tuple[float, int]], share: float) -> float:
+    """`percentile` of (value, how often), in any order; at least one value once."""
+    ordered = sorted(counted)
+    total = sum(count for _, count in ordered)
+    place = share * (total - 1)
+    low = math.floor(place)
+    low_value, high_value = _nth(ordered, low), _nth(ordered, min(low + 1, total - 1))
+    return low_value + (high_value - low_value) * (place - low)
+
+
+def _nth(ordered: Sequence[tuple[float, int]], place: int) -> float:
+    for value, count in ordered:
+        place -= count
+        if place < 0:
+            return value
+    return ordered[-1][0]
+
+
 def summary(values: Sequence[float]) -> Summary | None:
     """None where there are no values."""
     if not values:

@@ -104,7 +104,7 @@ def _fitting(found: Sequence[Stretch]) -> list[Stretch]:
     kept: list[Stretch] = []
     steps = rows = 0
     for stretch in reversed(found):
-        rows += len(stretch.run.rows)
+        rows += len(stretch.run.ids)
         room = MAX_STEPS - steps
         if room <= 0 or (kept and rows > MAX_ROWS):
             break
@@ -125,8 +125,8 @@ def _run(stretch: Stretch, names: _Names, cost: StepCost | None) -> dict[str, An
         ],
         "preempted": [names.place(name) for name in run.preempted] if first == 0 else [],
         "prefill_share": round(prefill_share(run.segments(first), cost), 4),
-        "begin_s": _round(run.times[first][0]),
-        "times": [_times(run.record(offset, None), run.times[first][0]) for offset in range(first, last + 1)],
+        "begin_s": _round(run.begin_s(first)),
+        "times": [_times(run.record(offset, None), run.begin_s(first)) for offset in range(first, last + 1)],
     }
     if cost is not None:
         ends = [cost.predict(run.segments(offset)) for offset in (first, last)]

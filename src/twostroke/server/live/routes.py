@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,7 @@ from twostroke.types.errors import InvalidRequest
 FRAME_S = 0.5
 MAX_VIEWERS = 8
 MAX_TRACE_STEPS = 16_384
+MAX_FRAMES = 1_000_000
 
 
 @dataclass(slots=True)
@@ -48,10 +50,11 @@ def live_routes(parts: ServerParts) -> list[Route]:
     async def about(_request: Request) -> Response:
         return _json({**parts.view.about, "frame_s": FRAME_S, "now_s": parts.view.clock()})
 
-    async def steps(_request: Request) -> Response:
+    async def steps(request: Request) -> Response:
+        frames = _frames(request)
         if viewers.count >= MAX_VIEWERS:
             raise HttpProblem(OVERLOADED)
-        return FrameStream(parts, viewers)
+        return FrameStream(parts, viewers, frames)
 
     async def recording(request: Request) -> Response:
         begin_s, end_s = (_seconds(request, name) for name in ("begin_s", "end_s"))
@@ -65,9 +68,10 @@ def live_routes(parts: ServerParts) -> list[Route]:
 
 
 class FrameStream(Response):
-    """Frames as server-sent events, until the viewer goes."""
+    """Frames as server-sent events, until the viewer goes or has had so many."""
 
-    def __init__(self, parts: ServerParts, viewers: _Viewers) -> None:
+    def __init__(self, parts: ServerParts, viewers: _Viewers, num_frames: float = math.inf) -> None:
+        self._num_frames = num_frames
         self._parts = parts
         self._viewers = viewers
         self.background = None
@@ -85,11 +89,15 @@ class FrameStream(Response):
         events = EventWriter(send, parts.limits.stalled_s)
         frames = Frames(parts.view)
         objectives = parts.view.about.get("objectives", {})
+        left = self._num_frames
         try:
             while parts.engine.alive and not parts.closing.began:
                 latency = parts.metrics.recent.figures(**objectives)
                 frame = await asyncio.to_thread(frames.next, parts.engine.gauges(), latency)
                 await events.send(Event(None, frame))
+                left -= 1
+                if left <= 0:
+                    break
                 await asyncio.sleep(FRAME_S)
             await events.finish(b"data: [DONE]\n\n")
         except SlowReader:
@@ -111,6 +119,15 @@ def _all(steps: Iterable[StepRecord], ended: Iterable[RequestRecord]) -> Iterabl
 
 def _when(record: StepRecord | RequestRecord) -> float:
     return record.begin_s if isinstance(record, StepRecord) else record.finished_s
+
+
+def _frames(request: Request) -> float:
+    text = request.query_params.get("frames")
+    if text is None:
+        return math.inf
+    if not re.fullmatch(r"[0-9]{1,7}", text) or not 1 <= int(text) <= MAX_FRAMES:
+        raise InvalidRequest(f"frames must be a whole number from 1 to {MAX_FRAMES:,}.", param="frames")
+    return int(text)
 
 
 def _seconds(request: Request, name: str) -> float:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from twostroke.types.grammar import GrammarFault
+
 if TYPE_CHECKING:
     import llguidance
 
@@ -39,7 +41,7 @@ class GrammarMachine:
         """See TokenMask. Where the grammar is at its end, the end tokens alone."""
         bits = self._guarded(self._matcher.compute_bitmask, b"")
         if self._fault is not None:
-            raise ValueError(self._fault)
+            raise GrammarFault(self._fault)
         return bits
 
     def _guarded(self, move: Callable[[], _T], otherwise: _T) -> _T:

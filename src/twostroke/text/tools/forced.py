@@ -13,7 +13,7 @@ from typing import Any
 
 from twostroke.text.grammar.guard_child import WHITESPACE
 from twostroke.text.tools import deepseek, hermes, mistral
-from twostroke.text.tools.styles import ToolStyle
+from twostroke.text.tools.styles import HERMES, ToolStyle
 from twostroke.types.grammar import Grammar
 
 SpecialId = Callable[[str], int | None]
@@ -51,6 +51,11 @@ _FORMS = {
         deepseek.END_CALLS,
     ),
 }
+
+
+def held_style(style: ToolStyle) -> ToolStyle:
+    """The style that a model is held to: its own, or Hermes where its own has no room for JSON."""
+    return style if style.name in _FORMS else HERMES
 
 
 def forced_calls(style: ToolStyle, schemas: Mapping[str, Any], special_id: SpecialId, *, parallel: bool) -> Grammar:

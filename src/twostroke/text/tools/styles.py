@@ -15,6 +15,7 @@ from twostroke.text.tools.llama3 import TAG, Llama3Reader
 from twostroke.text.tools.mistral import ARGS, CALL_ID, MistralReader
 from twostroke.text.tools.mistral import OPEN as MISTRAL_OPEN
 from twostroke.text.tools.pieces import Reader
+from twostroke.text.tools.qwen3_coder import PARAMETER, Qwen3CoderReader
 
 CALL_ID_CHARACTERS = 24
 MISTRAL_ID_CHARACTERS = 9
@@ -22,7 +23,8 @@ MISTRAL_ID_CHARACTERS = 9
 
 @dataclass(frozen=True, slots=True)
 class ToolStyle:
-    """reader(names): a fresh machine. marks: texts that matter even where the vocabulary calls them special.
+    """reader(names): a fresh machine; a style that types its values reads schemas where names map to them. marks: texts
+    that matter even where the vocabulary calls them special.
 
     call_id_prefix, call_id_characters: the form of ids that the model's own template accepts back.
     """
@@ -38,9 +40,17 @@ HERMES = ToolStyle("hermes", HermesReader, (OPEN, CLOSE))
 LLAMA3 = ToolStyle("llama3", Llama3Reader, (TAG,))
 MISTRAL = ToolStyle("mistral", MistralReader, (MISTRAL_OPEN, ARGS, CALL_ID), "", MISTRAL_ID_CHARACTERS)
 DEEPSEEK = ToolStyle("deepseek", DeepSeekReader, (BEGIN_CALLS, END_CALLS, BEGIN_CALL, END_CALL, SEPARATOR))
-STYLES = {style.name: style for style in (HERMES, LLAMA3, MISTRAL, DEEPSEEK)}
+QWEN3_CODER = ToolStyle("qwen3_coder", Qwen3CoderReader, (OPEN, CLOSE))
+STYLES = {style.name: style for style in (HERMES, LLAMA3, MISTRAL, DEEPSEEK, QWEN3_CODER)}
 
-_TOLD_BY = ((BEGIN_CALLS, DEEPSEEK), (MISTRAL_OPEN, MISTRAL), (OPEN, HERMES), (TAG, LLAMA3), ('"parameters": ', LLAMA3))
+_TOLD_BY = (
+    (BEGIN_CALLS, DEEPSEEK),
+    (MISTRAL_OPEN, MISTRAL),
+    (PARAMETER, QWEN3_CODER),
+    (OPEN, HERMES),
+    (TAG, LLAMA3),
+    ('"parameters": ', LLAMA3),
+)
 
 
 def style_of_template(source: str) -> ToolStyle | None:

@@ -1,0 +1,40 @@
+"""Somebody writes down whose work each step is before it begins, so that a crash in native code has names.
+
+Knows: plans, the Executor protocol.
+Must not know: where it is written, who reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from twostroke.engine.executor import Executor
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+
+
+class Witness(Protocol):
+    """Called on the step thread, twice a step: it must be quick, and must not raise."""
+
+    def begins(self, group_ids: Sequence[str]) -> None:
+        """A step for these requests begins; an id may stand there several times."""
+
+    def ends(self) -> None:
+        """It is over, well or not."""
+
+
+class WitnessedExecutor:
+    """Satisfies engine.executor.Executor."""
+
+    def __init__(self, inner: Executor, witness: Witness) -> None:
+        self._inner = inner
+        self._witness = witness
+
+    def execute(self, plan: Plan) -> StepResult:
+        """The inner one's result, or what it raises."""
+        self._witness.begins([sequence.request.group_id for sequence in plan.sequences])
+        try:
+            return self._inner.execute(plan)
+        finally:
+            self._witness.ends()

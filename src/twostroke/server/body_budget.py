@@ -1,0 +1,40 @@
+"""How many bytes of request bodies there may be at the same time, from their first byte until they are parsed.
+
+Only bytes that have come count: whoever announces much and sends little takes nothing from others.
+
+Knows: counts.
+Must not know: HTTP, what bodies mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.server.errors import HttpProblem
+from twostroke.server.refusals import bodies_full
+
+BODY_MEMORY_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(eq=False)
+class BodyBudget:
+    """Used on one event loop. One body alone may pass the bound, or it would never be read."""
+
+    limit_bytes: int = BODY_MEMORY_BYTES
+    held_bytes: int = 0
+    refused: int = 0
+
+    def check(self, more_bytes: int, own_bytes: int) -> None:
+        """Would so many fit beside what others hold? own_bytes: what this body holds. Raises HttpProblem (503)."""
+        if self.held_bytes > own_bytes and self.held_bytes + more_bytes > self.limit_bytes:
+            self.refused += 1
+            raise HttpProblem(bodies_full())
+
+    def take(self, more_bytes: int, own_bytes: int) -> None:
+        """They are there, and count. Raises HttpProblem (503), and then they do not."""
+        self.check(more_bytes, own_bytes)
+        self.held_bytes += more_bytes
+
+    def give_back(self, size_bytes: int) -> None:
+        """So many are held no more."""
+        self.held_bytes -= size_bytes

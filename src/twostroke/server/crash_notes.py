@@ -1,0 +1,118 @@
+"""A page of memory that a supervisor and its worker share: what runs at this moment, and who ran at earlier crashes.
+
+The worker writes the fingerprints of a step before native code begins and takes them back behind it; nothing is sent,
+so nothing can be lost when the process dies. The supervisor reads them afterwards, while no worker runs. Times are of
+time.monotonic, which all processes of a machine share.
+
+    | count | fingerprints of the running step | table: fingerprint, crashes, until |
+
+Knows: the page's layout, how long a crash is remembered.
+Must not know: requests, processes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+PRINT_BYTES = 16
+MOST_RUNNING = 1024
+MOST_RECORDS = 256
+REFUSED_CRASHES = 2
+SUSPECT_S = 1800.0
+REFUSED_S = 600.0
+_COUNT = struct.Struct("<I")
+_RECORD = struct.Struct(f"<{PRINT_BYTES}sQd")
+_TABLE_AT = _COUNT.size + 12 + MOST_RUNNING * PRINT_BYTES
+_PRINTS_AT = _COUNT.size + 12
+SIZE_BYTES = _TABLE_AT + MOST_RECORDS * _RECORD.size
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A request that ran at so many crashes. until_s: when it is forgotten, of time.monotonic."""
+
+    crashes: int
+    until_s: float
+
+    @property
+    def refused(self) -> bool:
+        """True where it ran at too many for chance."""
+        return self.crashes >= REFUSED_CRASHES
+
+
+class CrashNotes:
+    """One page. Without a descriptor nobody else reads it."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._memory = bytearray(SIZE_BYTES) if descriptor is None else mmap.mmap(descriptor, SIZE_BYTES)
+
+    def running(self, prints: Iterable[bytes]) -> None:
+        """These are computed now; those beyond MOST_RUNNING are left out."""
+        self.idle()
+        kept = list(prints)[:MOST_RUNNING]
+        joined = b"".join(kept)
+        self._memory[_PRINTS_AT : _PRINTS_AT + len(joined)] = joined
+        self.again(len(kept))
+
+    def again(self, count: int) -> None:
+        """The first `count` of those that were written last are computed now."""
+        _COUNT.pack_into(self._memory, 0, count)
+
+    def idle(self) -> None:
+        """Nothing is computed now."""
+        _COUNT.pack_into(self._memory, 0, 0)
+
+    def records(self, now_s: float) -> dict[bytes, Record]:
+        """Those that are not forgotten yet, by fingerprint."""
+        found = (_RECORD.unpack_from(self._memory, place) for place in _places())
+        return {key: Record(crashes, until_s) for key, crashes, until_s in found if crashes and until_s > now_s}
+
+    def clear(self, fingerprint: bytes) -> None:
+        """It ran to its end and nothing happened: forget it."""
+        for place in _places():
+            key, crashes, _ = _RECORD.unpack_from(self._memory, place)
+            if key == fingerprint and crashes:
+                _RECORD.pack_into(self._memory, place, key, 0, 0.0)
+
+    def crashed(self, now_s: float) -> list[bytes]:
+        """The process that wrote here has died: one crash more for each that ran. Those that are refused from now on.
+
+        Where the table is full, those are forgotten first that ran at fewest crashes, and of them the oldest.
+        """
+        (count,) = _COUNT.unpack_from(self._memory, 0)
+        at = range(_PRINTS_AT, _PRINTS_AT + min(count, MOST_RUNNING) * PRINT_BYTES, PRINT_BYTES)
+        ran = {bytes(self._memory[place : place + PRINT_BYTES]) for place in at}
+        records = self.records(now_s)
+        for key in ran:
+            crashes = 1 + (records[key].crashes if key in records else 0)
+            records[key] = Record(crashes, now_s + (REFUSED_S if crashes >= REFUSED_CRASHES else SUSPECT_S))
+        kept = sorted(records.items(), key=lambda item: (item[1].crashes, item[1].until_s))[-MOST_RECORDS:]
+        self._write(kept)
+        self.idle()
+        return sorted(key for key, record in kept if key in ran and record.refused)
+
+    def _write(self, kept: list[tuple[bytes, Record]]) -> None:
+        self._memory[_TABLE_AT:SIZE_BYTES] = bytes(SIZE_BYTES - _TABLE_AT)
+        for place, (key, record) in zip(_places(), kept, strict=False):
+            _RECORD.pack_into(self._memory, place, key, record.crashes, record.until_s)
+
+
+def new_page() -> int:
+    """A descriptor of an empty page in memory, or in a file without a name where the system has no such thing."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("twostroke-crash-notes")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.truncate(descriptor, SIZE_BYTES)
+    return descriptor
+
+
+def _places() -> range:
+    return range(_TABLE_AT, SIZE_BYTES, _RECORD.size)

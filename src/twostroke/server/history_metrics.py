@@ -1,0 +1,48 @@
+"""How full the bounded histories are, read at each scrape: a server grows until they are full, and then no more.
+
+Knows: the ledger, the latest latencies, prometheus_client.
+Must not know: HTTP, what the histories hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from twostroke.cost.ledger import MAX_CHUNK_STEPS, MAX_FINISHED, MAX_HOLDS, Ledger
+from twostroke.server.live.recent import MOST_FIRST, MOST_NEXT, Recent
+
+NAME = "twostroke_history_fill_ratio"
+
+
+def fills(ledger: Ledger, recent: Recent) -> Mapping[str, float]:
+    """By history, from 0 (empty) to 1 (the oldest goes when a new one comes); any thread may ask."""
+    return {
+        "steps": ledger.history.fill,
+        "steps_with_prefill": len(ledger.chunk_steps) / MAX_CHUNK_STEPS,
+        "completions": len(ledger.accounts) / MAX_FINISHED,
+        "queue_holds": len(ledger.holds) / MAX_HOLDS,
+        "first_tokens": len(recent.ttft_s) / MOST_FIRST,
+        "gaps": len(recent.itl_s) / MOST_NEXT,
+    }
+
+
+class HistoryCollector(Collector):
+    """One gauge, labelled by history."""
+
+    def __init__(self, ledger: Ledger, recent: Recent) -> None:
+        self._ledger = ledger
+        self._recent = recent
+
+    def describe(self) -> list[Metric]:
+        """Nothing before the first scrape."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauge."""
+        found = GaugeMetricFamily(NAME, "How full a bounded history is.", labels=["history"])
+        for name, fill in fills(self._ledger, self._recent).items():
+            found.add_metric([name], fill)
+        yield found

@@ -1,0 +1,33 @@
+"""Words for writing JSON schemas of answers.
+
+Knows: JSON schema.
+Must not know: any answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+TEXT: dict[str, Any] = {"type": "string"}
+COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+OBJECT: dict[str, Any] = {"type": "object"}
+
+
+def or_null(kind: str) -> dict[str, Any]:
+    """A value of this type, or null."""
+    return {"type": [kind, "null"]}
+
+
+def maybe(schema: dict[str, Any]) -> dict[str, Any]:
+    """What fits the schema, or null."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def object_of(**properties: Any) -> dict[str, Any]:
+    """Every key required, further ones allowed."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def list_of(item: dict[str, Any]) -> dict[str, Any]:
+    """Any number of these."""
+    return {"type": "array", "items": item}

@@ -1,0 +1,129 @@
+"""The worker's side of crashes: requests that ran at too many are refused, those that ran at one run one at a time.
+
+A request that ran at a crash may be the cause or may have stood beside it. When both come again together a second crash
+would say no more than the first, so suspects take turns: at the second crash one of them ran, and that one is refused.
+A suspect that runs to its end is none any more.
+
+Knows: fingerprints, the page shared with the supervisor.
+Must not know: processes, HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from twostroke.server.crash_notes import MOST_RUNNING, PRINT_BYTES, CrashNotes, Record
+from twostroke.server.errors import HttpProblem
+from twostroke.server.refusals import quarantined
+from twostroke.types.output import Prompt
+
+TURN_S = 60.0
+"""Longest wait for another suspect's end: beyond it a suspect runs beside it."""
+
+
+def fingerprint(prompt: Prompt) -> bytes:
+    """Of what is computed: the prompt's tokens and all parameters. Not of who asks, nor of when."""
+    digest = hashlib.blake2b(array("q", prompt.token_ids).tobytes(), digest_size=PRINT_BYTES)
+    bias = sorted(prompt.params.logit_bias.items())
+    digest.update(repr((len(prompt.token_ids), bias, replace(prompt.params, logit_bias={}))).encode())
+    return digest.digest()
+
+
+@dataclass(eq=False)
+class Quarantine:
+    """Also the engine's Witness.
+
+    notes: None lets everybody in, as nobody would read them. clock: the supervisor's, which is time.monotonic.
+    """
+
+    notes: CrashNotes | None = None
+    clock: Callable[[], float] = time.monotonic
+    turn_s: float = TURN_S
+    _prints: dict[str, bytes] = field(default_factory=dict)  # of requests inside, by request id
+    _last: list[str] = field(default_factory=list)
+    _last_count: int = 0
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _records: dict[bytes, Record] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._records = {} if self.notes is None else self.notes.records(self.clock())
+
+    async def enter(self, prompts: Sequence[Prompt]) -> Stay:
+        """Before a call's prompts go to the engine. Raises HttpProblem (422) where one of them is refused."""
+        if self.notes is None:
+            return Stay(self)
+        known = {prompt.request_id or "": fingerprint(prompt) for prompt in prompts}
+        suspects = [key for key in dict.fromkeys(known.values()) if self._suspect(key)]
+        turn = await self._wait() if suspects else None
+        self._prints |= known
+        return Stay(self, tuple(known), tuple(suspects), turn)
+
+    def _suspect(self, key: bytes) -> bool:
+        record = self._records.get(key)
+        if record is None:
+            return False
+        left_s = record.until_s - self.clock()
+        if left_s <= 0:
+            del self._records[key]
+        elif record.refused:
+            raise HttpProblem(quarantined(record.crashes, left_s))
+        return left_s > 0
+
+    async def _wait(self) -> asyncio.Lock | None:
+        try:
+            async with asyncio.timeout(self.turn_s):
+                await self._turn.acquire()
+        except TimeoutError:
+            return None
+        return self._turn
+
+    def acquit(self, key: bytes) -> None:
+        """A suspect ran to its end."""
+        self._records.pop(key, None)
+        if self.notes is not None:
+            self.notes.clear(key)
+
+    def begins(self, group_ids: Sequence[str]) -> None:
+        """See engine.witness.Witness; most steps are for the same requests as the one before."""
+        if self.notes is None:
+            return
+        if group_ids != self._last:
+            self._last = list(group_ids)
+            prints = [self._prints[name] for name in dict.fromkeys(group_ids) if name in self._prints]
+            self._last_count = min(MOST_RUNNING, len(prints))
+            self.notes.running(prints)
+        else:
+            self.notes.again(self._last_count)
+
+    def ends(self) -> None:
+        """See engine.witness.Witness."""
+        if self.notes is not None:
+            self.notes.idle()
+
+
+@dataclass(eq=False, slots=True)
+class Stay:
+    """A call that is inside."""
+
+    quarantine: Quarantine
+    names: tuple[str, ...] = ()
+    suspects: tuple[bytes, ...] = ()
+    turn: asyncio.Lock | None = None
+    _inside: bool = True
+
+    def leave(self, answered: bool) -> None:
+        """It is over. answered: all of it was computed and nothing happened. A second call changes nothing."""
+        if not self._inside:
+            return
+        self._inside = False
+        for name in self.names:
+            self.quarantine._prints.pop(name, None)
+        for key in self.suspects if answered else ():
+            self.quarantine.acquit(key)
+        if self.turn is not None:
+            self.turn.release()

@@ -1,0 +1,73 @@
+"""What a server keeps for days is bounded: the prefix tree's queue, its memory of evictions, accounts, steps."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twostroke.cache.evictions import LEAST_PLACES, Evictions
+from twostroke.cache.manager import CacheManager
+from twostroke.cache.prefix_tree import STALE_ENTRIES
+from twostroke.cost.step_history import DROPPED_SHARE, TIMES, Row, StepHistory
+
+PAGE = 16
+
+
+def run_once(cache: CacheManager, name: str, tokens: list[int]) -> None:
+    cache.open(name, "", cache.match("", tokens))
+    assert cache.grow(name, len(tokens))
+    cache.commit(name, len(tokens), tokens)
+    cache.close(name)
+
+
+def test_a_cache_with_room_for_everything_does_not_grow_with_requests() -> None:
+    cache = CacheManager(64, PAGE)
+    prompts = [[10 * number + 1] * 40 for number in range(5)]
+    for number in range(10_000):
+        run_once(cache, str(number), prompts[number % 5])
+    assert len(cache._tree._evictable) <= 2 * cache._tree.num_nodes + STALE_ENTRIES
+    cache.check()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 12), st.lists(st.integers(0, 6), min_size=1, max_size=200))
+def test_the_queue_made_anew_evicts_what_the_old_one_did(num_pages: int, order: list[int]) -> None:
+    """Two caches, one that makes its queue anew at every turn: the same pages are there after each request."""
+    plain, anew = CacheManager(num_pages, PAGE), CacheManager(num_pages, PAGE)
+    for number, which in enumerate(order):
+        tokens = [which] * PAGE + [number % 3] * 4
+        for cache in (plain, anew):
+            run_once(cache, str(number), tokens)
+        tree = anew._tree
+        tree._evictable = sorted(entry for entry in tree._evictable if tree._evicts(entry))
+        assert plain.page_states() == anew.page_states()
+        plain.check()
+
+
+def test_evictions_are_remembered_in_a_table_of_one_size() -> None:
+    evictions = Evictions(1)
+    for path in range(1, 100_000):
+        evictions.add(path)
+        assert path in evictions
+    assert 0 not in evictions and 99_000 in evictions and 100_000 not in evictions and 1 not in evictions
+    assert len(evictions._paths) == LEAST_PLACES
+    assert len(Evictions(10**9)._paths) == 65_536
+
+
+def test_steps_are_kept_up_to_a_bound_and_told_as_they_were() -> None:
+    history, kept = StepHistory(None, 1000, 2000), []
+    for step in range(5000):
+        rows = (Row(f"a{step}", step, 3, True, 0, 2, 1), Row("b", 2**30 + step, 1, False, step, 0))
+        history.open(step, step + 1, rows, ("c",) if step % 2 else ())
+        history.times.extend((step, step + 0.5, 0.25, 0.125, 7))
+        history.ends.append(step + 0.75)
+        kept.append(rows)
+        assert len(history._runs) <= 1000
+    assert history.fill == 1.0
+    found = history._runs
+    assert 1000 * (1 - DROPPED_SHARE) - 2 <= len(found) <= 1000
+    assert [tuple(run.rows) for run in found] == kept[-len(found) :]
+    record = history.last()
+    assert record is not None and (record.begin_s, record.end_s, record.waiting) == (4999.0, 4999.75, 7)
+    assert record.sequences[1].segment.start == 2**30 + 4999 and len(found[0].times) == TIMES
+    assert [each.step_id for each in history.records()] == list(range(5000 - len(found), 5000))

@@ -53,7 +53,7 @@ OBJECTIVES = Objectives(ttft_s=1.0, itl_s=0.05, e2e_s=30.0)
 TOKENS = 8.0
 SLICE = 5
 WARM_UP_S = 20.0
-RAMP_SLICE, RAMP_S = 25, 900.0
+DAY_SLICE, DAY_S = 25, 480.0
 
 
 def one_replica(step_tokens: int = 2048) -> ReplicaSetup:
@@ -101,6 +101,7 @@ def told(outcome: FleetOutcome, computed_s: float, since_s: float) -> dict[str, 
         "simulated_s": outcome.end_s,
         "computed_s": computed_s,
         "replica_s": outcome.replica_s,
+        "good_per_s": found.good_share * found.requests / outcome.end_s,
         "steps": sum(member.replica.steps for member in outcome.members),
         "kv_gb": outcome.traffic.bytes / 1e9,
         "kv_ms": 1e3 * outcome.traffic.on_the_way_s / max(1, outcome.traffic.transfers),
@@ -145,9 +146,9 @@ def split(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{readers} read, {whole - readers} decode, {gbit} Gbit/s", run(plan, "prefix-affinity", load)
 
 
-def ramp(duration_s: float) -> list[WorkloadRequest]:
-    """A slice of the fleet through a morning: from a quarter of the mean to the peak and back, as a sine."""
-    low, high = MEAN_PER_S / 4 / RAMP_SLICE, MEAN_PER_S * PEAK / RAMP_SLICE
+def day(duration_s: float) -> list[WorkloadRequest]:
+    """A slice of the fleet through a day in short: from a quarter of the mean to the peak and back, as a sine."""
+    low, high = MEAN_PER_S / 4 / DAY_SLICE, MEAN_PER_S * PEAK / DAY_SLICE
     steady = shared_prefix_agents(Load(high, round(high * duration_s), 1, TOKENS))
     draws = Draws(7, "thinning")
 
@@ -158,13 +159,14 @@ def ramp(duration_s: float) -> list[WorkloadRequest]:
 
 
 def scaling(_seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Replicas that come and go, in a slice of one twenty-fifth."""
-    load, most = ramp(RAMP_S), REPLICAS // RAMP_SLICE
+    """A fixed fleet against replicas that come and go, through a day in DAY_S seconds."""
+    load, most = day(DAY_S), REPLICAS // DAY_SLICE
     yield f"{most} always", run(FleetPlan(one_replica(), most), "prefix-affinity", load)
-    for per_replica, start_s in ((10.0, 60.0), (20.0, 60.0), (20.0, 300.0)):
-        rule = Autoscale(1, most, per_replica, start_s=start_s)
+    for per_replica, start_s in ((16.0, 60.0), (16.0, 5.0), (28.0, 5.0)):
+        rule = Autoscale(1, most, per_replica, every_s=5.0, start_s=start_s, patience_s=20.0)
         plan = FleetPlan(one_replica(), autoscale=rule)
         yield f"one for {per_replica:g}, {start_s:g} s to start", run(plan, "prefix-affinity", load)
+    yield f"{most - 1} always", run(FleetPlan(one_replica(), most - 1), "prefix-affinity", load)
 
 
 PARTS: dict[str, Callable[[float], Iterator[tuple[str, dict[str, Any]]]]] = {

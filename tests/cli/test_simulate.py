@@ -56,8 +56,13 @@ def test_a_mooncake_trace_and_fleets(model: str, tmp_path: Path) -> None:
     assert found["figures"]["completed"] == 10 and found["figures"]["cached_tokens"] == 9 * 512
     split = report(simulate(model, "--trace", str(trace), "--decoders", "2", "--link", "10GB/s", "--json"))
     assert split["fleet"]["kv_transfers"]["transfers"] == 10
-    scaled = report(simulate(model, "--trace", str(trace), "--autoscale", "1:3", "--per-replica", "1", "--json"))
+    scaling = ("--autoscale", "1:3", "--per-replica", "1")
+    scaled = report(simulate(model, "--trace", str(trace), *scaling, "--json"))
     assert scaled["figures"]["completed"] == 10
+    sooner = report(
+        simulate(model, "--trace", str(trace), *scaling, "--start-time", "1s", "--patience", "1s", "--json")
+    )
+    assert sooner["figures"]["completed"] == 10
 
 
 def test_records_and_chrome_traces_are_written_and_replayed(model: str, tmp_path: Path) -> None:
@@ -90,6 +95,7 @@ def test_what_cannot_be_is_one_clear_error(model: str, tmp_path: Path) -> None:
         (("simulate", "--model", model, *MACHINE, "--link", "fast"), ("--link", "400Gbit/s")),
         (("simulate", "--model", model, *MACHINE, "--autoscale", "3:1"), ("--autoscale", "2:16")),
         (("simulate", "--model", model, *MACHINE, "--autoscale", "1:2", "--decoders", "1"), ("Split pools",)),
+        (("simulate", "--model", model, *MACHINE, "--patience", "5s"), ("--patience", "--autoscale LOW:HIGH")),
         (("simulate", "--model", model, *MACHINE, "--perfetto", str(tmp_path / "no" / "x.json")), ("--perfetto",)),
         (("simulate", "--model", model, *MACHINE, "--context", "9k"), ("--context", "8192")),
         (("trace", str(broken)), ("line 1", "twostroke_steps")),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from twostroke.cache.manager import CacheManager
 from twostroke.scheduler.limits import SchedulerLimits
@@ -100,3 +102,73 @@ def test_a_longer_prompt_goes_on_where_the_cached_one_ended() -> None:
     base = tokens(1, 100)
     heart.miss("first", base)
     assert heart.miss("second", [*base, *tokens(2, 60)]) == PrefixMiss(MissReason.DIFFERS, 96, 0)
+
+
+def plainly(cached: list[list[int]], asked: list[int], size: int) -> PrefixMiss | None:
+    """The definition, by comparing with every cached prompt; `cached` in order, the latest last."""
+
+    def pages(of: list[int]) -> list[tuple[int, ...]]:
+        return [tuple(of[i : i + size]) for i in range(0, len(of) - size + 1, size)]
+
+    wanted = pages(asked)[: (len(asked) - 1) // size]
+    found = max((common(pages(one), wanted) for one in cached), default=0)
+    if found == len(wanted):
+        return None if found else PrefixMiss(MissReason.SHORT, 0)
+    if not any(pages(one) for one in cached):
+        return PrefixMiss(MissReason.EMPTY, 0)
+    first_seen: dict[tuple[int, ...], int] = {}
+    for number, one in enumerate(cached):
+        if pages(one)[:found] == wanted[:found] and len(pages(one)) > found:
+            first_seen.setdefault(pages(one)[found], number)
+    best, near = (0, -1), None
+    for page, _ in sorted(first_seen.items(), key=lambda each: -each[1]):
+        equal = [a == b for a, b in zip(page, wanted[found], strict=True)]
+        if (equal.index(False), sum(equal)) > best:
+            best, near = (equal.index(False), sum(equal)), page
+    behind = [pages(one)[found + 1 :] for one in cached if pages(one)[: found + 1] == [*wanted[:found], near]]
+    lost = max((common(one, wanted[found + 1 :]) for one in behind), default=0)
+    return PrefixMiss(MissReason.DIFFERS, found * size + best[0], (lost + 1 if best[0] or lost else 0) * size)
+
+
+def common(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> int:
+    """Length of the common beginning."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+PROMPTS = st.lists(st.integers(0, 2), min_size=1, max_size=12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PROMPTS, max_size=10), PROMPTS)
+def test_a_miss_is_explained_as_by_comparing_with_everybody(cached: list[list[int]], asked: list[int]) -> None:
+    cache = CacheManager(200, 3)
+    for number, prompt in enumerate(cached):
+        cache.open(str(number), "", cache.match("", prompt))
+        assert cache.grow(str(number), len(prompt))
+        cache.commit(str(number), len(prompt), prompt)
+        cache.close(str(number))
+    assert cache.miss("", asked, cache.match("", asked)) == plainly(cached, asked, 3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40)), max_size=40))
+def test_reserved_pages_are_those_of_the_table(turns: list[tuple[int, int]]) -> None:
+    """Sequences grow, shrink what they ask for, share and replace pages: the remembered answer is never an old one."""
+    cache = CacheManager(9, 4)
+    filled: dict[int, int] = {}
+    for who, wanted in turns:
+        name, prompt = str(who), [who % 2] * 41  # two prompts of each kind, which share their pages
+        if who not in filled:
+            cache.open(name, "", [])
+        page_ids = cache.reserve(name, wanted)
+        if page_ids is None:
+            cache.close(name)
+            filled.pop(who, None)
+            continue
+        assert list(page_ids) == cache.pages_of(name)[: cache.pages_for(wanted)]
+        assert cache.reserve(name, wanted) is page_ids
+        filled[who] = max(filled.get(who, 0), wanted)
+        cache.commit(name, filled[who], prompt)
+        again = cache.reserve(name, wanted)
+        assert again is not None and list(again) == cache.pages_of(name)[: cache.pages_for(wanted)]
+        cache.check()

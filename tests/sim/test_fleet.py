@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from tests.sim.machines import setup
 from twostroke.sim.autoscale import Autoscale
 from twostroke.sim.fleet import REFUSED, Fleet, FleetOutcome, FleetPlan
-from twostroke.sim.routing import ROUTERS, LeastLoaded, PrefixAffinity, RoundRobin, State, named_router
+from twostroke.sim.routing import ROUTERS, LeastLoaded, Member, PrefixAffinity, RoundRobin, State, named_router
 from twostroke.sim.transfer import Link
 from twostroke.types.errors import ConfigError
 from twostroke.workload.request import WorkloadRequest
@@ -184,6 +185,38 @@ def test_autoscaling_follows_the_load_up_and_down() -> None:
     )
     assert outcome.replica_s == pytest.approx(paid)
     assert all(member.state in (State.READY, State.ENDED) for member in outcome.members)
+
+
+class Counting:
+    """A router that notes how many replicas it could choose from."""
+
+    def __init__(self) -> None:
+        self.ready: list[int] = []
+
+    def choose(self, asked: WorkloadRequest, members: Sequence[Member]) -> Member:
+        self.ready.append(len(members))
+        assert all(member.state is State.READY for member in members)
+        return LeastLoaded().choose(asked, members)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(0, 4), st.sampled_from([0.0, 0.05, 2.0]))
+def test_a_scaled_fleet_keeps_its_bounds_and_loses_nobody(seed: int, low: int, more: int, start_s: float) -> None:
+    dice = random.Random(seed)
+    rule = Autoscale(low, low + more, dice.choice([0.5, 2.0, 8.0]), 0.05, start_s, dice.choice([0.0, 0.1, 1.0]))
+    load = [*chat(dice.randint(1, 60), dice.choice([0.001, 0.02])), *chat(dice.randint(1, 10), 0.5, 20, 5)]
+    load = [replace(each, arrival_s=each.arrival_s + dice.choice([0.0, 3.0])) for each in load]
+    router = Counting()
+    outcome = Fleet(FleetPlan(setup(), autoscale=rule), router).run(sorted(load, key=lambda each: each.arrival_s))
+    assert low <= min(router.ready) and max(router.ready) <= low + more
+    assert min(count for _, count in outcome.scaling) >= low
+    for seen in outcome.seen:
+        assert seen.error == "" and len(seen.times_s) == seen.asked.output_tokens and len(seen.where) == 1
+    for member in outcome.members:
+        assert member.state is not State.DRAINING and member.requests == 0 and not member.replica.outstanding
+        if member.to_s is not None:
+            served = [seen.ended_s or 0.0 for seen in outcome.seen if seen.where == [member.replica.name]]
+            assert max(served, default=0.0) <= member.to_s, "it is not ended before its last request"
 
 
 def test_a_closed_loop_keeps_as_many_requests_under_way() -> None:

@@ -10,7 +10,7 @@ Must not know: queues, budgets, who is preempted.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from twostroke.cache.pages import PagePool
@@ -32,12 +32,13 @@ class PageState(enum.IntEnum):
 @dataclass(slots=True)
 class PageTable:
     """page_ids of one sequence in order of position; the first len(nodes) of them are in the tree. filled:
-    computed tokens."""
+    computed tokens. told: page_ids as they were last told, while they are the same; empty where they are not."""
 
     salt: str
     page_ids: list[int] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     filled_tokens: int = 0
+    told: tuple[int, ...] = ()
 
 
 class CacheManager:
@@ -86,6 +87,15 @@ class CacheManager:
         """The page table, in order of position; live until the next call."""
         return self._tables[sequence_id].page_ids
 
+    def missing_pages(self, wanted: Iterable[tuple[str, int]]) -> int:
+        """wanted: (sequence id, num_tokens). Pages for positions [0, num_tokens) of each that it does not own yet."""
+        tables, size, count = self._tables, self.page_tokens, 0
+        for sequence_id, num_tokens in wanted:
+            missing = -(-num_tokens // size) - len(tables[sequence_id].page_ids)
+            if missing > 0:
+                count += missing
+        return count
+
     def match(self, salt: str, tokens: Sequence[int]) -> list[Node]:
         """The cached full pages of these tokens; the last token is never among them, because its logits are needed."""
         return self._tree.match(salt, tokens, (len(tokens) - 1) // self.page_tokens)
@@ -96,7 +106,7 @@ class CacheManager:
 
     def pages_available(self, matched: Sequence[Node]) -> int:
         """Pages that could be allocated while the matched ones are held."""
-        return self.pages_free + self.pages_cached - sum(1 for n in matched if self._pool.count(n.page_id) == 1)
+        return self.pages_free + self.pages_cached - self._pool.num_single([node.page_id for node in matched])
 
     def open(self, sequence_id: str, salt: str, matched: Sequence[Node]) -> int:
         """Start a page table with the matched pages; returns the tokens they hold. Raises ValueError for a known id."""
@@ -107,10 +117,25 @@ class CacheManager:
         self._tables[sequence_id] = table
         return table.filled_tokens
 
+    def reserve(self, sequence_id: str, num_tokens: int) -> tuple[int, ...] | None:
+        """Own pages for positions [0, num_tokens), as `grow`, and say which; None where there are not enough.
+
+        The same object as long as they are the same pages.
+        """
+        table = self._tables[sequence_id]
+        needed = -(-num_tokens // self.page_tokens)
+        told = table.told
+        if len(told) == needed:
+            return told
+        if not self.grow(sequence_id, num_tokens):
+            return None
+        told = table.told = tuple(table.page_ids[:needed])
+        return told
+
     def grow(self, sequence_id: str, num_tokens: int) -> bool:
         """Own pages for positions [0, num_tokens); False, with nothing changed, where there are not enough."""
         table = self._tables[sequence_id]
-        missing = self.pages_for(num_tokens) - len(table.page_ids)
+        missing = -(-num_tokens // self.page_tokens) - len(table.page_ids)
         if missing <= 0:
             return True
         added: list[int] = []
@@ -132,16 +157,18 @@ class CacheManager:
         """
         table = self._tables[sequence_id]
         table.filled_tokens = computed_tokens
-        while (len(table.nodes) + 1) * self.page_tokens <= computed_tokens:
-            index = len(table.nodes)
-            tokens = tuple(known_tokens[index * self.page_tokens : (index + 1) * self.page_tokens])
-            parent = table.nodes[-1] if table.nodes else self._tree.root(table.salt)
+        nodes, size = table.nodes, self.page_tokens
+        while (len(nodes) + 1) * size <= computed_tokens:
+            index = len(nodes)
+            tokens = tuple(known_tokens[index * size : (index + 1) * size])
+            parent = nodes[-1] if nodes else self._tree.root(table.salt)
             own = table.page_ids[index]
             node = self._tree.insert(parent, tokens, own)
             if node.page_id != own:
                 table.page_ids[index] = self._tree.share(node)
+                table.told = ()
                 self._pool.release(own)
-            table.nodes.append(node)
+            nodes.append(node)
 
     def close(self, sequence_id: str) -> None:
         """Give all pages back; those in the tree stay cached. An unknown id changes nothing."""

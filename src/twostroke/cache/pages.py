@@ -6,6 +6,8 @@ Must not know: what a page holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class PagePool:
     """num_pages page ids. A page is free (count 0) or held by one or more owners."""
@@ -27,6 +29,11 @@ class PagePool:
         """Owners of a page."""
         return self._counts[page_id]
 
+    def num_single(self, page_ids: Iterable[int]) -> int:
+        """How many of these pages have one owner."""
+        counts = self._counts
+        return sum([counts[page_id] == 1 for page_id in page_ids])
+
     def counts(self) -> list[int]:
         """Owners of each page: a copy."""
         return list(self._counts)
@@ -39,16 +46,20 @@ class PagePool:
         self._counts[page_id] = 1
         return page_id
 
-    def retain(self, page_id: int) -> None:
-        """One more owner. Raises ValueError for a free page."""
-        if self._counts[page_id] < 1:
+    def retain(self, page_id: int) -> int:
+        """One more owner; how many there are now. Raises ValueError for a free page."""
+        owners = self._counts[page_id]
+        if owners < 1:
             raise ValueError(f"page {page_id} is free and cannot be shared")
-        self._counts[page_id] += 1
+        self._counts[page_id] = owners + 1
+        return owners + 1
 
-    def release(self, page_id: int) -> None:
-        """One owner less; without owners it is free. Raises ValueError for a page that is free already."""
-        if self._counts[page_id] < 1:
+    def release(self, page_id: int) -> int:
+        """One owner less; how many are left. Without owners it is free. Raises ValueError for a page that is free."""
+        owners = self._counts[page_id] - 1
+        if owners < 0:
             raise ValueError(f"page {page_id} was freed twice")
-        self._counts[page_id] -= 1
-        if self._counts[page_id] == 0:
+        self._counts[page_id] = owners
+        if owners == 0:
             self._free.append(page_id)
+        return owners

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -56,6 +57,7 @@ class PrefixTree:
         self._evictable: list[tuple[int, int, Node]] = []
         self._serial = 0
         self._evicted = Evictions(pool.num_pages)
+        self._contents: dict[int, int] = {}  # nodes by the hash of their tokens, wherever they are: how many
         self._holds = bytearray(pool.num_pages)  # by page id: 1 where the tree is an owner
         self.num_nodes = 0
         self._num_unshared = 0
@@ -79,11 +81,13 @@ class PrefixTree:
         """Nodes of the longest cached prefix of `tokens`, at most max_pages, in order. Nothing is retained."""
         node = self._roots.get(salt)
         found: list[Node] = []
-        while node is not None and len(found) < max_pages:
-            start = len(found) * self._page_tokens
-            node = node.children.get(tuple(tokens[start : start + self._page_tokens]))
-            if node is not None:
-                found.append(node)
+        if node is None:
+            return found
+        for page in itertools.islice(self._pages(tokens), max_pages):
+            node = node.children.get(page)
+            if node is None:
+                break
+            found.append(node)
         return found
 
     def miss(self, salt: str, tokens: Sequence[int], matched: Sequence[Node], max_pages: int) -> PrefixMiss | None:
@@ -91,14 +95,14 @@ class PrefixTree:
         size, found = self._page_tokens, len(matched)
         if found >= max_pages:
             return None if found else PrefixMiss(MissReason.SHORT, 0)
-        pages = [tuple(tokens[i * size : (i + 1) * size]) for i in range(found, max_pages)]
+        pages = list(self._pages(tokens[found * size : max_pages * size]))
         parent = matched[-1] if matched else self._roots.get(salt)
         gone = self._count_evicted(parent.path if parent is not None else _root_path(salt), pages)
         if gone:
             return PrefixMiss(MissReason.EVICTED, found * size, gone * size)
         if parent is None or not (parent.children or matched):
             return PrefixMiss(MissReason.EMPTY, 0)
-        position, near = _departure(parent, pages[0])
+        position, near = self._departure(parent, pages)
         lost = _also_cached(near, pages[1:]) if near is not None else 0
         # Where even the first token of the page differs, and nothing behind it fits, there was nothing to find.
         lost_pages = lost + 1 if position or lost else 0
@@ -106,10 +110,10 @@ class PrefixTree:
 
     def share(self, node: Node) -> int:
         """One more owner of the node's page; returns the page id."""
-        if self._pool.count(node.page_id) == 1:
+        page_id = node.page_id
+        if self._pool.retain(page_id) == 2:
             self._num_unshared -= 1
-        self._pool.retain(node.page_id)
-        return node.page_id
+        return page_id
 
     def insert(self, parent: Node, tokens: tuple[int, ...], page_id: int) -> Node:
         """The child of `parent` for these tokens: the one that is there, or a new one that takes over shared ownership.
@@ -118,8 +122,10 @@ class PrefixTree:
         """
         child = parent.children.get(tokens)
         if child is None:
-            child = Node(tokens, page_id, parent, path=hash((parent.path, tokens)))
+            content = hash(tokens)
+            child = Node(tokens, page_id, parent, path=hash((parent.path, content)))
             parent.children[tokens] = child
+            self._contents[content] = self._contents.get(content, 0) + 1
             self._pool.retain(page_id)
             self._holds[page_id] = 1
             self.num_nodes += 1
@@ -127,10 +133,9 @@ class PrefixTree:
 
     def give_back(self, node: Node) -> None:
         """One owner less of the node's page, which stays in the tree, now the most recently used."""
-        self._pool.release(node.page_id)
         self._uses += 1
         node.last_use = self._uses
-        if self._pool.count(node.page_id) == 1:
+        if self._pool.release(node.page_id) == 1:
             self._num_unshared += 1
             self._offer(node)
 
@@ -152,6 +157,29 @@ class PrefixTree:
             if node.parent is not None:
                 yield node
 
+    def _departure(self, parent: Node, pages: Sequence[tuple[int, ...]]) -> tuple[int, Node | None]:
+        """(tokens that the first page has in common with the successor most like it, that successor).
+
+        Where nobody has its first token, and nobody anywhere has the second page, it is all one who is most like it.
+        """
+        page, first = pages[0], pages[0][0]
+        latest = list(itertools.islice(reversed(parent.children), COMPARED_SIBLINGS))
+        alike = [tokens for tokens in latest if tokens[0] == first]
+        if not alike:
+            if not latest or len(pages) == 1 or hash(pages[1]) not in self._contents:
+                return 0, None
+            alike = latest
+        near = alike[0]
+        best = _likeness(page, near)
+        for tokens in alike:
+            if tokens[: best[0]] == page[: best[0]] and (likeness := _likeness(page, tokens)) > best:
+                best, near = likeness, tokens
+        return best[0], parent.children[near]
+
+    def _pages(self, tokens: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Full pages of these tokens, in order."""
+        return zip(*[iter(tokens)] * self._page_tokens, strict=False)
+
     def _offer(self, node: Node) -> None:
         if not node.children:
             self._serial += 1
@@ -170,14 +198,22 @@ class PrefixTree:
     def _count_evicted(self, path: int, pages: Sequence[tuple[int, ...]]) -> int:
         """How many of these pages, from the first on, were here and were evicted."""
         for count, page in enumerate(pages):
-            path = hash((path, page))
+            path = hash((path, hash(page)))
             if path not in self._evicted:
                 return count
         return len(pages)
 
+    def _forget_content(self, content: int) -> None:
+        left = self._contents[content] - 1
+        if left:
+            self._contents[content] = left
+        else:
+            del self._contents[content]
+
     def _remove(self, node: Node) -> None:
         parent = node.parent
         self._evicted.add(node.path)
+        self._forget_content(hash(node.tokens))
         node.in_tree = False
         self._holds[node.page_id] = 0
         self._pool.release(node.page_id)
@@ -198,17 +234,10 @@ def _root_path(salt: str) -> int:
     return hash(tuple(salt.encode()))
 
 
-def _departure(parent: Node, page: tuple[int, ...]) -> tuple[int, Node | None]:
-    """(tokens that the page has in common with the successor most like it, that successor)."""
-    best, near = (0, -1), None
-    for child in itertools.islice(reversed(parent.children.values()), COMPARED_SIBLINGS):
-        if best[0] > 0 and child.tokens[0] != page[0]:
-            continue  # nothing in common, as most have
-        equal = [a == b for a, b in zip(page, child.tokens, strict=True)]
-        likeness = (equal.index(False), sum(equal))
-        if likeness > best:
-            best, near = likeness, child
-    return best[0], near
+def _likeness(page: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, int]:
+    """(tokens in common before the first that differs, tokens in common) of two different pages."""
+    equal = list(map(operator.eq, page, other))
+    return equal.index(False), sum(equal)
 
 
 def _also_cached(node: Node, pages: Sequence[tuple[int, ...]]) -> int:

@@ -7,6 +7,7 @@ Must not know: workloads, how steps are predicted.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -90,6 +91,7 @@ FLEET_FLAGS = (
         help="With --autoscale: requests under way for which there is one replica [default: 8].",
     ),
     time_flag("--start-time", "With --autoscale: until a new replica takes requests [default: 60s]."),
+    time_flag("--patience", "With --autoscale: fewer must do so long before one is ended [default: 120s]."),
 )
 
 
@@ -161,7 +163,20 @@ def read_fleet(options: dict[str, Any], setup: ReplicaSetup) -> FleetPlan:
 def _autoscale(options: dict[str, Any]) -> Autoscale | None:
     from twostroke.sim.autoscale import Autoscale
 
+    start_s, patience_s = options["start_time"], options["patience"]
     if options["autoscale"] is None:
+        for name, value in (("--start-time", start_s), ("--patience", patience_s)):
+            if value is not None:
+                raise ConfigError(
+                    f"{name} belongs to --autoscale.",
+                    why="A fixed number of replicas neither start nor end.",
+                    fix=f"Add --autoscale LOW:HIGH, or leave {name} out.",
+                )
         return None
     low, high = options["autoscale"]
-    return Autoscale(low, high, options["per_replica"], start_s=options["start_time"] or 60.0)
+    rule = Autoscale(low, high, options["per_replica"])
+    return replace(
+        rule,
+        start_s=rule.start_s if start_s is None else start_s,
+        patience_s=rule.patience_s if patience_s is None else patience_s,
+    )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from twostroke.cost.calibration import Calibration, LinearRates
-from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
+from twostroke.cost.shape import Bound, Part, PartPrediction, StepPrediction
 from twostroke.cost.step_work import SegmentCounts, WorkCounter
 from twostroke.cost.work import Work
 from twostroke.spec.formats import KVKind, WeightKind
@@ -70,7 +70,7 @@ class CalibratedCost:
         self._host = calibration.host
         self._vocab_size = spec.vocab_size
 
-    def predict(self, segments: Sequence[Segment]) -> StepPrediction:
+    def predict(self, segments: Sequence[Part]) -> StepPrediction:
         """See StepCost."""
         counts = self._counter.count(segments)
         host_s = self._host_seconds(counts)

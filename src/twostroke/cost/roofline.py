@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
-from twostroke.cost.step_work import WorkCounter
+from twostroke.cost.shape import Bound, Part, PartPrediction, StepPrediction
+from twostroke.cost.step_work import SegmentCounts, WorkCounter
 from twostroke.cost.work import Work
 from twostroke.spec.formats import WeightKind
 from twostroke.spec.hardware import HardwareSpec
 from twostroke.spec.model import FormatChoice, MatrixRole
+
+REMEMBERED_STEPS = 4096
 
 
 class RooflineCost:
@@ -29,33 +31,46 @@ class RooflineCost:
         self._other_s_per_flop = 1 / (hardware.f32_flops_per_s * shares.attention)
         self._s_per_byte = 1 / (hardware.read_bytes_per_s * shares.memory)
         self._host_s = shares.step_s + shares.layer_s * counter.spec.num_layers
+        self._host = PartPrediction("host", self._host_s, Work(), Bound.HOST)
+        self._remembered: dict[tuple[int, int], tuple[PartPrediction, PartPrediction, PartPrediction]] = {}
 
-    def predict(self, segments: Sequence[Segment]) -> StepPrediction:
+    def predict(self, segments: Sequence[Part]) -> StepPrediction:
         """See StepCost."""
-        work = self._counter.step(segments)
-        host = PartPrediction("host", self._host_s, Work(), Bound.HOST)
         if not segments:
-            return StepPrediction((host,))
-        return StepPrediction(
-            (
-                self._part("weights", work.weights, self._layer_s_per_flop),
-                self._part("head", work.head, self._head_s_per_flop),
-                self._part("attention", work.attention, self._attention_s_per_flop),
-                self._part("other", work.other, self._other_s_per_flop),
-                host,
-            )
-        )
+            return StepPrediction((self._host,))
+        counts = self._counter.count(segments)
+        weights, head, other = self._by_rows(counts)
+        attention = self._part("attention", self._counter.attention(counts), self._attention_s_per_flop)
+        return StepPrediction((weights, head, attention, other, self._host))
 
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
         """See SteadyCost."""
         counter = self._counter
         first = next(counter.decode_counts(starts, 1))
-        weights_s = self._part("weights", counter.weights(first.rows), self._layer_s_per_flop).seconds
-        head_s = self._part("head", counter.head(first.logit_rows), self._head_s_per_flop).seconds
-        other_s = self._part("other", counter.other(first), self._other_s_per_flop).seconds
-        for counts in counter.decode_counts(starts, steps):
-            attention_s = self._part("attention", counter.attention(counts), self._attention_s_per_flop).seconds
-            yield sum((weights_s, head_s, attention_s, other_s, self._host_s))
+        weights_s, head_s, other_s = (part.seconds for part in self._by_rows(first))
+        # Attention alone changes from step to step, and in what it sees alone.
+        moved = counter.attention(first).activation_bytes
+        pair_flops, position_bytes = counter.pair_flops, counter.kv_position_bytes
+        s_per_flop, s_per_byte, host_s = self._attention_s_per_flop, self._s_per_byte, self._host_s
+        for seen in counter.decode_positions(starts, steps):
+            attention_s = max(seen * pair_flops * s_per_flop, (seen * position_bytes + moved) * s_per_byte)
+            yield sum((weights_s, head_s, attention_s, other_s, host_s))
+
+    def _by_rows(self, counts: SegmentCounts) -> tuple[PartPrediction, PartPrediction, PartPrediction]:
+        """(weights, head, other), which follow from the numbers of rows; those of a few steps are remembered."""
+        key = counts.rows, counts.logit_rows
+        found = self._remembered.get(key)
+        if found is None:
+            counter = self._counter
+            found = (
+                self._part("weights", counter.weights(counts.rows), self._layer_s_per_flop),
+                self._part("head", counter.head(counts.logit_rows), self._head_s_per_flop),
+                self._part("other", counter.other(counts), self._other_s_per_flop),
+            )
+            if len(self._remembered) >= REMEMBERED_STEPS:
+                self._remembered.clear()
+            self._remembered[key] = found
+        return found
 
     def _part(self, name: str, work: Work, s_per_flop: float) -> PartPrediction:
         arithmetic_s, memory_s = work.flops * s_per_flop, work.total_bytes * self._s_per_byte

@@ -27,6 +27,26 @@ class Segment:
     scored: int = 0
 
 
+class Part(Protocol):
+    """What a cost model must know of one sequence in a step: a Segment, or what a plan has of it."""
+
+    @property
+    def start(self) -> int:
+        """The first position."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Positions."""
+
+    @property
+    def samples(self) -> bool:
+        """Does its last row need logits?"""
+
+    @property
+    def scored(self) -> int:
+        """Further rows that need logits."""
+
+
 class Bound(enum.Enum):
     """What the time of a part is spent on."""
 
@@ -68,7 +88,7 @@ class StepPrediction:
 class StepCost(Protocol):
     """Predicts a step: by roofline for hardware of the catalogue, by measured rates for this machine."""
 
-    def predict(self, segments: Sequence[Segment]) -> StepPrediction:
+    def predict(self, segments: Sequence[Part]) -> StepPrediction:
         """The time of one step with these sequences; an empty step costs the host part alone."""
 
 

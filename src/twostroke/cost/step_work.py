@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from twostroke.cost.shape import Segment
+from twostroke.cost.shape import Part
 from twostroke.cost.work import Work
 from twostroke.spec.formats import KVKind
 from twostroke.spec.model import LAYER_ROLES, FormatChoice, MatrixRole, ModelSpec
@@ -40,8 +41,7 @@ class StepWork:
 NOTHING = StepWork(Work(), Work(), Work(), Work())
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentCounts:
+class SegmentCounts(NamedTuple):
     """What a step's segments add up to. rows: new tokens. logit_rows: rows that need logits. decodes: sequences of one.
 
     pairs: visible positions, added over rows and layers. positions: cached positions read, added over layers. Both
@@ -82,6 +82,11 @@ def kv_positions(start: int, num_tokens: int, window: int) -> int:
     return min(end, window + num_tokens - 1) if window else end
 
 
+def _seen_by_each(starts: Sequence[int], window: int) -> int:
+    """Sum over sequences with one new row of the positions it sees."""
+    return sum([min(start + 1, window) for start in starts]) if window else sum(starts) + len(starts)
+
+
 class WorkCounter:
     """Counts for one model in one choice of formats; a step takes microseconds.
 
@@ -105,7 +110,7 @@ class WorkCounter:
         self._norm_bytes = F32_BYTES * spec.num_layers * (2 * spec.hidden_size + 2 * spec.head_dim * spec.qk_norm)
         self._other_row = self._others()
 
-    def step(self, segments: Sequence[Segment]) -> StepWork:
+    def step(self, segments: Sequence[Part]) -> StepWork:
         """Work of a step with these segments; nothing where there are none."""
         return self.work(self.count(segments)) if segments else NOTHING
 
@@ -115,9 +120,10 @@ class WorkCounter:
             self.weights(counts.rows), self.head(counts.logit_rows), self.attention(counts), self.other(counts)
         )
 
-    def count(self, segments: Sequence[Segment]) -> SegmentCounts:
-        """One pass over the segments; half a microsecond for each."""
-        rows = logit_rows = decode_pairs = decode_positions = chunk_positions = 0
+    def count(self, segments: Sequence[Part]) -> SegmentCounts:
+        """One pass over the segments; a quarter of a microsecond for each."""
+        rows = logit_rows = chunk_positions = 0
+        starts: list[int] = []  # of those with one new row
         chunks: list[tuple[int, int]] = []
         windows = self.windows
         for segment in segments:
@@ -125,36 +131,40 @@ class WorkCounter:
             rows += num_tokens
             logit_rows += segment.samples + segment.scored
             if num_tokens == 1:
-                for window, layers in windows:
-                    seen = layers * (min(start + 1, window) if window else start + 1)
-                    decode_pairs += seen
-                    decode_positions += seen
+                starts.append(start)
                 continue
             pairs = 0
             for window, layers in windows:
                 pairs += layers * visible_positions(start, num_tokens, window)
                 chunk_positions += layers * kv_positions(start, num_tokens, window)
             chunks.append((num_tokens, pairs))
-        decodes = len(segments) - len(chunks)
-        return SegmentCounts(rows, logit_rows, decodes, decode_pairs, decode_positions, chunk_positions, tuple(chunks))
+        seen = sum([layers * _seen_by_each(starts, window) for window, layers in windows])
+        return SegmentCounts(rows, logit_rows, len(starts), seen, seen, chunk_positions, tuple(chunks))
 
     def decode_counts(self, starts: Sequence[int], steps: int) -> Iterator[SegmentCounts]:
         """What `count` says of `steps` steps in a row with one new row of each sequence, from `starts` on."""
-        rows, seen = len(starts), 0
+        rows = len(starts)
+        for seen in self.decode_positions(starts, steps):
+            yield SegmentCounts(rows, rows, rows, seen, seen, 0, ())
+
+    def decode_positions(self, starts: Sequence[int], steps: int) -> Iterator[int]:
+        """The positions that each of these steps sees, and reads, in all layers."""
+        seen = 0
         # A sequence sees one position more in each step, until it sees a whole window.
         growing = 0
-        full: Counter[int] = Counter()
+        full: dict[int, int] = {}
         for window, layers in self.windows:
             for start in starts:
                 seen += layers * (min(start + 1, window) if window else start + 1)
                 if not window or start + 1 < window:
                     growing += layers
                     if window:
-                        full[window - start - 1] += layers
+                        full[window - start - 1] = full.get(window - start - 1, 0) + layers
         for step in range(1, steps + 1):
-            yield SegmentCounts(rows, rows, rows, seen, seen, 0, ())
+            yield seen
             seen += growing
-            growing -= full[step]
+            if step in full:
+                growing -= full[step]
 
     def weights(self, rows: int) -> Work:
         """The four products of every layer over `rows` rows; weights are read once."""

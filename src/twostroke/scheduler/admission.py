@@ -6,7 +6,7 @@ Must not know: budgets of a step, models.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from twostroke.cache.manager import CacheManager
 from twostroke.cache.prefix_tree import Node
@@ -25,13 +25,10 @@ class PageAdmission:
         """Would it fit an empty pool, with one more token?"""
         return len(sequence.known) < self._pool_tokens
 
-    def fits_now(self, sequence: Sequence, matched: list[Node], running: Iterable[Sequence]) -> bool:
+    def fits_now(self, sequence: Sequence, matched: list[Node], running: Collection[Sequence]) -> bool:
         """Are there pages for all its known tokens and one more, beside what was promised?"""
-        promised = 0
-        for other in running:
-            have = len(self._cache.pages_of(other.request.request_id))
-            promised += max(0, self._cache.pages_for(len(other.known) + 1) - have)
-            promised += self._watermark_pages if other.computed else 0
+        promised = self._cache.missing_pages([(each.request.request_id, len(each.known) + 1) for each in running])
+        promised += self._watermark_pages * len([each for each in running if each.computed])
         promised = min(promised, self._cache.num_pages)
         needed = self._cache.pages_for(len(sequence.known) + 1) - len(matched)
         return needed + promised <= self._cache.pages_available(matched)
@@ -46,7 +43,8 @@ class SiblingRule:
     def holds_back(self, sequence: Sequence, running: Iterable[Sequence]) -> bool:
         """True where the sequence should wait."""
         group = sequence.request.group_id
-        return any(other.request.group_id == group and other.computed < self._shared(other) for other in running)
+        siblings = [other for other in running if other.request.group_id == group]
+        return any(other.computed < self._shared(other) for other in siblings)
 
     def _shared(self, sequence: Sequence) -> int:
         """Tokens of the prompt's full pages that a sibling can take over."""

@@ -46,7 +46,8 @@ class StepLoad:
     def add(self, sequence: Sequence, num_tokens: int) -> None:
         """One more sequence, before it is computed."""
         self.num_tokens += num_tokens
-        self.num_prefill_tokens += num_tokens if sequence.remaining > 1 else 0
+        if num_tokens > 1 or len(sequence.known) - sequence.computed > 1:
+            self.num_prefill_tokens += num_tokens
         self.parts.append((sequence, num_tokens))
 
 
@@ -65,7 +66,8 @@ class TokenBudget:
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
         """What is left of the budget."""
-        return max(0, min(wanted_tokens, self.max_step_tokens - step.num_tokens))
+        left = self.max_step_tokens - step.num_tokens
+        return wanted_tokens if wanted_tokens <= left else max(0, left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +78,4 @@ class SequenceBudget:
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
         """Everything or nothing."""
-        return wanted_tokens if step.num_sequences < self.max_sequences else 0
+        return wanted_tokens if len(step.parts) < self.max_sequences else 0

@@ -35,8 +35,10 @@ class MissReasons:
         for other in running:
             if other is sequence or other.request.cache_salt != request.cache_salt:
                 continue
-            same = other.known[found : found + page_tokens] == page and other.known[:found] == sequence.known[:found]
-            if same:
+            known = other.known
+            if len(known) <= found or known[found] != page[0]:
+                continue  # as most are
+            if known[found : found + page_tokens] == page and known[:found] == sequence.known[:found]:
                 shared = _common_tokens(sequence, other, found) // page_tokens * page_tokens
                 lost_tokens = min(shared, (len(sequence.known) - 1) // page_tokens * page_tokens) - found
                 return replace(

@@ -56,12 +56,12 @@ class Queues:
     @property
     def decoding(self) -> list[Sequence]:
         """Running sequences with one position to compute, by admission."""
-        return [s for s in self.running if s.remaining == 1]
+        return [s for s in self.running if len(s.known) - s.computed == 1]
 
     @property
     def prefilling(self) -> list[Sequence]:
         """Running sequences with more positions to compute, by admission."""
-        return [s for s in self.running if s.remaining > 1]
+        return [s for s in self.running if len(s.known) - s.computed > 1]
 
     def last_resort(self, kept: set[str]) -> Sequence | None:
         """Who gives its pages back: the worst priority, then the last admitted, of those not in `kept`."""

@@ -14,7 +14,7 @@ from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget,
 from twostroke.scheduler.misses import MissReasons
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.queues import Queues
-from twostroke.scheduler.sequence import Sequence
+from twostroke.scheduler.sequence import NO_SCORES, Sequence
 from twostroke.scheduler.steady import Continuation, SteadyDecode
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
@@ -102,14 +102,19 @@ class Scheduler:
             if sequence.admission is not None:  # not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
         held: Hold | None = None
+        may_enter, to_go_on = True, len(self._queues.prefilling)
         for sequence in self._policy.prefills(self._queues, now):
             if step.full:
                 break
             if sequence.admission is not None:
+                to_go_on -= 1
                 self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
-            elif held in (None, Hold.SIBLING):
+            elif not (may_enter or to_go_on):
+                break  # all others wait
+            elif may_enter:
                 held = (Hold.PAGES if preempted else self._enter(sequence, step, planned, preempted, now)) or held
-        if step.full and held in (None, Hold.SIBLING) and self._queues.waiting:
+                may_enter = held is None or held is Hold.SIBLING
+        if step.full and may_enter and self._queues.waiting:
             held = self._why_full(step, preempted)
         self._policy.planned(step, self._queues)
         if not planned:
@@ -120,13 +125,14 @@ class Scheduler:
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
         """Take in what a plan gave. Requests that ended in between are left out."""
         events: list[Event] = []
+        find = self._queues.find
         self._now = max(self._now, now)
         # What the streams feel: the executor's own time, or more where the clock says so.
         self._policy.observe(plan, max(now - self._planned_s, result.model_s + result.sampling_s))
         for planned in plan.sequences:
-            sequence = self._queues.find(planned.request.request_id)
+            sequence = find(planned.request.request_id)
             if sequence is not None and sequence.admission is not None:
-                events += self._commit_one(sequence, planned, result, now)
+                self._commit_one(sequence, planned, result, now, events)
         return events
 
     @property
@@ -164,10 +170,11 @@ class Scheduler:
 
     def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
         """Positions of a sequence that every limit lets into this step."""
-        num_tokens = sequence.remaining
+        wanted = num_tokens = len(sequence.known) - sequence.computed
         for limiter in self._limiters:
             num_tokens = limiter.limit(sequence, num_tokens, step)
-        step.full = step.full or num_tokens < sequence.remaining
+        if num_tokens < wanted:
+            step.full = True
         return num_tokens
 
     def _plan_one(
@@ -182,8 +189,9 @@ class Scheduler:
         """Put a running sequence into the step, taking pages from others where it must."""
         if num_tokens == 0:
             return
-        request_id, end = sequence.request.request_id, sequence.computed + num_tokens
-        while not self._cache.grow(request_id, end):
+        request, start = sequence.request, sequence.computed
+        request_id, end = request.request_id, start + num_tokens
+        while (page_ids := self._cache.reserve(request_id, end)) is None:
             victim = self._queues.last_resort(set(planned))
             if victim is None or victim is sequence:
                 self._preempt(sequence, request_id, preempted)
@@ -193,13 +201,10 @@ class Scheduler:
             sequence.first_scheduled_s = now
         step.add(sequence, num_tokens)
         sequence.last_step = self._num_steps + 1
-        page_ids = tuple(self._cache.pages_of(request_id)[: self._cache.pages_for(end)])
-        samples = end == len(sequence.known) and sequence.request.max_tokens > 0
-        asked = sequence.to_score
-        scores = range(max(sequence.computed, asked.start), min(end, asked.stop))
-        planned[request_id] = PlannedSequence(
-            sequence.request, sequence.computed, num_tokens, sequence.known, page_ids, samples, scores
-        )
+        known = sequence.known
+        samples = end == len(known) and request.max_tokens > 0
+        scores = NO_SCORES if request.params.prompt_logprobs is None else sequence.scores_in(end)
+        planned[request_id] = PlannedSequence(request, start, num_tokens, known, page_ids, samples, scores)
 
     def _preempt(self, sequence: Sequence, by: str, preempted: list[Preemption]) -> None:
         """Take its pages; its tokens stay known and are computed again, with the same bits."""
@@ -254,38 +259,44 @@ class Scheduler:
             return Hold.SEQUENCES
         return Hold.TOKENS if step.num_tokens >= self._limits.max_step_tokens else Hold.OBJECTIVE
 
-    def _commit_one(self, sequence: Sequence, planned: PlannedSequence, result: StepResult, now: float) -> list[Event]:
-        request_id = sequence.request.request_id
-        if request_id in result.failed:
-            return [self._end(sequence, FinishReason.ERROR, now, error=result.failed[request_id])]
+    def _commit_one(
+        self, sequence: Sequence, planned: PlannedSequence, result: StepResult, now: float, events: list[Event]
+    ) -> None:
+        """Take in one sequence's part of a step; what there is to tell goes to the end of `events`."""
+        request_id = planned.request.request_id
+        if result.failed and request_id in result.failed:
+            events.append(self._end(sequence, FinishReason.ERROR, now, error=result.failed[request_id]))
+            return
         sequence.computed = planned.start + planned.num_tokens
         self._cache.commit(request_id, sequence.computed, sequence.known)
-        events: list[Event] = []
         if planned.scores:
             sequence.scored = planned.scores.stop
             events.append(PromptEvent(request_id, result.prompt_logprobs.get(request_id, ())))
         if not planned.samples:
-            done = sequence.remaining == 0
-            return [*events, self._end(sequence, FinishReason.LENGTH, now)] if done else events
+            if sequence.remaining == 0:
+                events.append(self._end(sequence, FinishReason.LENGTH, now))
+            return
         sampled = result.sampled.get(request_id)
         if sampled is None:
-            return [*events, self._end(sequence, FinishReason.ERROR, now, error="the step gave no token")]
-        return events + self._take_token(sequence, sampled, now)
+            events.append(self._end(sequence, FinishReason.ERROR, now, error="the step gave no token"))
+            return
+        self._take_token(sequence, sampled, now, events)
 
-    def _take_token(self, sequence: Sequence, sampled: SampledToken, now: float) -> list[Event]:
+    def _take_token(self, sequence: Sequence, sampled: SampledToken, now: float, events: list[Event]) -> None:
         request, token_id = sequence.request, sampled.token_id
         ends = token_id in request.end_token_ids or token_id in request.params.stop_token_ids
         if ends and sequence.num_output >= request.params.min_tokens:
-            return [self._end(sequence, FinishReason.STOP, now, stopped_by=sampled)]
-        sequence.known.append(token_id)
+            events.append(self._end(sequence, FinishReason.STOP, now, stopped_by=sampled))
+            return
+        known = sequence.known
+        known.append(token_id)
         if request.mask is not None:
             request.mask.feed(token_id)
-        events: list[Event] = [TokenEvent(request.request_id, token_id, sampled.logprob, now)]
-        if sequence.num_output >= request.max_tokens:
+        events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now))
+        if len(known) - len(request.prompt_token_ids) >= request.max_tokens:
             events.append(self._end(sequence, FinishReason.LENGTH, now))
         elif not self._pages.fits_ever(sequence):
             events.append(self._end(sequence, FinishReason.ERROR, now, error=self._too_long(sequence)))
-        return events
 
     def _too_long(self, sequence: Sequence) -> str:
         tokens = self._cache.num_pages * self._cache.page_tokens

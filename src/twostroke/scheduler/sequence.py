@@ -12,6 +12,7 @@ from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.prefix import PrefixMiss
 from twostroke.types.request import Request
 
+NO_SCORES = range(0)
 Rank = tuple[int, int, float, int]
 """(class, 0 for a preempted stream, seconds or 0, order of arrival): the least comes first."""
 
@@ -58,6 +59,11 @@ class Sequence:
         """Positions that must be computed, cached or not, because their logits score the prompt token behind them."""
         asked = self.request.params.prompt_logprobs is not None
         return range(self.scored, len(self.request.prompt_token_ids) - 1) if asked else range(0)
+
+    def scores_in(self, end: int) -> range:
+        """Of the positions [computed, end), those that are `to_score`."""
+        asked = self.to_score
+        return range(max(self.computed, asked.start), min(end, asked.stop))
 
     @property
     def interactive(self) -> bool:

@@ -42,16 +42,21 @@ class SteadyDecode:
             return 0
         # The page with a prompt's last token may be in the tree already, and then a page is given back at once; from
         # the first output token on, pages are like no other.
-        if any(sequence.remaining != 1 or sequence.num_output == 0 for sequence in running):
-            return 0
+        longest = 0
+        for sequence in running:
+            known, request = len(sequence.known), sequence.request
+            num_output = known - len(request.prompt_token_ids)
+            if known - sequence.computed != 1 or num_output == 0:
+                return 0
+            left = request.max_tokens - num_output
+            if left < most:
+                most = left
+            if known > longest:
+                longest = known
         if self._queues.waiting and len(running) < self._most and self._may_enter(self._queues.waiting[0]):
             return 0
         cache = self._cache
-        pool_tokens = cache.num_pages * cache.page_tokens
-        for sequence in running:
-            known, request = len(sequence.known), sequence.request
-            left = len(request.prompt_token_ids) + request.max_tokens - known
-            most = min(most, left, pool_tokens - known - 1)
+        most = min(most, cache.num_pages * cache.page_tokens - longest - 1)
         room = cache.pages_free + cache.pages_cached
         if len(running) * (most // cache.page_tokens + 1) > room:
             while most > 0 and self._new_pages(most) > room:
@@ -71,26 +76,26 @@ class SteadyDecode:
 
         steps: no more than `steps` has just allowed.
         """
-        ended = []
+        ended, cache = [], self._cache
         for sequence in self._queues.running:
-            request = sequence.request
-            sequence.computed += steps
-            sequence.known += continuation(request, sequence.num_output, steps)
-            if not self._cache.grow(request.request_id, sequence.computed):
+            request, known = sequence.request, sequence.known
+            num_output = len(known) - len(request.prompt_token_ids)
+            sequence.computed = computed = sequence.computed + steps
+            known += continuation(request, num_output, steps)
+            if not cache.grow(request.request_id, computed):
                 raise ValueError(f"{steps} steps were skipped and are more than were allowed")
-            self._cache.commit(request.request_id, sequence.computed, sequence.known)
-            if sequence.num_output >= request.max_tokens:
+            cache.commit(request.request_id, computed, known)
+            if num_output + steps >= request.max_tokens:
                 ended.append(sequence)
         return ended
 
     def _may_enter(self, first: Live) -> bool:
         # All running sequences have read their prompts, so no sibling holds anybody back.
+        if self._pages.fits_now(first, [], self._queues.running):
+            return True  # a page that is found needs one page less and takes one at most
         matched = self._cache.match(first.request.cache_salt, first.known)
         return self._pages.fits_now(first, matched, self._queues.running)
 
     def _new_pages(self, steps: int) -> int:
-        cache = self._cache
-        return sum(
-            cache.pages_for(sequence.computed + steps) - len(cache.pages_of(sequence.request.request_id))
-            for sequence in self._queues.running
-        )
+        running = self._queues.running
+        return self._cache.missing_pages([(each.request.request_id, each.computed + steps) for each in running])

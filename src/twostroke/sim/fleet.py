@@ -121,11 +121,11 @@ class Fleet:
 
     def on_event(self, replica: Replica, event: Event) -> None:
         """See Listener. An end is known to routers when it happens, which is at the end of the step."""
-        if isinstance(event, FinishedEvent):
-            member, ended = self._by_replica[replica], event
-            self._time.at(event.at_s, lambda _now_s: self._ended(member, ended))
-        else:
+        if not isinstance(event, FinishedEvent):
             self._notebook.on_event(replica, event)
+            return
+        member, ended = self._by_replica[replica], event
+        self._time.at(event.at_s, lambda _now_s: self._ended(member, ended))
 
     def on_run(self, replica: Replica, requests: Sequence[Request], times_s: Sequence[float]) -> None:
         """See Listener."""
@@ -237,7 +237,7 @@ class Fleet:
             self._start_later(now_s, self._scaler.rule.start_s)
         if wanted < len(staying):
             ready = [each for each in staying if each.state is State.READY]
-            if len(ready) > 1:
+            if len(ready) > self._scaler.rule.low:  # those that start do not serve yet
                 self._drain(min(reversed(ready), key=lambda member: member.requests), now_s)
 
     def _start_later(self, now_s: float, start_s: float) -> None:

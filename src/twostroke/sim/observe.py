@@ -57,12 +57,12 @@ class Notebook:
 
     def on_event(self, replica: Replica, event: Event) -> None:
         """See Listener."""
-        seen = self.seen[event.request_id]
         if isinstance(event, TokenEvent):
-            seen.times_s.append(event.at_s)
+            self.seen[event.request_id].times_s.append(event.at_s)
             return
         if isinstance(event, PromptEvent):
             return
+        seen = self.seen[event.request_id]
         seen.ended_s = event.at_s
         seen.cached_tokens += event.num_cached_tokens
         seen.preemptions += event.num_preemptions

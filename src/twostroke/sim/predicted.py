@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.shape import StepCost
 from twostroke.cost.step_history import device_seconds
 from twostroke.sim.clock import VirtualClock
 from twostroke.types.plan import Plan, PlannedSequence
@@ -27,12 +27,8 @@ def invented_tokens(request: Request, first: int, count: int) -> range:
 
 def invented_token(sequence: PlannedSequence) -> int:
     """The one that follows the known tokens."""
-    return OUTPUT_TOKEN_BASE + (sequence.request.seed << 20) + sequence.num_output_tokens
-
-
-def segments_of(plan: Plan) -> tuple[Segment, ...]:
-    """What a cost model must know of a plan."""
-    return tuple([Segment(each.start, each.num_tokens, each.samples, len(each.scores)) for each in plan.sequences])
+    request = sequence.request
+    return OUTPUT_TOKEN_BASE + (request.seed << 20) + len(sequence.known_token_ids) - len(request.prompt_token_ids)
 
 
 class PredictedExecutor:
@@ -47,7 +43,7 @@ class PredictedExecutor:
 
     def execute(self, plan: Plan) -> StepResult:
         """Let the predicted time pass; one token for each sequence that samples."""
-        prediction = self._cost.predict(segments_of(plan))
+        prediction = self._cost.predict(plan.sequences)
         sampled = {
             each.request.request_id: SampledToken(self._next_token(each)) for each in plan.sequences if each.samples
         }

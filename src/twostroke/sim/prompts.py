@@ -6,7 +6,7 @@ Must not know: text, vocabularies (ids are whole numbers of any size), who runs 
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, islice
 
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
@@ -27,9 +27,8 @@ def prompt_tokens(asked: WorkloadRequest, number: int) -> tuple[int, ...]:
     own = OWN_TOKEN_BASE + number * MOST_PROMPT_TOKENS
     if not asked.block_ids:
         return tuple(range(own, own + count))
-    shared = chain.from_iterable(range(each * block, (each + 1) * block) for each in asked.block_ids)
-    tokens = tuple(shared)[:count]
-    return tokens + tuple(range(own, own + count - len(tokens)))
+    shared = chain.from_iterable([range(each * block, (each + 1) * block) for each in asked.block_ids])
+    return tuple(islice(chain(shared, range(own, own + max(0, count - block * len(asked.block_ids)))), count))
 
 
 def heart_request(asked: WorkloadRequest, number: int, name: str) -> Request:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -176,15 +176,16 @@ class Replica:
         end_s = self.clock.now_s
         self.busy_s += end_s - begin_s
         self.steps += 1
-        for event in step.events:
-            self._tell(event)
+        self._tell(step.events)
         if self._watch is not None:
             self._watch.on_step(self, step, end_s)
 
-    def _tell(self, event: Event) -> None:
-        if isinstance(event, FinishedEvent):
-            del self.outstanding[event.request_id]
-        self._listener.on_event(self, event)
+    def _tell(self, events: Iterable[Event]) -> None:
+        on_event = self._listener.on_event
+        for event in events:
+            if isinstance(event, FinishedEvent):
+                del self.outstanding[event.request_id]
+            on_event(self, event)
 
     def _look_ahead(self) -> _Run | None:
         """The steady steps from here to the next arrival."""
@@ -216,5 +217,4 @@ class Replica:
         self.steps += steps
         self.clock.advance_to(times[-1])
         self._listener.on_run(self, requests, times)
-        for event in ended:
-            self._tell(event)
+        self._tell(ended)

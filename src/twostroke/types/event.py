@@ -9,15 +9,15 @@ Must not know: text, HTTP.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from twostroke.types.prefix import PrefixMiss
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEvent:
-    """One new output token. at_s: the `now` of the commit."""
+class TokenEvent(NamedTuple):
+    """One new output token. at_s: the `now` of the commit. A tuple, because there are thousands a second."""
 
     request_id: str
     token_id: int

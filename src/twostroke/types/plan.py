@@ -9,12 +9,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from twostroke.types.request import Request
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedSequence:
+class PlannedSequence(NamedTuple):
     """Positions [start, start + num_tokens) of one request, computed in this step.
 
     known_token_ids: prompt and output so far; the live list, valid until `commit`, longer than the planned part where
@@ -30,6 +30,11 @@ class PlannedSequence:
     page_ids: Sequence[int]
     samples: bool
     scores: range = range(0)
+
+    @property
+    def scored(self) -> int:
+        """How many rows are for `scores`."""
+        return len(self.scores)
 
     @property
     def num_output_tokens(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,8 @@ class TokenLogprob:
     top: tuple[tuple[int, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SampledToken:
-    """One new token of one request."""
+class SampledToken(NamedTuple):
+    """One new token of one request. A tuple, because there are thousands a second."""
 
     token_id: int
     logprob: TokenLogprob | None = None

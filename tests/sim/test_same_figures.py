@@ -1,0 +1,97 @@
+"""The figures of the simulator do not drift: what was found before a change of its speed is found after it.
+
+Where a change of policy is meant, the expected digests change with it, and the change says so. Loads are drawn without
+logarithms, and times are compared to the nanosecond, because Python versions do not add floats alike in the last bit;
+within one version `python -m tools.measure_simulator_speed` compares to the last bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import re
+from dataclasses import asdict, replace
+
+import pytest
+
+from tests.sim.machines import setup
+from twostroke.cost.record_json import record_line
+from twostroke.sim.autoscale import Autoscale
+from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.sim.recorder import Recorder
+from twostroke.sim.report import make_report
+from twostroke.sim.routing import LeastLoaded, PrefixAffinity
+from twostroke.types.objectives import LatencyObjectives
+from twostroke.workload.objectives import Objectives
+from twostroke.workload.request import WorkloadRequest
+
+FRACTION = re.compile(r"-?\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)")
+
+
+def load(seed: int, count: int, gap_ms: int) -> list[WorkloadRequest]:
+    """Bursts and pauses, shared beginnings, short and long answers, some of them batch work."""
+    dice = random.Random(seed)
+    found, now_ms = [], 0
+    for _ in range(count):
+        now_ms += dice.choice([0, 1, gap_ms, 3 * gap_ms])
+        prompt, blocks = dice.randint(1, 300), ()
+        if dice.randrange(2):
+            blocks = tuple(dice.choice([(0, 1, 2, 3), (0, 1, 7, 8), (5, 6)]))[: prompt // 16]
+        output = dice.choice([1, 2, dice.randint(1, 40), dice.randint(40, 200)])
+        priority = dice.choice([0, 0, 0, 1])
+        found.append(WorkloadRequest(now_ms / 1024, prompt, output, blocks, 16, priority=priority))
+    return found
+
+
+def digest(outcome: FleetOutcome, recorder: Recorder | None) -> str:
+    """Of the report, each token's time, the replicas' counters, and each record where there are some."""
+    text: list[str] = []
+    report = make_report("a test", "a load", {}, outcome, Objectives(ttft_s=0.1, itl_s=0.02), 1.0)
+    text.append(json.dumps(report.as_json(), sort_keys=True))
+    for seen in outcome.seen:
+        text.append(repr((seen.times_s, seen.ended_s, seen.cached_tokens, seen.preemptions, seen.error)))
+    for member in outcome.members:
+        replica = member.replica
+        text.append(repr((replica.steps, replica.busy_s, asdict(replica.scheduler.gauges()))))
+    for records in recorder.records.values() if recorder is not None else ():
+        text += map(record_line, records)
+    whole = FRACTION.sub(lambda found: f"{round(float(found[0]), 9) + 0.0:.9f}", "\n".join(text))
+    return hashlib.sha256(whole.encode()).hexdigest()[:20]
+
+
+TIGHT = setup(num_pages=60, step_tokens=64, sequences=8)
+WIDE = setup(num_pages=2000, step_tokens=256, sequences=64, machine="h100-sxm")
+KEPT = replace(setup(num_pages=400), promised=LatencyObjectives(0.1, 0.02))
+SCALED = Autoscale(1, 5, 4.0, 0.05, 0.1, 0.5)
+
+CASES: dict[str, tuple[FleetPlan, list[WorkloadRequest], str, str]] = {
+    "tight": (FleetPlan(TIGHT), load(1, 120, 20), "492f65a98e3ce9e51179", "abf326204bd6c280530b"),
+    "full": (FleetPlan(WIDE), load(2, 300, 1), "fc85526138bd6f899e55", "43ac7607449dae75d579"),
+    "objectives": (FleetPlan(KEPT), load(3, 200, 2), "f9570b32f1b06e356124", "5cc321f05540acf07619"),
+    "fleet": (FleetPlan(TIGHT, 3), load(4, 150, 4), "4d2b1d6bdca43d29d899", "1a59ef4513adaf9602a1"),
+    "split": (FleetPlan(TIGHT, 2, 2), load(5, 100, 8), "861af5a65763d796f2be", "00cfe5341b4eb3614bc3"),
+    "scaled": (FleetPlan(TIGHT, autoscale=SCALED), load(6, 200, 10), "7dd0b850a70c1dc22ab4", "245682c9a76e4a1f5683"),
+}
+"""name: (what runs, load, digest of the whole run, digest of a run that keeps records)."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_figures_and_records_are_those_that_were(name: str) -> None:
+    plan, asked, expected, expected_records = CASES[name]
+    recorder = Recorder()
+    assert digest(Fleet(plan, PrefixAffinity()).run(asked), None) == expected
+    assert digest(Fleet(plan, LeastLoaded(), recorder).run(asked), recorder) == expected_records
+
+
+def test_the_cases_hold_what_is_hard() -> None:
+    """Preemptions, evictions, cached prefixes, refusals: else the digests would say little."""
+    tight = Fleet(CASES["tight"][0], LeastLoaded()).run(CASES["tight"][1])
+    gauges = tight.members[0].replica.scheduler.gauges()
+    assert gauges.preemptions_total > 0 and gauges.prefix_hit_tokens > 0
+    full = Fleet(CASES["full"][0], LeastLoaded()).run(CASES["full"][1])
+    assert sum(len(seen.times_s) for seen in full.seen) / full.members[0].replica.steps > 20
+    kept = Fleet(CASES["objectives"][0], LeastLoaded()).run(CASES["objectives"][1])
+    assert any(seen.error for seen in kept.seen) and any(seen.times_s for seen in kept.seen)
+    scaled = Fleet(CASES["scaled"][0], LeastLoaded()).run(CASES["scaled"][1])
+    assert len(scaled.scaling) > 3

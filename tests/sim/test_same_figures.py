@@ -66,12 +66,12 @@ KEPT = replace(setup(num_pages=400), promised=LatencyObjectives(0.1, 0.02))
 SCALED = Autoscale(1, 5, 4.0, 0.05, 0.1, 0.5)
 
 CASES: dict[str, tuple[FleetPlan, list[WorkloadRequest], str, str]] = {
-    "tight": (FleetPlan(TIGHT), load(1, 120, 20), "492f65a98e3ce9e51179", "abf326204bd6c280530b"),
-    "full": (FleetPlan(WIDE), load(2, 300, 1), "fc85526138bd6f899e55", "43ac7607449dae75d579"),
-    "objectives": (FleetPlan(KEPT), load(3, 200, 2), "f9570b32f1b06e356124", "5cc321f05540acf07619"),
-    "fleet": (FleetPlan(TIGHT, 3), load(4, 150, 4), "4d2b1d6bdca43d29d899", "1a59ef4513adaf9602a1"),
-    "split": (FleetPlan(TIGHT, 2, 2), load(5, 100, 8), "861af5a65763d796f2be", "00cfe5341b4eb3614bc3"),
-    "scaled": (FleetPlan(TIGHT, autoscale=SCALED), load(6, 200, 10), "7dd0b850a70c1dc22ab4", "245682c9a76e4a1f5683"),
+    "tight": (FleetPlan(TIGHT), load(1, 120, 20), "492f65a98e3ce9e51179", "56bffcd74c170b97ba88"),
+    "full": (FleetPlan(WIDE), load(2, 300, 1), "fc85526138bd6f899e55", "47d0b180556fcef5e3d2"),
+    "objectives": (FleetPlan(KEPT), load(3, 200, 2), "f9570b32f1b06e356124", "a3eedfd19857799c204f"),
+    "fleet": (FleetPlan(TIGHT, 3), load(4, 150, 4), "4d2b1d6bdca43d29d899", "7c5a155f215e57b27781"),
+    "split": (FleetPlan(TIGHT, 2, 2), load(5, 100, 8), "861af5a65763d796f2be", "d31b1f89c652088f01e6"),
+    "scaled": (FleetPlan(TIGHT, autoscale=SCALED), load(6, 200, 10), "7dd0b850a70c1dc22ab4", "e8f3bdf2d63a8197b4ce"),
 }
 """name: (what runs, load, digest of the whole run, digest of a run that keeps records)."""
 

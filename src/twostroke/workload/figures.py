@@ -21,10 +21,14 @@ from twostroke.workload.objectives import Objectives, met
 from twostroke.workload.observation import Observation
 from twostroke.workload.summary import Summary, summary
 
+SHORTEST_RUN_S = 1e-9
+"""No clock tells less apart: a run that took less has no rates."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Times in seconds, rates a second of duration_s, which runs from the first intended send to the last end.
+    """Times in seconds, rates a second of duration_s, which runs from the first intended send to the last end; 0 where
+    that is less than SHORTEST_RUN_S.
 
     prompt_tokens, output_tokens: of whole answers, by usage. uncounted: whole answers whose server told no usage, so
     that chunks were counted as tokens. chunk_tokens: output tokens a chunk; where it is not 1 and the server does not
@@ -66,7 +70,7 @@ def figures(seen: Sequence[Observation], objectives: Objectives | None = None) -
     wanted = objectives or Objectives()
     whole = [each for each in seen if each.whole]
     duration_s = run_seconds(seen)
-    per_s = 1 / duration_s if duration_s > 0 else 0.0
+    per_s = 1 / duration_s if duration_s >= SHORTEST_RUN_S else 0.0
     prompt = sum(each.prompt_tokens or 0 for each in whole)
     output = sum(each.tokens for each in whole)
     chunks = sum(len(each.arrivals) for each in whole)

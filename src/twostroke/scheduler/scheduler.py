@@ -59,7 +59,8 @@ class Scheduler:
         self._query_tokens = 0
         self._hit_tokens = 0
         self._now = 0.0  # the latest that was heard of
-        self._planned_s = 0.0
+        self._since_s = 0.0  # from when the streams of the step under way wait for it
+        self._streams_go_on = False
 
     @property
     def has_work(self) -> bool:
@@ -97,7 +98,8 @@ class Scheduler:
         """What the next step computes; None where nothing can be computed."""
         step, planned, preempted = StepLoad(), {}, []  # type: StepLoad, dict[str, PlannedSequence], list[Preemption]
         self._now = max(self._now, now)
-        self._planned_s = now
+        if not self._streams_go_on:
+            self._since_s = now
         for sequence in self._policy.decodes(self._queues):
             if sequence.admission is not None:  # not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
@@ -127,12 +129,15 @@ class Scheduler:
         events: list[Event] = []
         find = self._queues.find
         self._now = max(self._now, now)
-        # What the streams feel: the executor's own time, or more where the clock says so.
-        self._policy.observe(plan, max(now - self._planned_s, result.model_s + result.sampling_s))
+        # What the streams feel: from one step's end to the next one's, what the driver does in between included, or the
+        # executor's own time where that is more.
+        self._policy.observe(plan, max(now - self._since_s, result.model_s + result.sampling_s))
+        self._since_s = now
         for planned in plan.sequences:
             sequence = find(planned.request.request_id)
             if sequence is not None and sequence.admission is not None:
                 self._commit_one(sequence, planned, result, now, events)
+        self._streams_go_on = bool(self._queues.running)
         return events
 
     @property

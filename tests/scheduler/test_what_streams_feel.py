@@ -1,0 +1,37 @@
+"""A step's time, as the policy is told it, is what the running streams wait for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scheduler.fakes import LineCost, World, request
+from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.policy import ArrivalPolicy
+from twostroke.types.plan import Plan
+
+
+class NotingPolicy(ArrivalPolicy):
+    """First come, first served; keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.measured_s: list[float] = []
+
+    def observe(self, plan: Plan, measured_s: float) -> None:
+        self.measured_s.append(measured_s)
+
+
+def test_the_drivers_time_between_steps_counts_while_streams_run() -> None:
+    policy, cost = NotingPolicy(), LineCost()
+    world = World(policy, SchedulerLimits(64, 4), cost)
+    world.add(request(1, 8, 3))
+    for pause_s in (5.0, 0.004, 0.002):  # before the first step nobody streams
+        world.now_s += pause_s
+        assert world.step() is not None
+    decode_s = cost.step_s + cost.row_s + cost.stream_s
+    assert policy.measured_s[0] == pytest.approx(cost.step_s + 8 * cost.row_s + cost.stream_s)
+    assert policy.measured_s[1:] == pytest.approx([decode_s + 0.004, decode_s + 0.002])
+    world.now_s += 60.0  # all have ended: the pause is nobody's
+    world.add(request(2, 8, 1, arrival_s=world.now_s))
+    assert world.step() is not None
+    assert policy.measured_s[3] == pytest.approx(policy.measured_s[0])

@@ -35,3 +35,15 @@ def test_the_drivers_time_between_steps_counts_while_streams_run() -> None:
     world.add(request(2, 8, 1, arrival_s=world.now_s))
     assert world.step() is not None
     assert policy.measured_s[3] == pytest.approx(policy.measured_s[0])
+
+
+def test_a_pause_after_the_last_stream_was_aborted_is_nobodys() -> None:
+    policy = NotingPolicy()
+    world = World(policy, SchedulerLimits(64, 4), LineCost())
+    world.add(request(1, 8, 30))
+    assert world.step() is not None
+    world.scheduler.abort("1", world.now_s)
+    world.now_s += 60.0
+    world.add(request(2, 8, 1, arrival_s=world.now_s))
+    assert world.step() is not None
+    assert policy.measured_s[1] == pytest.approx(policy.measured_s[0])

@@ -60,7 +60,6 @@ class Scheduler:
         self._hit_tokens = 0
         self._now = 0.0  # the latest that was heard of
         self._since_s = 0.0  # from when the streams of the step under way wait for it
-        self._streams_go_on = False
 
     @property
     def has_work(self) -> bool:
@@ -98,7 +97,7 @@ class Scheduler:
         """What the next step computes; None where nothing can be computed."""
         step, planned, preempted = StepLoad(), {}, []  # type: StepLoad, dict[str, PlannedSequence], list[Preemption]
         self._now = max(self._now, now)
-        if not self._streams_go_on:
+        if not self._queues.running:
             self._since_s = now
         for sequence in self._policy.decodes(self._queues):
             if sequence.admission is not None:  # not preempted a moment ago
@@ -137,7 +136,6 @@ class Scheduler:
             sequence = find(planned.request.request_id)
             if sequence is not None and sequence.admission is not None:
                 self._commit_one(sequence, planned, result, now, events)
-        self._streams_go_on = bool(self._queues.running)
         return events
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -126,3 +127,15 @@ def wait_until(true: Callable[[], bool], what: str) -> None:
     while not true():
         assert time.monotonic() < deadline, f"waited in vain for: {what}"
         time.sleep(0.005)
+
+
+@contextmanager
+def reader_that_does_not_read(live: Live) -> Iterator[None]:
+    """A client with a small buffer that has asked for 100 long streamed answers."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.connect(("127.0.0.1", live.port))
+        body = json.dumps({"model": live.parts.served_name, "prompt": "x", "stream": True, "n": 100, "max_tokens": 900})
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall((head + body).encode())
+        yield

@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from tests.serve.fakes import FakeEngine, fake_parts
-from tests.serve.harness import Live, serving, wait_until
+from tests.serve.harness import Live, reader_that_does_not_read, serving, wait_until
 
 
 def _send(live: Live, **fields: object) -> socket.socket:
@@ -73,17 +73,10 @@ def test_a_body_that_stops_coming_is_408() -> None:
 def test_a_reader_that_stops_reading_is_dropped() -> None:
     engine = FakeEngine("a" * 900)
     limits = fake_parts().limits.__class__(stalled_s=0.3)
-    with serving(fake_parts(engine, limits=limits)) as live:
-        connection = socket.socket()
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        connection.connect(("127.0.0.1", live.port))
-        body = json.dumps({"model": live.parts.served_name, "prompt": "x", "stream": True, "n": 100, "max_tokens": 900})
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-        connection.sendall((head + body).encode())
+    with serving(fake_parts(engine, limits=limits)) as live, reader_that_does_not_read(live):
         wait_until(lambda: engine.live == 100, "the request running")
         wait_until(lambda: engine.live == 0, "the request dropped")
         assert engine.closed_early == 1
-        connection.close()
 
 
 def test_a_keep_alive_connection_serves_many_requests() -> None:

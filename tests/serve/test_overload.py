@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.serve.fakes import FakeEngine, fake_parts
-from tests.serve.harness import Live, Reply, serving, wait_until
+from tests.serve.harness import Live, Reply, reader_that_does_not_read, serving, wait_until
 from twostroke.server.door import Door, DoorRules
 from twostroke.server.drain import Drain
 from twostroke.server.errors import HttpProblem
@@ -170,16 +169,9 @@ def test_a_deadline_in_the_middle_of_a_stream_is_an_error_event() -> None:
 def test_a_deadline_frees_the_engine_of_a_client_that_does_not_read() -> None:
     engine = FakeEngine("a" * 900)
     limits = Limits(deadline_s=0.5, stalled_s=30.0)
-    with serving(fake_parts(engine, limits=limits)) as live:
-        connection = socket.socket()
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        connection.connect(("127.0.0.1", live.port))
-        body = json.dumps({"model": live.parts.served_name, "prompt": "x", "stream": True, "n": 100, "max_tokens": 900})
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-        connection.sendall((head + body).encode())
+    with serving(fake_parts(engine, limits=limits)) as live, reader_that_does_not_read(live):
         wait_until(lambda: engine.live == 100, "the request running")
         wait_until(lambda: engine.live == 0, "the request over")
-        connection.close()
 
 
 @pytest.mark.parametrize("sent", ["0", "-1", "soon", "1e3", "9" * 13, ""])

@@ -6,7 +6,7 @@ Must not know: other styles.
 
 from __future__ import annotations
 
-from twostroke.text.tools.marks import split_at, starts_with
+from twostroke.text.tools.marks import split_at
 from twostroke.text.tools.reader import StyleReader
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -23,16 +23,7 @@ class HermesReader(StyleReader):
         return mark is not None
 
     def _behind(self) -> bool:
-        """Behind the object stands its closing mark; a model that forgets it is understood too."""
-        if not self._skip_spaces():
-            return False
-        closed = starts_with(self._buffer, CLOSE)
-        if closed is None:
-            return False
-        if closed:
-            self._buffer = self._buffer[len(CLOSE) :]
-        self._state = self._begin
-        return True
+        return self._skip_mark(CLOSE)
 
     def _end(self) -> None:
         if self._state == self._behind:

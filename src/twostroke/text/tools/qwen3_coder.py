@@ -146,16 +146,7 @@ class Qwen3CoderReader(StyleReader):
         self._out.append(CallArguments(self._num_calls, text))
 
     def _behind(self) -> bool:
-        """Behind the function stands the closing mark; a model that forgets it is understood too."""
-        if not self._skip_spaces():
-            return False
-        closed = starts_with(self._buffer, CLOSE)
-        if closed is None:
-            return False
-        if closed:
-            self._buffer = self._buffer[len(CLOSE) :]
-        self._state = self._begin
-        return True
+        return self._skip_mark(CLOSE)
 
     def _end(self) -> None:
         if self._state == self._inside:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from twostroke.text.tools.json_scan import NO_ARGUMENTS, CallObject, ValueScanner
+from twostroke.text.tools.marks import starts_with
 from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece, Said
 
 State = Callable[[], bool]
@@ -78,6 +79,18 @@ class StyleReader:
         """True where something else stands at the front."""
         self._buffer = self._buffer.lstrip(" \t\r\n" + also)
         return bool(self._buffer)
+
+    def _skip_mark(self, mark: str) -> bool:
+        """A state behind a call, where its closing mark stands; a model that forgets it is understood too."""
+        if not self._skip_spaces():
+            return False
+        closed = starts_with(self._buffer, mark)
+        if closed is None:
+            return False
+        if closed:
+            self._buffer = self._buffer[len(mark) :]
+        self._state = self._begin
+        return True
 
     def _open_call(self, after: State) -> None:
         """From now on a name and its arguments stand in one object; `after` is the state behind it."""

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.error import HTTPError
+from urllib.parse import quote
 
 import click
 
 from twostroke.cli.command import ExampleCommand, clear_errors, print_json
-from twostroke.types.errors import ConfigError, InvalidRequest
+from twostroke.cli.running_server import DEFAULT_URL, RunningServer
+from twostroke.types.errors import InvalidRequest
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 WAIT_S = 20.0
 
 
@@ -53,33 +52,19 @@ def command(
 
 def ask(url: str, request_id: str, api_key: str | None) -> dict[str, Any]:
     """The server's answer. Raises ConfigError where there is no such server, InvalidRequest for an unknown id."""
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise ConfigError(f"--url {url!r} is no address of a server.", fix=f"Write it like {DEFAULT_URL}.")
-    headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
-    base = url.rstrip("/").removesuffix("/v1")
+    server = RunningServer(url, api_key, WAIT_S)
     try:
-        # No proxy: the server is the caller's own, and variables are read in one place only.
-        opener = build_opener(ProxyHandler({}))
-        with opener.open(
-            Request(f"{base}/v1/requests/{quote(request_id)}/explain", headers=headers), None, WAIT_S
-        ) as got:
+        with server.open(f"/v1/requests/{quote(request_id)}/explain") as got:
             answer = json.loads(got.read())
         if not isinstance(answer, dict) or "completions" not in answer:
             raise ValueError("no explanation")
         return answer
     except HTTPError as error:
         raise _refused(error, url) from None
-    except (URLError, HTTPException, OSError) as error:
-        reason = getattr(error, "reason", error)
-        raise ConfigError(
-            f"No server answers at {url}.",
-            why=f"{getattr(reason, 'strerror', None) or reason}.",
-            fix="Start it with `twostroke serve`, or give its address with --url.",
-        ) from None
+    except (HTTPException, OSError) as error:  # it broke off
+        raise server.silent(error) from None
     except ValueError:
-        raise ConfigError(
-            f"What answers at {url} is not Twostroke.", fix="Give the server's address with --url."
-        ) from None
+        raise server.stranger() from None
 
 
 def _refused(error: HTTPError, url: str) -> InvalidRequest:

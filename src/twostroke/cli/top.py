@@ -10,16 +10,14 @@ import json
 from collections.abc import Iterator
 from http.client import HTTPException
 from typing import IO, Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.error import HTTPError
 
 import click
 
 from twostroke.cli.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.running_server import DEFAULT_URL, RunningServer
 from twostroke.types.errors import ConfigError, InvalidRequest
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 WAIT_S = 40.0
 
 
@@ -71,11 +69,7 @@ class _Server:
     """Its engine routes. Raises ConfigError where it does not answer, InvalidRequest where it refuses."""
 
     def __init__(self, url: str, api_key: str | None) -> None:
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise ConfigError(f"--url {url!r} is no address of a server.", fix=f"Write it like {DEFAULT_URL}.")
-        self._url = url
-        self._base = url.rstrip("/").removesuffix("/v1")
-        self._headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
+        self._server = RunningServer(url, api_key, WAIT_S)
 
     def about(self) -> dict[str, Any]:
         with self._open("/v1/engine/about") as got:
@@ -83,9 +77,7 @@ class _Server:
                 found = json.loads(got.read())
                 return {"model": str(found["model"]), **found}
             except (ValueError, KeyError, TypeError):
-                raise ConfigError(
-                    f"What answers at {self._url} is not Twostroke.", fix="Give the server's address with --url."
-                ) from None
+                raise self._server.stranger() from None
 
     def frames(self) -> Iterator[dict[str, Any]]:
         """For ever; raises ConfigError when the stream ends."""
@@ -96,22 +88,12 @@ class _Server:
                         yield json.loads(line[6:])
             except (HTTPException, OSError):
                 pass
-        raise ConfigError(f"The server at {self._url} has stopped.")
+        raise ConfigError(f"The server at {self._server.url} has stopped.")
 
     def _open(self, path: str) -> IO[bytes]:
-        # No proxy: the server is the caller's own, and variables are read in one place only.
-        opener = build_opener(ProxyHandler({}))
         try:
-            got: IO[bytes] = opener.open(Request(f"{self._base}{path}", headers=self._headers), None, WAIT_S)
-            return got
+            return self._server.open(path)
         except HTTPError as error:
             fix = "Give --api-key." if error.code == 401 else ""
-            what = f"The server at {self._url} answered with status {error.code}."
+            what = f"The server at {self._server.url} answered with status {error.code}."
             raise InvalidRequest(what, param="url", fix=fix) from None
-        except (URLError, HTTPException, OSError) as error:
-            reason = getattr(error, "reason", error)
-            raise ConfigError(
-                f"No server answers at {self._url}.",
-                why=f"{getattr(reason, 'strerror', None) or reason}.",
-                fix="Start it with `twostroke serve`, or give its address with --url.",
-            ) from None

@@ -1,0 +1,54 @@
+"""A running server, as commands ask it.
+
+Knows: its address, urllib.
+Must not know: which routes there are, what they answer.
+"""
+
+from __future__ import annotations
+
+from http.client import HTTPException
+from typing import IO
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+from twostroke.types.errors import ConfigError
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+class RunningServer:
+    """At `url`, with or without /v1. Raises ConfigError for what is no address."""
+
+    def __init__(self, url: str, api_key: str | None, wait_s: float) -> None:
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise ConfigError(f"--url {url!r} is no address of a server.", fix=f"Write it like {DEFAULT_URL}.")
+        self.url = url
+        self._base = url.rstrip("/").removesuffix("/v1")
+        self._headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
+        self._wait_s = wait_s
+
+    def open(self, path: str) -> IO[bytes]:
+        """Its answer. Raises HTTPError where it refuses, ConfigError where it does not answer."""
+        # No proxy: the server is the caller's own, and variables are read in one place only.
+        opener = build_opener(ProxyHandler({}))
+        try:
+            got: IO[bytes] = opener.open(Request(f"{self._base}{path}", headers=self._headers), None, self._wait_s)
+            return got
+        except HTTPError:
+            raise
+        except (URLError, HTTPException, OSError) as error:
+            raise self.silent(error) from None
+
+    def silent(self, error: Exception) -> ConfigError:
+        """It does not answer."""
+        reason = getattr(error, "reason", error)
+        return ConfigError(
+            f"No server answers at {self.url}.",
+            why=f"{getattr(reason, 'strerror', None) or reason}.",
+            fix="Start it with `twostroke serve`, or give its address with --url.",
+        )
+
+    def stranger(self) -> ConfigError:
+        """What answers is another program."""
+        return ConfigError(f"What answers at {self.url} is not Twostroke.", fix="Give the server's address with --url.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.scheduler.fakes import LineCost, promised, request
+from tests.scheduler.fakes import PAGE, LineCost, promised, request
 from twostroke.cost.shape import Segment
 from twostroke.scheduler.itl_limiter import FILLED_SHARE, KEPT_SHARE, MIN_CHUNK_TOKENS, ItlLimiter
 from twostroke.scheduler.limits import SchedulerLimits
@@ -70,3 +72,36 @@ def test_streams_that_leave_no_room_do_not_stop_the_first_prompt_and_do_stop_the
         if len(world.ended) == 2:
             break
     assert len(world.ended) == 2
+
+
+def test_who_enters_with_one_token_left_does_not_follow_a_chunk_that_fills_the_bound() -> None:
+    """A prompt that is cached but for one token is one row, and one row too many is past the bound."""
+    world = promised(itl_s=0.02, cost=LineCost(row_s=0.0001, stream_s=0.002), limits=SchedulerLimits(512, 16))
+    shared = request(1, 4 * PAGE + 1, 1)
+    world.run([shared])
+    world.add(request(2, 20, 200))
+    world.step()
+    world.add(request(3, 400, 5))
+    cached = [replace(shared, request_id=f"c{n}", group_id=f"c{n}", priority=1) for n in range(6)]
+    for each in cached:
+        world.add(each)
+    for _ in range(50):
+        note = world.step()
+        assert note is not None and note.seconds <= 0.02
+    assert all(each.request_id in world.ended for each in cached)
+
+
+def test_only_one_of_those_who_enter_with_one_token_left_is_forced_into_a_full_step() -> None:
+    world = promised(itl_s=0.011, limits=SchedulerLimits(512, 16))
+    shared = request(1, 4 * PAGE + 1, 1)
+    world.run([shared])
+    world.add(request(2, 20, 200))
+    world.step()
+    cached = [replace(shared, request_id=f"c{n}", group_id=f"c{n}", priority=1) for n in range(6)]
+    for each in cached:
+        world.add(each)
+    for _ in range(60):
+        note = world.step()
+        assert note is not None
+        assert sum(part.prefill for part in note.parts) <= 1
+    assert all(each.request_id in world.ended for each in cached)

@@ -49,8 +49,11 @@ class ItlLimiter:
         self._idle_bound_s = None if ttft_s is None else TTFT_SHARE * ttft_s
 
     def limit(self, sequence: Waiting, wanted_tokens: int, step: StepLoad) -> int:
-        """Decoding sequences pass; a prefill gets what the tightest promise of the step's streams leaves."""
-        if sequence.remaining == 1 or wanted_tokens == 0:
+        """Running sequences with one position left pass; all others get what the tightest promise of the step leaves.
+
+        Who enters with one position left (the others are cached: a sibling) comes after chunks that fill the bound.
+        """
+        if wanted_tokens == 0 or (sequence.remaining == 1 and sequence.admission is not None):
             return wanted_tokens
         bound_s = self.bound_s([part for part, _ in step.parts])
         if bound_s is None:

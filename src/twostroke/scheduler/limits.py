@@ -28,13 +28,14 @@ class SchedulerLimits:
 
 @dataclass(slots=True)
 class StepLoad:
-    """What a step holds so far. parts: each sequence with its rows. num_prefill_tokens: rows of those with several.
+    """What a step holds so far. parts: each sequence with its rows. num_decode_tokens: rows of the running sequences
+    with one position to compute, once all of them are in: they are first.
 
     full: a limit cut somebody short, so nobody else gets more.
     """
 
     num_tokens: int = 0
-    num_prefill_tokens: int = 0
+    num_decode_tokens: int = 0
     full: bool = False
     parts: list[tuple[Sequence, int]] = field(default_factory=list)
 
@@ -43,11 +44,14 @@ class StepLoad:
         """Sequences so far."""
         return len(self.parts)
 
+    @property
+    def num_prefill_tokens(self) -> int:
+        """Rows of prompts; who enters with one position left to compute is one of them."""
+        return self.num_tokens - self.num_decode_tokens
+
     def add(self, sequence: Sequence, num_tokens: int) -> None:
         """One more sequence, before it is computed."""
         self.num_tokens += num_tokens
-        if num_tokens > 1 or len(sequence.known) - sequence.computed > 1:
-            self.num_prefill_tokens += num_tokens
         self.parts.append((sequence, num_tokens))
 
 

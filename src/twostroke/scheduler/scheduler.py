@@ -102,6 +102,7 @@ class Scheduler:
         for sequence in self._policy.decodes(self._queues):
             if sequence.admission is not None:  # not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
+        step.num_decode_tokens = step.num_tokens
         held: Hold | None = None
         may_enter, to_go_on = True, len(self._queues.prefilling)
         for sequence in self._policy.prefills(self._queues, now):

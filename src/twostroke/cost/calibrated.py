@@ -72,10 +72,16 @@ class CalibratedCost:
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
         """See StepCost."""
-        counts = self._counter.count(segments)
+        return self._step(self._counter.count(segments))
+
+    def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
+        """See SteadyCost."""
+        return self._step(self._counter.count_beside(starts, segments))
+
+    def _step(self, counts: SegmentCounts) -> StepPrediction:
         host_s = self._host_seconds(counts)
         host = PartPrediction("host", host_s, Work(), Bound.HOST)
-        if not segments:
+        if not counts.rows:
             return StepPrediction((host,))
         work = self._counter.work(counts)
         rows, selected = counts.rows, counts.logit_rows

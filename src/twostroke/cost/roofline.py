@@ -36,9 +36,13 @@ class RooflineCost:
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
         """See StepCost."""
-        if not segments:
-            return StepPrediction((self._host,))
-        counts = self._counter.count(segments)
+        return self._step(self._counter.count(segments)) if segments else StepPrediction((self._host,))
+
+    def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
+        """See SteadyCost."""
+        return self._step(self._counter.count_beside(starts, segments))
+
+    def _step(self, counts: SegmentCounts) -> StepPrediction:
         weights, head, other = self._by_rows(counts)
         attention = self._part("attention", self._counter.attention(counts), self._attention_s_per_flop)
         return StepPrediction((weights, head, attention, other, self._host))

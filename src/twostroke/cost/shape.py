@@ -100,3 +100,9 @@ class SteadyCost(StepCost, Protocol):
 
         Equal, bit for bit, to what `predict` says of each of these steps. At least one sequence.
         """
+
+    def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
+        """One step with these sequences, and one row, which samples, of a sequence at each of starts.
+
+        Equal, bit for bit, to what `predict` says of all of them. At least one start.
+        """

@@ -141,6 +141,20 @@ class WorkCounter:
         seen = sum([layers * _seen_by_each(starts, window) for window, layers in windows])
         return SegmentCounts(rows, logit_rows, len(starts), seen, seen, chunk_positions, tuple(chunks))
 
+    def count_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> SegmentCounts:
+        """What `count` says of these segments and of one row, which samples, at each of starts."""
+        found, decodes = self.count(segments), len(starts)
+        seen = sum([layers * _seen_by_each(starts, window) for window, layers in self.windows])
+        return SegmentCounts(
+            found.rows + decodes,
+            found.logit_rows + decodes,
+            found.decodes + decodes,
+            found.decode_pairs + seen,
+            found.decode_positions + seen,
+            found.chunk_positions,
+            found.chunks,
+        )
+
     def decode_counts(self, starts: Sequence[int], steps: int) -> Iterator[SegmentCounts]:
         """What `count` says of `steps` steps in a row with one new row of each sequence, from `starts` on."""
         rows = len(starts)
@@ -154,12 +168,14 @@ class WorkCounter:
         growing = 0
         full: dict[int, int] = {}
         for window, layers in self.windows:
+            seen += layers * _seen_by_each(starts, window)
+            if not window:
+                growing += layers * len(starts)
+                continue
             for start in starts:
-                seen += layers * (min(start + 1, window) if window else start + 1)
-                if not window or start + 1 < window:
+                if start + 1 < window:
                     growing += layers
-                    if window:
-                        full[window - start - 1] = full.get(window - start - 1, 0) + layers
+                    full[window - start - 1] = full.get(window - start - 1, 0) + layers
         for step in range(1, steps + 1):
             yield seen
             seen += growing

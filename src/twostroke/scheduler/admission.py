@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from twostroke.cache.manager import CacheManager
 from twostroke.cache.prefix_tree import Node
 from twostroke.scheduler.sequence import Sequence
+from twostroke.scheduler.streams import Streams
 
 
 class PageAdmission:
@@ -20,6 +21,7 @@ class PageAdmission:
         self._cache = cache
         self._watermark_pages = watermark_pages
         self._pool_tokens = cache.num_pages * cache.page_tokens
+        self.streams: Streams | None = None  # of those that run, where a simulator keeps some
 
     def fits_ever(self, sequence: Sequence) -> bool:
         """Would it fit an empty pool, with one more token?"""
@@ -27,7 +29,11 @@ class PageAdmission:
 
     def fits_now(self, sequence: Sequence, matched: list[Node], running: Collection[Sequence]) -> bool:
         """Are there pages for all its known tokens and one more, beside what was promised?"""
-        promised = self._cache.missing_pages([(each.request.request_id, len(each.known) + 1) for each in running])
+        promised, streams, others = 0, self.streams, running
+        if streams is not None and len(streams):
+            promised = streams.missing_pages
+            others = [each for each in running if each not in streams] if len(streams) < len(running) else ()
+        promised += self._cache.missing_pages([(each.request.request_id, len(each.known) + 1) for each in others])
         promised += self._watermark_pages * len([each for each in running if each.computed])
         promised = min(promised, self._cache.num_pages)
         needed = self._cache.pages_for(len(sequence.known) + 1) - len(matched)

@@ -31,18 +31,20 @@ class StepLoad:
     """What a step holds so far. parts: each sequence with its rows. num_decode_tokens: rows of the running sequences
     with one position to compute, once all of them are in: they are first.
 
+    num_streams: sequences, with one row each, that are in it and not among the parts (`SteadyDecode.begin_one`).
     full: a limit cut somebody short, so nobody else gets more.
     """
 
     num_tokens: int = 0
     num_decode_tokens: int = 0
+    num_streams: int = 0
     full: bool = False
     parts: list[tuple[Sequence, int]] = field(default_factory=list)
 
     @property
     def num_sequences(self) -> int:
         """Sequences so far."""
-        return len(self.parts)
+        return self.num_streams + len(self.parts)
 
     @property
     def num_prefill_tokens(self) -> int:
@@ -82,4 +84,4 @@ class SequenceBudget:
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
         """Everything or nothing."""
-        return wanted_tokens if len(step.parts) < self.max_sequences else 0
+        return wanted_tokens if step.num_streams + len(step.parts) < self.max_sequences else 0

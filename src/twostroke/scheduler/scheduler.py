@@ -15,7 +15,8 @@ from twostroke.scheduler.misses import MissReasons
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import NO_SCORES, Sequence
-from twostroke.scheduler.steady import Continuation, SteadyDecode
+from twostroke.scheduler.steady import SteadyDecode
+from twostroke.scheduler.streams import Continuation, Streams
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.plan import Hold, Plan, PlannedSequence, Preemption
@@ -50,8 +51,8 @@ class Scheduler:
         self._limiters = budgets + self._policy.limiters
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._siblings = SiblingRule(cache.page_tokens)
-        # Another policy may shorten what a look ahead believes to be whole steps.
-        self._steady = None if policy else SteadyDecode(self._queues, cache, self._pages, limits)
+        self._may_look_ahead = policy is None  # another may shorten what a look ahead believes to be whole steps
+        self._steady: SteadyDecode | None = None
         self._misses = MissReasons(cache)
         self._num_added = 0
         self._num_steps = 0
@@ -90,11 +91,13 @@ class Scheduler:
         self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
     ) -> list[Event]:
         """End a request for a reason that the scheduler cannot see, such as a stop string."""
+        self._settle()
         sequence = self._queues.find(request_id)
         return [] if sequence is None else [self._end(sequence, reason, now, num_output_tokens=num_output_tokens)]
 
     def schedule(self, now: float) -> Plan | None:
         """What the next step computes; None where nothing can be computed."""
+        self._settle()
         step, planned, preempted = StepLoad(), {}, []  # type: StepLoad, dict[str, PlannedSequence], list[Preemption]
         self._now = max(self._now, now)
         if not self._queues.running:
@@ -102,6 +105,12 @@ class Scheduler:
         for sequence in self._policy.decodes(self._queues):
             if sequence.admission is not None:  # not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step), step, planned, preempted, now)
+        return self._plan_prefills(step, planned, preempted, now)
+
+    def _plan_prefills(
+        self, step: StepLoad, planned: dict[str, PlannedSequence], preempted: list[Preemption], now: float
+    ) -> Plan | None:
+        """The rest of a step that holds what decodes: prompts, and who enters."""
         step.num_decode_tokens = step.num_tokens
         held: Hold | None = None
         may_enter, to_go_on = True, len(self._queues.prefilling)
@@ -139,18 +148,29 @@ class Scheduler:
                 self._commit_one(sequence, planned, result, now, events)
         return events
 
-    @property
-    def steady(self) -> SteadyDecode | None:
-        """The look ahead for simulators; None where the limiters allow none."""
+    def look_ahead(self, continuation: Continuation) -> SteadyDecode | None:
+        """For simulators, who know the tokens that will come: streams that are not planned one by one from now on.
+
+        None where the limiters allow none.
+        """
+        if self._may_look_ahead:
+            self._pages.streams = streams = Streams(self._cache, continuation)
+            self._steady = SteadyDecode(self._queues, self._cache, self._pages, self._limits, streams)
         return self._steady
 
-    def skip(self, steps: int, continuation: Continuation, now: float) -> list[FinishedEvent]:
-        """Do what `steady.steps` has just allowed, the last of the steps committed at `now`; who ended in it."""
-        ended = [] if self._steady is None else self._steady.skip(steps, continuation)
+    def schedule_beside(self, steady: SteadyDecode, now: float) -> Plan | None:
+        """As `schedule`, where `steady.begin_one` has begun the step for the streams; the plan has all others."""
+        self._now = max(self._now, now)
+        return self._plan_prefills(StepLoad(steady.num_streams, num_streams=steady.num_streams), {}, [], now)
+
+    def skip(self, steps: int, now: float) -> list[FinishedEvent]:
+        """Do for the streams what `steady` has just allowed, the last step committed at `now`; who ended in it."""
+        ended = [] if self._steady is None else self._steady.skip(steps)
         return [self._end(sequence, FinishReason.LENGTH, now) for sequence in ended]
 
     def gauges(self) -> Gauges:
         """Counts of this moment."""
+        self._settle()
         cache, queues = self._cache, self._queues
         return Gauges(
             running=len(queues.running),
@@ -163,6 +183,10 @@ class Scheduler:
             prefix_query_tokens=self._query_tokens,
             prefix_hit_tokens=self._hit_tokens,
         )
+
+    def _settle(self) -> None:
+        if self._steady is not None:
+            self._steady.settle()
 
     def _welcome(self, sequence: Sequence) -> None:
         """Ask the policy for its rank."""
@@ -196,7 +220,8 @@ class Scheduler:
         request, start = sequence.request, sequence.computed
         request_id, end = request.request_id, start + num_tokens
         while (page_ids := self._cache.reserve(request_id, end)) is None:
-            victim = self._queues.last_resort(set(planned))
+            kept = set(planned) if self._steady is None else self._steady.names().union(planned)
+            victim = self._queues.last_resort(kept)
             if victim is None or victim is sequence:
                 self._preempt(sequence, request_id, preempted)
                 return

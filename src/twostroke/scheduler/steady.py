@@ -1,11 +1,14 @@
-"""Steps in a row of which each gives every running sequence one token, and nothing else happens: found, and skipped.
+"""Steps in which each stream gets one token and nothing else happens to it: found, and done all at once.
 
-A simulator skips them; the engine never does. What is skipped leaves queues and cache as if each step had been planned
-and committed, but for which page ids are whose (tests/sim holds it):
+A simulator does so; the engine never does. What is skipped leaves queues and cache as if each step had been planned
+and committed, but for which page ids are whose (tests/sim holds it). Two kinds of steps are:
 
+`steps`: all that run are streams, and nothing but their tokens comes of the step:
 - no sequence ends before the last of them, in which those that reach their length do;
 - pages suffice, some perhaps taken from the prefix tree in the same order, so nobody is preempted;
 - who waits cannot be admitted: there is no place in a step, or no room, and room only shrinks while nobody ends.
+
+`begin_one`: the others are planned as ever, beside streams that are not looked at; the streams' pages are there.
 
 Knows: queues, the cache manager, admission.
 Must not know: times, limiters that are not budgets, who invents the tokens.
@@ -13,81 +16,101 @@ Must not know: times, limiters that are not budgets, who invents the tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from twostroke.cache.manager import CacheManager
 from twostroke.scheduler.admission import PageAdmission
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence as Live
+from twostroke.scheduler.streams import Streams
 from twostroke.types.request import Request
-
-Continuation = Callable[[Request, int, int], Sequence[int]]
-"""(request, position of the first, count) -> output tokens. No two sequences may be given equal pages of them."""
 
 
 class SteadyDecode:
     """Looks ahead for one scheduler, between steps."""
 
-    def __init__(self, queues: Queues, cache: CacheManager, pages: PageAdmission, limits: SchedulerLimits) -> None:
+    def __init__(
+        self, queues: Queues, cache: CacheManager, pages: PageAdmission, limits: SchedulerLimits, streams: Streams
+    ) -> None:
         self._queues = queues
         self._cache = cache
         self._pages = pages
+        self._streams = streams
         self._most = min(limits.max_sequences, limits.max_step_tokens)
 
     def steps(self, most: int) -> int:
-        """How many of the next steps, up to `most`, are such; 0 where the next one may be different."""
-        running = self._queues.running
+        """How many of the next steps, up to `most`, hold streams alone; 0 where the next one may be different."""
+        queues, streams = self._queues, self._streams
+        running = queues.running
         if not 0 < len(running) <= self._most:
             return 0
-        # The page with a prompt's last token may be in the tree already, and then a page is given back at once; from
-        # the first output token on, pages are like no other.
-        longest = 0
-        for sequence in running:
-            known, request = len(sequence.known), sequence.request
-            num_output = known - len(request.prompt_token_ids)
-            if known - sequence.computed != 1 or num_output == 0:
-                return 0
-            left = request.max_tokens - num_output
-            if left < most:
-                most = left
-            if known > longest:
-                longest = known
-        if self._queues.waiting and len(running) < self._most and self._may_enter(self._queues.waiting[0]):
+        self._join()
+        if len(streams) < len(running):
             return 0
-        cache = self._cache
-        most = min(most, cache.num_pages * cache.page_tokens - longest - 1)
-        room = cache.pages_free + cache.pages_cached
-        if len(running) * (most // cache.page_tokens + 1) > room:
-            while most > 0 and self._new_pages(most) > room:
+        if queues.waiting and len(running) < self._most and self._may_enter(queues.waiting[0]):
+            return 0
+        most = min(most, int(streams.steps_left))
+        room = self._room
+        if len(running) * (most // self._cache.page_tokens + 1) > room:
+            while most > 0 and streams.pages_in(most) > room:
                 most //= 2
-        return max(0, most)
+        return most
+
+    def begin_one(self) -> bool:
+        """Take the pages of the streams' next step; False where it must be planned for each of them."""
+        queues, streams = self._queues, self._streams
+        if not 0 < len(streams) <= self._most or streams.begin_pages > self._room:
+            return False
+        if len(queues.decoding) > len(streams):
+            return False
+        streams.begin_step()
+        return True
+
+    @property
+    def num_streams(self) -> int:
+        """How many there are."""
+        return len(self._streams)
+
+    def names(self) -> set[str]:
+        """Request ids of the streams: nobody takes their pages, because they are in the step."""
+        return self._streams.names()
 
     def positions(self) -> list[int]:
-        """The position that each running sequence computes next."""
-        return [sequence.computed for sequence in self._queues.running]
+        """The position that each stream computes next."""
+        return self._streams.positions()
 
     def requests(self) -> list[Request]:
-        """Who runs, in the order of `positions`."""
-        return [sequence.request for sequence in self._queues.running]
+        """Of the streams."""
+        streams = self._streams
+        return [sequence.request for sequence in self._queues.running if sequence in streams]
 
-    def skip(self, steps: int, continuation: Continuation) -> list[Live]:
-        """Do what so many steps would do, but for telling; returns who has reached its length and must be ended.
+    def skip(self, steps: int) -> list[Live]:
+        """Do what so many steps would do for streams, but for telling; who has reached its length and must be ended.
 
-        steps: no more than `steps` has just allowed.
+        steps: no more than `steps` has just allowed, or 1 where `begin_one` did.
         """
-        ended, cache = [], self._cache
-        for sequence in self._queues.running:
-            request, known = sequence.request, sequence.known
-            num_output = len(known) - len(request.prompt_token_ids)
-            sequence.computed = computed = sequence.computed + steps
-            known += continuation(request, num_output, steps)
-            if not cache.grow(request.request_id, computed):
-                raise ValueError(f"{steps} steps were skipped and are more than were allowed")
-            cache.commit(request.request_id, computed, known)
-            if num_output + steps >= request.max_tokens:
-                ended.append(sequence)
-        return ended
+        return self._streams.skip(steps)
+
+    def settle(self) -> None:
+        """Make every sequence what it would be if nothing had been skipped."""
+        if len(self._streams):
+            self._streams.settle()
+
+    @property
+    def _room(self) -> int:
+        return self._cache.pages_free + self._cache.pages_cached
+
+    def _join(self) -> None:
+        """The page with a prompt's last token may be in the tree already, and then a page is given back at once; from
+        the first output token on, pages are like no other."""
+        streams, running = self._streams, self._queues.running
+        if len(streams) == len(running):
+            return
+        pool_tokens = self._cache.num_pages * self._cache.page_tokens
+        for sequence in running:
+            if sequence in streams or len(sequence.known) - sequence.computed != 1 or sequence.num_output == 0:
+                continue
+            if len(sequence.request.prompt_token_ids) + sequence.request.max_tokens <= pool_tokens:
+                streams.join(sequence)
 
     def _may_enter(self, first: Live) -> bool:
         # All running sequences have read their prompts, so no sibling holds anybody back.
@@ -95,7 +118,3 @@ class SteadyDecode:
             return True  # a page that is found needs one page less and takes one at most
         matched = self._cache.match(first.request.cache_salt, first.known)
         return self._pages.fits_now(first, matched, self._queues.running)
-
-    def _new_pages(self, steps: int) -> int:
-        running = self._queues.running
-        return self._cache.missing_pages([(each.request.request_id, each.computed + steps) for each in running])

@@ -1,14 +1,14 @@
 """An executor that computes nothing: a step takes as long as the cost model says, tokens follow from request and place.
 
-Knows: plans, a StepCost, the virtual clock.
+Knows: plans, a SteadyCost, the virtual clock.
 Must not know: policies, kernels, vocabularies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from twostroke.cost.shape import StepCost
+from twostroke.cost.shape import SteadyCost, StepPrediction
 from twostroke.cost.step_history import device_seconds
 from twostroke.sim.clock import VirtualClock
 from twostroke.types.plan import Plan, PlannedSequence
@@ -35,7 +35,7 @@ class PredictedExecutor:
     """Satisfies engine.executor.Executor. The clock goes on by the predicted seconds of each plan."""
 
     def __init__(
-        self, cost: StepCost, clock: VirtualClock, next_token: Callable[[PlannedSequence], int] = invented_token
+        self, cost: SteadyCost, clock: VirtualClock, next_token: Callable[[PlannedSequence], int] = invented_token
     ) -> None:
         self._cost = cost
         self._clock = clock
@@ -43,9 +43,17 @@ class PredictedExecutor:
 
     def execute(self, plan: Plan) -> StepResult:
         """Let the predicted time pass; one token for each sequence that samples."""
-        prediction = self._cost.predict(plan.sequences)
+        return self._result(plan.sequences, self._cost.predict(plan.sequences))
+
+    def execute_beside(self, starts: Sequence[int], plan: Plan | None) -> StepResult:
+        """`execute` of a plan that leaves out streams, each of which computes the position at starts: bit for bit the
+        same time, and the tokens of those that are in the plan."""
+        planned = plan.sequences if plan is not None else ()
+        return self._result(planned, self._cost.predict_beside(starts, planned))
+
+    def _result(self, planned: Sequence[PlannedSequence], prediction: StepPrediction) -> StepResult:
         sampled = {
-            each.request.request_id: SampledToken(self._next_token(each)) for each in plan.sequences if each.samples
+            each.request.request_id: SampledToken(self._next_token(each)) for each in planned if each.samples
         }
         self._clock.advance(prediction.seconds)
         return StepResult(sampled, model_s=device_seconds(prediction))

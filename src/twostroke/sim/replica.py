@@ -14,6 +14,7 @@ from typing import Protocol
 
 from twostroke.engine.core import EngineCore, Step
 from twostroke.engine.executor import Executor
+from twostroke.scheduler.steady import SteadyDecode
 from twostroke.sim.clock import VirtualClock
 from twostroke.sim.predicted import PredictedExecutor, invented_tokens
 from twostroke.sim.setup import ReplicaSetup
@@ -99,11 +100,11 @@ class Replica:
         self.busy_s = 0.0
         self.steps = 0
         self.outstanding: dict[str, Request] = {}
-        executor: Executor = PredictedExecutor(setup.cost, self.clock)
+        self._executor = executor = PredictedExecutor(setup.cost, self.clock)
         self._core = EngineCore(self.scheduler, executor if watch is None else _Watched(executor, self, watch))
         self._listener = listener
         self._watch = watch
-        self._steady = self.scheduler.steady if skips and watch is None else None
+        self._steady = self.scheduler.look_ahead(invented_tokens) if skips and watch is None else None
         self._run: _Run | None = None
         self._inbox: deque[Request] = deque()
 
@@ -151,7 +152,11 @@ class Replica:
         if not self.scheduler.has_work:
             return
         self._run = self._look_ahead()
-        if self._run is None:
+        if self._run is not None:
+            return
+        if self._steady is not None and self._steady.begin_one():
+            self._step_beside(self._steady, begin_s)
+        else:
             self._step(begin_s)
 
     def _add(self, request: Request) -> None:
@@ -179,6 +184,20 @@ class Replica:
         self._tell(step.events)
         if self._watch is not None:
             self._watch.on_step(self, step, end_s)
+
+    def _step_beside(self, steady: SteadyDecode, begin_s: float) -> None:
+        """One step in which others compute beside streams, which have begun it."""
+        plan = self.scheduler.schedule_beside(steady, begin_s)
+        result = self._executor.execute_beside(steady.positions(), plan)
+        end_s = self.clock.now_s
+        requests = steady.requests()
+        ended = self.scheduler.skip(1, end_s)
+        events = [] if plan is None else self.scheduler.commit(plan, result, end_s)
+        self.busy_s += end_s - begin_s
+        self.steps += 1
+        self._listener.on_run(self, requests, (end_s,))
+        self._tell(ended)
+        self._tell(events)
 
     def _tell(self, events: Iterable[Event]) -> None:
         on_event = self._listener.on_event
@@ -211,7 +230,7 @@ class Replica:
             return
         times = run.times_s if steps == len(run.times_s) else run.times_s[:steps]
         requests = self._steady.requests()
-        ended = self.scheduler.skip(steps, invented_tokens, times[-1])
+        ended = self.scheduler.skip(steps, times[-1])
         for before_s, after_s in zip([run.begin_s, *times], times, strict=False):
             self.busy_s += after_s - before_s
         self.steps += steps

@@ -1,0 +1,154 @@
+"""Running sequences of which each gets one token in every step: not looked at until a page is full or they end.
+
+For simulators. A stream's `known` and `computed` are owed what its steps gave since it was last looked at; its pages are
+as they would be after each step, but for which page ids are whose. A sequence is looked at once a page, so a step costs
+a few of them instead of all.
+
+Knows: sequences, the cache manager.
+Must not know: queues, times, what else a step holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+
+from twostroke.cache.manager import CacheManager
+from twostroke.scheduler.sequence import Sequence as Live
+from twostroke.types.request import Request
+
+Continuation = Callable[[Request, int, int], Sequence[int]]
+"""(request, position of the first, count) -> output tokens. No two sequences may be given equal pages of them."""
+
+
+class Streams:
+    """Steps are counted from 0; `clock` is the number of the next one.
+
+    bases: of each stream, the position that it computes in the next step, less clock. to_grow: those that begin a page
+    in the next step and do not own it yet. due: by step, those whose page is full after it. ends: by step, those that
+    have their last token after it.
+    """
+
+    def __init__(self, cache: CacheManager, continuation: Continuation) -> None:
+        self._cache = cache
+        self._continuation = continuation
+        self._clock = 0
+        self._bases: dict[Live, int] = {}
+        self._to_grow: list[Live] = []
+        self._due: dict[int, list[Live]] = {}
+        self._ends: dict[int, list[Live]] = {}
+        self._end_steps: list[int] = []  # a heap of the keys of ends
+
+    def __len__(self) -> int:
+        return len(self._bases)
+
+    def __contains__(self, sequence: Live) -> bool:
+        return sequence in self._bases
+
+    @property
+    def steps_left(self) -> float:
+        """Steps up to the one in which the first of them ends; infinity where there are none."""
+        return self._end_steps[0] - self._clock + 1 if self._end_steps else math.inf
+
+    @property
+    def begin_pages(self) -> int:
+        """Pages that the next step takes for them."""
+        return len(self._to_grow)
+
+    @property
+    def missing_pages(self) -> int:
+        """Pages for what each knows and one token more, that it does not own yet."""
+        return len(self._to_grow) + len(self._due.get(self._clock, ()))
+
+    def names(self) -> set[str]:
+        """Their request ids."""
+        return {sequence.request.request_id for sequence in self._bases}
+
+    def positions(self) -> list[int]:
+        """The position that each computes next."""
+        clock = self._clock
+        return [base + clock for base in self._bases.values()]
+
+    def pages_in(self, steps: int) -> int:
+        """Pages that so many steps take."""
+        size = self._cache.page_tokens
+        now = self._clock + size - 1  # base + clock, rounded up to pages, is what is owned
+        then = now + steps
+        return sum([(base + then) // size - (base + now) // size for base in self._bases.values()])
+
+    def join(self, sequence: Live) -> None:
+        """One more, which has output and one position to compute."""
+        size, clock, computed = self._cache.page_tokens, self._clock, sequence.computed
+        self._bases[sequence] = computed - clock
+        if computed % size == 0:
+            self._to_grow.append(sequence)
+        self._due.setdefault(clock + size - 1 - computed % size, []).append(sequence)
+        end_step = clock + sequence.request.max_tokens - sequence.num_output - 1
+        if end_step not in self._ends:
+            heappush(self._end_steps, end_step)
+        self._ends.setdefault(end_step, []).append(sequence)
+
+    def begin_step(self) -> None:
+        """Take the pages of the next step, of which there must be enough."""
+        clock, cache = self._clock, self._cache
+        for sequence in self._to_grow:
+            if not cache.grow(sequence.request.request_id, self._bases[sequence] + clock + 1):
+                raise ValueError("steps were skipped and are more than were allowed")
+        self._to_grow = []
+
+    def skip(self, steps: int) -> list[Live]:
+        """Do so many steps, the first perhaps begun; who has its last token now, and is no stream any more.
+
+        steps: steps_left at most.
+        """
+        for _ in range(steps):
+            self.begin_step()
+            full = self._due.pop(self._clock, [])
+            self._clock += 1
+            if full:
+                self._fill(full)
+        if not self._end_steps or self._end_steps[0] >= self._clock:
+            return []
+        ended = self._ends.pop(heappop(self._end_steps))
+        self._look_at(ended)
+        for sequence in ended:
+            self._leave(sequence)
+        return sorted(ended, key=_admission)
+
+    def settle(self) -> None:
+        """Look at all of them; none is a stream any more."""
+        self._look_at(self._bases)
+        for kept in (self._bases, self._to_grow, self._due, self._ends, self._end_steps):
+            kept.clear()
+
+    def _fill(self, full: list[Live]) -> None:
+        """After the step before clock, a page of each of them is full."""
+        if len(full) > 1:
+            full.sort(key=_admission)
+        self._look_at(full)
+        self._to_grow = full.copy()
+        self._due.setdefault(self._clock + self._cache.page_tokens - 1, []).extend(full)
+
+    def _look_at(self, sequences: Iterable[Live]) -> None:
+        """Give them what they are owed."""
+        bases, clock = self._bases, self._clock
+        for sequence in sequences:
+            computed = bases[sequence] + clock
+            owed = computed - sequence.computed
+            if owed:
+                request, known = sequence.request, sequence.known
+                known += self._continuation(request, len(known) - len(request.prompt_token_ids), owed)
+                sequence.computed = computed
+                self._cache.commit(request.request_id, computed, known)
+
+    def _leave(self, sequence: Live) -> None:
+        size = self._cache.page_tokens
+        computed = self._bases.pop(sequence) + self._clock
+        if computed % size == 0:
+            self._to_grow.remove(sequence)
+        self._due[self._clock + size - 1 - computed % size].remove(sequence)
+
+
+def _admission(sequence: Live) -> int:
+    return sequence.admission or 0

@@ -158,14 +158,16 @@ class CacheManager:
         table = self._tables[sequence_id]
         table.filled_tokens = computed_tokens
         nodes, size = table.nodes, self.page_tokens
-        while (len(nodes) + 1) * size <= computed_tokens:
-            index = len(nodes)
-            tokens = tuple(known_tokens[index * size : (index + 1) * size])
-            parent = nodes[-1] if nodes else self._tree.root(table.salt)
-            own = table.page_ids[index]
-            node = self._tree.insert(parent, tokens, own)
+        begin, end = len(nodes), computed_tokens // size
+        if begin >= end:
+            return
+        tree, page_ids = self._tree, table.page_ids
+        node = nodes[-1] if nodes else tree.root(table.salt)
+        for index in range(begin, end):
+            own = page_ids[index]
+            node = tree.insert(node, tuple(known_tokens[index * size : (index + 1) * size]), own)
             if node.page_id != own:
-                table.page_ids[index] = self._tree.share(node)
+                page_ids[index] = tree.share(node)
                 table.told = ()
                 self._pool.release(own)
             nodes.append(node)
@@ -183,8 +185,8 @@ class CacheManager:
 
     def drop_cached(self) -> None:
         """Forget every prefix that no sequence uses."""
-        while self._tree.evict_one():
-            pass
+        while (page_id := self._tree.evict_one()) is not None:
+            self._pool.release(page_id)
 
     def check(self) -> None:
         """Raise ValueError where an invariant is broken (for tests; walks everything)."""
@@ -211,9 +213,7 @@ class CacheManager:
 
     def _take_page(self) -> int | None:
         page_id = self._pool.allocate()
-        while page_id is None and self._tree.evict_one():
-            page_id = self._pool.allocate()
-        return page_id
+        return self._tree.evict_one() if page_id is None else page_id
 
 
 def _page_state(owners: int, in_tree: int) -> PageState:

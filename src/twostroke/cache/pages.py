@@ -10,13 +10,16 @@ from collections.abc import Iterable
 
 
 class PagePool:
-    """num_pages page ids. A page is free (count 0) or held by one or more owners."""
+    """num_pages page ids. A page is free (count 0) or held by one or more owners.
+
+    owners: the count of each page; live, to be read only.
+    """
 
     def __init__(self, num_pages: int) -> None:
         if num_pages < 1:
             raise ValueError(f"a pool needs at least one page, not {num_pages}")
         self.num_pages = num_pages
-        self._counts = [0] * num_pages
+        self.owners = [0] * num_pages
         # Popped from the end: low ids first, and a page just freed is the next one taken (its memory is warm).
         self._free = list(range(num_pages - 1, -1, -1))
 
@@ -27,39 +30,39 @@ class PagePool:
 
     def count(self, page_id: int) -> int:
         """Owners of a page."""
-        return self._counts[page_id]
+        return self.owners[page_id]
 
     def num_single(self, page_ids: Iterable[int]) -> int:
         """How many of these pages have one owner."""
-        counts = self._counts
+        counts = self.owners
         return sum([counts[page_id] == 1 for page_id in page_ids])
 
     def counts(self) -> list[int]:
         """Owners of each page: a copy."""
-        return list(self._counts)
+        return list(self.owners)
 
     def allocate(self) -> int | None:
         """A free page with one owner, or None."""
         if not self._free:
             return None
         page_id = self._free.pop()
-        self._counts[page_id] = 1
+        self.owners[page_id] = 1
         return page_id
 
     def retain(self, page_id: int) -> int:
         """One more owner; how many there are now. Raises ValueError for a free page."""
-        owners = self._counts[page_id]
+        owners = self.owners[page_id]
         if owners < 1:
             raise ValueError(f"page {page_id} is free and cannot be shared")
-        self._counts[page_id] = owners + 1
+        self.owners[page_id] = owners + 1
         return owners + 1
 
     def release(self, page_id: int) -> int:
         """One owner less; how many are left. Without owners it is free. Raises ValueError for a page that is free."""
-        owners = self._counts[page_id] - 1
+        owners = self.owners[page_id] - 1
         if owners < 0:
             raise ValueError(f"page {page_id} was freed twice")
-        self._counts[page_id] = owners
+        self.owners[page_id] = owners
         if owners == 0:
             self._free.append(page_id)
         return owners

@@ -16,7 +16,6 @@ import heapq
 import itertools
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from twostroke.cache.evictions import Evictions
 from twostroke.cache.pages import PagePool
@@ -29,19 +28,23 @@ COMPARED_SIBLINGS = 256
 """Of a page's successors, the latest, when it is asked where a prompt departs from them."""
 
 
-@dataclass(eq=False, slots=True)
 class Node:
-    """One full page below its parent. page_id is -1 for roots, which alone have a salt. path: a hash of all tokens from
-    the root on, for telling why a page is missing, never for finding one."""
+    """One full page below its parent. page_id is -1 for roots, which alone have a salt. content: a hash of tokens, path:
+    of all tokens from the root on; for telling why a page is missing, never for finding one."""
 
-    tokens: tuple[int, ...]
-    page_id: int
-    parent: Node | None
-    children: dict[tuple[int, ...], Node] = field(default_factory=dict)
-    last_use: int = 0
-    in_tree: bool = True
-    salt: str = ""
-    path: int = 0
+    __slots__ = ("children", "content", "last_use", "page_id", "parent", "path", "salt", "tokens")
+
+    def __init__(
+        self, tokens: tuple[int, ...], page_id: int, parent: Node | None, content: int, path: int, salt: str = ""
+    ) -> None:
+        self.tokens = tokens
+        self.page_id = page_id
+        self.parent = parent
+        self.children: dict[tuple[int, ...], Node] = {}
+        self.last_use = 0
+        self.content = content
+        self.path = path
+        self.salt = salt
 
 
 class PrefixTree:
@@ -52,10 +55,12 @@ class PrefixTree:
         self._page_tokens = page_tokens
         self._roots: dict[str, Node] = {}
         self._uses = 0
-        # (last_use, serial, node): entries go stale when a node is used again or evicted; they are dropped when popped,
-        # or all at once: a cache that has room for everything never pops, and would grow with each request.
-        self._evictable: list[tuple[int, int, Node]] = []
-        self._serial = 0
+        # A heap of last uses, each of which is one node's: entries go stale when a node is used again or evicted; they
+        # are dropped when popped, or all at once: a cache that has room for everything never pops, and would grow with
+        # each request.
+        self._evictable: list[int] = []
+        self._by_use: dict[int, Node] = {}
+        self._owners = pool.owners
         self._evicted = Evictions(pool.num_pages)
         self._contents: dict[int, int] = {}  # nodes by the hash of their tokens, wherever they are: how many
         self._holds = bytearray(pool.num_pages)  # by page id: 1 where the tree is an owner
@@ -74,7 +79,7 @@ class PrefixTree:
     def root(self, salt: str) -> Node:
         """The root of a salt."""
         if salt not in self._roots:
-            self._roots[salt] = Node((), -1, None, salt=salt, path=_root_path(salt))
+            self._roots[salt] = Node((), -1, None, 0, _root_path(salt), salt)
         return self._roots[salt]
 
     def match(self, salt: str, tokens: Sequence[int], max_pages: int) -> list[Node]:
@@ -123,9 +128,9 @@ class PrefixTree:
         child = parent.children.get(tokens)
         if child is None:
             content = hash(tokens)
-            child = Node(tokens, page_id, parent, path=hash((parent.path, content)))
-            parent.children[tokens] = child
-            self._contents[content] = self._contents.get(content, 0) + 1
+            child = parent.children[tokens] = Node(tokens, page_id, parent, content, hash((parent.path, content)))
+            contents = self._contents
+            contents[content] = contents.get(content, 0) + 1
             self._pool.retain(page_id)
             self._holds[page_id] = 1
             self.num_nodes += 1
@@ -139,14 +144,16 @@ class PrefixTree:
             self._num_unshared += 1
             self._offer(node)
 
-    def evict_one(self) -> bool:
-        """Free the least recently used page that only the tree owns; False where there is none."""
+    def evict_one(self) -> int | None:
+        """Give up the least recently used page that only the tree owns: now the caller's; None where there is none."""
+        by_use = self._by_use
         while self._evictable:
-            entry = heapq.heappop(self._evictable)
-            if self._evicts(entry):
-                self._remove(entry[2])
-                return True
-        return False
+            use = heapq.heappop(self._evictable)
+            node = by_use.pop(use, None)
+            if node is not None and self._evicts(use, node):
+                self._remove(node)
+                return node.page_id
+        return None
 
     def nodes(self) -> Iterator[Node]:
         """Every node but the roots, parents first."""
@@ -163,12 +170,13 @@ class PrefixTree:
         Where nobody has its first token, and nobody anywhere has the second page, it is all one who is most like it.
         """
         page, first = pages[0], pages[0][0]
-        latest = list(itertools.islice(reversed(parent.children), COMPARED_SIBLINGS))
-        alike = [tokens for tokens in latest if tokens[0] == first]
+        alike = [tokens for tokens in _latest(parent) if tokens[0] == first]
         if not alike:
-            if not latest or len(pages) == 1 or hash(pages[1]) not in self._contents:
+            if len(pages) == 1 or hash(pages[1]) not in self._contents:
                 return 0, None
-            alike = latest
+            alike = list(_latest(parent))
+            if not alike:
+                return 0, None
         near = alike[0]
         best = _likeness(page, near)
         for tokens in alike:
@@ -182,18 +190,16 @@ class PrefixTree:
 
     def _offer(self, node: Node) -> None:
         if not node.children:
-            self._serial += 1
-            heapq.heappush(self._evictable, (node.last_use, self._serial, node))
+            heapq.heappush(self._evictable, node.last_use)
+            self._by_use[node.last_use] = node
             if len(self._evictable) > 2 * self.num_nodes + STALE_ENTRIES:
-                self._evictable = [entry for entry in self._evictable if self._evicts(entry)]
+                self._by_use = {use: node for use, node in self._by_use.items() if self._evicts(use, node)}
+                self._evictable = list(self._by_use)
                 heapq.heapify(self._evictable)
 
-    def _evicts(self, entry: tuple[int, int, Node]) -> bool:
-        """False for one that is stale."""
-        last_use, _, node = entry
-        if not node.in_tree or node.last_use != last_use or node.children:
-            return False
-        return self._pool.count(node.page_id) == 1
+    def _evicts(self, use: int, node: Node) -> bool:
+        """False for an entry that is stale. Who was evicted is not in _by_use."""
+        return node.last_use == use and not node.children and self._owners[node.page_id] == 1
 
     def _count_evicted(self, path: int, pages: Sequence[tuple[int, ...]]) -> int:
         """How many of these pages, from the first on, were here and were evicted."""
@@ -203,30 +209,29 @@ class PrefixTree:
                 return count
         return len(pages)
 
-    def _forget_content(self, content: int) -> None:
-        left = self._contents[content] - 1
-        if left:
-            self._contents[content] = left
-        else:
-            del self._contents[content]
-
     def _remove(self, node: Node) -> None:
-        parent = node.parent
+        """A leaf that alone owns its page, which it owns no longer."""
+        parent, contents = node.parent, self._contents
         self._evicted.add(node.path)
-        self._forget_content(hash(node.tokens))
-        node.in_tree = False
+        left = contents.pop(node.content) - 1
+        if left:
+            contents[node.content] = left
         self._holds[node.page_id] = 0
-        self._pool.release(node.page_id)
         self.num_nodes -= 1
         self._num_unshared -= 1
         if parent is None:
             return
         del parent.children[node.tokens]
         if parent.parent is not None:
-            if self._pool.count(parent.page_id) == 1:
+            if self._owners[parent.page_id] == 1:
                 self._offer(parent)
         elif not parent.children:
             del self._roots[parent.salt]
+
+
+def _latest(parent: Node) -> Iterator[tuple[int, ...]]:
+    """The tokens of its latest successors, latest first."""
+    return itertools.islice(reversed(parent.children), COMPARED_SIBLINGS)
 
 
 def _root_path(salt: str) -> int:

@@ -32,12 +32,13 @@ class MissReasons:
         page_tokens = self._cache.page_tokens
         found = len(matched) * page_tokens
         page = sequence.known[found : found + page_tokens]
+        first = page[0]
         for other in running:
+            known = other.known
+            if len(known) <= found or known[found] != first:
+                continue  # as most are
             if other is sequence or other.request.cache_salt != request.cache_salt:
                 continue
-            known = other.known
-            if len(known) <= found or known[found] != page[0]:
-                continue  # as most are
             if known[found : found + page_tokens] == page and known[:found] == sequence.known[:found]:
                 shared = _common_tokens(sequence, other, found) // page_tokens * page_tokens
                 lost_tokens = min(shared, (len(sequence.known) - 1) // page_tokens * page_tokens) - found

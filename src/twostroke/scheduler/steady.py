@@ -60,7 +60,8 @@ class SteadyDecode:
         queues, streams = self._queues, self._streams
         if not 0 < len(streams) <= self._most or streams.begin_pages > self._room:
             return False
-        if len(queues.decoding) > len(streams):
+        others = len(streams) < len(queues.running)
+        if others and len(queues.decoding) > len(streams):  # the last token of a prompt that was read in chunks
             return False
         streams.begin_step()
         return True
@@ -80,8 +81,7 @@ class SteadyDecode:
 
     def requests(self) -> list[Request]:
         """Of the streams."""
-        streams = self._streams
-        return [sequence.request for sequence in self._queues.running if sequence in streams]
+        return self._streams.requests()
 
     def skip(self, steps: int) -> list[Live]:
         """Do what so many steps would do for streams, but for telling; who has reached its length and must be ended.

@@ -65,6 +65,10 @@ class Streams:
         """Their request ids."""
         return {sequence.request.request_id for sequence in self._bases}
 
+    def requests(self) -> list[Request]:
+        """Of each."""
+        return [sequence.request for sequence in self._bases]
+
     def positions(self) -> list[int]:
         """The position that each computes next."""
         clock = self._clock

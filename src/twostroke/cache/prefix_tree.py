@@ -193,9 +193,11 @@ class PrefixTree:
             heapq.heappush(self._evictable, node.last_use)
             self._by_use[node.last_use] = node
             if len(self._evictable) > 2 * self.num_nodes + STALE_ENTRIES:
-                self._by_use = {use: node for use, node in self._by_use.items() if self._evicts(use, node)}
-                self._evictable = list(self._by_use)
-                heapq.heapify(self._evictable)
+                self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        self._by_use = {use: node for use, node in self._by_use.items() if self._evicts(use, node)}
+        self._evictable = sorted(self._by_use)
 
     def _evicts(self, use: int, node: Node) -> bool:
         """False for an entry that is stale. Who was evicted is not in _by_use."""

@@ -31,10 +31,10 @@ class PageAdmission:
         """Are there pages for all its known tokens and one more, beside what was promised?"""
         promised, streams, others = 0, self.streams, running
         if streams is not None and len(streams):
-            promised = streams.missing_pages
+            promised = streams.missing_pages + self._watermark_pages * len(streams)
             others = [each for each in running if each not in streams] if len(streams) < len(running) else ()
         promised += self._cache.missing_pages([(each.request.request_id, len(each.known) + 1) for each in others])
-        promised += self._watermark_pages * len([each for each in running if each.computed])
+        promised += self._watermark_pages * len([each for each in others if each.computed])
         promised = min(promised, self._cache.num_pages)
         needed = self._cache.pages_for(len(sequence.known) + 1) - len(matched)
         return needed + promised <= self._cache.pages_available(matched)

@@ -16,7 +16,7 @@ from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import NO_SCORES, Sequence
 from twostroke.scheduler.steady import SteadyDecode
-from twostroke.scheduler.streams import Continuation, Streams
+from twostroke.scheduler.streams import Continuation, Streams, Told
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.plan import Hold, Plan, PlannedSequence, Preemption
@@ -53,7 +53,7 @@ class Scheduler:
         self._siblings = SiblingRule(cache.page_tokens)
         self._may_look_ahead = policy is None  # another may shorten what a look ahead believes to be whole steps
         self._steady: SteadyDecode | None = None
-        self._misses = MissReasons(cache)
+        self._misses: MissReasons | None = MissReasons(cache)
         self._num_added = 0
         self._num_steps = 0
         self._preemptions = 0
@@ -148,13 +148,15 @@ class Scheduler:
                 self._commit_one(sequence, planned, result, now, events)
         return events
 
-    def look_ahead(self, continuation: Continuation) -> SteadyDecode | None:
+    def look_ahead(self, continuation: Continuation, told: Told) -> SteadyDecode | None:
         """For simulators, who know the tokens that will come: streams that are not planned one by one from now on.
 
-        None where the limiters allow none.
+        told: hears of a stream's tokens when it ends or is planned again. None where the limiters allow no streams.
+        Why prefixes were missed is not looked for: that is told beside records of steps, and nobody has those here.
         """
         if self._may_look_ahead:
-            self._pages.streams = streams = Streams(self._cache, continuation)
+            self._misses = None
+            self._pages.streams = streams = Streams(self._cache, continuation, told)
             self._steady = SteadyDecode(self._queues, self._cache, self._pages, self._limits, streams)
         return self._steady
 
@@ -274,7 +276,8 @@ class Scheduler:
         self._cache.open(sequence.request.request_id, sequence.request.cache_salt, matched)
         if sequence.num_cached_tokens is None:
             sequence.num_cached_tokens = sequence.computed
-            sequence.prefix_miss = self._misses.explain(sequence, matched, self._queues.running)
+            if self._misses is not None:
+                sequence.prefix_miss = self._misses.explain(sequence, matched, self._queues.running)
             self._query_tokens += len(sequence.known)
             self._hit_tokens += sequence.computed
         self._plan_one(sequence, num_tokens, step, planned, preempted, now)

@@ -22,7 +22,6 @@ from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence as Live
 from twostroke.scheduler.streams import Streams
-from twostroke.types.request import Request
 
 
 class SteadyDecode:
@@ -79,10 +78,6 @@ class SteadyDecode:
         """The position that each stream computes next."""
         return self._streams.positions()
 
-    def requests(self) -> list[Request]:
-        """Of the streams."""
-        return self._streams.requests()
-
     def skip(self, steps: int) -> list[Live]:
         """Do what so many steps would do for streams, but for telling; who has reached its length and must be ended.
 
@@ -106,8 +101,14 @@ class SteadyDecode:
         if len(streams) == len(running):
             return
         pool_tokens = self._cache.num_pages * self._cache.page_tokens
-        for sequence in running:
-            if sequence in streams or len(sequence.known) - sequence.computed != 1 or sequence.num_output == 0:
+        new = len(running) - len(streams)
+        for sequence in reversed(running):  # the newest are the last
+            if new == 0:
+                break
+            if sequence in streams:
+                continue
+            new -= 1
+            if len(sequence.known) - sequence.computed != 1 or sequence.num_output == 0:
                 continue
             if len(sequence.request.prompt_token_ids) + sequence.request.max_tokens <= pool_tokens:
                 streams.join(sequence)

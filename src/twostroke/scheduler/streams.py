@@ -20,21 +20,25 @@ from twostroke.types.request import Request
 
 Continuation = Callable[[Request, int, int], Sequence[int]]
 """(request, position of the first, count) -> output tokens. No two sequences may be given equal pages of them."""
+Told = Callable[[Request, int, int], None]
+"""(request, first step, end): it got a token in each of the steps [first, end)."""
 
 
 class Streams:
     """Steps are counted from 0; `clock` is the number of the next one.
 
-    bases: of each stream, the position that it computes in the next step, less clock. to_grow: those that begin a page
+    bases: of each stream, the position that it computes in the next step, less clock. since: its first step. to_grow: those that begin a page
     in the next step and do not own it yet. due: by step, those whose page is full after it. ends: by step, those that
     have their last token after it.
     """
 
-    def __init__(self, cache: CacheManager, continuation: Continuation) -> None:
+    def __init__(self, cache: CacheManager, continuation: Continuation, told: Told) -> None:
         self._cache = cache
         self._continuation = continuation
+        self._told = told
         self._clock = 0
         self._bases: dict[Live, int] = {}
+        self._since: dict[Live, int] = {}
         self._to_grow: list[Live] = []
         self._due: dict[int, list[Live]] = {}
         self._ends: dict[int, list[Live]] = {}
@@ -65,10 +69,6 @@ class Streams:
         """Their request ids."""
         return {sequence.request.request_id for sequence in self._bases}
 
-    def requests(self) -> list[Request]:
-        """Of each."""
-        return [sequence.request for sequence in self._bases]
-
     def positions(self) -> list[int]:
         """The position that each computes next."""
         clock = self._clock
@@ -85,6 +85,7 @@ class Streams:
         """One more, which has output and one position to compute."""
         size, clock, computed = self._cache.page_tokens, self._clock, sequence.computed
         self._bases[sequence] = computed - clock
+        self._since[sequence] = clock
         if computed % size == 0:
             self._to_grow.append(sequence)
         self._due.setdefault(clock + size - 1 - computed % size, []).append(sequence)
@@ -123,7 +124,10 @@ class Streams:
     def settle(self) -> None:
         """Look at all of them; none is a stream any more."""
         self._look_at(self._bases)
-        for kept in (self._bases, self._to_grow, self._due, self._ends, self._end_steps):
+        for sequence, since in self._since.items():
+            if since < self._clock:
+                self._told(sequence.request, since, self._clock)
+        for kept in (self._bases, self._since, self._to_grow, self._due, self._ends, self._end_steps):
             kept.clear()
 
     def _fill(self, full: list[Live]) -> None:
@@ -148,6 +152,7 @@ class Streams:
 
     def _leave(self, sequence: Live) -> None:
         size = self._cache.page_tokens
+        self._told(sequence.request, self._since.pop(sequence), self._clock)
         computed = self._bases.pop(sequence) + self._clock
         if computed % size == 0:
             self._to_grow.remove(sequence)

@@ -11,7 +11,8 @@ Must not know: figures, files.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from twostroke.sim.autoscale import Autoscale, Autoscaler
@@ -127,9 +128,9 @@ class Fleet:
         member, ended = self._by_replica[replica], event
         self._time.at(event.at_s, lambda _now_s: self._ended(member, ended))
 
-    def on_run(self, replica: Replica, requests: Sequence[Request], times_s: Sequence[float]) -> None:
+    def on_run(self, replica: Replica, request: Request, times_s: array[float]) -> None:
         """See Listener."""
-        self._notebook.on_run(replica, requests, times_s)
+        self._notebook.on_run(replica, request, times_s)
 
     def _expect_arrival(self) -> None:
         found = next(self._requests, None)

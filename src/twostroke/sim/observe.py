@@ -6,7 +6,7 @@ Must not know: policies, how figures are made.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
 from dataclasses import dataclass, field
 
 from twostroke.sim.replica import Replica
@@ -18,15 +18,20 @@ from twostroke.workload.request import WorkloadRequest
 
 @dataclass(slots=True)
 class Seen:
-    """One request. times_s: its tokens so far. where: replicas that served it."""
+    """One request. ends_s: when the steps of its tokens ended, so far: 8 bytes each. where: replicas that served it."""
 
     asked: WorkloadRequest
-    times_s: list[float] = field(default_factory=list)
+    ends_s: array[float] = field(default_factory=lambda: array("d"))
     ended_s: float | None = None
     cached_tokens: int = 0
     preemptions: int = 0
     error: str = ""
     where: list[str] = field(default_factory=list)
+
+    @property
+    def times_s(self) -> list[float]:
+        """When it got its tokens."""
+        return self.ends_s.tolist()
 
     def observation(self) -> Observation:
         """As the load generator would have noted it."""
@@ -35,9 +40,9 @@ class Seen:
             intended_s=asked.arrival_s,
             sent_s=asked.arrival_s,
             ended_s=asked.arrival_s if self.ended_s is None else self.ended_s,
-            times_s=tuple(self.times_s),
+            times_s=tuple(self.ends_s),
             prompt_tokens=asked.prompt_tokens,
-            output_tokens=len(self.times_s),
+            output_tokens=len(self.ends_s),
             cached_tokens=self.cached_tokens,
             error=self.error,
             priority=asked.priority,
@@ -58,7 +63,7 @@ class Notebook:
     def on_event(self, replica: Replica, event: Event) -> None:
         """See Listener."""
         if isinstance(event, TokenEvent):
-            self.seen[event.request_id].times_s.append(event.at_s)
+            self.seen[event.request_id].ends_s.append(event.at_s)
             return
         if isinstance(event, PromptEvent):
             return
@@ -68,10 +73,9 @@ class Notebook:
         seen.preemptions += event.num_preemptions
         seen.error = event.error or ""
 
-    def on_run(self, replica: Replica, requests: Sequence[Request], times_s: Sequence[float]) -> None:
+    def on_run(self, replica: Replica, request: Request, times_s: array[float]) -> None:
         """See Listener."""
-        for request in requests:
-            self.seen[request.request_id].times_s.extend(times_s)
+        self.seen[request.request_id].ends_s.extend(times_s)
 
     def observations(self) -> list[Observation]:
         """Of all requests, in the order in which they were opened."""

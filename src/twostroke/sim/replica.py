@@ -7,8 +7,9 @@ Must not know: workloads, other replicas, who routes.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,14 +30,18 @@ MOST_AHEAD = 256
 """Steps that are looked ahead at a time; an arrival among them throws the rest away."""
 
 
+MOST_ENDS = 4096
+"""Ends of steps that are kept for streams to be told."""
+
+
 class Listener(Protocol):
-    """Who hears what a replica does, in order of its time."""
+    """Who hears what a replica does, in order of its time; of a stream's tokens, when somebody must know them."""
 
     def on_event(self, replica: Replica, event: Event) -> None:
         """A token, or the end of a request."""
 
-    def on_run(self, replica: Replica, requests: Sequence[Request], times_s: Sequence[float]) -> None:
-        """Each of these requests got one token at each of these times."""
+    def on_run(self, replica: Replica, request: Request, times_s: array[float]) -> None:
+        """The request got one token at each of these times; told before anything else is told of it."""
 
 
 class StepWatch(Protocol):
@@ -104,7 +109,10 @@ class Replica:
         self._core = EngineCore(self.scheduler, executor if watch is None else _Watched(executor, self, watch))
         self._listener = listener
         self._watch = watch
-        self._steady = self.scheduler.look_ahead(invented_tokens) if skips and watch is None else None
+        skipping = skips and watch is None
+        self._steady = self.scheduler.look_ahead(invented_tokens, self._streamed) if skipping else None
+        self._ends_s = array("d")  # of the streams' steps from _first_end on
+        self._first_end = 0
         self._run: _Run | None = None
         self._inbox: deque[Request] = deque()
 
@@ -190,12 +198,11 @@ class Replica:
         plan = self.scheduler.schedule_beside(steady, begin_s)
         result = self._executor.execute_beside(steady.positions(), plan)
         end_s = self.clock.now_s
-        requests = steady.requests()
+        self._ends_s.append(end_s)
         ended = self.scheduler.skip(1, end_s)
         events = [] if plan is None else self.scheduler.commit(plan, result, end_s)
         self.busy_s += end_s - begin_s
         self.steps += 1
-        self._listener.on_run(self, requests, (end_s,))
         self._tell(ended)
         self._tell(events)
 
@@ -210,6 +217,10 @@ class Replica:
         """The steady steps from here to the next arrival."""
         if self._steady is None:
             return None
+        if len(self._ends_s) >= MOST_ENDS:
+            self._steady.settle()
+            self._first_end += len(self._ends_s)
+            del self._ends_s[:]
         steps = self._steady.steps(MOST_AHEAD)
         if steps == 0:
             return None
@@ -229,11 +240,15 @@ class Replica:
         if run is None or self._steady is None or steps == 0:
             return
         times = run.times_s if steps == len(run.times_s) else run.times_s[:steps]
-        requests = self._steady.requests()
+        self._ends_s.extend(times)
         ended = self.scheduler.skip(steps, times[-1])
         for before_s, after_s in zip([run.begin_s, *times], times, strict=False):
             self.busy_s += after_s - before_s
         self.steps += steps
         self.clock.advance_to(times[-1])
-        self._listener.on_run(self, requests, times)
         self._tell(ended)
+
+    def _streamed(self, request: Request, first: int, end: int) -> None:
+        """See scheduler.streams.Told."""
+        times_s = self._ends_s[first - self._first_end : end - self._first_end]
+        self._listener.on_run(self, request, times_s)

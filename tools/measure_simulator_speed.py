@@ -21,6 +21,7 @@ from typing import Any
 
 from twostroke.planner.target import named_target
 from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.sim.garbage import seldom_collected
 from twostroke.sim.routing import LeastLoaded
 from twostroke.sim.setup import ReplicaSetup, Sizes, replica_setup
 from twostroke.spec.formats import KVKind
@@ -75,7 +76,8 @@ def run(name: str, seconds: float) -> tuple[FleetOutcome, Callable[[], FleetOutc
     plan = FleetPlan(one_replica(shape, machine))
 
     def simulate() -> FleetOutcome:
-        return Fleet(plan, LeastLoaded()).run(load)
+        with seldom_collected():  # as `twostroke simulate`
+            return Fleet(plan, LeastLoaded()).run(load)
 
     return simulate(), simulate
 

@@ -125,10 +125,11 @@ class PrefixTree:
 
         Where one is there with another page, the caller should give its own page back and share that one.
         """
-        child = parent.children.get(tokens)
+        children = parent.children
+        child = children.get(tokens) if children else None  # hashing a page is not free
         if child is None:
             content = hash(tokens)
-            child = parent.children[tokens] = Node(tokens, page_id, parent, content, hash((parent.path, content)))
+            child = children[tokens] = Node(tokens, page_id, parent, content, hash((parent.path, content)))
             contents = self._contents
             contents[content] = contents.get(content, 0) + 1
             self._pool.retain(page_id)
@@ -146,11 +147,11 @@ class PrefixTree:
 
     def evict_one(self) -> int | None:
         """Give up the least recently used page that only the tree owns: now the caller's; None where there is none."""
-        by_use = self._by_use
-        while self._evictable:
-            use = heapq.heappop(self._evictable)
-            node = by_use.pop(use, None)
-            if node is not None and self._evicts(use, node):
+        evictable, by_use, owners = self._evictable, self._by_use, self._owners
+        while evictable:
+            use = heapq.heappop(evictable)
+            node = by_use.pop(use, None)  # as _evicts
+            if node is not None and node.last_use == use and not node.children and owners[node.page_id] == 1:
                 self._remove(node)
                 return node.page_id
         return None
@@ -223,12 +224,16 @@ class PrefixTree:
         self._num_unshared -= 1
         if parent is None:
             return
-        del parent.children[node.tokens]
-        if parent.parent is not None:
-            if self._owners[parent.page_id] == 1:
-                self._offer(parent)
-        elif not parent.children:
+        children = parent.children
+        if len(children) > 1:
+            del children[node.tokens]
+            return
+        children.clear()
+        if parent.parent is None:
             del self._roots[parent.salt]
+        elif self._owners[parent.page_id] == 1:
+            heapq.heappush(self._evictable, parent.last_use)
+            self._by_use[parent.last_use] = parent
 
 
 def _latest(parent: Node) -> Iterator[tuple[int, ...]]:

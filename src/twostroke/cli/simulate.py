@@ -94,10 +94,12 @@ def command(
 
 def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: Recorder | None) -> FleetOutcome:
     from twostroke.sim.fleet import Fleet
+    from twostroke.sim.garbage import seldom_collected
     from twostroke.sim.routing import named_router
 
     fleet = Fleet(plan, named_router(options["router"]), recorder)
-    return fleet.run(workload.requests, workload.users, options["duration"])
+    with seldom_collected():
+        return fleet.run(workload.requests, workload.users, options["duration"])
 
 
 def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.scheduler.fakes import PAGE, LineCost, promised, request
@@ -15,6 +15,7 @@ from twostroke.scheduler.limits import SchedulerLimits
 ALIGN = 16
 
 
+@example(0, 0, 3552, 0, 0.0005438224715654805, 0.0, 0.09375)  # what fits ends well before the bound: two more halvings
 @given(
     streams=st.integers(0, 60),
     start=st.integers(0, 3000),
@@ -39,7 +40,7 @@ def test_a_chunk_keeps_the_bound_or_is_the_minimum(
     assert chunk.within or chunk.num_tokens <= MIN_CHUNK_TOKENS
     assert chunk.num_tokens == wanted or (start + chunk.num_tokens) % ALIGN == 0
     if jagged_s == 0.0 and chunk.num_tokens < wanted:
-        assert cost.calls <= 6
+        assert cost.calls <= 7
         larger = cost.seconds([*base, Segment(start, min(wanted, chunk.num_tokens + 2 * ALIGN), False)])
         assert larger > FILLED_SHARE * bound_s, "more would have fitted"
 

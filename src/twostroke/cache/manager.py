@@ -163,9 +163,9 @@ class CacheManager:
             return
         tree, page_ids = self._tree, table.page_ids
         node = nodes[-1] if nodes else tree.root(table.salt)
-        for index in range(begin, end):
+        for index, tokens in enumerate(tree.pages(known_tokens[begin * size : end * size]), begin):
             own = page_ids[index]
-            node = tree.insert(node, tuple(known_tokens[index * size : (index + 1) * size]), own)
+            node = tree.insert(node, tokens, own)
             if node.page_id != own:
                 page_ids[index] = tree.share(node)
                 table.told = ()

@@ -88,7 +88,7 @@ class PrefixTree:
         found: list[Node] = []
         if node is None:
             return found
-        for page in itertools.islice(self._pages(tokens), max_pages):
+        for page in itertools.islice(self.pages(tokens), max_pages):
             node = node.children.get(page)
             if node is None:
                 break
@@ -100,7 +100,7 @@ class PrefixTree:
         size, found = self._page_tokens, len(matched)
         if found >= max_pages:
             return None if found else PrefixMiss(MissReason.SHORT, 0)
-        pages = list(self._pages(tokens[found * size : max_pages * size]))
+        pages = list(self.pages(tokens[found * size : max_pages * size]))
         parent = matched[-1] if matched else self._roots.get(salt)
         gone = self._count_evicted(parent.path if parent is not None else _root_path(salt), pages)
         if gone:
@@ -185,7 +185,7 @@ class PrefixTree:
                 best, near = likeness, tokens
         return best[0], parent.children[near]
 
-    def _pages(self, tokens: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    def pages(self, tokens: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Full pages of these tokens, in order."""
         return zip(*[iter(tokens)] * self._page_tokens, strict=False)
 

@@ -40,7 +40,8 @@ class ItlLimiter:
 
     Every size that it lets pass was predicted to keep the bound, or is the minimum: so when predictions are right, no
     step passes the objective unless the minimum forces it. It needs three or four predictions where time is nearly a
-    line in the chunk's size, eight at most: the whole, the minimum, then up to six between them.
+    line in the chunk's size, up to seven where the largest chunk that fits leaves much of the bound, eight at most: the
+    whole, the minimum, then up to six between them.
     """
 
     def __init__(self, seconds: Seconds, align_tokens: int, ttft_s: float | None = None) -> None:

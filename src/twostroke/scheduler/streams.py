@@ -108,7 +108,8 @@ class Streams:
         steps: steps_left at most.
         """
         for _ in range(steps):
-            self.begin_step()
+            if self._to_grow:
+                self.begin_step()
             full = self._due.pop(self._clock, [])
             self._clock += 1
             if full:

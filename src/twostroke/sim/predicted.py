@@ -52,8 +52,6 @@ class PredictedExecutor:
         return self._result(planned, self._cost.predict_beside(starts, planned))
 
     def _result(self, planned: Sequence[PlannedSequence], prediction: StepPrediction) -> StepResult:
-        sampled = {
-            each.request.request_id: SampledToken(self._next_token(each)) for each in planned if each.samples
-        }
+        sampled = {each.request.request_id: SampledToken(self._next_token(each)) for each in planned if each.samples}
         self._clock.advance(prediction.seconds)
         return StepResult(sampled, model_s=device_seconds(prediction))

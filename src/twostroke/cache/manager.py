@@ -13,6 +13,7 @@ import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from twostroke.cache.miss_notes import MissNotes
 from twostroke.cache.pages import PagePool
 from twostroke.cache.prefix_tree import Node, PrefixTree
 from twostroke.types.prefix import PrefixMiss
@@ -47,7 +48,8 @@ class CacheManager:
     def __init__(self, num_pages: int, page_tokens: int) -> None:
         self.page_tokens = page_tokens
         self._pool = PagePool(num_pages)
-        self._tree = PrefixTree(self._pool, page_tokens)
+        self._notes: MissNotes | None = MissNotes(num_pages)
+        self._tree = PrefixTree(self._pool, page_tokens, self._notes)
         self._tables: dict[str, PageTable] = {}
 
     @property
@@ -102,7 +104,15 @@ class CacheManager:
 
     def miss(self, salt: str, tokens: Sequence[int], matched: Sequence[Node]) -> PrefixMiss | None:
         """Why the tree has no more of these tokens than `matched`; None where it has all that can be shared."""
-        return self._tree.miss(salt, tokens, matched, (len(tokens) - 1) // self.page_tokens)
+        if self._notes is None:
+            return None
+        return self._notes.miss(self._tree, salt, tokens, matched, (len(tokens) - 1) // self.page_tokens)
+
+    def forget_misses(self) -> None:
+        """`miss` will not be asked: nothing is noted for it. Raises ValueError where something was noted already."""
+        if self._tree.num_nodes:
+            raise ValueError("pages are in the prefix tree already")
+        self._notes = self._tree.watch = None
 
     def pages_available(self, matched: Sequence[Node]) -> int:
         """Pages that could be allocated while the matched ones are held."""

@@ -14,45 +14,49 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import operator
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
-from twostroke.cache.evictions import Evictions
 from twostroke.cache.pages import PagePool
-from twostroke.types.prefix import MissReason, PrefixMiss
 
 STALE_ENTRIES = 1024
 """That the queue of evictable nodes may hold, beside two for each node, before it is made anew."""
 
-COMPARED_SIBLINGS = 256
-"""Of a page's successors, the latest, when it is asked where a prompt departs from them."""
-
 
 class Node:
-    """One full page below its parent. page_id is -1 for roots, which alone have a salt. content: a hash of tokens, path:
-    of all tokens from the root on; for telling why a page is missing, never for finding one."""
+    """One full page below its parent. page_id is -1 for roots, which alone have a salt. content: a hash of tokens,
+    path: of all tokens from the root on; the watch's, for telling why a page is missing, never for finding one."""
 
     __slots__ = ("children", "content", "last_use", "page_id", "parent", "path", "salt", "tokens")
 
-    def __init__(
-        self, tokens: tuple[int, ...], page_id: int, parent: Node | None, content: int, path: int, salt: str = ""
-    ) -> None:
+    def __init__(self, tokens: tuple[int, ...], page_id: int, parent: Node | None, salt: str = "") -> None:
         self.tokens = tokens
         self.page_id = page_id
         self.parent = parent
         self.children: dict[tuple[int, ...], Node] = {}
         self.last_use = 0
-        self.content = content
-        self.path = path
+        self.content = 0
+        self.path = 0 if parent is not None else root_path(salt)
         self.salt = salt
+
+
+class TreeWatch(Protocol):
+    """Who remembers what the tree held."""
+
+    def inserted(self, parent: Node, child: Node) -> None:
+        """A new node."""
+
+    def evicted(self, node: Node) -> None:
+        """A leaf is taken out."""
 
 
 class PrefixTree:
     """Owns references into `pool`. Invariant: a node's ancestors have at least as many owners as the node."""
 
-    def __init__(self, pool: PagePool, page_tokens: int) -> None:
+    def __init__(self, pool: PagePool, page_tokens: int, watch: TreeWatch | None = None) -> None:
         self._pool = pool
-        self._page_tokens = page_tokens
+        self.watch = watch
+        self.page_tokens = page_tokens
         self._roots: dict[str, Node] = {}
         self._uses = 0
         # A heap of last uses, each of which is one node's: entries go stale when a node is used again or evicted; they
@@ -61,8 +65,6 @@ class PrefixTree:
         self._evictable: list[int] = []
         self._by_use: dict[int, Node] = {}
         self._owners = pool.owners
-        self._evicted = Evictions(pool.num_pages)
-        self._contents: dict[int, int] = {}  # nodes by the hash of their tokens, wherever they are: how many
         self._holds = bytearray(pool.num_pages)  # by page id: 1 where the tree is an owner
         self.num_nodes = 0
         self._num_unshared = 0
@@ -79,8 +81,12 @@ class PrefixTree:
     def root(self, salt: str) -> Node:
         """The root of a salt."""
         if salt not in self._roots:
-            self._roots[salt] = Node((), -1, None, 0, _root_path(salt), salt)
+            self._roots[salt] = Node((), -1, None, salt)
         return self._roots[salt]
+
+    def known_root(self, salt: str) -> Node | None:
+        """The root of a salt that was used."""
+        return self._roots.get(salt)
 
     def match(self, salt: str, tokens: Sequence[int], max_pages: int) -> list[Node]:
         """Nodes of the longest cached prefix of `tokens`, at most max_pages, in order. Nothing is retained."""
@@ -94,24 +100,6 @@ class PrefixTree:
                 break
             found.append(node)
         return found
-
-    def miss(self, salt: str, tokens: Sequence[int], matched: Sequence[Node], max_pages: int) -> PrefixMiss | None:
-        """Why no more than `matched` of these tokens were found; None where that is all there could be."""
-        size, found = self._page_tokens, len(matched)
-        if found >= max_pages:
-            return None if found else PrefixMiss(MissReason.SHORT, 0)
-        pages = list(self.pages(tokens[found * size : max_pages * size]))
-        parent = matched[-1] if matched else self._roots.get(salt)
-        gone = self._count_evicted(parent.path if parent is not None else _root_path(salt), pages)
-        if gone:
-            return PrefixMiss(MissReason.EVICTED, found * size, gone * size)
-        if parent is None or not (parent.children or matched):
-            return PrefixMiss(MissReason.EMPTY, 0)
-        position, near = self._departure(parent, pages)
-        lost = _also_cached(near, pages[1:]) if near is not None else 0
-        # Where even the first token of the page differs, and nothing behind it fits, there was nothing to find.
-        lost_pages = lost + 1 if position or lost else 0
-        return PrefixMiss(MissReason.DIFFERS, found * size + position, lost_pages * size)
 
     def share(self, node: Node) -> int:
         """One more owner of the node's page; returns the page id."""
@@ -128,10 +116,9 @@ class PrefixTree:
         children = parent.children
         child = children.get(tokens) if children else None  # hashing a page is not free
         if child is None:
-            content = hash(tokens)
-            child = children[tokens] = Node(tokens, page_id, parent, content, hash((parent.path, content)))
-            contents = self._contents
-            contents[content] = contents.get(content, 0) + 1
+            child = children[tokens] = Node(tokens, page_id, parent)
+            if self.watch is not None:
+                self.watch.inserted(parent, child)
             self._pool.retain(page_id)
             self._holds[page_id] = 1
             self.num_nodes += 1
@@ -165,29 +152,9 @@ class PrefixTree:
             if node.parent is not None:
                 yield node
 
-    def _departure(self, parent: Node, pages: Sequence[tuple[int, ...]]) -> tuple[int, Node | None]:
-        """(tokens that the first page has in common with the successor most like it, that successor).
-
-        Where nobody has its first token, and nobody anywhere has the second page, it is all one who is most like it.
-        """
-        page, first = pages[0], pages[0][0]
-        alike = [tokens for tokens in _latest(parent) if tokens[0] == first]
-        if not alike:
-            if len(pages) == 1 or hash(pages[1]) not in self._contents:
-                return 0, None
-            alike = list(_latest(parent))
-            if not alike:
-                return 0, None
-        near = alike[0]
-        best = _likeness(page, near)
-        for tokens in alike:
-            if tokens[: best[0]] == page[: best[0]] and (likeness := _likeness(page, tokens)) > best:
-                best, near = likeness, tokens
-        return best[0], parent.children[near]
-
     def pages(self, tokens: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Full pages of these tokens, in order."""
-        return zip(*[iter(tokens)] * self._page_tokens, strict=False)
+        return zip(*[iter(tokens)] * self.page_tokens, strict=False)
 
     def _offer(self, node: Node) -> None:
         if not node.children:
@@ -204,21 +171,11 @@ class PrefixTree:
         """False for an entry that is stale. Who was evicted is not in _by_use."""
         return node.last_use == use and not node.children and self._owners[node.page_id] == 1
 
-    def _count_evicted(self, path: int, pages: Sequence[tuple[int, ...]]) -> int:
-        """How many of these pages, from the first on, were here and were evicted."""
-        for count, page in enumerate(pages):
-            path = hash((path, hash(page)))
-            if path not in self._evicted:
-                return count
-        return len(pages)
-
     def _remove(self, node: Node) -> None:
         """A leaf that alone owns its page, which it owns no longer."""
-        parent, contents = node.parent, self._contents
-        self._evicted.add(node.path)
-        left = contents.pop(node.content) - 1
-        if left:
-            contents[node.content] = left
+        parent = node.parent
+        if self.watch is not None:
+            self.watch.evicted(node)
         self._holds[node.page_id] = 0
         self.num_nodes -= 1
         self._num_unshared -= 1
@@ -236,27 +193,6 @@ class PrefixTree:
             self._by_use[parent.last_use] = parent
 
 
-def _latest(parent: Node) -> Iterator[tuple[int, ...]]:
-    """The tokens of its latest successors, latest first."""
-    return itertools.islice(reversed(parent.children), COMPARED_SIBLINGS)
-
-
-def _root_path(salt: str) -> int:
+def root_path(salt: str) -> int:
     """The same in every process, as a string's own hash is not."""
     return hash(tuple(salt.encode()))
-
-
-def _likeness(page: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, int]:
-    """(tokens in common before the first that differs, tokens in common) of two different pages."""
-    equal = list(map(operator.eq, page, other))
-    return equal.index(False), sum(equal)
-
-
-def _also_cached(node: Node, pages: Sequence[tuple[int, ...]]) -> int:
-    """How many of these pages follow `node` in the tree."""
-    for count, page in enumerate(pages):
-        child = node.children.get(page)
-        if child is None:
-            return count
-        node = child
-    return len(pages)

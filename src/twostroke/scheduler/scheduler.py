@@ -156,6 +156,7 @@ class Scheduler:
         """
         if self._may_look_ahead:
             self._misses = None
+            self._cache.forget_misses()
             self._pages.streams = streams = Streams(self._cache, continuation, told)
             self._steady = SteadyDecode(self._queues, self._cache, self._pages, self._limits, streams)
         return self._steady

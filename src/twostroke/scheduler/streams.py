@@ -133,8 +133,6 @@ class Streams:
 
     def _fill(self, full: list[Live]) -> None:
         """After the step before clock, a page of each of them is full."""
-        if len(full) > 1:
-            full.sort(key=_admission)
         self._look_at(full)
         self._to_grow = full.copy()
         self._due.setdefault(self._clock + self._cache.page_tokens - 1, []).extend(full)

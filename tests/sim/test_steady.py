@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from dataclasses import asdict, replace
 
@@ -10,7 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.sim.machines import cost_of, setup
+from twostroke.cache.manager import CacheManager, PageState
 from twostroke.cost.shape import Segment
+from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.scheduler import Gauges, Scheduler
+from twostroke.sim.garbage import YOUNG_OBJECTS, seldom_collected
 from twostroke.sim.observe import Notebook
 from twostroke.sim.prompts import heart_request
 from twostroke.sim.replica import Replica
@@ -27,6 +32,21 @@ def test_a_run_costs_what_its_steps_cost(machine: str, window: int, starts: list
     cost = cost_of(machine, window)
     one_by_one = [cost.predict([Segment(start + step, 1, True) for start in starts]).seconds for step in range(steps)]
     assert list(cost.decode_run(starts, steps)) == one_by_one
+
+
+@pytest.mark.parametrize("window", [0, 40])
+@pytest.mark.parametrize("machine", ["measured", "rtx-4090", "h100-sxm"])
+@settings(max_examples=40, deadline=None)
+@given(
+    starts=st.lists(st.integers(0, 5000), min_size=1, max_size=12),
+    others=st.lists(st.tuples(st.integers(0, 300), st.integers(1, 200), st.booleans(), st.integers(0, 3)), max_size=4),
+)
+def test_a_step_beside_streams_costs_what_the_whole_step_costs(
+    machine: str, window: int, starts: list[int], others: list[tuple[int, int, bool, int]]
+) -> None:
+    cost, chunks = cost_of(machine, window), [Segment(*each) for each in others]
+    whole = cost.predict([*(Segment(start, 1, True) for start in starts), *chunks])
+    assert cost.predict_beside(starts, chunks) == whole
 
 
 def some_requests(dice: random.Random) -> list[WorkloadRequest]:
@@ -47,14 +67,23 @@ def some_requests(dice: random.Random) -> list[WorkloadRequest]:
 
 
 def simulate(
-    asked: list[WorkloadRequest], how: ReplicaSetup, skips: bool, cuts: list[float]
+    asked: list[WorkloadRequest],
+    how: ReplicaSetup,
+    skips: bool,
+    cuts: list[float],
+    gauges: list[tuple[Gauges, list[int]]] | None = None,
 ) -> tuple[dict[str, object], Replica]:
-    """Submit each request when its time has come, as a fleet does; look at the replica at the cuts."""
+    """Submit each request when its time has come, as a fleet does; look at the replica at the cuts, and deeply where
+    `gauges` takes what is seen: the counts, and how many pages are in each state."""
     notebook = Notebook()
     replica = Replica("0", how, notebook, skips=skips)
     moments = sorted([(cut, -1) for cut in cuts] + [(each.arrival_s, number) for number, each in enumerate(asked)])
     for at_s, number in moments:
         replica.run_until(at_s)
+        if gauges is not None and number < 0:
+            replica.settle(at_s)
+            states = replica.cache.page_states()
+            gauges.append((replica.scheduler.gauges(), [states.count(state) for state in PageState]))
         if number >= 0:
             notebook.open(str(number), asked[number])
             try:
@@ -94,6 +123,47 @@ def test_skipping_changes_nothing(seed: int) -> None:
     assert not fast.outstanding and not slow.outstanding
 
 
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_at_every_moment_counts_are_those_of_single_steps(seed: int) -> None:
+    dice = random.Random(seed)
+    asked = some_requests(dice)
+    how = setup(
+        num_pages=dice.choice([40, 60, 400]),
+        step_tokens=dice.choice([8, 64]),
+        sequences=dice.choice([3, 8]),
+        page_tokens=dice.choice([1, 4, 16]) if seed % 4 else 4,
+    )
+    how = replace(how, num_pages=how.num_pages * 16 // how.page_tokens)
+    cuts = [dice.uniform(0, dice.choice([0.1, 2])) for _ in range(10)]
+    slow: list[tuple[Gauges, list[int]]] = []
+    fast: list[tuple[Gauges, list[int]]] = []
+    assert simulate(asked, how, True, cuts, fast)[0] == simulate(asked, how, False, cuts, slow)[0]
+    assert fast == slow
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_streams_are_told_of_now_and_then(seed: int) -> None:
+    dice = random.Random(seed)
+    asked, how = some_requests(dice), setup(sequences=dice.choice([1, 3, 8]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("twostroke.sim.replica.MOST_ENDS", dice.choice([1, 7]))
+        often, _ = simulate(asked, how, True, [])
+    assert often == simulate(asked, how, False, [])[0]
+
+
+def test_a_full_replica_with_a_queue_plans_nearly_no_stream_one_by_one() -> None:
+    """All places are taken, and requests wait: whoever enters is planned beside streams that are not looked at."""
+    asked = [WorkloadRequest(0.001 * number, 40, 30 + number % 17) for number in range(60)]
+    planned = []
+    with pytest.MonkeyPatch.context() as patch:
+        real = Scheduler.schedule
+        patch.setattr(Scheduler, "schedule", lambda one, now: planned.append(now) or real(one, now))
+        _, replica = simulate(asked, setup(num_pages=4000), True, [])
+    assert replica.steps > 250 and len(planned) < 25
+
+
 def test_skipping_does_happen_and_is_cut_by_an_arrival() -> None:
     asked = [WorkloadRequest(0.0, 20, 200), WorkloadRequest(0.05, 20, 5)]
     notebook = Notebook()
@@ -111,3 +181,24 @@ def test_skipping_does_happen_and_is_cut_by_an_arrival() -> None:
     first, second = notebook.seen["0"], notebook.seen["1"]
     assert len(first.times_s) == 200 and len(second.times_s) == 5
     assert any(first.times_s[i] == second.times_s[0] for i in range(200)), "both got a token in one step"
+
+
+def test_who_looks_ahead_begins_with_an_empty_cache_and_asks_for_no_misses() -> None:
+    cache = CacheManager(8, 4)
+    cache.open("a", "", [])
+    assert cache.grow("a", 4)
+    cache.commit("a", 4, [1, 2, 3, 4])
+    with pytest.raises(ValueError, match="prefix tree already"):
+        Scheduler(cache, SchedulerLimits()).look_ahead(lambda *_: (), lambda *_: None)
+    empty = CacheManager(8, 4)
+    assert empty.miss("", [1, 2, 3, 4, 5], []) is not None
+    empty.forget_misses()
+    assert empty.miss("", [1, 2, 3, 4, 5], []) is None
+
+
+def test_garbage_is_searched_for_as_before_when_a_simulation_has_ended() -> None:
+    before = gc.get_threshold()
+    with pytest.raises(KeyError), seldom_collected():
+        assert gc.get_threshold() == (YOUNG_OBJECTS, *before[1:])
+        raise KeyError
+    assert gc.get_threshold() == before

@@ -1,8 +1,8 @@
 """Running sequences of which each gets one token in every step: not looked at until a page is full or they end.
 
-For simulators. A stream's `known` and `computed` are owed what its steps gave since it was last looked at; its pages are
-as they would be after each step, but for which page ids are whose. A sequence is looked at once a page, so a step costs
-a few of them instead of all.
+For simulators. A stream's `known` and `computed` are owed what its steps gave since it was last looked at; its pages
+are as they would be after each step, but for which page ids are whose. A sequence is looked at once a page, so a step
+costs a few of them instead of all.
 
 Knows: sequences, the cache manager.
 Must not know: queues, times, what else a step holds.
@@ -27,9 +27,9 @@ Told = Callable[[Request, int, int], None]
 class Streams:
     """Steps are counted from 0; `clock` is the number of the next one.
 
-    bases: of each stream, the position that it computes in the next step, less clock. since: its first step. to_grow: those that begin a page
-    in the next step and do not own it yet. due: by step, those whose page is full after it. ends: by step, those that
-    have their last token after it.
+    bases: of each stream, the position that it computes in the next step, less clock. since: its first step.
+    to_grow: those that begin a page in the next step and do not own it yet. due: by step, those whose page is full
+    after it. ends: by step, those that have their last token after it.
     """
 
     def __init__(self, cache: CacheManager, continuation: Continuation, told: Told) -> None:

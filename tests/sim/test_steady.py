@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 from dataclasses import asdict, replace
 
@@ -15,10 +16,12 @@ from twostroke.cache.manager import CacheManager, PageState
 from twostroke.cost.shape import Segment
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Gauges, Scheduler
+from twostroke.sim.fleet import Fleet, FleetPlan
 from twostroke.sim.garbage import YOUNG_OBJECTS, seldom_collected
 from twostroke.sim.observe import Notebook
 from twostroke.sim.prompts import heart_request
 from twostroke.sim.replica import Replica
+from twostroke.sim.routing import LeastLoaded
 from twostroke.sim.setup import ReplicaSetup
 from twostroke.types.errors import OutOfMemory
 from twostroke.workload.request import WorkloadRequest
@@ -72,7 +75,7 @@ def simulate(
     skips: bool,
     cuts: list[float],
     gauges: list[tuple[Gauges, list[int]]] | None = None,
-) -> tuple[dict[str, object], Replica]:
+) -> tuple[dict[str, dict[str, object]], Replica]:
     """Submit each request when its time has come, as a fleet does; look at the replica at the cuts, and deeply where
     `gauges` takes what is seen: the counts, and how many pages are in each state."""
     notebook = Notebook()
@@ -151,6 +154,27 @@ def test_streams_are_told_of_now_and_then(seed: int) -> None:
         patch.setattr("twostroke.sim.replica.MOST_ENDS", dice.choice([1, 7]))
         often, _ = simulate(asked, how, True, [])
     assert often == simulate(asked, how, False, [])[0]
+
+
+def test_a_prompt_that_finds_no_page_takes_none_from_a_stream_of_its_step() -> None:
+    """Batch work streams; a prompt is read beside it in twelve steps, and the pages that it counted on are gone."""
+    how = setup(num_pages=26, step_tokens=8, page_tokens=4, watermark=0)
+    put_back = 0
+    for first, second in itertools.product(range(4, 13), range(82, 92, 3)):
+        asked = [WorkloadRequest(0.0, first, 60, priority=1), WorkloadRequest(0.0001, second, 4)]
+        fast, _ = simulate(asked, how, True, [])
+        assert fast == simulate(asked, how, False, [])[0]
+        put_back += [seen["preemptions"] for seen in fast.values()] == [0, 1]
+    assert put_back > 10
+
+
+def test_a_prompt_without_an_answer_that_fills_the_pool_is_refused() -> None:
+    """The scheduler wants room for one token more than the prompt has, whether it comes or not."""
+    asked = [WorkloadRequest(0.0, tokens, 0, scored=True) for tokens in (103, 104)]
+    seen, _ = simulate(asked, setup(num_pages=26, page_tokens=4), True, [])
+    assert [each["error"] for each in seen.values()] == ["", "refused"]
+    fleet = Fleet(FleetPlan(setup(num_pages=26, page_tokens=4)), LeastLoaded())
+    assert [bool(each.error) for each in fleet.run(asked).seen] == [False, True]
 
 
 def test_a_full_replica_with_a_queue_plans_nearly_no_stream_one_by_one() -> None:

@@ -155,7 +155,7 @@ class Fleet:
         """Route a request; False where it is refused."""
         name = str(number)
         seen = self._notebook.open(name, asked)
-        if asked.prompt_tokens + asked.output_tokens > self._plan.setup.most_tokens:
+        if not self._plan.setup.can_serve(asked.prompt_tokens, asked.output_tokens):
             seen.error = REFUSED
             return False
         member = self._router.choose(asked, [each for each in self._readers if each.state is State.READY])

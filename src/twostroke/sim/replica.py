@@ -119,7 +119,7 @@ class Replica:
     def submit(self, request: Request) -> None:
         """A request arrives at request.arrival_s, not before the last one. Raises OutOfMemory where it never fits."""
         tokens = len(request.prompt_token_ids) + request.max_tokens
-        if tokens > self.setup.most_tokens:
+        if not self.setup.can_serve(len(request.prompt_token_ids), request.max_tokens):
             raise OutOfMemory(
                 f"A request of {tokens:,} tokens is longer than context or KV pool ({self.setup.most_tokens:,})."
             )

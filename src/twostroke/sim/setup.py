@@ -50,6 +50,12 @@ class ReplicaSetup:
         policy = objective_policy(self.cost, self.promised, self.limits, self.page_tokens)
         return cache, Scheduler(cache, self.limits, policy)
 
+    def can_serve(self, prompt_tokens: int, output_tokens: int) -> bool:
+        """False for a request that is too long. The scheduler wants room for a token behind every prompt."""
+        whole = prompt_tokens + output_tokens
+        pool_tokens = self.num_pages * self.page_tokens
+        return whole <= self.context_tokens and max(whole, prompt_tokens + 1) <= pool_tokens
+
     @property
     def most_tokens(self) -> int:
         """Of one request, prompt and output together."""

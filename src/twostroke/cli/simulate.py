@@ -72,6 +72,8 @@ def command(
         for place, option in ((perfetto, "--perfetto"), (records, "--records"), (save, "--save")):
             if place is not None:
                 check_place(place, option)
+        if records is not None and options["replicas"] + options["decoders"] > 1:
+            raise _several_run()
         named_router(options["router"])
         workload = _workload(options)
         title, settings, setup = read_setup(options)
@@ -131,18 +133,22 @@ def _workload(options: dict[str, Any]) -> Workload:
     return Workload(arranged(found, how), options["concurrency"], words)
 
 
+def _several_run() -> ConfigError:
+    """Lines of a record file are the steps of one engine."""
+    return ConfigError("--records holds the steps of one engine, and several run.", fix="Use --perfetto.")
+
+
 def _write_records(recorder: Recorder, perfetto: Path | None, records: Path | None) -> None:
     import json
 
     from twostroke.cli.output_file import write_whole
     from twostroke.cost.record_json import header_line, record_line
     from twostroke.sim.perfetto import trace
-    from twostroke.types.errors import ConfigError
 
     if perfetto is not None:
         write_whole(perfetto, json.dumps(trace(recorder.records)), "--perfetto")
     if records is not None:
         if len(recorder.records) > 1:
-            raise ConfigError("--records holds the steps of one engine, and several ran.", fix="Use --perfetto.")
+            raise _several_run()
         lines = [record_line(each) for each in next(iter(recorder.records.values()), [])]
         write_whole(records, header_line() + "".join(lines), "--records")

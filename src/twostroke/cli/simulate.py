@@ -39,7 +39,8 @@ EXAMPLE = (
     "--policy",
     type=click.Choice(["arrival", "objectives"]),
     default="arrival",
-    help="objectives: the engines keep --ttft and --itl, as `twostroke serve` does with them [default: arrival].",
+    help="objectives: the engines keep --ttft and --itl, as `twostroke serve` does with them; in split pools those "
+    "that read keep the first, those that decode the second [default: arrival].",
 )
 @click.option("--seed", default=0, help="Of arrivals and lengths [default: 0].")
 @click.option(
@@ -103,15 +104,13 @@ def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: Recor
 
 
 def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:
-    """With the objectives that are to be kept. Raises ConfigError where there are none, or the pools are split."""
+    """With the objectives that are to be kept. Raises ConfigError where there are none."""
     if options["policy"] == "arrival":
         return setup
     promised = LatencyObjectives(options["ttft"], options["itl"])
-    if not promised.any or options["decoders"]:
+    if not promised.any:
         raise ConfigError(
-            "--policy objectives needs --ttft or --itl, and engines that do both prefill and decode.",
-            why="Split pools keep TTFT in one and ITL in the other, which the policy does not know.",
-            fix="Give an objective, and leave --decoders out.",
+            "--policy objectives needs --ttft or --itl.", why="It keeps what is promised.", fix="Give an objective."
         )
     return replace(setup, promised=promised)
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -111,21 +113,44 @@ def simulated(processes: int, count: int) -> str:
     return "\n".join(lines)
 
 
+class Watched:
+    """Real runs take minutes: a line on stderr for each."""
+
+    def __init__(self, most: int) -> None:
+        self._count, self._most = 0, most
+
+    def run(self, run: RealRun) -> Tally:
+        """What `run_real` says."""
+        begin_s = time.perf_counter()
+        found = run_real(run)
+        self._count += 1
+        seconds = time.perf_counter() - begin_s
+        rate = "all at once" if run.rate_per_s >= 1e6 else f"{run.rate_per_s:g}/s"
+        print(
+            f"[{self._count}/{self._most}] {run.trace}, {rate}, policy {run.policy}, seed {run.seed}: "
+            f"{found.good_share:.1%} good, {found.requests_per_s:.1f} requests/s, {seconds:.0f} s",
+            file=sys.stderr,
+            flush=True,
+        )
+        return found
+
+
 def measured(promised: LatencyObjectives, count: int) -> str:
     """The table of the real runs; policies take turns, so that a noisy minute hits all.
 
     Loads are shares of what this machine answers of the trace when all requests are there from the beginning.
     """
+    watched = Watched(len(REAL_TRACES) * (1 + len(REAL_LOADS) * REPEATS * (len(BUDGETS) + 1)))
     lines = [f"\nTTFT {promised.ttft_s:g} s, ITL {promised.itl_s:g} s, median of {REPEATS}\n", *_head((OBJECTIVES,))]
     policies = (*map(str, BUDGETS), OBJECTIVES)
     for trace in REAL_TRACES:
-        capacity = run_real(RealRun(trace, 1e6, count, 1, "512", promised)).requests_per_s
+        capacity = watched.run(RealRun(trace, 1e6, count, 1, "512", promised)).requests_per_s
         for load in REAL_LOADS:
             rate = round(load * capacity, 1)
             found: dict[str, list[Tally]] = {policy: [] for policy in policies}
             for repeat in range(REPEATS):
                 for policy in policies:
-                    found[policy].append(run_real(RealRun(trace, rate, count, repeat + 1, policy, promised)))
+                    found[policy].append(watched.run(RealRun(trace, rate, count, repeat + 1, policy, promised)))
             lines.append(_row(trace, rate, found, (OBJECTIVES,), median))
     return "\n".join(lines)
 

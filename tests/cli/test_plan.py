@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,11 +110,10 @@ def test_a_plot_that_cannot_be_finished_leaves_the_old_one(
     target = tmp_path / "roof.svg"
     target.write_bytes(b"an older picture")
 
-    def full(_path: Path, _picture: bytes) -> int:
-        _path.touch()
+    def full(_file: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "fsync", full)
     result = run("plan", folder, "--hardware", "h200", "--plot", str(target))
     assert result.exit_code == 2 and "No space left" in result.stderr
     assert target.read_bytes() == b"an older picture"
@@ -132,7 +132,10 @@ WRONG: list[tuple[list[str], list[str]]] = [
     (["--hardware", "h200", "--context", "999999"], ["--context", "131,072"]),
     (["--hardware", "h200", "--price-per-hour", "0"], ["price-per-hour"]),
     (["--hardware", "h200", "--plot", "x.pdf"], ["x.pdf", ".png or .svg"]),
-    (["--hardware", "h200", "--plot", "/no/such/folder/x.svg"], ["/no/such/folder/x.svg", "No such file"]),
+    (
+        ["--hardware", "h200", "--plot", "/no/such/folder/x.svg"],
+        ["/no/such/folder/x.svg", "no folder /no/such"],
+    ),
 ]
 
 

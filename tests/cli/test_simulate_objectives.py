@@ -30,8 +30,14 @@ def test_objectives_are_kept_by_refusing_and_all_are_accounted_for() -> None:
     assert objectives["good"] > arrival["good"]
 
 
-def test_a_policy_without_objectives_or_in_split_pools_is_one_clear_error() -> None:
-    split = simulate("--policy", "objectives", "--replicas", "2", "--decoders", "1")
-    assert split.exit_code == 2 and "--decoders" in split.output
+def test_split_pools_keep_objectives_too() -> None:
+    split = ("--replicas", "1", "--decoders", "1", "--rate", "6000")
+    arrival, objectives = figures(*split), figures(*split, "--policy", "objectives")
+    assert sum(count for reason, count in objectives["errors"].items() if "refused" in reason) > 10
+    assert objectives["requests"] == 300 == objectives["completed"] + sum(objectives["errors"].values())
+    assert objectives["good"] > arrival["good"]
+
+
+def test_a_policy_without_objectives_is_one_clear_error() -> None:
     none = CliRunner().invoke(main, ["simulate", "--hardware", "l4", "--rate", "1", "--policy", "objectives"])
     assert none.exit_code == 2 and "--ttft or --itl" in none.output

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from twostroke.cache.evictions import LEAST_PLACES, Evictions
 from twostroke.cache.manager import CacheManager
 from twostroke.cache.prefix_tree import STALE_ENTRIES
-from twostroke.cost.step_history import DROPPED_SHARE, TIMES, Row, StepHistory
+from twostroke.cost.step_history import DROPPED_SHARE, Row, StepHistory
 
 PAGE = 16
 
@@ -59,7 +59,7 @@ def test_steps_are_kept_up_to_a_bound_and_told_as_they_were() -> None:
     for step in range(5000):
         rows = (Row(f"a{step}", step, 3, True, 0, 2, 1), Row("b", 2**30 + step, 1, False, step, 0))
         history.open(step, step + 1, rows, ("c",) if step % 2 else ())
-        history.times.extend((step, step + 0.5, 0.25, 0.125, 7))
+        history.recent.append((step, step + 0.5, 0.25, 0.125, 7, 0.0))
         history.ends.append(step + 0.75)
         kept.append(rows)
         assert len(history._runs) <= 1000
@@ -69,5 +69,5 @@ def test_steps_are_kept_up_to_a_bound_and_told_as_they_were() -> None:
     assert [tuple(run.rows) for run in found] == kept[-len(found) :]
     record = history.last()
     assert record is not None and (record.begin_s, record.end_s, record.waiting) == (4999.0, 4999.75, 7)
-    assert record.sequences[1].segment.start == 2**30 + 4999 and len(found[0].times) == TIMES
+    assert record.sequences[1].segment.start == 2**30 + 4999 and len(found[0].times) == 1
     assert [each.step_id for each in history.records()] == list(range(5000 - len(found), 5000))

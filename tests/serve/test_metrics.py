@@ -119,6 +119,6 @@ def test_histories_say_how_full_they_are() -> None:
         metrics.on_next_token(0.25)
     for step in range(2 * MAX_STEPS):
         ledger.history.open(step, step + 1, (Row("a", step, 1, True, step, 0),), ())
-        ledger.history.times.extend((step, step, 0.0, 0.0, 0))
+        ledger.history.recent.append((step, step, 0.0, 0.0, 0, 0.0))
     now = samples(metrics.text())
     assert now[fill % "steps"] == 1.0 and now[fill % "gaps"] == 0.25 and now[fill % "completions"] == 0.0

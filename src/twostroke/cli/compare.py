@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -91,7 +90,11 @@ def compare(
     with clear_errors(verbose):
         from twostroke.bench.cases import QUICK, STANDARD
         from twostroke.bench.run_compare import Asked, run
+        from twostroke.cli.output_file import check_place, write_json, write_whole
 
+        for path, option in ((save, "--save"), (plot, "--plot")):
+            if path is not None:
+                check_place(path, option)
         asked = Asked(
             shape=shape,
             folder=folder,
@@ -104,7 +107,10 @@ def compare(
         )
         with progress_bar("checkpoint") as progress:
             result = run(asked, time.perf_counter, lambda line: click.echo(line, err=True), progress)
-        _write(result, save, plot)
+        if save is not None:
+            write_json(save, result.as_json(), "--save")
+        if plot is not None:
+            write_whole(plot, result.figure(), "--plot")
         if as_json:
             print_json(result.as_json())
         else:
@@ -116,12 +122,3 @@ def _bits(text: str) -> tuple[int, ...]:
     if not parts or any(part not in ("8", "4") for part in parts):
         raise click.BadParameter(f"{text!r} is not 8, 4 or 8,4")
     return tuple(int(part) for part in parts)
-
-
-def _write(result: Any, save: Path | None, plot: Path | None) -> None:
-    import json
-
-    if save is not None:
-        save.write_text(json.dumps(result.as_json(), indent=1) + "\n", encoding="utf-8")
-    if plot is not None:
-        plot.write_text(result.figure(), encoding="utf-8")

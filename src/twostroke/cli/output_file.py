@@ -18,10 +18,18 @@ from twostroke.types.errors import ConfigError
 
 def check_place(path: Path, option: str) -> None:
     """Raises ConfigError, before anything is measured, where a report could not be written."""
-    folder = path.resolve().parent
-    if path.is_dir() or not folder.is_dir():
-        why = "It is a folder." if path.is_dir() else f"There is no folder {folder}."
-        raise ConfigError(f"{option} {path} cannot be written.", why=why, fix="Name a file in a folder that exists.")
+    try:
+        folder = path.resolve().parent
+        if not folder.is_dir():
+            raise _refused(path, option, f"There is no folder {folder}.")
+        if path.exists() and not path.is_file():
+            why = "It is a folder." if path.is_dir() else "It is no ordinary file, and one would take its place."
+            raise _refused(path, option, why)
+        partial = _partial(path)
+        partial.open("wb").close()
+        partial.unlink()
+    except OSError as error:
+        raise _refused(path, option, f"{error.strerror or error}.") from None
 
 
 def place_for(path: Path, interrupted: bool) -> Path:
@@ -31,14 +39,20 @@ def place_for(path: Path, interrupted: bool) -> Path:
 
 def write_bytes(path: Path, content: bytes, option: str) -> None:
     """All of it or nothing: a half-written file never takes the place of a good one. Raises ConfigError."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial = _partial(path)
     try:
-        partial.write_bytes(content)
-        partial.replace(path)
+        try:
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path.resolve())
+        except BaseException:  # Ctrl-C as well
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise ConfigError(f"{option} {path} cannot be written.", why=f"{error.strerror or error}.") from None
+        raise _refused(path, option, f"{error.strerror or error}.") from None
 
 
 def write_whole(path: Path, text: str, option: str) -> None:
@@ -49,3 +63,15 @@ def write_whole(path: Path, text: str, option: str) -> None:
 def write_json(path: Path, value: Mapping[str, Any], option: str) -> None:
     """As JSON; see write_bytes."""
     write_whole(path, json.dumps(value, indent=1) + "\n", option)
+
+
+def _partial(path: Path) -> Path:
+    """Beside the file itself, where the path is a link to one."""
+    place = path.resolve()
+    return place.with_name(f"{place.name}.{os.getpid()}.partial")
+
+
+def _refused(path: Path, option: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"{option} {path} cannot be written.", why=why, fix="Name a file in a folder that can be written to."
+    )

@@ -104,6 +104,7 @@ def command(
     plan is for this machine, as `twostroke doctor` measured it (it is measured now where it never was).
     """
     with clear_errors(verbose):
+        from twostroke.cli.output_file import check_place
         from twostroke.planner.ask import make_ask
         from twostroke.planner.model_config import read_model
         from twostroke.planner.plan import make_plan, plan_json
@@ -114,6 +115,8 @@ def command(
             raise ConfigError(
                 f"--plot {plot}: the roofline is drawn as PNG or SVG.", fix="Name a file that ends in .png or .svg."
             )
+        if plot is not None:
+            check_place(plot, "--plot")
         target = named_target(hardware) if hardware is not None else None
         found = read_model(model, revision)
         ask = make_ask(found.spec, weights, kv_format, context, output, concurrency, ttft, itl, price_per_hour)

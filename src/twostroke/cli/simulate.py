@@ -39,7 +39,8 @@ EXAMPLE = (
     "--policy",
     type=click.Choice(["arrival", "objectives"]),
     default="arrival",
-    help="objectives: the engines keep --ttft and --itl, as `twostroke serve` does with them [default: arrival].",
+    help="objectives: the engines keep --ttft and --itl, as `twostroke serve` does with them; in split pools those "
+    "that read keep the first, those that decode the second [default: arrival].",
 )
 @click.option("--seed", default=0, help="Of arrivals and lengths [default: 0].")
 @click.option(
@@ -72,6 +73,8 @@ def command(
         for place, option in ((perfetto, "--perfetto"), (records, "--records"), (save, "--save")):
             if place is not None:
                 check_place(place, option)
+        if records is not None and options["replicas"] + options["decoders"] > 1:
+            raise _several_run()
         named_router(options["router"])
         workload = _workload(options)
         title, settings, setup = read_setup(options)
@@ -103,15 +106,13 @@ def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: Recor
 
 
 def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:
-    """With the objectives that are to be kept. Raises ConfigError where there are none, or the pools are split."""
+    """With the objectives that are to be kept. Raises ConfigError where there are none."""
     if options["policy"] == "arrival":
         return setup
     promised = LatencyObjectives(options["ttft"], options["itl"])
-    if not promised.any or options["decoders"]:
+    if not promised.any:
         raise ConfigError(
-            "--policy objectives needs --ttft or --itl, and engines that do both prefill and decode.",
-            why="Split pools keep TTFT in one and ITL in the other, which the policy does not know.",
-            fix="Give an objective, and leave --decoders out.",
+            "--policy objectives needs --ttft or --itl.", why="It keeps what is promised.", fix="Give an objective."
         )
     return replace(setup, promised=promised)
 
@@ -133,18 +134,22 @@ def _workload(options: dict[str, Any]) -> Workload:
     return Workload(arranged(found, how), options["concurrency"], words)
 
 
+def _several_run() -> ConfigError:
+    """Lines of a record file are the steps of one engine."""
+    return ConfigError("--records holds the steps of one engine, and several run.", fix="Use --perfetto.")
+
+
 def _write_records(recorder: Recorder, perfetto: Path | None, records: Path | None) -> None:
     import json
 
     from twostroke.cli.output_file import write_whole
     from twostroke.cost.record_json import header_line, record_line
     from twostroke.sim.perfetto import trace
-    from twostroke.types.errors import ConfigError
 
     if perfetto is not None:
         write_whole(perfetto, json.dumps(trace(recorder.records)), "--perfetto")
     if records is not None:
         if len(recorder.records) > 1:
-            raise ConfigError("--records holds the steps of one engine, and several ran.", fix="Use --perfetto.")
+            raise _several_run()
         lines = [record_line(each) for each in next(iter(recorder.records.values()), [])]
         write_whole(records, header_line() + "".join(lines), "--records")

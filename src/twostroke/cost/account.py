@@ -10,6 +10,8 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from twostroke.cost.record import RequestRecord
+from twostroke.cost.running_sums import Sums
 from twostroke.cost.shape import Segment
 from twostroke.types.parts import TimeParts
 from twostroke.types.plan import Hold
@@ -86,7 +88,7 @@ class LiveAccount:
     recompute_s: float = 0.0
     host_s: float = 0.0
     stall_s: float = 0.0
-    sums: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    sums: Sums = field(default_factory=Sums)
     high: int = 0
     computed: int = 0  # positions, the last time that it was planned before it decoded
     cached: int = 0  # of them, found in the prefix tree at first admission
@@ -159,6 +161,20 @@ class Account:
     def stream_s(self) -> float:
         """From the first token to the end."""
         return 0.0 if self.first_token_s is None else self.e2e_s - (self.first_token_s - self.arrival_s)
+
+
+def record_of(account: Account) -> RequestRecord:
+    """For the trace."""
+    return RequestRecord(
+        account.request_id,
+        account.arrival_s,
+        account.finished_s,
+        account.num_prompt_tokens,
+        account.num_output_tokens,
+        account.num_cached_tokens,
+        account.priority,
+        account.parts.by_name(),
+    )
 
 
 class ChunkStep(tuple[int, float, float, tuple[tuple[str, int, float], ...]]):

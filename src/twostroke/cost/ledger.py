@@ -17,15 +17,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
-from twostroke.cost.account import Account, ChunkStep, LiveAccount, Phase, QueueStory, Share, Spell, shares
+from twostroke.cost.account import Account, ChunkStep, LiveAccount, Phase, QueueStory, Share, Spell, record_of, shares
 from twostroke.cost.accounts import Accounts
 from twostroke.cost.live_request import LiveRequest, live_request
 from twostroke.cost.prefill_share import prefill_share
 from twostroke.cost.record import RequestRecord, StepRecord
+from twostroke.cost.running_sums import RunningSums, Span, span
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.cost.step_history import MAX_RUN_STEPS, TIMES, Row, StepHistory
+from twostroke.cost.step_history import MAX_RUN_STEPS, Row, StepHistory
+from twostroke.cost.step_times import BLOCK_STEPS, StepTime
 from twostroke.types.event import FinishedEvent
 from twostroke.types.plan import Hold, Plan, Preemption
 from twostroke.types.request import Request
@@ -34,16 +35,6 @@ from twostroke.types.result import StepResult
 MAX_STEPS, MAX_ROWS, MAX_CHUNK_STEPS, MAX_FINISHED, MAX_HOLDS = 16_384, 32_768, 4096, 2048, 1024
 
 Sink = Callable[[StepRecord | RequestRecord], None]
-
-
-class Span(NamedTuple):
-    """A step's times. away_s: of the gap before it, what its reader took. host_s: of gap and step, what nobody did."""
-
-    begin_s: float
-    commit_s: float
-    busy_s: float
-    away_s: float
-    host_s: float
 
 
 class Ledger:
@@ -56,22 +47,27 @@ class Ledger:
         self.cost = cost
         self.history = StepHistory(cost, MAX_STEPS, MAX_ROWS)
         self.accounts = Accounts(MAX_FINISHED)
-        self.num_steps = 0
         self._sink = sink
         self._live: dict[str, LiveAccount] = {}
         self._filling: dict[str, LiveAccount] = {}
-        self._num_decoding = 0
-        # Running sums over steps, for what decodes: without chunks, by chunks, host, reader.
-        self._base_s = self._chunk_s = self._host_s = self._stall_s = 0.0
-        self._commit_s = 0.0  # of the last step
-        self._away_s = 0.0  # since then
-        self._steady = False  # the last step held all that decodes, and nothing else is under way
-        self._last: Request | None = None
+        self._num_decoding = self._num_waiting = 0
+        self._sums = RunningSums()
+        self._num_before = 0
+        self._recent: list[StepTime] = []  # after so many steps; _num_summed of them are in the sums
+        self._ends: list[float] = []
+        self._num_summed = 0
+        self._away_s = 0.0  # since the last step
+        self._last: Request | None = None  # of a step that held all that decodes, with nothing else under way
         self.chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
         self._sampled: tuple[int, tuple[Segment, ...]] = (0, ())
         self._held: Hold | None = None
         self.holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # from when on
         self._ended: deque[tuple[float, str]] = deque(maxlen=MAX_FINISHED)
+
+    @property
+    def num_steps(self) -> int:
+        """Steps so far."""
+        return self._num_before + len(self._recent)
 
     def arrive(self, request: Request) -> None:
         """A completion is queued."""
@@ -79,6 +75,7 @@ class Ledger:
         live.num_running = self._num_decoding + len(self._filling)
         live.num_ahead = len(self._live) - live.num_running
         self._live[request.request_id] = live
+        self._num_waiting += 1
 
     def away(self, seconds: float) -> None:
         """The engine stood still so long, because the reader that drives it did something else."""
@@ -86,35 +83,20 @@ class Ledger:
 
     def step(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
         """A step was computed; its events come after this, at commit_s."""
-        self.num_steps += 1
-        model_s, sampling_s = result.model_s, result.sampling_s
-        busy_s = model_s + sampling_s
-        if busy_s > commit_s - begin_s:  # an executor that only says so
-            busy_s = commit_s - begin_s
-        away_s = 0.0
-        if self._away_s:
-            away_s = min(self._away_s, max(0.0, begin_s - self._commit_s))
-            self._away_s = 0.0
-            self._stall_s += away_s
-        host_s = commit_s - self._commit_s - busy_s - away_s
-        # Admissions come last, so an equal number with the same last one, decoding, are the same sequences.
         sequences = plan.sequences
+        time = (begin_s, commit_s, result.model_s, result.sampling_s, self._num_waiting, self._away_s)
+        self._away_s = 0.0
+        # Admissions come last, so an equal number with the same last one, decoding, are the same sequences.
         if (
-            self._steady
+            sequences[-1].request is self._last
             and len(sequences) == self._num_decoding
-            and sequences[-1].request is self._last
             and sequences[-1].num_tokens == 1
             and plan.held is self._held
             and not plan.preemptions
-            and len(self.history.times) < TIMES * MAX_RUN_STEPS
         ):
-            self._base_s += busy_s
+            self._recent.append(time)
         else:
-            self._look_into(plan, result, Span(begin_s, commit_s, busy_s, away_s, host_s))
-        self._host_s += host_s
-        self._commit_s = commit_s
-        waiting = len(self._live) - self._num_decoding - len(self._filling)
-        self.history.times.extend((begin_s, commit_s, model_s, sampling_s, waiting))
+            self._look_into(plan, result, time)
 
     def live(self) -> list[LiveRequest]:
         """Completions that have not ended, in order of arrival; any thread may ask."""
@@ -127,7 +109,9 @@ class Ledger:
 
     def close_step(self, end_s: float) -> None:
         """All that the last step gave has been handed over."""
-        self.history.ends.append(end_s)
+        self._ends.append(end_s)
+        if len(self._ends) >= BLOCK_STEPS:
+            self._put_away()
         if self._sink is not None and (record := self.history.last()) is not None:
             self._sink(record)
 
@@ -136,12 +120,13 @@ class Ledger:
         live = self._live.pop(event.request_id, None)
         if live is None:
             return None
-        self._steady = False
+        self._last = None
+        self._sum_up()
         at_s = event.at_s
         if live.phase is Phase.DECODING:
             self._num_decoding -= 1
             self._settle(live)
-            self._rest(live, at_s - self._commit_s)
+            self._rest(live, at_s - self._sums.commit_s)
         elif live.phase is Phase.FILLING:
             del self._filling[event.request_id]
             self._rest(live, at_s - live.mark_s)
@@ -159,7 +144,32 @@ class Ledger:
 
     # A step that is looked into.
 
-    def _look_into(self, plan: Plan, result: StepResult, span: Span) -> None:
+    def _sum_up(self) -> None:
+        """Steps since the last time that somebody asked, in all of which all decoded."""
+        recent = self._recent
+        if self._num_summed < len(recent):
+            self._sums.add_decoding(recent[self._num_summed :])
+            self._num_summed = len(recent)
+
+    def _put_away(self) -> None:
+        """What the open run has so far."""
+        self._sum_up()
+        self._num_before = self.num_steps
+        if self.history.pack() >= MAX_RUN_STEPS:
+            self._last = None  # the next one begins another run
+        self._recent, self._ends, self._num_summed = self.history.recent, self.history.ends, 0
+
+    def _look_into(self, plan: Plan, result: StepResult, time: StepTime) -> None:
+        self._sum_up()
+        self._num_before, self._recent = self.num_steps + 1, []  # it counts already
+        rows = self._composition(plan, result, span(time, self._sums.commit_s))
+        self._num_waiting = len(self._live) - self._num_decoding - len(self._filling)
+        self.history.open(plan.step_id, self._num_before, rows, plan.preempted)
+        self._num_before -= 1
+        self._recent, self._ends, self._num_summed = self.history.recent, self.history.ends, 1
+        self._recent.append((*time[:4], self._num_waiting, time[5]))
+
+    def _composition(self, plan: Plan, result: StepResult, span: Span) -> tuple[Row, ...]:
         if plan.held is not self._held:
             self._held = plan.held
             self.holds.append((span.begin_s, plan.held))
@@ -176,24 +186,22 @@ class Ledger:
         rows = self._rows(plan)
         by_chunk = self._chunk_seconds(rows, span.busy_s)
         chunk_s = sum(by_chunk.values())
-        base_s = span.busy_s - chunk_s
         if by_chunk:
             chunks = tuple(
                 (row.request_id, row.num_tokens, by_chunk[row.request_id]) for row in rows if row.num_tokens > 1
             )
             self.chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
-        self._base_s += base_s
-        self._chunk_s += chunk_s
+        self._sums.add(span, chunk_s)
         if planned_decoding != was_decoding:
-            self._pass_over(plan, base_s)
+            self._pass_over(plan, span.busy_s - chunk_s)
         self._account_filling(rows, by_chunk, span)
-        self._open_run(plan, rows)
         for row in rows:
             live = self._filling.get(row.request_id)
             if live is not None and row.samples and row.request_id in result.sampled:
                 self._begin_decode(live, span)
-        self._steady = not self._filling and self._num_decoding == len(rows) and not by_chunk
-        self._last = plan.sequences[-1].request
+        steady = not self._filling and self._num_decoding == len(rows) and not by_chunk
+        self._last = plan.sequences[-1].request if steady else None
+        return rows
 
     def _rows(self, plan: Plan) -> tuple[Row, ...]:
         rows = []
@@ -204,9 +212,6 @@ class Ledger:
             made, scored = sequence.num_output_tokens, len(sequence.scores)
             rows.append(Row(request_id, start, num_tokens, sequence.samples, made, again, scored))
         return tuple(rows)
-
-    def _open_run(self, plan: Plan, rows: tuple[Row, ...]) -> None:
-        self.history.open(plan.step_id, self.num_steps, rows, plan.preempted)
 
     def _chunk_seconds(self, rows: tuple[Row, ...], busy_s: float) -> dict[str, float]:
         """What each chunk adds to the step; within a step chunks share by rows."""
@@ -263,8 +268,7 @@ class Ledger:
             live.start = live.parts()
         del self._filling[live.request.request_id]
         live.phase = Phase.DECODING
-        # The caller adds this step's host part afterwards; it belongs to what came before.
-        live.sums = (self._base_s, self._chunk_s, self._host_s + span.host_s, self._stall_s)
+        live.sums = self._sums.now
         self._num_decoding += 1
 
     def _pass_over(self, plan: Plan, base_s: float) -> None:
@@ -283,11 +287,11 @@ class Ledger:
         since_s = live.mark_s
         if live.phase is Phase.DECODING:
             self._num_decoding -= 1
-            self._settle(live)  # the reader's part of this gap is in the sums already, the host's is not
-            since_s = self._commit_s
+            self._settle(live)
+            since_s = self._sums.commit_s
         else:
             del self._filling[request_id]
-            live.stall_s += span.away_s
+        live.stall_s += span.away_s
         live.host_s += span.begin_s - since_s - span.away_s
         live.high = max(live.high, preemption.num_computed)
         live.phase, live.mark_s = Phase.BACK, span.begin_s
@@ -297,12 +301,12 @@ class Ledger:
         live.spells.append(Spell(by, span.begin_s, found_none=preemption.by == request_id))
 
     def _settle(self, live: LiveAccount) -> None:
-        """What the running sums grew by since it began to decode, up to the last step's commit."""
-        base_s, chunk_s, host_s, stall_s = live.sums
-        live.decode_s += self._base_s - base_s
-        live.others_s += self._chunk_s - chunk_s
-        live.host_s += self._host_s - host_s
-        live.stall_s += self._stall_s - stall_s
+        """What the running sums grew by since it began to decode, up to the last step that was summed up."""
+        then, now = live.sums, self._sums.now
+        live.decode_s += now.base_s - then.base_s
+        live.others_s += now.chunk_s - then.chunk_s
+        live.host_s += now.host_s - then.host_s
+        live.stall_s += now.stall_s - then.stall_s
 
     def _rest(self, live: LiveAccount, seconds: float) -> None:
         """From the last step to an end that came between steps."""
@@ -380,20 +384,6 @@ class Ledger:
 
     def _shares(self, live: LiveAccount, steps: list[ChunkStep]) -> tuple[Share, ...]:
         return shares(steps, live.request.request_id, 0.0, live.token_ordinal)
-
-
-def record_of(account: Account) -> RequestRecord:
-    """For the trace."""
-    return RequestRecord(
-        account.request_id,
-        account.arrival_s,
-        account.finished_s,
-        account.num_prompt_tokens,
-        account.num_output_tokens,
-        account.num_cached_tokens,
-        account.priority,
-        account.parts.by_name(),
-    )
 
 
 def _inside(at_s: float, spells: list[Spell]) -> bool:

@@ -12,7 +12,6 @@ Must not know: requests' accounts, clocks, files.
 from __future__ import annotations
 
 import struct
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,14 +19,12 @@ from typing import NamedTuple
 
 from twostroke.cost.record import SequenceRecord, StepRecord
 from twostroke.cost.shape import Segment, StepCost, StepPrediction
+from twostroke.cost.step_times import StepTime, StepTimes
 from twostroke.cost.work import Work
 
 MAX_RUN_STEPS = 1024
 DROPPED_SHARE = 1 / 32
 """Of what is kept, at a time: little, so that memory does not breathe."""
-
-TIMES = 5
-"""Numbers of a step: begin, commit, model, sampling, and the number waiting."""
 
 
 class Row(NamedTuple):
@@ -45,15 +42,11 @@ class Row(NamedTuple):
 _ROW = struct.Struct("=ii?iii")
 
 
-def _doubles() -> array[float]:
-    return array("d")
-
-
 @dataclass(slots=True)
 class Run:
     """Consecutive steps; only a decoding one has more than one. ordinal: of the first, counted by the ledger.
 
-    ids, packed: the rows. times: TIMES numbers of each step, one step after the other. ends: when each was over.
+    ids, packed: the rows.
     """
 
     step_id: int
@@ -61,8 +54,7 @@ class Run:
     ids: tuple[str, ...]
     packed: bytes
     preempted: tuple[str, ...]
-    times: array[float] = field(default_factory=_doubles)
-    ends: array[float] = field(default_factory=_doubles)
+    times: StepTimes = field(default_factory=StepTimes)
     known_work: Work | None = None  # once no step can come any more
 
     @property
@@ -73,11 +65,11 @@ class Run:
     @property
     def num_steps(self) -> int:
         """Steps so far."""
-        return len(self.times) // TIMES
+        return len(self.times)
 
     def begin_s(self, offset: int) -> float:
         """When the step `offset` began."""
-        return self.times[TIMES * offset]
+        return self.times.at(offset)[0]
 
     def segments(self, offset: int = 0) -> list[Segment]:
         """Of the run's step `offset`, for a StepCost."""
@@ -85,12 +77,12 @@ class Run:
 
     def busy_s(self, offset: int) -> float:
         """Model and sampling of the step `offset`."""
-        return self.times[TIMES * offset + 2] + self.times[TIMES * offset + 3]
+        _, _, model_s, sampling_s, *_ = self.times.at(offset)
+        return model_s + sampling_s
 
     def record(self, offset: int, cost: StepCost | None) -> StepRecord:
         """The step `offset` as a record, with a prediction where there is a cost model."""
-        begin_s, commit_s, model_s, sampling_s, waiting = self.times[TIMES * offset : TIMES * (offset + 1)]
-        end_s = self.ends[offset] if offset < len(self.ends) else commit_s  # an interrupted step has no end
+        begin_s, _, model_s, sampling_s, waiting, end_s = self.times.at(offset)
         segments = self.segments(offset)
         return StepRecord(
             self.step_id + offset,
@@ -103,7 +95,7 @@ class Run:
                 for row, segment in zip(self.rows, segments, strict=True)
             ),
             self.preempted if offset == 0 else (),
-            int(waiting),
+            waiting,
             None if cost is None else cost.predict(segments),
         )
 
@@ -154,8 +146,8 @@ class StepHistory:
         self._runs: list[Run] = []
         self._num_steps = self._num_rows = 0  # steps: of closed runs
         self._dropped = Work()
-        self.times = _doubles()  # of the open run
-        self.ends = _doubles()
+        self.recent: list[StepTime] = []  # of the open run
+        self.ends: list[float] = []
 
     @property
     def fill(self) -> float:
@@ -164,15 +156,24 @@ class StepHistory:
         return min(1.0, full / (1 - DROPPED_SHARE))
 
     def open(self, step_id: int, ordinal: int, rows: tuple[Row, ...], preempted: tuple[str, ...]) -> None:
-        """A new run; who records adds to its `times` (TIMES numbers a step) and `ends`."""
-        self._num_steps += self._runs[-1].num_steps if self._runs else 0
+        """A new run; who records adds to `recent`, and to `ends` when a step is over."""
+        if self._runs:
+            self._runs[-1].times.pack()
+            self._num_steps += self._runs[-1].num_steps
         packed = b"".join([_ROW.pack(*row[1:]) for row in rows])
         run = Run(step_id, ordinal, tuple([row.request_id for row in rows]), packed, preempted)
         self._runs.append(run)
-        self.times, self.ends = run.times, run.ends
+        self.recent, self.ends = run.times.recent, run.times.ends
         self._num_rows += len(rows)
         if self._num_rows > self._max_rows or self._num_steps > self._max_steps:
             self._drop()
+
+    def pack(self) -> int:
+        """Make what was recorded small, and begin anew with `recent` and `ends`; how many steps the open run has."""
+        run = self._runs[-1]
+        run.times.pack()
+        self.recent, self.ends = run.times.recent, run.times.ends
+        return run.num_steps
 
     def last(self) -> StepRecord | None:
         """The last step."""
@@ -199,7 +200,7 @@ class StepHistory:
         place = max(0, bisect_right(runs, ordinal + 1, key=lambda run: run.ordinal) - 1)
         found = []
         for run in runs[place:]:
-            done = min(run.num_steps, len(run.ends)) if run is runs[-1] else run.num_steps
+            done = min(run.num_steps, run.times.num_ended) if run is runs[-1] else run.num_steps
             first = max(0, ordinal + 1 - run.ordinal)
             if first < done:
                 found.append(Stretch(run, first, done))

@@ -31,6 +31,8 @@ class RecordFile:
         try:
             if path.is_dir():
                 raise IsADirectoryError(0, "It is a folder")
+            if path.exists() and not path.is_file():
+                raise OSError(0, "It is no ordinary file, and one would take its place")
             self._file = self._partial.open("w", encoding="utf-8")
             self._file.write(header_line(cost_source))
         except OSError as error:

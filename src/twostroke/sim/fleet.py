@@ -36,7 +36,8 @@ REFUSED = "longer than the context or the KV pool"
 class FleetPlan:
     """replicas take requests. decoders: where there are some, the others only read prompts and send K and V to them.
 
-    autoscale: replicas come and go instead of being `replicas`; not with decoders (ConfigError).
+    autoscale: replicas come and go instead of being `replicas`; not with decoders (ConfigError). What the setup
+    promises is kept where it can be: with decoders, the TTFT by those that read, the ITL by those that decode.
     """
 
     setup: ReplicaSetup
@@ -48,6 +49,18 @@ class FleetPlan:
     def __post_init__(self) -> None:
         if self.decoders and self.autoscale is not None:
             raise ConfigError("Split pools are not scaled automatically.", fix="Leave one of the two out.")
+
+    @property
+    def reader_setup(self) -> ReplicaSetup:
+        """Of those that requests come to. In split pools nobody streams there."""
+        if not self.decoders:
+            return self.setup
+        return replace(self.setup, promised=replace(self.setup.promised, itl_s=None))
+
+    @property
+    def decoder_setup(self) -> ReplicaSetup:
+        """Of the others: the first token has been given when a request comes."""
+        return replace(self.setup, promised=replace(self.setup.promised, ttft_s=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +100,8 @@ class Fleet:
         self._by_replica: dict[Replica, Member] = {}
         self._scaler = None if plan.autoscale is None else Autoscaler(plan.autoscale)
         first = plan.replicas if plan.autoscale is None else plan.autoscale.low
-        self._readers = [self._start("r", number, 0.0) for number in range(first)]
-        self._decoders = [self._start("d", number, 0.0) for number in range(plan.decoders)]
+        self._readers = [self._start(f"r{number}", plan.reader_setup, 0.0) for number in range(first)]
+        self._decoders = [self._start(f"d{number}", plan.decoder_setup, 0.0) for number in range(plan.decoders)]
         self._notebook = Notebook()
         self._live: dict[str, tuple[int, WorkloadRequest]] = {}
         self._requests: Iterator[tuple[int, WorkloadRequest]] = iter(())
@@ -221,8 +234,8 @@ class Fleet:
         member.replica.settle(at_s)
         self._time.expect(member.replica)
 
-    def _start(self, kind: str, number: int, now_s: float) -> Member:
-        replica = Replica(f"{kind}{number}", self._plan.setup, self, self._watch, skips=self._skips)
+    def _start(self, name: str, setup: ReplicaSetup, now_s: float) -> Member:
+        replica = Replica(name, setup, self, self._watch, skips=self._skips)
         member = Member(replica, from_s=now_s)
         self._by_replica[replica] = member
         return member
@@ -242,7 +255,7 @@ class Fleet:
                 self._drain(min(reversed(ready), key=lambda member: member.requests), now_s)
 
     def _start_later(self, now_s: float, start_s: float) -> None:
-        member = self._start("r", len(self._readers), now_s)
+        member = self._start(f"r{len(self._readers)}", self._plan.reader_setup, now_s)
         member.state = State.STARTING
         self._readers.append(member)
         self._count_paid(now_s)

@@ -22,8 +22,7 @@ from dataclasses import asdict, is_dataclass
 from itertools import groupby
 from typing import Any
 
-from twostroke.cost.account import Account
-from twostroke.cost.ledger import record_of
+from twostroke.cost.account import Account, record_of
 from twostroke.cost.prefill_share import prefill_share
 from twostroke.cost.record import StepRecord
 from twostroke.cost.record_json import request_to_json

@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from twostroke.cost.ledger import record_of
+from twostroke.cost.account import record_of
 from twostroke.cost.record import RequestRecord, StepRecord
 from twostroke.server.errors import OVERLOADED, HttpProblem, SlowReader
 from twostroke.server.live.frame import Frames

@@ -47,7 +47,7 @@ template <int kRows, int kPairs>
 TS_INLINE void begin(const TileRows& x, int64_t group, Squares<kPairs>& sums) {
   TS_UNROLL
   for (int p = 0; p < kPairs; ++p) {
-    const int32x2_t both = {x.corrections[2 * p * x.groups + group], x.corrections[partner<kRows>(p) * x.groups + group]};
+    const int32x2_t both = {x.corrections[group * x.pair_stride + 2 * p], x.corrections[group * x.pair_stride + partner<kRows>(p)]};
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) sums[p][j] = {vcombine_s32(both, both), vcombine_s32(both, both)};
   }

@@ -72,6 +72,9 @@ void run_tiles(const AttentionJob* job, const Block& block, int64_t begin, int64
 }
 
 #if defined(TS_LEVEL_AMX)
+// Rows that go through all stages of a tile at once: what stands between the stages stays in the first-level cache.
+constexpr int64_t kMatrixTurnRows = 16;
+
 // As run_tile, on matrix registers, for bf16.
 void run_matrix_tile(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
   const KVLayout layout(job->layer);
@@ -89,11 +92,18 @@ void run_matrix_tile(const AttentionJob* job, const Block& block, const Tile& ti
   const int64_t moments = dim / kChunk * kTilePages + (dim + 4 * kLanes - 1) / (4 * kLanes) * kTilePages * kWeightParts;
   int64_t done = 0;
   const auto moment = [&] { prefetch_part(tile, layout.head_bytes, done < moments ? done : moments - 1, moments), ++done; };
-  matrix_scores(block.query_parts, keys, tile.pages, block.rows, dim, block.scores, moment);
-  soften<false>(block.scores, tile.spans, block.rows, nullptr, nullptr, partial, block.rescale, block.found, block.sums);
-  split_weights(block.scores, block.rows, block.weight_parts);
-  rescale_rows(partial.sum, block.rescale, block.rows, dim);
-  matrix_values(block.weight_parts, values, block.rows, dim, partial.sum, moment);
+  for (int64_t r = 0; r < block.rows; r += kMatrixTurnRows) {
+    const int64_t rows = smaller(kMatrixTurnRows, block.rows - r);
+    const auto first = [&] {
+      if (r == 0) moment();
+    };
+    const Partial part = {partial.sum + r * dim, partial.peak + r, partial.total + r};
+    matrix_scores(block.query_parts + r * dim * kQueryParts, keys, tile.pages, rows, dim, block.scores, first);
+    soften<false>(block.scores, tile.spans + r, rows, nullptr, nullptr, part, block.rescale, block.found, block.sums);
+    split_weights(block.scores, rows, block.weight_parts);
+    rescale_rows(part.sum, block.rescale, rows, dim);
+    matrix_values(block.weight_parts, values, rows, dim, part.sum, first);
+  }
 }
 
 void run_bf16(const AttentionJob* job, const Block& block, int64_t begin, int64_t end, const Partial& partial) {

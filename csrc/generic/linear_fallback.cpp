@@ -47,6 +47,7 @@ StreamKernel stream_kernel(int32_t, int64_t) { return nullptr; }
 #if !defined(TS_LEVEL_AMX)
 void matrix_begin() {}
 void matrix_end() {}
+void quantize_tiles(const float*, int64_t, int64_t, int64_t, QuantizedRow) {}  // as matrix_group
 void matrix_group(int32_t, const Group&, const TileRows&, int64_t, uint8_t*, float*) {}  // never: kMatrixRows
 #endif
 

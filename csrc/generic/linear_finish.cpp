@@ -24,34 +24,68 @@ void part_row(const Job& job, const float* sums, int64_t part_floats, int64_t sh
   if (job.w.bias != nullptr) add_row(row, job.w.bias + bias_at, width);
 }
 
-Vec silu(Vec gate) { return gate / (set1(1.0f) + exp(zero() - gate)); }
+TS_INLINE Vec silu(Vec gate) { return gate / (set1(1.0f) + exp(zero() - gate)); }
+
+// Sixteen sums with their bias.
+TS_INLINE Vec biased(const float* sums, const float* bias) { return bias == nullptr ? load(sums) : load(sums) + load(bias); }
+
+const float* bias_from(const Job& job, int64_t column) { return job.w.bias == nullptr ? nullptr : job.w.bias + column; }
+
+// put(where it goes, the row's sums, column in the panel) for each vector of a panel of which every column is there.
+template <class Put>
+TS_INLINE void whole_panel(const Place& out, int64_t rows, const float* sums, const Put& put) {
+  float* row = out.at;
+  for (int64_t r = 0; r < rows; ++r, row += out.stride, sums += kPanel) {
+    TS_UNROLL
+    for (int64_t c = 0; c < kPanel; c += kLanes) put(row + c, sums + c, c);
+  }
+}
 
 }  // namespace
 
-void finish_store(const Job& job, int64_t panel, int64_t first_row, int64_t rows, const float* sums, int64_t part_floats) {
+void finish_store(const Job& job, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out) {
   const int64_t width = panel_width(job.w.rows, panel), column = panel * kPanel;
+  if (width == kPanel) {
+    const float* bias = bias_from(job, column);
+    return whole_panel(out, rows, sums, [&](float* to, const float* from, int64_t c) {
+      store(to, biased(from, bias == nullptr ? nullptr : bias + c));
+    });
+  }
   for (int64_t r = 0; r < rows; ++r) {
-    part_row(job, sums + r * kPanel, part_floats, 0, width, column, job.out + (first_row + r) * job.out_stride + column);
+    part_row(job, sums + r * kPanel, part_floats, 0, width, column, out.at + r * out.stride);
   }
 }
 
-void finish_add(const Job& job, int64_t panel, int64_t first_row, int64_t rows, const float* sums, int64_t part_floats) {
+void finish_add(const Job& job, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out) {
   const int64_t width = panel_width(job.w.rows, panel), column = panel * kPanel;
+  if (width == kPanel) {
+    const float* bias = bias_from(job, column);
+    return whole_panel(out, rows, sums, [&](float* to, const float* from, int64_t c) {
+      store(to, load(to) + biased(from, bias == nullptr ? nullptr : bias + c));
+    });
+  }
   alignas(64) float row[kPanel];
   for (int64_t r = 0; r < rows; ++r) {
     part_row(job, sums + r * kPanel, part_floats, 0, width, column, row);
-    add_row(job.out + (first_row + r) * job.out_stride + column, row, width);
+    add_row(out.at + r * out.stride, row, width);
   }
 }
 
-void finish_silu(const Job& job, int64_t panel, int64_t first_row, int64_t rows, const float* sums, int64_t part_floats) {
+void finish_silu(const Job& job, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out) {
   const int64_t width = panel_width(job.gated, panel), column = panel * kPanel, shift = job.gated % kPanel;
+  if (width == kPanel && shift == 0) {
+    const float *gates = bias_from(job, column), *ups = bias_from(job, job.gated + column);
+    return whole_panel(out, rows, sums, [&](float* to, const float* from, int64_t c) {
+      const Vec gate = biased(from, gates == nullptr ? nullptr : gates + c);
+      store(to, silu(gate) * biased(from + part_floats, ups == nullptr ? nullptr : ups + c));
+    });
+  }
   alignas(64) float gate[kPanel] = {}, up[kPanel] = {};
   for (int64_t r = 0; r < rows; ++r) {
     part_row(job, sums + r * kPanel, part_floats, 0, width, column, gate);
     part_row(job, sums + part_floats + r * kPanel, part_floats, shift, width, job.gated + column, up);
     for (int64_t c = 0; c < kPanel; c += kLanes) store(gate + c, silu(load(gate + c)) * load(up + c));
-    memcpy(job.out + (first_row + r) * job.out_stride + column, gate, static_cast<size_t>(width) * 4);
+    memcpy(out.at + r * out.stride, gate, static_cast<size_t>(width) * 4);
   }
 }
 

@@ -4,21 +4,38 @@
 
 namespace twostroke {
 
-int8_t* q_row(const Job& job, int64_t row) {
-  if (!job.matrix) return job.q + row * job.q_stride;
-  return job.q + row / kMatrixTileRows * job.q_stride + row % kMatrixTileRows * kStep;
+QuantizedRow quantized_row(const QuantizedRows& xq, int64_t row) {
+  int8_t* q = xq.q + row * xq.q_stride;
+  if (xq.matrix) q = xq.q + row / kMatrixTileRows * xq.q_stride + row % kMatrixTileRows * kStep;
+  return {q,
+          xq.matrix ? kMatrixTileBytes : kStep,
+          xq.q_group_stride,
+          xq.scales + row,
+          xq.corrections + row,
+          xq.rows,
+          xq.sub_corrections == nullptr ? nullptr : xq.sub_corrections + row * xq.subgroups};
+}
+
+QuantizedRow quantized_group(const QuantizedRows& xq, int64_t row, int64_t group) {
+  QuantizedRow at = quantized_row(xq, row);
+  at.q += group * at.group_stride;
+  at.scales += group * at.pair_stride;
+  at.corrections += group * at.pair_stride;
+  return at;
 }
 
 TileRows tile_rows(const Job& job, int64_t row) {
   TileRows rows = {};
   if (is_integer_kind(job.w.kind)) {
-    rows.q = q_row(job, row);
-    rows.q_stride = job.q_stride;
-    rows.scales = job.scales + row * job.groups;
-    rows.corrections = job.corrections + row * job.groups;
-    rows.groups = job.groups;
-    rows.subgroups = job.padded / kSubgroup;
-    rows.sub_corrections = job.sub_corrections + row * rows.subgroups;
+    const QuantizedRow at = quantized_row(job.xq, row);
+    rows.q = at.q;
+    rows.q_stride = job.xq.q_stride;
+    rows.q_group_stride = at.group_stride;
+    rows.scales = at.scales;
+    rows.corrections = at.corrections;
+    rows.pair_stride = at.pair_stride;
+    rows.sub_corrections = at.sub_corrections;
+    rows.subgroups = job.xq.subgroups;
   } else {
     rows.x = job.x + row * job.x_stride;
     rows.x_stride = job.x_stride;
@@ -38,11 +55,12 @@ Panel panel_of(const Job& job, int64_t index) {
 }
 
 Group group_of(const Job& job, const Panel& panel, int64_t index, const uint8_t* next) {
-  const int64_t first = index * panel.group, end = first + panel.group;
+  const int64_t first = index * panel.group, end = first + panel.group, skipped = job.given ? 0 : job.first_group;
   const uint8_t* data = panel.data + panel_bytes(job.w.kind, first);
   const uint8_t* scales = panel.scales + index * kPanel * 2;
-  if (end >= panel.columns) return {data, scales, next, index, first, panel.columns - first};
-  return {data, scales, panel.data + panel_bytes(job.w.kind, end), index, first, panel.group};
+  const bool last = index + 1 == job.first_group + job.slice_groups;
+  const int64_t columns = end >= panel.columns ? panel.columns - first : panel.group;
+  return {data, scales, last ? next : panel.data + panel_bytes(job.w.kind, end), index - skipped, first - skipped * panel.group, columns};
 }
 
 int64_t part_panel(const Job& job, int64_t panel, int64_t part) {
@@ -52,6 +70,10 @@ int64_t part_panel(const Job& job, int64_t panel, int64_t part) {
 int64_t last_part(const Job& job, int64_t panel) {
   const int64_t panels = (job.w.rows + kPanel - 1) / kPanel;
   return job.parts > 1 && part_panel(job, panel, job.parts - 1) >= panels ? job.parts - 1 : job.parts;
+}
+
+Place place_of(const Job& job, int64_t panel, int64_t row) {
+  return {job.out + row * job.out_stride + panel * kPanel, job.out_stride};
 }
 
 }  // namespace twostroke

@@ -54,18 +54,19 @@ int32_t quantize_step(const float* x, float inverse, int8_t* q, int32_t* sub_cor
 }
 #endif
 
-void quantize_row(const float* x, int64_t columns, int64_t group, int8_t* q, int64_t step_stride, float* scales,
-                  int32_t* corrections, int32_t* sub_corrections) {
-  constexpr float kFloor = 0x1p-120f;  // below it 127 / amax would overflow: such a group counts as zeros
-  constexpr float kLargest = 0x1.fffffep127f;
+void quantize_row(const float* x, int64_t columns, int64_t group, QuantizedRow to) {
   const Padded zeros(x, 0);
+  int32_t unasked[kStep / kSubgroup];
   for (int64_t begin = 0; begin < columns; begin += group) {
     const int64_t end = columns - begin < group ? columns : begin + group;
     const float amax = largest_magnitude(x + begin, end - begin);
-    const bool usable = amax >= kFloor && amax <= kLargest;
+    const bool usable = amax >= kLeastMagnitude && amax <= kMostMagnitude;
     const float inverse = usable ? 127.0f / amax : 0.0f;
     int32_t sum = 0;
-    for (int64_t k = begin; k < end; k += kStep, q += step_stride, sub_corrections += kStep / kSubgroup) {
+    int8_t* q = to.q;
+    const int64_t step = to.sub_corrections == nullptr ? 0 : kStep / kSubgroup;
+    int32_t* sub_corrections = to.sub_corrections == nullptr ? unasked : to.sub_corrections;
+    for (int64_t k = begin; k < end; k += kStep, q += to.step_stride, sub_corrections += step) {
       if (!usable) {
         sum += quantize_step(zeros.x, 0.0f, q, sub_corrections);
       } else if (end - k < kStep) {
@@ -74,8 +75,12 @@ void quantize_row(const float* x, int64_t columns, int64_t group, int8_t* q, int
         sum += quantize_step(x + k, inverse, q, sub_corrections);
       }
     }
-    *scales++ = amax / 127.0f;
-    *corrections++ = -128 * sum;
+    *to.scales = amax / 127.0f;
+    *to.corrections = -128 * sum;
+    if (to.sub_corrections != nullptr) to.sub_corrections = sub_corrections;
+    to.q += to.group_stride;
+    to.scales += to.pair_stride;
+    to.corrections += to.pair_stride;
   }
 }
 

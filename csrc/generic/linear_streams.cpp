@@ -27,7 +27,7 @@ void stream_panels(const Job& job, int64_t first_panel, int32_t thread) {
     stream_kernel(job.w.kind, job.tokens)(groups, tile_rows(job, 0), sums, part_floats);
   }
   for (int64_t i = 0; i < job.panels_each; ++i) {
-    job.finish(job, first_panel + i, 0, job.tokens, sums + i * panel_floats, part_floats);
+    job.finish(job, first_panel + i, job.tokens, sums + i * panel_floats, part_floats, place_of(job, first_panel + i, 0));
   }
 }
 

@@ -27,12 +27,12 @@ template <int kRows>
 void int8_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
   int32_t integers[kRows][kPanel];
   for (int r = 0; r < kRows; ++r) {
-    for (int64_t c = 0; c < kPanel; ++c) integers[r][c] = x.corrections[r * x.groups + group.index];
+    for (int64_t c = 0; c < kPanel; ++c) integers[r][c] = x.corrections[group.index * x.pair_stride + r];
   }
   for (int64_t k = group.first; k < group.first + group.columns; k += 4, data += 4 * kPanel) {
     for (int r = 0; r < kRows; ++r) dot_quads(data, x.q + r * x.q_stride + k, integers[r]);
   }
-  for (int r = 0; r < kRows; ++r) fold(integers[r], x.scales[r * x.groups + group.index], group.scales, sums + r * kPanel);
+  for (int r = 0; r < kRows; ++r) fold(integers[r], x.scales[group.index * x.pair_stride + r], group.scales, sums + r * kPanel);
 }
 
 struct F32Weights {

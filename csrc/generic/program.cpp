@@ -17,6 +17,13 @@ int32_t run_product(ts_context* context, const ts_call& call) {
   }
 }
 
+int32_t run_feed_forward(ts_context* context, const ts_call& call) {
+  void* const* p = call.pointers;
+  const int64_t* n = call.integers;
+  return ts_feed_forward(context, static_cast<const ts_weight*>(p[0]), static_cast<const ts_weight*>(p[1]), static_cast<const float*>(p[2]),
+                         n[0], n[1], static_cast<float*>(p[3]), n[2], static_cast<float*>(p[4]), n[3]);
+}
+
 int32_t run_attention(ts_context* context, const ts_call& call) {
   void* const* p = call.pointers;
   const int64_t* n = call.integers;
@@ -32,6 +39,7 @@ int32_t run_one(ts_context* context, const ts_call& call) {
     case TS_OP_LINEAR:
     case TS_OP_LINEAR_ADD:
     case TS_OP_LINEAR_SILU: return run_product(context, call);
+    case TS_OP_FEED_FORWARD: return run_feed_forward(context, call);
     case TS_OP_ATTENTION: return run_attention(context, call);
     case TS_OP_EMBED:
       return ts_embed(context, static_cast<const ts_weight*>(p[0]), static_cast<const int32_t*>(p[1]), n[0], static_cast<float*>(p[2]), n[1]);

@@ -8,6 +8,9 @@ namespace {
 
 constexpr int64_t kTileBytes = 1024;  // 16 rows of 64 bytes
 constexpr int64_t kBlockRows = 32;
+// Of the block before, rows that are folded after each product: enough that all are when this one ends, 4 products a step.
+constexpr int64_t kFewSteps = 4;
+constexpr int kRowsEach = 2, kManyRows = 8;
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0;
@@ -27,10 +30,12 @@ struct Tiles {
 // further than a page ahead, and only once loads begin; all at once would fill the line buffers and wait.
 struct Fetch {
   const uint8_t* line;
-  int64_t lines_each;
+  int64_t left, each;  // lines
 
   TS_INLINE void step() {
-    for (int64_t i = 0; i < lines_each; ++i, line += 64) _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+    if (left <= 0) return;
+    for (int64_t i = 0; i < each; ++i, line += 64) _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+    left -= each;
   }
 };
 
@@ -49,9 +54,46 @@ void unpack_tiles(const Group& group, Fetch& ahead, uint8_t* block) {
   }
 }
 
-// integers (32 or 16, 32) = rows of q times 32 columns. A macro, not a template: tile numbers and the operation must be literal.
-#define TS_MULTIPLY(NAME, DOT)                                                                                      \
-  TS_INLINE void NAME(const int8_t* q, int64_t q_stride, const Tiles& w, int64_t steps, bool both, Fetch& ahead, int32_t* integers) { \
+// The sums of a block that has been multiplied, brought up to date a few rows at a time between the products of the next one: matrix
+// and vector units work side by side. kOffset: the weights were unsigned, corrections undo it.
+template <bool kOffset, int kEach>
+struct Fold {
+  const int32_t* integers;
+  int64_t left;  // rows; a turn takes kEach of them
+  const float* x_scales;
+  const int32_t* corrections;
+  __m512 first_scale, second_scale;
+  float* sums;
+
+  TS_INLINE void row() {
+    const __m512 x_scale = _mm512_set1_ps(*x_scales);
+    __m512i first = _mm512_load_si512(integers), second = _mm512_load_si512(integers + 16);
+    if (kOffset) {
+      const __m512i correction = _mm512_set1_epi32(*corrections);
+      first = _mm512_add_epi32(first, correction);
+      second = _mm512_add_epi32(second, correction);
+    }
+    fold_vector(first, x_scale, first_scale, sums);
+    fold_vector(second, x_scale, second_scale, sums + 16);
+    integers += 32, sums += kPanel, ++x_scales, ++corrections;
+  }
+  TS_INLINE void turn() {
+    if (left < kEach) return;
+    TS_UNROLL
+    for (int i = 0; i < kEach; ++i) row();
+    left -= kEach;
+  }
+  TS_INLINE void rest() {
+    for (; left > 0; --left) row();
+  }
+};
+
+// integers (32 or 16, 32) = rows of q times 32 columns, while the block before is folded. A macro, not a template: tile numbers and
+// the operation must be literal.
+#define TS_MULTIPLY(NAME, DOT, OFFSET)                                                                              \
+  template <int kEach>                                                                                              \
+  TS_INLINE void NAME(const int8_t* q, int64_t q_stride, const Tiles& w, int64_t steps, bool both, Fetch& ahead,    \
+                      Fold<OFFSET, kEach>& before, int32_t* integers) {                                             \
     const uint8_t* tiles = w.data;                                                                                  \
     _tile_zero(0);                                                                                                  \
     _tile_zero(1);                                                                                                  \
@@ -63,11 +105,15 @@ void unpack_tiles(const Group& group, Fetch& ahead, uint8_t* block) {
         _tile_loadd(4, q, kStep);                                                                                   \
         _tile_loadd(6, tiles, w.line);                                                                              \
         DOT(0, 4, 6);                                                                                               \
+        before.turn();                                                                                              \
         _tile_loadd(7, tiles + w.right, w.line);                                                                    \
         DOT(1, 4, 7);                                                                                               \
+        before.turn();                                                                                              \
         _tile_loadd(5, q + q_stride, kStep);                                                                        \
         DOT(2, 5, 6);                                                                                               \
+        before.turn();                                                                                              \
         DOT(3, 5, 7);                                                                                               \
+        before.turn();                                                                                              \
       }                                                                                                             \
       _tile_stored(2, integers + 16 * 32, 128);                                                                     \
       _tile_stored(3, integers + 16 * 32 + 16, 128);                                                                \
@@ -77,36 +123,44 @@ void unpack_tiles(const Group& group, Fetch& ahead, uint8_t* block) {
         _tile_loadd(4, q, kStep);                                                                                   \
         _tile_loadd(6, tiles, w.line);                                                                              \
         DOT(0, 4, 6);                                                                                               \
+        before.turn();                                                                                              \
         _tile_loadd(7, tiles + w.right, w.line);                                                                    \
         DOT(1, 4, 7);                                                                                               \
+        before.turn();                                                                                              \
       }                                                                                                             \
     }                                                                                                               \
     _tile_stored(0, integers, 128);                                                                                 \
     _tile_stored(1, integers + 16, 128);                                                                            \
+    before.rest();                                                                                                  \
   }
-TS_MULTIPLY(multiply_unsigned, _tile_dpbsud)
-TS_MULTIPLY(multiply_signed, _tile_dpbssd)
+TS_MULTIPLY(multiply_unsigned, _tile_dpbsud, true)
+TS_MULTIPLY(multiply_signed, _tile_dpbssd, false)
 #undef TS_MULTIPLY
 
-// The 32 columns of sums beside `half`; kOffset: the weights were unsigned, corrections undo it.
-template <bool kOffset>
-TS_INLINE void fold_32(const int32_t* integers, int64_t rows, const TileRows& x, int64_t first_row, const Group& group, int half,
-                       Fetch& ahead, float* sums) {
-  const __m512 left = load_bf16(group.scales + 64 * half), right = load_bf16(group.scales + 64 * half + 32);
-  const float* x_scales = x.scales + first_row * x.groups + group.index;
-  const int32_t* corrections = x.corrections + first_row * x.groups + group.index;
-  for (int64_t r = 0; r < rows; ++r, integers += 32, sums += kPanel, x_scales += x.groups, corrections += x.groups) {
-    ahead.step();
-    const __m512 x_scale = _mm512_set1_ps(*x_scales);
-    __m512i first = _mm512_load_si512(integers), second = _mm512_load_si512(integers + 16);
-    if (kOffset) {
-      const __m512i correction = _mm512_set1_epi32(*corrections);
-      first = _mm512_add_epi32(first, correction);
-      second = _mm512_add_epi32(second, correction);
+// All rows by one group: blocks of 32 rows by 32 columns, the two of the same rows one after the other, which find them in the
+// first-level cache.
+template <bool kOffset, int kEach, class Multiply>
+TS_INLINE void all_blocks(const Group& group, const TileRows& x, int64_t rows, const Tiles (&halves)[2], Fetch ahead, float* sums,
+                          const Multiply& multiply) {
+  alignas(64) int32_t integers[2][kBlockRows * 32];
+  const int64_t steps = group.columns / kStep;
+  const int8_t* q = x.q + group.index * x.q_group_stride;
+  Fold<kOffset, kEach> before = {};
+  for (int64_t r = 0; r < rows; r += kBlockRows, q += 2 * x.q_stride) {
+    const int64_t count = rows - r < kBlockRows ? rows - r : kBlockRows;
+    TS_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      multiply(q, x.q_stride, halves[half], steps, count > 16, ahead, before, integers[half]);
+      before.integers = integers[half];
+      before.left = count;
+      before.x_scales = x.scales + group.index * x.pair_stride + r;
+      before.corrections = x.corrections + group.index * x.pair_stride + r;
+      before.first_scale = load_bf16(group.scales + 64 * half);
+      before.second_scale = load_bf16(group.scales + 64 * half + 32);
+      before.sums = sums + r * kPanel + 32 * half;
     }
-    fold_vector(first, x_scale, left, sums);
-    fold_vector(second, x_scale, right, sums + 16);
   }
+  before.rest();
 }
 
 }  // namespace
@@ -119,29 +173,22 @@ void matrix_begin() {
 void matrix_end() { _tile_release(); }
 
 void matrix_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
-  alignas(64) int32_t integers[kBlockRows * 32];
-  const int64_t steps = group.columns / kStep;
-  const bool packed = kind == TS_W_INT4;
-  const int64_t bytes = panel_bytes(kind, group.columns), blocks = (rows + kBlockRows - 1) / kBlockRows;
-  const int64_t moments = 2 * rows + 2 * blocks * steps + (packed ? steps * kVectors : 0);
-  Fetch ahead = {group.after, (bytes / 64 + moments - 1) / moments};
-  if (packed) unpack_tiles(group, ahead, block);
-  const int8_t* q = x.q + group.first / kStep * kMatrixTileBytes;
-  for (int half = 0; half < 2; ++half) {
-    const Tiles tiles = packed ? Tiles{block + half * steps * kHalfStep, kHalfStep, kTileBytes, 64}
-                               : Tiles{group.data + half * 128, kStep * kPanel, 64, kQuadBytes};
-    for (int64_t r = 0; r < rows; r += kBlockRows) {
-      const int64_t count = rows - r < kBlockRows ? rows - r : kBlockRows;
-      const int8_t* at = q + r / kMatrixTileRows * x.q_stride;
-      float* to = sums + r * kPanel + 32 * half;
-      if (packed) {
-        multiply_signed(at, x.q_stride, tiles, steps, count > 16, ahead, integers);
-        fold_32<false>(integers, count, x, r, group, half, ahead, to);
-      } else {
-        multiply_unsigned(at, x.q_stride, tiles, steps, count > 16, ahead, integers);
-        fold_32<true>(integers, count, x, r, group, half, ahead, to);
-      }
-    }
+  const int64_t steps = group.columns / kStep, blocks = (rows + kBlockRows - 1) / kBlockRows;
+  const int64_t lines = panel_bytes(kind, group.columns) / 64, moments = 2 * blocks * steps;
+  if (kind == TS_W_INT4) {
+    const int64_t each = (lines + moments + steps * kVectors - 1) / (moments + steps * kVectors);
+    Fetch ahead = {group.after, lines, each};
+    unpack_tiles(group, ahead, block);
+    const Tiles halves[2] = {{block, kHalfStep, kTileBytes, 64}, {block + steps * kHalfStep, kHalfStep, kTileBytes, 64}};
+    const auto multiply = [](auto&&... all) __attribute__((always_inline)) { multiply_signed(all...); };
+    if (steps < kFewSteps) return all_blocks<false, kManyRows>(group, x, rows, halves, ahead, sums, multiply);
+    all_blocks<false, kRowsEach>(group, x, rows, halves, ahead, sums, multiply);
+  } else {
+    const Fetch ahead = {group.after, lines, (lines + moments - 1) / moments};
+    const Tiles halves[2] = {{group.data, kStep * kPanel, 64, kQuadBytes}, {group.data + 128, kStep * kPanel, 64, kQuadBytes}};
+    const auto multiply = [](auto&&... all) __attribute__((always_inline)) { multiply_unsigned(all...); };
+    if (steps < kFewSteps) return all_blocks<true, kManyRows>(group, x, rows, halves, ahead, sums, multiply);
+    all_blocks<true, kRowsEach>(group, x, rows, halves, ahead, sums, multiply);
   }
 }
 

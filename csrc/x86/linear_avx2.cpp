@@ -71,7 +71,7 @@ TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Gro
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
       float* at = sums + r * kPanel + kLanes * j;
-      const __m256 scale = _mm256_mul_ps(_mm256_set1_ps(x.scales[r * x.groups + group.index]), w_scale);
+      const __m256 scale = _mm256_mul_ps(_mm256_set1_ps(x.scales[group.index * x.pair_stride + r]), w_scale);
       _mm256_store_ps(at, _mm256_fmadd_ps(_mm256_cvtepi32_ps(integers[r][j]), scale, _mm256_load_ps(at)));
     }
   }

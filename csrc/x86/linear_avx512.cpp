@@ -45,7 +45,7 @@ template <int kRows>
 TS_INLINE void begin(const TileRows& x, int64_t group, __m512i (&integers)[kRows][kVectors]) {
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const __m512i correction = _mm512_set1_epi32(x.corrections[r * x.groups + group]);
+    const __m512i correction = _mm512_set1_epi32(x.corrections[group * x.pair_stride + r]);
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) integers[r][j] = correction;
   }

@@ -5,7 +5,6 @@
 #include "twostroke/vnni.h"
 
 namespace twostroke {
-
 uint32_t largest_bits(const float* x) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   __m512i best = _mm512_setzero_si512();
@@ -15,17 +14,7 @@ uint32_t largest_bits(const float* x) {
 }
 
 int32_t quantize_step(const float* x, float inverse, int8_t* q, int32_t* sub_corrections) {
-  const __m512 scale = _mm512_set1_ps(inverse), magic = _mm512_set1_ps(12582912.0f);
-  __m512i whole[4];
-  TS_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    const __m512 rounded = _mm512_add_ps(_mm512_mul_ps(_mm512_loadu_ps(x + 16 * i), scale), magic);
-    whole[i] = _mm512_sub_epi32(_mm512_castps_si512(rounded), _mm512_set1_epi32(0x4b400000));
-  }
-  // Packing leaves four bytes of each of the four in every 128 bits; the permutation puts them in order. |whole| <= 127.
-  const __m512i mixed = _mm512_packs_epi16(_mm512_packs_epi32(whole[0], whole[1]), _mm512_packs_epi32(whole[2], whole[3]));
-  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  const __m512i bytes = _mm512_permutexvar_epi32(order, mixed);
+  const __m512i bytes = quantize_64(x, _mm512_set1_ps(inverse), 0xffff);
   _mm512_storeu_si512(q, bytes);
   __m512i sums = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), bytes);
   sums = _mm512_add_epi32(sums, _mm512_shuffle_epi32(sums, _MM_PERM_CDAB));

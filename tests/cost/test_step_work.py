@@ -95,7 +95,7 @@ def test_parts_equal_the_meter(tmp_path: Path, family: str, name: str, kind: KVK
     counter = WorkCounter(spec, lambda role: chosen, kind)
     for step in STEPS.values():
         meter, work = metered(spec, weights, kind, step), counter.step(step)
-        layers = meter.part("linear", "linear_add", "linear_silu")
+        layers = meter.part("linear", "linear_add", "feed_forward")
         assert work.weights == layers
         assert work.head == meter.part("head")
         assert work.attention == meter.part("attention")

@@ -10,7 +10,7 @@ import pytest
 from tests.models.families import make_checkpoint
 from twostroke.backends.meter import MeterOps
 from twostroke.cost.work import Work
-from twostroke.models.batch import Batch, Buffers
+from twostroke.models.batch import LINE_BYTES, Batch, Buffers
 from twostroke.models.llama import LlamaModel
 from twostroke.models.rope_tables import rope_table
 from twostroke.ops.operands import AttentionBatch, new_kv_layer
@@ -48,7 +48,7 @@ def test_flops_and_bytes_of_a_step(tmp_path: Path, tokens: int, context: int, na
     matrices = [w for layer in weights.layers for w in (layer.qkv, layer.o, layer.gate_up, layer.down)]
     layer_weights = sum(weight.rows * weight.columns for weight in matrices)
     linear_flops = 2 * tokens * layer_weights + 2 * spec.vocab_size * spec.hidden_size
-    products = sum((meter.work[name] for name in ("linear", "linear_add", "linear_silu")), Work())
+    products = sum((meter.work[name] for name in ("linear", "linear_add", "feed_forward")), Work())
     assert abs(products.flops - linear_flops) <= 0.02 * linear_flops
     visible = sum(position + 1 for position in range(context - tokens, context))
     assert meter.work["attention"].flops == 4 * visible * spec.num_heads * spec.head_dim * spec.num_layers
@@ -59,3 +59,11 @@ def test_flops_and_bytes_of_a_step(tmp_path: Path, tokens: int, context: int, na
     once[MatrixRole.HEAD] = 1  # a tied model reads its embedding as the head
     packed = sum(chosen.total_bytes(*spec.matrix_shape(role)) * count for role, count in once.items())
     assert products.weight_bytes == packed
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 17])
+def test_activations_begin_at_cache_lines(tmp_path: Path, tokens: int) -> None:
+    make_checkpoint("llama-tied", tmp_path)
+    spec, _ = load_folder(tmp_path, weight_format("f32"))
+    for name, array in vars(Buffers(spec, tokens, tokens)).items():
+        assert array.ctypes.data % LINE_BYTES == 0 and array.flags.c_contiguous, name

@@ -51,6 +51,12 @@ static void weights(ts_context* context, int32_t kind, int32_t group) {
   say(out, tokens * rows);
   must(ts_linear_silu(context, &weight, x, columns, tokens, out, rows / 2), "linear_silu");
   say(out, tokens * rows / 2);
+  if (group != 0) {  // as much of the same bytes as make a matrix for the way down
+    const ts_weight down = {kind, group, 64, rows / 2, data, scales, NULL};
+    float* middle = draws(tokens * rows / 2);
+    must(ts_feed_forward(context, &weight, &down, x, columns, tokens, middle, rows / 2, out, 64), "feed_forward");
+    say(out, tokens * 64);
+  }
   const int32_t ids[3] = {0, 69, 7};
   must(ts_embed(context, &weight, ids, 3, x, columns), "embed");
   say(x, 3 * columns);

@@ -62,6 +62,19 @@ static void multiply(ts_context* three, ts_context* one, const char* name, Linea
   free(part);
 }
 
+// Gate and up, then as much of the same bytes as make a matrix for the way down.
+static void feed_forward(ts_context* three, const char* name, const ts_weight* w, const float* x) {
+  const int64_t half = w->rows / 2, padded = (w->columns + 63) / 64 * 64, way = (half + 63) / 64 * 64;
+  int64_t rows = padded * ((w->rows + 63) / 64 * 64) / way / 64 * 64;
+  if (rows > 64) rows = 64;
+  if (rows == 0 || w->group > padded || w->group > way) return;
+  const ts_weight down = {w->kind, w->group, rows, half, w->data, w->scales, NULL};
+  float *middle = (float*)room(kRows * half * 4), *out = draws(kRows * rows);
+  must(ts_feed_forward(three, w, &down, x, w->columns, kRows, middle, half, out, rows), name);
+  say(name, out, kRows * rows * 4);
+  free(middle), free(out);
+}
+
 // One weight matrix through linear, its kin and embed. bytes: of one panel. Integer kinds are not packed but drawn, so that every
 // byte there is occurs; their scales are powers of two.
 static void weights(ts_context* three, ts_context* one, int32_t kind, int32_t group, int64_t rows, int64_t columns) {
@@ -89,6 +102,10 @@ static void weights(ts_context* three, ts_context* one, int32_t kind, int32_t gr
   if (rows % 2 == 0) {
     snprintf(name + how, sizeof name - how, "silu");
     multiply(three, one, name, ts_linear_silu, &w, x, rows / 2);
+  }
+  if (rows % 2 == 0 && whole_numbers) {
+    snprintf(name + how, sizeof name - how, "forward");
+    feed_forward(three, name, &w, x);
   }
   const int32_t ids[3] = {0, (int32_t)rows - 1, (int32_t)rows / 2};
   must(ts_embed(three, &w, ids, 3, table, columns), "embed");

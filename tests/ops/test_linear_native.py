@@ -111,11 +111,11 @@ def test_an_odd_number_of_rows_is_no_gate(one_thread: CpuOps) -> None:
 
 @all_formats
 def test_many_rows_pass_in_chunks(weight_format: WeightFormat, one_thread: CpuOps, two_threads: CpuOps) -> None:
-    columns = 8192  # 128 rows make a chunk: 300 rows are three
+    columns = 8192  # 512 rows make a chunk, in slices of their columns; of floats, 128
     weight = random_weight(65, columns, weight_format, with_bias=True)
     x = random_rows(1040, columns)
     whole = linear(two_threads, x, weight)
-    for row in (0, 126, 127, 128, 129, 255, 256, 299):
+    for row in (0, 127, 128, 129, 255, 256, 511, 512, 1023, 1024, 1039):
         np.testing.assert_array_equal(linear(one_thread, x[row : row + 1], weight), whole[row : row + 1])
 
 

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)  // only what stands here leaves the library
 
-#define TS_ABI_VERSION 3
+#define TS_ABI_VERSION 4
 #define TS_PANEL_ROWS 64
 #define TS_PAGE_TOKENS 16
 
@@ -51,6 +51,8 @@ int32_t ts_embed(ts_context*, const ts_weight*, const int32_t* token_ids, int64_
 int32_t ts_linear(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_linear_add(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_linear_silu(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
+int32_t ts_feed_forward(ts_context*, const ts_weight* gate_up, const ts_weight* down, const float* x, int64_t x_stride, int64_t tokens,
+                        float* middle, int64_t middle_stride, float* out, int64_t out_stride);
 int32_t ts_rms_norm(ts_context*, const float* x, int64_t x_stride, const float* weight, float eps, int64_t tokens, int64_t columns,
                     float* out, int64_t out_stride);
 int32_t ts_head_norm(ts_context*, float* x, int64_t x_stride, const float* weight, float eps, int64_t tokens, int64_t heads,
@@ -68,7 +70,7 @@ int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_
 // A step: ops in order, recorded once and run as often as its operands lie in the same places. pointers, integers and number are the
 // arguments of the op's function in its order, the context left out; strides and counts are all in integers.
 enum ts_op { TS_OP_EMBED = 0, TS_OP_RMS_NORM = 1, TS_OP_HEAD_NORM = 2, TS_OP_LINEAR = 3, TS_OP_LINEAR_ADD = 4, TS_OP_LINEAR_SILU = 5,
-             TS_OP_ROPE = 6, TS_OP_KV_WRITE = 7, TS_OP_ATTENTION = 8, TS_OP_GATHER_ROWS = 9 };
+             TS_OP_FEED_FORWARD = 6, TS_OP_ROPE = 7, TS_OP_KV_WRITE = 8, TS_OP_ATTENTION = 9, TS_OP_GATHER_ROWS = 10 };
 typedef struct {
   int32_t op;
   float number;

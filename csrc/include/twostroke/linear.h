@@ -46,9 +46,10 @@ struct TileRows {
   int64_t x_stride;
   const int8_t* q;                 // integer kinds: (rows, padded columns) quantized, q_stride apart
   int64_t q_stride;
-  const float* scales;             // (rows, groups)
-  const int32_t* corrections;      // (rows, groups): -128 * (sum of q in the group); undoes the offset of int8 weights
-  int64_t groups;
+  int64_t q_group_stride;          // in matrix tiles: from one group's to the next's
+  const float* scales;             // (groups, rows), pair_stride apart: those of a group are used together
+  const int32_t* corrections;      // the same: -128 * (sum of q in the group); undoes the offset of int8 weights
+  int64_t pair_stride;
   const int32_t* sub_corrections;  // (rows, subgroups): -8 * (sum of q in 16 columns); undoes the offset of int4 elements
   int64_t subgroups;
 };
@@ -99,8 +100,8 @@ constexpr int64_t kMatrixTileRows = 16;
 constexpr int64_t kMatrixTileBytes = kMatrixTileRows * kStep;
 void matrix_begin();  // once before a thread's matrix_group calls
 void matrix_end();
-// x.q is in tiles here: (rows / 16, padded columns / 64, 16, 64), x.q_stride between those of one step. Whole blocks of 32 rows are
-// read. block: room for 64 * columns bytes. The same bits as the kernels above.
+// x.q is in tiles here: (groups, rows / 16, steps of a group, 16, 64), x.q_stride between those of one step, so that what one group
+// needs of all rows lies in one piece. Whole blocks of 32 rows are read. block: room for 64 * columns bytes. The same bits as the kernels above.
 void matrix_group(int32_t kind, const Group&, const TileRows&, int64_t rows, uint8_t* block, float* sums);
 
 inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
@@ -134,9 +135,23 @@ inline uint32_t float_bits(float value) {
 // TS_OK, or what is wrong with a packed weight.
 int32_t check_weight(const ts_weight* w);
 
-// One row to int8, as ops/linear.py quantize_rows; q (padded columns / 64, 64), each 64 step_stride after the one before; scales
-// and corrections (groups), sub_corrections (padded columns / 16).
-void quantize_row(const float* x, int64_t columns, int64_t group, int8_t* q, int64_t step_stride, float* scales,
-                  int32_t* corrections, int32_t* sub_corrections);
+// Where a quantized row goes: steps of 64 bytes, step_stride apart in a group, and groups group_stride apart; for each group a scale
+// and a correction, pair_stride apart; sub_corrections (padded columns / 16), or NULL.
+struct QuantizedRow {
+  int8_t* q;
+  int64_t step_stride, group_stride;
+  float* scales;
+  int32_t* corrections;
+  int64_t pair_stride;
+  int32_t* sub_corrections;
+};
+
+// A group below or above these counts as zeros: 127 / amax would overflow, or amax is no number.
+constexpr float kLeastMagnitude = 0x1p-120f, kMostMagnitude = 0x1.fffffep127f;
+
+// One row to int8, as ops/linear.py quantize_rows.
+void quantize_row(const float* x, int64_t columns, int64_t group, QuantizedRow to);
+// One group of up to 16 rows, x_stride apart, into matrix tiles, of which `to` is the first row's place.
+void quantize_tiles(const float* x, int64_t x_stride, int64_t rows, int64_t columns, QuantizedRow to);
 
 }  // namespace twostroke

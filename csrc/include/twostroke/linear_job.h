@@ -9,8 +9,26 @@ constexpr int64_t kMaxParts = 3;  // a gate panel, and two of up rows where half
 
 struct Job;
 
+// Where the first row of a panel's results goes.
+struct Place {
+  float* at;
+  int64_t stride;
+};
+
 // Takes the sums (parts, rows, 64), without bias, of one output panel; part_floats from one part to the next.
-typedef void (*Finish)(const Job&, int64_t panel, int64_t first_row, int64_t rows, const float* sums, int64_t part_floats);
+typedef void (*Finish)(const Job&, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out);
+
+// Activations in int8, with what undoes it; see TileRows. matrix: in tiles for matrix registers.
+struct QuantizedRows {
+  bool matrix;
+  int8_t* q;
+  int64_t q_stride, q_group_stride;
+  float* scales;
+  int32_t* corrections;
+  int64_t rows;
+  int32_t* sub_corrections;  // NULL in tiles, where nobody asks for them
+  int64_t subgroups;
+};
 
 struct Job {
   ts_weight w;
@@ -22,35 +40,55 @@ struct Job {
   int64_t gated;                   // 0, or half the rows of W: output column i is made of row i and row gated + i
   int64_t parts;                   // panels of W that make one output panel
   Finish finish;
-  bool matrix;  // q is in tiles for matrix registers
-  int8_t* q;
-  int64_t q_stride;
-  float* scales;
-  int32_t *corrections, *sub_corrections;
+  QuantizedRows xq;
+  bool given;                         // xq holds all groups from the beginning, not those of one slice
+  int64_t first_group, slice_groups;  // the columns that are multiplied now
+  float* partial;                     // (panels, parts, rows, 64): where sums wait between slices; NULL where there is one slice
   uint8_t* room;  // for each thread: sums of all rows and one panel, then one group of it unpacked
   int64_t room_bytes;
   int64_t panels_each, row_splits;  // output panels of one task; parts of the rows
   bool streamed;                    // by stream_panels
 };
 
-// Where the int8 form of a row begins.
-int8_t* q_row(const Job&, int64_t row);
+// What all calls of this weight have in common; gated: half its rows, or 0.
+Job make_job(const ts_weight& w, const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t gated, Finish finish);
+// Of `tokens` rows, those that are multiplied together.
+int64_t chunk_rows(const Job&, int64_t tokens);
+// Lays the scratch memory of job.tokens rows out from `scratch` on, all parts at multiples of 64 bytes; returns its bytes. NULL only
+// counts them.
+int64_t lay_out(Job&, int64_t threads, uint8_t* scratch);
+// The same for activations, in `groups` groups.
+int64_t lay_out_rows(QuantizedRows&, const ts_weight& w, int64_t padded, int64_t groups, uint8_t* scratch);
+// One slice after the other of job.tokens rows; room is laid out.
+int32_t multiply_chunk(ts_context*, Job&);
+void quantize_slice(ts_context*, Job&);
+void choose_splits(Job&, int64_t tasks, int64_t threads);
+// The first row of a part of the rows: rows of matrix tiles are not parted.
+int64_t row_point(const Job&, int64_t part);
+void multiply_task(void* job, int64_t index, int32_t thread);
+// Some rows by one output panel.
+void integer_panel(const Job&, int64_t index, int64_t first_row, int64_t last_row, int32_t thread, const Place& out);
+
+// Where the int8 form of a row lies.
+QuantizedRow quantized_row(const QuantizedRows&, int64_t row);
+QuantizedRow quantized_group(const QuantizedRows&, int64_t row, int64_t group);  // from this group on
 TileRows tile_rows(const Job&, int64_t row);
 Panel panel_of(const Job&, int64_t index);
-// One group of columns of a panel. next: what is read behind the panel.
+// One group of columns of a panel. next: what is read behind the slice.
 Group group_of(const Job&, const Panel&, int64_t index, const uint8_t* next);
 // The panel of W that is one part of an output panel: the gate's, or the one or two that hold the up rows beside it.
 int64_t part_panel(const Job&, int64_t panel, int64_t part);
 // The parts that there are of an output panel: the last may lie behind the end of W.
 int64_t last_part(const Job&, int64_t panel);
+Place place_of(const Job&, int64_t panel, int64_t row);
 
 // Output panels whose parts are as many panels of W as are streamed at once; 0 where no number of them is.
 int64_t streamed_panels(const Job&);
 // All rows (at most kStreamRows) times the panels of one such task.
 void stream_panels(const Job&, int64_t first_panel, int32_t thread);
 
-void finish_store(const Job&, int64_t panel, int64_t first_row, int64_t rows, const float* sums, int64_t part_floats);
-void finish_add(const Job&, int64_t panel, int64_t first_row, int64_t rows, const float* sums, int64_t part_floats);
-void finish_silu(const Job&, int64_t panel, int64_t first_row, int64_t rows, const float* sums, int64_t part_floats);
+void finish_store(const Job&, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out);
+void finish_add(const Job&, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out);
+void finish_silu(const Job&, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out);
 
 }  // namespace twostroke

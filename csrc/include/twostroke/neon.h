@@ -61,7 +61,7 @@ TS_INLINE void fold(const Integers<kRows, kVectors>& integers, const TileRows& x
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
       float* at = sums + r * kPanel + kColumns * j;
-      const float32x4_t scale = vmulq_f32(vdupq_n_f32(x.scales[r * x.groups + group]), w_scale);
+      const float32x4_t scale = vmulq_f32(vdupq_n_f32(x.scales[group * x.pair_stride + r]), w_scale);
       vst1q_f32(at, vfmaq_f32(vld1q_f32(at), vcvtq_f32_s32(integers[r][j]), scale));
     }
   }

@@ -1,4 +1,4 @@
-// What the AVX-512 files of ts_linear share: loads, broadcasts, the fold of one group.
+// What the AVX-512 files of ts_linear share: loads, broadcasts, the fold of one group, rounding to int8.
 // Knows: 512-bit registers, packed scales. Must not know: threads, formats of elements.
 #pragma once
 #include <immintrin.h>
@@ -35,9 +35,23 @@ TS_INLINE void fold(const __m512i (&integers)[kRows][kVectors], const TileRows& 
     const __m512 w_scale = load_bf16(group.scales + 32 * j);
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      fold_vector(integers[r][j], _mm512_set1_ps(x.scales[r * x.groups + group.index]), w_scale, sums + r * kPanel + 16 * j);
+      fold_vector(integers[r][j], _mm512_set1_ps(x.scales[group.index * x.pair_stride + r]), w_scale, sums + r * kPanel + 16 * j);
     }
   }
+}
+
+// 64 activations to bytes, in order; off: zeros whatever x is.
+TS_INLINE __m512i quantize_64(const float* x, __m512 scale, __mmask16 on) {
+  const __m512 magic = _mm512_set1_ps(12582912.0f);
+  __m512i whole[4];
+  TS_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const __m512 rounded = _mm512_add_ps(_mm512_maskz_mul_ps(on, _mm512_loadu_ps(x + 16 * i), scale), magic);
+    whole[i] = _mm512_sub_epi32(_mm512_castps_si512(rounded), _mm512_set1_epi32(0x4b400000));
+  }
+  // Packing leaves four bytes of each of the four in every 128 bits; the permutation puts them in order. |whole| <= 127.
+  const __m512i mixed = _mm512_packs_epi16(_mm512_packs_epi32(whole[0], whole[1]), _mm512_packs_epi32(whole[2], whole[3]));
+  return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), mixed);
 }
 
 // The four multipliers of one step for 16 columns, in 32-bit lanes: pair 0 or 1, its low or high nibble.

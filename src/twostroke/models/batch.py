@@ -6,12 +6,16 @@ Must not know: requests, sampling.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
 from twostroke.spec.model import ModelSpec
+
+LINE_BYTES = 64
+"""Of a cache line. Where rows begin within one, each vector that is stored lies in two."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +41,10 @@ class Buffers:
 
     def __init__(self, spec: ModelSpec, max_tokens: int, max_logit_rows: int) -> None:
         def rows(*shape: int) -> F32Array:
-            return np.empty(shape, np.float32)
+            size, line = math.prod(shape), LINE_BYTES // 4
+            room = np.empty(size + line, np.float32)
+            first = -room.ctypes.data % LINE_BYTES // 4
+            return room[first : first + size].reshape(shape)
 
         heads = spec.num_heads + 2 * spec.num_kv_heads
         self.hidden = rows(max_tokens, spec.hidden_size)

@@ -66,6 +66,5 @@ class LlamaModel:
         ops.linear_add(buffers.hidden[:tokens], attended.reshape(tokens, -1), layer.o)
 
     def _mlp(self, layer: LayerWeights, tokens: int, buffers: Buffers) -> None:
-        activated = buffers.activated[:tokens]
-        self.ops.linear_silu(activated, buffers.normed[:tokens], layer.gate_up)
-        self.ops.linear_add(buffers.hidden[:tokens], activated, layer.down)
+        hidden, normed = buffers.hidden[:tokens], buffers.normed[:tokens]
+        self.ops.feed_forward(hidden, normed, layer.gate_up, layer.down, buffers.activated[:tokens])

@@ -1,4 +1,4 @@
-"""What a model program may call: the ten ops, implemented by every backend.
+"""What a model program may call: the eleven ops, implemented by every backend.
 
 Contracts are in the op's own file. `out` and in-place operands are float32 arrays that the caller owns; nothing is
 allocated by an op.
@@ -34,6 +34,11 @@ class Ops(Protocol):
 
     def linear_silu(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
         """See ops/linear_silu.py."""
+
+    def feed_forward(
+        self, out: F32Array, x: F32Array, gate_up: PackedWeight, down: PackedWeight, middle: F32Array
+    ) -> None:
+        """See ops/feed_forward.py."""
 
     def rope(self, x: F32Array, table: RopeTable, positions: I32Array) -> None:
         """See ops/rope.py."""

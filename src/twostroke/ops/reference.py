@@ -9,6 +9,7 @@ from __future__ import annotations
 from twostroke.ops import (
     attention,
     embed,
+    feed_forward,
     gather_rows,
     head_norm,
     kv_write,
@@ -29,6 +30,7 @@ class ReferenceOps:
     linear = staticmethod(linear.reference)
     linear_add = staticmethod(linear_add.reference)
     linear_silu = staticmethod(linear_silu.reference)
+    feed_forward = staticmethod(feed_forward.reference)
     rope = staticmethod(rope.reference)
     kv_write = staticmethod(kv_write.reference)
     attention = staticmethod(attention.reference)

@@ -1,4 +1,4 @@
-"""The ten ops as calls of native functions: operands checked, arrays turned into addresses.
+"""The eleven ops as calls of native functions: operands checked, arrays turned into addresses.
 
 Knows: the C ABI's argument orders.
 Must not know: whether a call is made now or recorded.
@@ -86,6 +86,20 @@ class KernelCalls(ABC):
     def linear_silu(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
         """See ops/linear_silu.py."""
         self._linear("linear_silu", out, x, weight, weight.rows // 2)
+
+    def feed_forward(
+        self, out: F32Array, x: F32Array, gate_up: PackedWeight, down: PackedWeight, middle: F32Array
+    ) -> None:
+        """See ops/feed_forward.py."""
+        x_at, x_stride = rows(x, "feed_forward", "x")
+        out_at, out_stride = rows(out, "feed_forward", "out")
+        middle_at, middle_stride = rows(middle, "feed_forward", "middle")
+        tokens = x.shape[0]
+        _same(x.shape, (tokens, gate_up.columns), "feed_forward", "x", x)
+        _same(out.shape, (tokens, down.rows), "feed_forward", "out", out)
+        _same(middle.shape, (tokens, down.columns), "feed_forward", "middle", middle)
+        weights = self._structs.weight(gate_up), self._structs.weight(down)
+        self._issue("feed_forward", *weights, x_at, x_stride, tokens, middle_at, middle_stride, out_at, out_stride)
 
     def rope(self, x: F32Array, table: RopeTable, positions: I32Array) -> None:
         """See ops/rope.py."""

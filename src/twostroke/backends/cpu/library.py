@@ -14,7 +14,7 @@ from pathlib import Path
 
 from twostroke.types.errors import BackendError
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 LEVELS_OF = {
     "x86_64": ("generic", "avx2", "avx512", "amx"),
     "aarch64": ("generic", "neon", "dotprod", "i8mm"),
@@ -83,6 +83,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_linear": (_I, [_P, _W, _P, _L, _L, _P, _L]),
     "ts_linear_add": (_I, [_P, _W, _P, _L, _L, _P, _L]),
     "ts_linear_silu": (_I, [_P, _W, _P, _L, _L, _P, _L]),
+    "ts_feed_forward": (_I, [_P, _W, _W, _P, _L, _L, _P, _L, _P, _L]),
     "ts_rms_norm": (_I, [_P, _P, _L, _P, _F, _L, _L, _P, _L]),
     "ts_head_norm": (_I, [_P, _P, _L, _P, _F, _L, _L, _L]),
     "ts_rope": (_I, [_P, _P, _L, _L, _L, _L, _P, _P, _L, _L, _P]),

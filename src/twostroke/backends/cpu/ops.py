@@ -1,4 +1,4 @@
-"""The cpu backend: the ten ops, run one by one as they are called, or recorded and run together.
+"""The cpu backend: the eleven ops, run one by one as they are called, or recorded and run together.
 
 Knows: one native library, one thread pool.
 Must not know: models, requests.

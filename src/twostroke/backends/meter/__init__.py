@@ -10,6 +10,7 @@ from twostroke.cost.work import Work
 from twostroke.ops import (
     attention,
     embed,
+    feed_forward,
     gather_rows,
     head_norm,
     kv_write,
@@ -58,6 +59,12 @@ class MeterOps:
     def linear_silu(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
         """Counts ops/linear_silu.py."""
         self._count("linear_silu", linear_silu.cost(out, x, weight))
+
+    def feed_forward(
+        self, out: F32Array, x: F32Array, gate_up: PackedWeight, down: PackedWeight, middle: F32Array
+    ) -> None:
+        """Counts ops/feed_forward.py."""
+        self._count("feed_forward", feed_forward.cost(out, x, gate_up, down, middle))
 
     def rope(self, x: F32Array, table: RopeTable, positions: I32Array) -> None:
         """Counts ops/rope.py."""

@@ -287,8 +287,7 @@ class _Step:
         ops.kv_write(self._kv, self._qkv[:, self._heads : turned], self._qkv[:, turned:], self._positions)
 
     def _feed_forward(self, ops: Ops, layer: Layer) -> None:
-        ops.linear_silu(self._activated, self._normed, layer.gate_up)
-        ops.linear_add(self._hidden, self._activated, layer.down)
+        ops.feed_forward(self._hidden, self._normed, layer.gate_up, layer.down, self._activated)
 
 
 def _batch(sequences: int, context: int, table: I32Array) -> AttentionBatch:

@@ -1,0 +1,106 @@
+// ts_feed_forward: out += down(silu(gate(x)) * up(x)), the middle of it kept in int8 where rows are many.
+// Of many rows the (tokens, F) floats in the middle would be written to memory and read again only to be rounded to int8. Here a task
+// makes as many of its columns as share a scale, in the second-level cache, and rounds them there: the same bits as ts_linear_silu
+// and ts_linear_add one after the other.
+// Knows: jobs, packed layouts, the thread pool. Must not know: vector instructions.
+#include "twostroke/context.h"
+#include "twostroke/linear_job.h"
+
+namespace twostroke {
+namespace {
+
+struct FeedForward {
+  Job gate, down;
+  float* middle;  // for each thread: the rows' columns that share a scale
+  int64_t middle_floats;
+};
+
+// All columns of a scale of the middle, by some rows.
+void gate_task(void* arg, int64_t index, int32_t thread) {
+  const FeedForward& all = *static_cast<const FeedForward*>(arg);
+  const Job &gate = all.gate, &down = all.down;
+  const int64_t group = index / gate.row_splits, part = index % gate.row_splits;
+  const int64_t first_row = row_point(gate, part), last_row = row_point(gate, part + 1);
+  if (first_row == last_row) return;
+  const int64_t first = group * down.w.group, left = gate.gated - first, width = left < down.w.group ? left : down.w.group;
+  float* middle = all.middle + thread * all.middle_floats;
+  matrix_begin();
+  for (int64_t c = 0; c < width; c += kPanel) {
+    integer_panel(gate, (first + c) / kPanel, first_row, last_row, thread, {middle + c, width});
+  }
+  matrix_end();
+  for (int64_t row = first_row; row < last_row; row += kMatrixTileRows) {
+    const int64_t rows = last_row - row < kMatrixTileRows ? last_row - row : kMatrixTileRows;
+    quantize_tiles(middle + (row - first_row) * width, width, rows, width, quantized_group(down.xq, row, group));
+  }
+}
+
+// Matrix tiles for all rows, scales of the middle that do not share a panel, and x in one slice.
+bool can_fuse(const Job& gate, const Job& down) {
+  if (!is_integer_kind(gate.w.kind) || !is_integer_kind(down.w.kind) || gate.tokens < kMatrixRows) return false;
+  Job whole = gate;
+  lay_out(whole, 1, nullptr);
+  return gate.gated % kPanel == 0 && whole.slice_groups == whole.groups;
+}
+
+int64_t lay_out_both(FeedForward& all, int64_t threads, uint8_t* scratch) {
+  Job &gate = all.gate, &down = all.down;
+  const auto from = [&](int64_t used) { return scratch == nullptr ? nullptr : scratch + used; };
+  int64_t used = lay_out(gate, threads, scratch);
+  used += lay_out_rows(down.xq, down.w, down.padded, down.groups, from(used));
+  all.middle = reinterpret_cast<float*>(from(used));
+  used += threads * all.middle_floats * 4;
+  return used + lay_out(down, threads, from(used));
+}
+
+int32_t run_fused(ts_context* context, FeedForward& all) {
+  Job &gate = all.gate, &down = all.down;
+  down.given = true;
+  down.xq.matrix = true;
+  down.xq.rows = gate.tokens;
+  all.middle_floats = gate.tokens * down.w.group;
+  const int64_t threads = ts_threads(context), bytes = lay_out_both(all, threads, nullptr);
+  uint8_t* scratch = static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(bytes)));
+  if (scratch == nullptr) return TS_NO_MEMORY;
+  lay_out_both(all, threads, scratch);
+  quantize_slice(context, gate);
+  choose_splits(gate, down.groups, threads);
+  ts_parallel(context, down.groups * gate.row_splits, gate_task, &all);
+  return multiply_chunk(context, down);
+}
+
+}  // namespace
+}  // namespace twostroke
+
+int32_t ts_feed_forward(ts_context* context, const ts_weight* gate_up, const ts_weight* down, const float* x, int64_t x_stride,
+                        int64_t tokens, float* middle, int64_t middle_stride, float* out, int64_t out_stride) {
+  using namespace twostroke;
+  int32_t status = check_weight(gate_up);
+  if (status == TS_OK) status = check_weight(down);
+  if (status != TS_OK) return status;
+  const int64_t gated = gate_up->rows / 2;
+  if (gate_up->rows % 2 != 0 || down->columns != gated || tokens < 0) return TS_BAD_SHAPE;
+  if (x_stride < gate_up->columns || middle_stride < gated || out_stride < down->rows) return TS_BAD_SHAPE;
+  if (tokens == 0) return TS_OK;
+  if (context == nullptr || x == nullptr || middle == nullptr || out == nullptr) return TS_BAD_POINTER;
+  FeedForward all = {};
+  all.gate = make_job(*gate_up, x, x_stride, middle, middle_stride, gated, finish_silu);
+  all.down = make_job(*down, middle, middle_stride, out, out_stride, 0, finish_add);
+  const int64_t chunk = chunk_rows(all.gate, chunk_rows(all.down, tokens));
+  for (int64_t first = 0; first < tokens; first += chunk) {
+    const int64_t rows = tokens - first < chunk ? tokens - first : chunk;
+    FeedForward part = all;
+    part.gate.x += first * x_stride;
+    part.down.out += first * out_stride;
+    part.gate.tokens = part.down.tokens = rows;
+    if (can_fuse(part.gate, part.down)) {
+      status = run_fused(context, part);
+    } else {
+      float* between = middle + first * middle_stride;
+      status = ts_linear_silu(context, gate_up, part.gate.x, x_stride, rows, between, middle_stride);
+      if (status == TS_OK) status = ts_linear_add(context, down, between, middle_stride, rows, part.down.out, out_stride);
+    }
+    if (status != TS_OK) return status;
+  }
+  return TS_OK;
+}

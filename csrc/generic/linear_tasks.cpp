@@ -1,0 +1,130 @@
+// The tasks of one product: rows quantized, panels multiplied, and how both are shared out.
+// Knows: the thread pool, tiles. Must not know: vector instructions, what becomes of the sums.
+#include "twostroke/context.h"
+#include "twostroke/linear_job.h"
+
+namespace twostroke {
+namespace {
+
+constexpr int64_t kSerialQuantizeElements = 1 << 15;
+
+int64_t split_point(int64_t total, int64_t parts, int64_t i) { return total / parts * i + (total % parts) * i / parts; }
+
+void quantize_one(const Job& job, int64_t row) {
+  const int64_t first = job.first_group * job.w.group, left = job.w.columns - first, most = job.slice_groups * job.w.group;
+  quantize_row(job.x + row * job.x_stride + first, left < most ? left : most, job.w.group, quantized_row(job.xq, row));
+}
+
+void quantize_task(void* arg, int64_t row, int32_t) { quantize_one(*static_cast<const Job*>(arg), row); }
+
+// One group of 16 rows.
+void quantize_tile_task(void* arg, int64_t index, int32_t) {
+  const Job& job = *static_cast<const Job*>(arg);
+  const int64_t row = index / job.slice_groups * kMatrixTileRows, group = index % job.slice_groups;
+  const int64_t rows = job.tokens - row < kMatrixTileRows ? job.tokens - row : kMatrixTileRows;
+  const int64_t first = (job.first_group + group) * job.w.group, left = job.w.columns - first;
+  const int64_t columns = left < job.w.group ? left : job.w.group;
+  quantize_tiles(job.x + row * job.x_stride + first, job.x_stride, rows, columns, quantized_group(job.xq, row, group));
+}
+
+// Rows in tiles of nearly equal height: calls tile(first row, rows).
+template <class Tile>
+void each_tile(int64_t first_row, int64_t last_row, int64_t most, const Tile& tile) {
+  const int64_t tiles = (last_row - first_row + most - 1) / most;
+  for (int64_t t = 0; t < tiles; ++t) {
+    const int64_t row = first_row + split_point(last_row - first_row, tiles, t);
+    tile(row, first_row + split_point(last_row - first_row, tiles, t + 1) - row);
+  }
+}
+
+// One panel stays in the second-level cache while the rows pass by.
+void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row) {
+  alignas(64) float sums[kMaxParts * kTileRows * kPanel];
+  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
+    for (int64_t part = 0; part < last_part(job, index); ++part) {
+      const Panel panel = panel_of(job, part_panel(job, index, part));
+      float_kernel(job.w.kind, rows)(panel, tile_rows(job, row), sums + part * kTileRows * kPanel);
+    }
+    job.finish(job, index, rows, sums, kTileRows * kPanel, place_of(job, index, row));
+  });
+}
+
+// One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second.
+void integer_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
+  const int64_t count = last_row - first_row;
+  if (job.xq.matrix) return matrix_group(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
+  const bool packed = job.w.kind == TS_W_INT4;
+  if (packed && count <= kInt4Rows) return int4_kernel(count)(group.data, group, tile_rows(job, first_row), sums);
+  const uint8_t* bytes = group.data;
+  if (packed) {
+    unpack_int4(group.data, group.columns, block);
+    bytes = block;
+  }
+  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
+    int8_kernel(rows)(bytes, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
+  });
+}
+
+}  // namespace
+
+void quantize_slice(ts_context* context, Job& job) {
+  if (job.xq.matrix) {
+    ts_parallel(context, (job.tokens + kMatrixTileRows - 1) / kMatrixTileRows * job.slice_groups, quantize_tile_task, &job);
+  } else if (job.tokens > 1 && job.tokens * job.padded > kSerialQuantizeElements) {
+    ts_parallel(context, job.tokens, quantize_task, &job);
+  } else {
+    for (int64_t row = 0; row < job.tokens; ++row) quantize_one(job, row);
+  }
+}
+
+void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row, int32_t thread, const Place& out) {
+  float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
+  uint8_t* block = reinterpret_cast<uint8_t*>(sums + job.parts * job.tokens * kPanel);
+  const int64_t part_floats = (last_row - first_row) * kPanel, end = job.first_group + job.slice_groups;
+  if (job.partial != nullptr) sums = job.partial + job.parts * (index * job.tokens + first_row) * kPanel;
+  if (job.first_group == 0) memset(sums, 0, static_cast<size_t>(job.parts * part_floats) * 4);
+  const int64_t parts = last_part(job, index), skipped = panel_bytes(job.w.kind, job.first_group * job.w.group);
+  for (int64_t part = 0; part < parts; ++part) {
+    const Panel panel = panel_of(job, part_panel(job, index, part));
+    const Panel next = panel_of(job, part + 1 < parts ? part_panel(job, index, part + 1) : index + 1);
+    for (int64_t g = job.first_group; g < end; ++g) {
+      for (int64_t line = 0; line < kPanel * 2; line += 64) __builtin_prefetch(next.scales + g * kPanel * 2 + line, 0, 2);
+      integer_group(job, group_of(job, panel, g, next.data + skipped), first_row, last_row, sums + part * part_floats, block);
+    }
+  }
+  if (end == job.groups) job.finish(job, index, last_row - first_row, sums, part_floats, out);
+}
+
+int64_t row_point(const Job& job, int64_t part) {
+  const int64_t row = split_point(job.tokens, job.row_splits, part);
+  if (!job.xq.matrix || row == job.tokens) return row;
+  return row / kMatrixTileRows * kMatrixTileRows;
+}
+
+void multiply_task(void* arg, int64_t index, int32_t thread) {
+  const Job& job = *static_cast<const Job*>(arg);
+  const int64_t panel = index / job.row_splits * job.panels_each;
+  const int64_t row_part = index % job.row_splits;
+  const int64_t first_row = row_point(job, row_part), last_row = row_point(job, row_part + 1);
+  if (first_row == last_row) return;  // rows of matrix tiles were not parted so far
+  if (!is_integer_kind(job.w.kind)) return float_panel(job, panel, first_row, last_row);
+  if (job.streamed && panel + job.panels_each <= job.panels) return stream_panels(job, panel, thread);
+  if (job.xq.matrix) matrix_begin();
+  for (int64_t p = panel; p < panel + job.panels_each && p < job.panels; ++p) {
+    integer_panel(job, p, first_row, last_row, thread, place_of(job, p, first_row));
+  }
+  if (job.xq.matrix) matrix_end();
+}
+
+// A task is one panel, or as many as few rows stream at once; a thread takes those beside each other, so that it reads on without
+// a pause. Rows are split only where tasks are too few to even out the threads' speeds.
+void choose_splits(Job& job, int64_t tasks, int64_t threads) {
+  job.row_splits = 1;
+  if (job.streamed) return;
+  const int64_t wanted = threads == 1 ? 1 : threads * 4;
+  const int64_t row_parts = (wanted + tasks - 1) / tasks;
+  const int64_t most = (job.tokens + 4 * kTileRows - 1) / (4 * kTileRows);
+  job.row_splits = row_parts < most ? row_parts : most;
+}
+
+}  // namespace twostroke

@@ -22,10 +22,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twostroke.assemble import build_heart, find_model
+from twostroke.cli.collector import lasting_heap
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.record import StepRecord
 from twostroke.cost.record_json import Record
 from twostroke.engine.observer import Nobody
+from twostroke.engine.stepper import Stepper
 from twostroke.planner.ask import make_ask
 from twostroke.planner.doctor.machine import ThisMachine
 from twostroke.sim.fleet import Fleet, FleetPlan
@@ -87,6 +89,21 @@ def prompts_of(load: list[WorkloadRequest], vocabulary: int, seed: int) -> list[
     return found
 
 
+def _play(stepper: Stepper, prompts: list[Prompt], load: list[WorkloadRequest]) -> float:
+    """Submit each request in its time, as the server's thread would; when it began."""
+    begin_s, index = time.perf_counter(), 0
+    while index < len(load) or stepper.has_work:
+        now_s = time.perf_counter() - begin_s
+        while index < len(load) and load[index].arrival_s <= now_s:
+            stepper.submit(prompts[index], begin_s + load[index].arrival_s)
+            index += 1
+        if stepper.has_work:
+            stepper.step()
+        else:
+            time.sleep(min(SLEEP_S, max(0.0, load[index].arrival_s - now_s)))
+    return begin_s
+
+
 def real_run(model: str, options: dict[str, Any], load: list[WorkloadRequest], seed: int) -> Round:
     """The whole workload in real time on a fresh engine."""
     ears = Ears()
@@ -101,16 +118,8 @@ def real_run(model: str, options: dict[str, Any], load: list[WorkloadRequest], s
                 stepper.step()
         ears.ttft_s.clear()
         ears.itl_s.clear()
-        begin_s, index = time.perf_counter(), 0
-        while index < len(load) or stepper.has_work:
-            now_s = time.perf_counter() - begin_s
-            while index < len(load) and load[index].arrival_s <= now_s:
-                stepper.submit(prompts[index], begin_s + load[index].arrival_s)
-                index += 1
-            if stepper.has_work:
-                stepper.step()
-            else:
-                time.sleep(min(SLEEP_S, max(0.0, load[index].arrival_s - now_s)))
+        with lasting_heap():
+            begin_s = _play(stepper, prompts, load)
         records += list(stepper.session.ledger.history.records())
     ttft, itl = summary(ears.ttft_s), summary(ears.itl_s)
     if ttft is None or itl is None:

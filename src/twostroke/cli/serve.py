@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twostroke.cli.collector import lasting_heap
 from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.progress import progress_bar
 from twostroke.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
@@ -77,7 +78,7 @@ def _serve(
             click.echo(start_text(url, built.facts, "" if built.resolved["api_key"] is None else KEY_HEADER))
         tell.send(READY="1", STATUS=f"serving {built.facts['served_name']} on {url}")
 
-    with built, logging_to_stderr(built.resolved["log"], verbose):
+    with built, logging_to_stderr(built.resolved["log"], verbose), lasting_heap():
         tell, watch = _watching(built, line)
         run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener)
 

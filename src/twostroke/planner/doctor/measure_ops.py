@@ -42,7 +42,7 @@ SMALL_BYTES = 4 << 20
 """Of the ring of small layers: as large as the embedded model."""
 MOST_OF_FEATURES = 0.4
 """Of the large layer's time."""
-PRODUCTS, LAYER_OPS = 4, 9
+PRODUCTS, LAYER_OPS = 3, 8
 """Products among the ops of a layer."""
 
 DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES = 1024, 128, 4

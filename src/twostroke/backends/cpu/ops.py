@@ -11,6 +11,7 @@ from typing import Any
 from twostroke.backends.cpu.calls import KernelCalls, Structs
 from twostroke.backends.cpu.library import STATUSES, best_level, load_library
 from twostroke.backends.cpu.program import Program, Recorder
+from twostroke.backends.cpu.template import Template
 from twostroke.types.errors import BackendError
 
 MAX_THREADS = 256
@@ -51,6 +52,10 @@ class CpuOps(KernelCalls):
     def recorder(self) -> Recorder:
         """Ops that are checked and kept, not run."""
         return Recorder(self._structs)
+
+    def template(self) -> Template:
+        """Learns from recorded programs, so that those of other shapes need no recording."""
+        return Template()
 
     def run(self, program: Program) -> None:
         """Run what was recorded, on the operands' contents of now. Raises BackendError where an op refuses."""

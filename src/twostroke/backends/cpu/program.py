@@ -19,14 +19,14 @@ from twostroke.ops.protocol import OP_NAMES
 class Program:
     """Recorded calls. Holds addresses alone: whoever runs it keeps the operands alive."""
 
-    def __init__(self, names: tuple[str, ...], calls: list[CallStruct]) -> None:
+    def __init__(self, names: tuple[str, ...], calls: ctypes.Array[CallStruct]) -> None:
         self.names = names
-        self._calls = (CallStruct * len(calls))(*calls)
+        self.calls = calls
 
     def run(self, library: ctypes.CDLL, context: Any) -> tuple[int, int]:
         """-> (status, calls that were run before the one that refused)."""
         ran = ctypes.c_int64()
-        status = library.ts_run(context, self._calls, len(self._calls), ctypes.byref(ran))
+        status = library.ts_run(context, self.calls, len(self.calls), ctypes.byref(ran))
         return int(status), int(ran.value)
 
 
@@ -40,7 +40,7 @@ class Recorder(KernelCalls):
 
     def program(self) -> Program:
         """What was recorded so far."""
-        return Program(tuple(self._names), self._calls)
+        return Program(tuple(self._names), (CallStruct * len(self._calls))(*self._calls))
 
     def _issue(self, op: str, *arguments: Any) -> None:
         call = CallStruct(op=OP_NAMES.index(op))

@@ -120,7 +120,7 @@ def test_derived_programs_and_their_logits_are_those_of_recorded_ones(model: Lla
         logits = deriving.forward(batch)
         assert np.array_equal(logits, recording.forward(recording.batches.build(plan)))
         found, expected = deriving.program(batch), deriving.recorded(batch)
-        assert bytes(found.calls) == bytes(expected.calls) and found.names == expected.names
+        assert found.words().tobytes() == expected.words().tobytes() and found.names == expected.names
     recording.ops.close()
 
 
@@ -131,7 +131,7 @@ def test_prompts_of_all_lengths_and_steps_of_all_widths_need_few_recordings(mode
         for sampled in (True, False):
             batch = world.batches.build(plan_of([tokens], [sampled]))
             world.forward(batch)
-            assert bytes(world.program(batch).calls) == bytes(world.recorded(batch).calls)
+            assert world.program(batch).words().tobytes() == world.recorded(batch).words().tobytes()
     for sequences in range(1, MAX_SEQUENCES + 1):
         for sampling in range(1, sequences + 1):
             samples = [i < sampling for i in range(sequences)]
@@ -189,11 +189,11 @@ def test_what_could_be_a_size_or_a_constant_is_not_guessed() -> None:
     template.learn(tiny(ops, out, x, [9, 9]), [9, 9])
     assert template.derive([9, 8]) is None  # tokens or rows
     together = template.derive([5, 5])
-    assert together is not None and bytes(together.calls) == bytes(tiny(ops, out, x, [5, 5]).calls)
+    assert together is not None and together.words().tobytes() == tiny(ops, out, x, [5, 5]).words().tobytes()
     template.learn(tiny(ops, out, x, [9, 8]), [9, 8])
     for sizes in ([1, 1], [8, 3], [32, 32]):
         derived = template.derive(sizes)
-        assert derived is not None and bytes(derived.calls) == bytes(tiny(ops, out, x, sizes).calls)
+        assert derived is not None and derived.words().tobytes() == tiny(ops, out, x, sizes).words().tobytes()
     ops.close()
 
 

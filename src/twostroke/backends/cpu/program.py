@@ -11,9 +11,19 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from twostroke.backends.cpu.calls import KernelCalls, Structs
 from twostroke.backends.cpu.library import CallStruct, argument_types
 from twostroke.ops.protocol import OP_NAMES
+
+_WORD_BYTES = 8
+CALL_WORDS = ctypes.sizeof(CallStruct) // _WORD_BYTES
+FIRST_INTEGER = CallStruct.integers.offset // _WORD_BYTES
+"""Of a call's words; those before it are the op, its number and its pointers."""
+
+Words = npt.NDArray[np.int64]
 
 
 class Program:
@@ -21,12 +31,22 @@ class Program:
 
     def __init__(self, names: tuple[str, ...], calls: ctypes.Array[CallStruct]) -> None:
         self.names = names
-        self.calls = calls
+        self._calls = calls
+
+    @classmethod
+    def of_words(cls, names: tuple[str, ...], words: Words) -> Program:
+        """Of (calls, CALL_WORDS) contiguous words, which it keeps and does not copy."""
+        return cls(names, (CallStruct * len(words)).from_buffer(words.data))
+
+    def words(self) -> Words:
+        """(calls, CALL_WORDS), on the program's own memory."""
+        memory: Any = self._calls
+        return np.frombuffer(memory, np.int64).reshape(-1, CALL_WORDS)
 
     def run(self, library: ctypes.CDLL, context: Any) -> tuple[int, int]:
         """-> (status, calls that were run before the one that refused)."""
         ran = ctypes.c_int64()
-        status = library.ts_run(context, self.calls, len(self.calls), ctypes.byref(ran))
+        status = library.ts_run(context, self._calls, len(self._calls), ctypes.byref(ran))
         return int(status), int(ran.value)
 
 

@@ -1,4 +1,4 @@
-// ts_settle: the bytes of a mapped file into huge pages, at the addresses where they are.
+// ts_settle: the bytes of a mapped file into huge pages, at the addresses where they are. ts_populate: memory ahead of its use.
 // Reading weights through 4 KiB pages costs a page walk every 64 lines: on a virtual machine a third of the bandwidth.
 // Knows: Linux memory calls. Must not know: what the bytes are.
 #include <string.h>
@@ -39,4 +39,17 @@ int32_t ts_settle(void* address, int64_t bytes) {
   done = done && mremap(room, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, address) == address;
   if (!done) munmap(room, size);
   return done ? TS_OK : TS_NO_MEMORY;
+}
+
+int32_t ts_populate(void* address, int64_t bytes) {
+#if !defined(MADV_POPULATE_WRITE)
+#define MADV_POPULATE_WRITE 23
+#endif
+  constexpr uintptr_t kPage = 4096;
+  if (address == nullptr) return TS_BAD_POINTER;
+  if (bytes < 0) return TS_BAD_SHAPE;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(address) + kPage - 1) / kPage * kPage;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(bytes)) / kPage * kPage;
+  if (end <= begin) return TS_OK;
+  return madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) == 0 ? TS_OK : TS_NO_MEMORY;
 }

@@ -21,7 +21,7 @@ import numpy as np
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps, NativePacker, best_level
 from twostroke.backends.cpu.health import check_kernels
-from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
+from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, populate, settle
 from twostroke.cache.manager import CacheManager
 from twostroke.config import (
     ModelFacts,
@@ -52,7 +52,8 @@ from twostroke.models.batch import Buffers
 from twostroke.models.llama import LlamaModel
 from twostroke.models.rope_tables import rope_table
 from twostroke.quant.formats import weight_format
-from twostroke.runner.build import RunnerSizes, build_runner
+from twostroke.runner.backing import PoolBacking
+from twostroke.runner.build import RunnerSizes, build_runner, new_kv
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import ObjectivePolicy, objective_policy
@@ -201,8 +202,11 @@ def build_heart(
     model = LlamaModel(spec, weights, rope_table(spec.rope, resolved["context"]), ops)
     sizes = (resolved["max_step_tokens"], resolved["max_sequences"])
     runner_sizes = RunnerSizes(found.num_pages, resolved["context"], *sizes)
-    runner = build_runner(model, ops, kv_kind(resolved["kv_format"]), runner_sizes, time.perf_counter)
-    cache = CacheManager(found.num_pages, PAGE_TOKENS)
+    kv = new_kv(spec, kv_kind(resolved["kv_format"]), found.num_pages)
+    backing = PoolBacking([layer.data for layer in kv], populate)
+    closing.callback(backing.close)
+    runner = build_runner(model, ops, kv, runner_sizes, time.perf_counter)
+    cache = CacheManager(found.num_pages, PAGE_TOKENS, backing.on_fresh_page)
     scheduler = Scheduler(cache, SchedulerLimits(*sizes), _policy(found, resolved))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
@@ -229,6 +233,7 @@ def build_heart(
     stepper = Stepper(scheduler, executor, session, time.perf_counter, report_fault, lambda: check_kernels(ops))
     template = ChatTemplate.from_folder(folder)
     settler.start()
+    backing.start()
     explainer = Explainer(ledger, found.costs, Options(*sizes))
     return Heart(
         stepper,

@@ -25,7 +25,7 @@ from twostroke.engine.core import EngineCore
 from twostroke.models.llama import LlamaModel
 from twostroke.models.rope_tables import rope_table
 from twostroke.quant.formats import weight_format
-from twostroke.runner.build import RunnerSizes, build_runner
+from twostroke.runner.build import RunnerSizes, build_runner, new_kv
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
@@ -115,7 +115,7 @@ def core(
     spec, weights = loaded
     model = LlamaModel(spec, weights, rope_table(spec.rope, spec.max_positions), ops)
     sizes = RunnerSizes(pages, spec.max_positions, limits.max_step_tokens, limits.max_sequences)
-    runner = build_runner(model, ops, kv, sizes, lambda: 0.0)
+    runner = build_runner(model, ops, new_kv(spec, kv, sizes.num_pages), sizes, lambda: 0.0)
     return EngineCore(Scheduler(CacheManager(pages, PAGE_TOKENS), limits, policy), runner)
 
 

@@ -90,6 +90,10 @@ int64_t ts_limit_rate(ts_context*, int32_t kind, int64_t rounds);
 // TS_NO_MEMORY leaves everything as it was.
 int32_t ts_settle(void* address, int64_t bytes);
 
+// Has the system find memory behind these bytes now, as far as they are whole pages, without changing one: others may write
+// meanwhile. TS_NO_MEMORY where it cannot (before Linux 5.14, or none is left).
+int32_t ts_populate(void* address, int64_t bytes);
+
 // Packing at load. source: (rows, columns) row-major float32 (source_kind 0) or bf16 bits (1), row range [first_row, first_row+count)
 // of the packed matrix; first_row is a multiple of TS_PANEL_ROWS. Writes the panels of those rows (and zero padding) into
 // data and scales, which are those of the whole matrix. Integer kinds: symmetric, scale search as in quant/codec.py, bit for bit.

@@ -10,7 +10,7 @@ Must not know: queues, budgets, who is preempted.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from twostroke.cache.miss_notes import MissNotes
@@ -43,11 +43,11 @@ class PageTable:
 
 
 class CacheManager:
-    """All page tables of one engine."""
+    """All page tables of one engine. on_fresh: see PagePool."""
 
-    def __init__(self, num_pages: int, page_tokens: int) -> None:
+    def __init__(self, num_pages: int, page_tokens: int, on_fresh: Callable[[int], None] | None = None) -> None:
         self.page_tokens = page_tokens
-        self._pool = PagePool(num_pages)
+        self._pool = PagePool(num_pages, on_fresh)
         self._notes: MissNotes | None = MissNotes(num_pages)
         self._tree = PrefixTree(self._pool, page_tokens, self._notes)
         self._tables: dict[str, PageTable] = {}

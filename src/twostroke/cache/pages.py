@@ -6,22 +6,25 @@ Must not know: what a page holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class PagePool:
     """num_pages page ids. A page is free (count 0) or held by one or more owners.
 
-    owners: the count of each page; live, to be read only.
+    owners: the count of each page; live, to be read only. on_fresh: hears of each page that is taken for the first
+    time; they are taken in the order of their ids.
     """
 
-    def __init__(self, num_pages: int) -> None:
+    def __init__(self, num_pages: int, on_fresh: Callable[[int], None] | None = None) -> None:
         if num_pages < 1:
             raise ValueError(f"a pool needs at least one page, not {num_pages}")
         self.num_pages = num_pages
         self.owners = [0] * num_pages
         # Popped from the end: low ids first, and a page just freed is the next one taken (its memory is warm).
         self._free = list(range(num_pages - 1, -1, -1))
+        self._fresh = 0  # the first id that was never taken
+        self._on_fresh = on_fresh
 
     @property
     def num_free(self) -> int:
@@ -47,6 +50,10 @@ class PagePool:
             return None
         page_id = self._free.pop()
         self.owners[page_id] = 1
+        if page_id == self._fresh:
+            self._fresh = page_id + 1
+            if self._on_fresh is not None:
+                self._on_fresh(page_id)
         return page_id
 
     def retain(self, page_id: int) -> int:

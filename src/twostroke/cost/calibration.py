@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from twostroke.cost.curve import Curve
 from twostroke.spec.formats import KVKind, WeightKind
 
-VERSION = 4
+VERSION = 5
 """Of the JSON form; a file of another version is measured again."""
 
 DISTURBED_SHARE = 0.1
@@ -53,7 +53,8 @@ class AttentionRates:
 
 @dataclass(frozen=True, slots=True)
 class HostRates:
-    """Python's share of a step: fixed, for each sequence, for each logit of a sampled row.
+    """What a step takes beside its kernels, Python's share above all: fixed, for each sequence, for each logit of a
+    sampled row.
 
     prompt_s, row_s: beside that, for each sequence with more rows than one, and for each of those rows.
     """

@@ -6,16 +6,17 @@ Must not know: settings, where weights come from.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from twostroke.models.batch import Buffers
 from twostroke.models.llama import LlamaModel
-from twostroke.ops.operands import new_kv_layer
+from twostroke.ops.operands import KVLayer, new_kv_layer
 from twostroke.runner.batch_builder import BatchBuilder
 from twostroke.runner.forward import Recorded, RecordingBackend
 from twostroke.runner.runner import ModelRunner
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +29,20 @@ class RunnerSizes:
     max_sequences: int
 
 
+def new_kv(spec: ModelSpec, kind: KVKind, num_pages: int) -> tuple[KVLayer, ...]:
+    """The KV pool: one layer for each of the model's."""
+    return tuple(new_kv_layer(kind, num_pages, spec.num_kv_heads, spec.head_dim) for _ in range(spec.num_layers))
+
+
 def build_runner(
-    model: LlamaModel, backend: RecordingBackend, kv_kind: KVKind, sizes: RunnerSizes, clock: Callable[[], float]
+    model: LlamaModel,
+    backend: RecordingBackend,
+    kv: Sequence[KVLayer],
+    sizes: RunnerSizes,
+    clock: Callable[[], float],
 ) -> ModelRunner:
     """The runner of the engine: steps are recorded on `backend`, which is also the model's ops."""
     spec = model.spec
-    kv = tuple(new_kv_layer(kv_kind, sizes.num_pages, spec.num_kv_heads, spec.head_dim) for _ in range(spec.num_layers))
     buffers = Buffers(spec, sizes.max_step_tokens, sizes.max_sequences)
     max_pages = min(sizes.num_pages, -(-sizes.context_tokens // PAGE_TOKENS))
     batches = BatchBuilder(sizes.max_step_tokens, sizes.max_sequences, max_pages)

@@ -1,6 +1,6 @@
-"""Moving mapped weights into huge pages.
+"""Moving mapped weights into huge pages; memory behind addresses before it is needed.
 
-Knows: ts_settle.
+Knows: ts_settle, ts_populate.
 Must not know: files, models, threads.
 """
 
@@ -14,3 +14,8 @@ HUGE_PAGE_BYTES = 2 << 20
 def settle(address: int, num_bytes: int) -> bool:
     """Move bytes to huge pages in place; both arguments are multiples of HUGE_PAGE_BYTES. False: nothing changed."""
     return int(load_library("generic").ts_settle(address, num_bytes)) == 0
+
+
+def populate(address: int, num_bytes: int) -> bool:
+    """Have the system back these bytes now, whole small pages only; none of them changes. False: it cannot."""
+    return int(load_library("generic").ts_populate(address, num_bytes)) == 0

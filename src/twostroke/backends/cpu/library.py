@@ -92,6 +92,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_gather_rows": (_I, [_P, _P, _L, _L, _P, _L, _L, _P, _L]),
     "ts_run": (_I, [_P, _C, _L, POINTER(c_int64)]),
     "ts_settle": (_I, [_P, _L]),
+    "ts_populate": (_I, [_P, _L]),
     "ts_limit_read": (_L, [_P, _P, _L]),
     "ts_limit_rate": (_L, [_P, _I, _L]),
     "ts_pack": (_I, [_P, _P, _I, _L, _L, _L, _I, _I, _L, _L, _P, _P]),

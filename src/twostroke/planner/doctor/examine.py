@@ -7,13 +7,13 @@ Must not know: where the result is kept, how it is shown.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 from twostroke.backends.cpu import CpuOps, best_level
 from twostroke.backends.cpu.limits import LimitMeter, Limits
-from twostroke.cost.calibration import DISTURBED_SHARE, Calibration
+from twostroke.cost.calibration import DISTURBED_SHARE, Calibration, HostRates
 from twostroke.env import Moment, others_share, read_moment
 from twostroke.ops.operands import U8Array
 from twostroke.planner.doctor.measure_host import measure_host
@@ -125,14 +125,12 @@ def examine(
             )
     finally:
         ops.close()
-    host = quiet.measure("schedule, sample and commit", lambda: measure_host(patient.threads, clock))
-    note(total, total, "done")
-    return Calibration(
+    kernels = Calibration(
         fingerprint=patient.fingerprint,
         title=patient.title,
         threads=patient.threads,
         memory_bytes=patient.available_bytes,
-        others_share=quiet.others_share,
+        others_share=0.0,
         read_bytes_per_s=limits.read_bytes_per_s,
         f32_flops_per_s=limits.f32_flops_per_s,
         int8_ops_per_s=limits.int8_ops_per_s,
@@ -142,8 +140,11 @@ def examine(
         attention=attention,
         other=other,
         layer_s=layer_s,
-        host=host,
+        host=HostRates(0.0, 0.0, 0.0),
     )
+    host = quiet.measure("schedule, sample and commit", lambda: measure_host(patient.threads, clock, kernels))
+    note(total, total, "done")
+    return replace(kernels, host=host, others_share=quiet.others_share)
 
 
 def _limits(patient: Patient, clock: Callable[[], float], memory: U8Array) -> Limits:

@@ -1,8 +1,11 @@
-"""Python's share of a step, timed on the real engine with the embedded model: schedule, batch, sample, commit.
+"""What a step takes beside its kernels, timed on the real engine with the embedded model.
 
-The embedded model is small enough that its own time can be taken away without an error that matters.
+Whole steps are timed, and what the kernels' figures say of them is taken away. So what is left holds Python's share:
+schedule, batch, sample, commit; and what the ops of a step take longer in an engine than one after the other in a loop:
+the caches that Python emptied, the second thread's awakening. The embedded model is small enough that an error in its
+own time, int8 like most, does not matter much.
 
-Knows: assemble, the observer, the sampler.
+Knows: assemble, the observer, the sampler, a calibration without this.
 Must not know: kernels.
 """
 
@@ -11,15 +14,18 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from twostroke.assemble import EMBEDDED, build_heart, find_model
-from twostroke.cost.calibration import HostRates
+from twostroke.cost.calibration import Calibration, HostRates
+from twostroke.cost.model_cost import step_cost
+from twostroke.cost.shape import Segment
 from twostroke.engine.observer import Nobody
 from twostroke.engine.sync_engine import SyncEngine
+from twostroke.planner.ask import make_ask
 from twostroke.planner.doctor.stopwatch import Stopwatch
-from twostroke.runner.batch_builder import BatchBuilder
 from twostroke.sampling.sampler import sample
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan, PlannedSequence
@@ -28,61 +34,74 @@ from twostroke.types.result import StepResult
 from twostroke.types.sampling_params import SamplingParams
 
 FEW, MANY = 1, 16
-STEPS, CONTEXT = 32, 512
+STEPS, CONTEXT = 64, 512
+WEIGHTS = "int8"
 SHORT, LONG, PROMPTS = 32, 480, 12
 SMALL_VOCABULARY, LARGE_VOCABULARY = 1 << 10, 1 << 17
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Seconds of a step, and of its model."""
+
+    whole_s: float
+    model_s: float
+
+    def beside(self, kernels_s: float) -> float:
+        """Without what the kernels' figures say of it; at least what was taken beside the model, were they too high."""
+        return self.whole_s - min(kernels_s, self.model_s)
+
+
 class HostMeter(Nobody):
-    """An observer that keeps what lies between two decode steps beside the model, the reader's turn included."""
+    """An observer that keeps how long decode steps take, from the end of one to the end of the next.
+
+    The reader's turn is included. Steps that read a prompt count from their own beginning.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._last_s: float | None = None
-        self.seconds: list[float] = []
-        self.prompt_seconds: list[float] = []
+        self.decodes: list[Taken] = []
+        self.prompts: list[Taken] = []
 
     def forget(self) -> None:
         """Begin anew."""
         self._last_s = None
-        self.seconds.clear()
-        self.prompt_seconds.clear()
+        self.decodes.clear()
+        self.prompts.clear()
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """The model's time includes making the batch, which is timed apart."""
+        """Decode steps are those with a row for each sequence."""
         before, self._last_s = self._last_s, self._clock()
         if plan.num_tokens > len(plan.sequences):
-            self.prompt_seconds.append(duration_s - result.model_s)
-        if before is not None and plan.num_tokens == len(plan.sequences):
-            self.seconds.append(self._last_s - before - result.model_s)
+            self.prompts.append(Taken(duration_s, result.model_s))
+        elif before is not None:
+            self.decodes.append(Taken(self._last_s - before, result.model_s))
 
 
-def measure_host(threads: int, clock: Callable[[], float]) -> HostRates:
-    """Of a step, of a sequence, of a logit of a sampled row; of a prompt and of its rows, in seconds."""
+def measure_host(threads: int, clock: Callable[[], float], kernels: Calibration) -> HostRates:
+    """Of a step, of a sequence, of a logit of a sampled row; of a prompt and of its rows, in seconds.
+
+    kernels: measured with as many threads; its host rates are nothing.
+    """
     meter = HostMeter(clock)
     options = {
-        **{"threads": threads, "cache": "off", "weights": "f32", "kv_memory": "64MB"},
+        **{"threads": threads, "cache": "off", "weights": WEIGHTS, "kv_memory": "64MB"},
         **{"context": CONTEXT + STEPS, "max_sequences": MANY},
     }
     with build_heart(find_model(EMBEDDED, options), None, lambda sentence: None, meter) as heart:
         engine = SyncEngine(heart.stepper)
         vocabulary = heart.spec.vocab_size
-        step_s = {}
-        for streams in (FEW, MANY):
-            prompts = [_prompt(number) for number in range(streams)]
-            engine.generate(prompts)  # reads the prompts: below they lie in the cache and the streams begin together
-            meter.forget()
-            for _ in engine.stream(prompts):
-                pass
-            step_s[streams] = _mean_of_most(meter.seconds)
-        prompt_s = {rows: _prompt_step_s(engine, meter, rows) for rows in (SHORT, LONG)}
+        ask = make_ask(heart.spec, WEIGHTS)
+        cost = step_cost(heart.spec, ask.format_for, ask.kv_kind, kernels)
+        decodes = {streams: _decode_step(engine, meter, streams) for streams in (FEW, MANY)}
+        prompts = {rows: _prompt_step(engine, meter, rows) for rows in (SHORT, LONG)}
+    middle = Segment(CONTEXT + STEPS // 2, 1, True)
+    total = {streams: taken.beside(cost.predict([middle] * streams).seconds) for streams, taken in decodes.items()}
+    prompt_s = {rows: taken.beside(cost.predict([Segment(0, rows, True)]).seconds) for rows, taken in prompts.items()}
     watch = Stopwatch(clock, 0.01)
-    batch_s = {streams: _batch_s(watch, [_planned(index, 1) for index in range(streams)]) for streams in (FEW, MANY)}
-    for rows in prompt_s:
-        prompt_s[rows] += _batch_s(watch, [_planned(0, rows)])
     small_s, large_s = (_sample_s(watch, size) for size in (SMALL_VOCABULARY, LARGE_VOCABULARY))
     logit_s = max(0.0, large_s - small_s) / (LARGE_VOCABULARY - SMALL_VOCABULARY)
-    total = {streams: step_s[streams] + batch_s[streams] for streams in (FEW, MANY)}
     sequence_s = max(0.0, total[MANY] - total[FEW]) / (MANY - FEW)
     fixed_s = max(0.0, total[FEW] - sequence_s * FEW)
     row_s = max(0.0, prompt_s[LONG] - prompt_s[SHORT]) / (LONG - SHORT)
@@ -90,19 +109,32 @@ def measure_host(threads: int, clock: Callable[[], float]) -> HostRates:
     return HostRates(fixed_s, max(0.0, sequence_s - logit_s * vocabulary), logit_s, beside_s, row_s)
 
 
-def _prompt_step_s(engine: SyncEngine, meter: HostMeter, rows: int) -> float:
-    """Beside the model, of a step that reads a prompt like no other."""
+def _decode_step(engine: SyncEngine, meter: HostMeter, streams: int) -> Taken:
+    """Of so many streams; their prompts are read beforehand and lie in the cache, so that they begin together."""
+    prompts = [_prompt(number) for number in range(streams)]
+    engine.generate(prompts)
+    meter.forget()
+    for _ in engine.stream(prompts):
+        pass
+    return _mean_of_most(meter.decodes)
+
+
+def _prompt_step(engine: SyncEngine, meter: HostMeter, rows: int) -> Taken:
+    """Of a step that reads a prompt like no other; lengths differ a little, as they do in service."""
     meter.forget()
     for number in range(PROMPTS):
-        ids = tuple(random.Random(f"{rows} {number}").choices(range(100, 1000), k=rows))
+        length = rows - PROMPTS // 2 + number
+        ids = tuple(random.Random(f"{rows} {number}").choices(range(100, 1000), k=length))
         engine.generate([Prompt(ids, SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True))])
-    return statistics.median(meter.prompt_seconds)
+    return sorted(meter.prompts, key=lambda taken: taken.whole_s)[PROMPTS // 2]
 
 
-def _mean_of_most(times: Sequence[float]) -> float:
+def _mean_of_most(times: Sequence[Taken]) -> Taken:
     """The mean, not the median, because Python's turns now and then take longer; but without a few that others took."""
-    most = sorted(times)[: max(1, len(times) * 19 // 20)]
-    return statistics.fmean(most)
+    most = sorted(times, key=lambda taken: taken.whole_s)[: max(1, len(times) * 19 // 20)]
+    return Taken(
+        *(statistics.fmean(each) for each in zip(*((taken.whole_s, taken.model_s) for taken in most), strict=True))
+    )
 
 
 def _prompt(number: int) -> Prompt:
@@ -115,12 +147,6 @@ def _planned(index: int, rows: int) -> PlannedSequence:
     known = tuple(range(CONTEXT))
     request = Request(f"r{index}", "", known, params, 0, STEPS, frozenset(), 0.0)
     return PlannedSequence(request, CONTEXT - rows, rows, known, tuple(range(CONTEXT // 16)), True)
-
-
-def _batch_s(watch: Stopwatch, planned: Sequence[PlannedSequence]) -> float:
-    builder = BatchBuilder(CONTEXT, MANY, CONTEXT // 16)
-    plan = Plan(0, tuple(planned))
-    return watch.seconds([lambda: _discard(builder.build(plan))])
 
 
 def _sample_s(watch: Stopwatch, vocabulary: int) -> float:

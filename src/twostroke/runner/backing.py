@@ -1,0 +1,89 @@
+"""Memory behind pages of the KV pool before a step needs it.
+
+Pages that were never used have no memory yet: the first write to each 2 MiB of each layer waits for the system to find
+and clear some. On a virtual machine that held up single steps of the embedded model by 30 ms, all streams with them. So
+a thread goes a little ahead of the pages in use; what is never used still costs nothing.
+
+Knows: where the pool's arrays lie.
+Must not know: who uses a page, how memory is taken (`populate`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+AHEAD_BYTES = 256 << 20
+"""Of all layers together, at most: half a second's work of the thread, and what a server gives for even steps."""
+
+CHUNK_BYTES = 2 << 20
+DELAY_S = 0.2
+"""A one-shot command's first answer should not share memory and cores with it."""
+
+NICENESS = 10
+
+
+class PoolBacking:
+    """Owns one thread. layers: one array for each, its first axis the pages.
+
+    populate(address, num_bytes) -> False where the system cannot; then nothing more is tried. It changes no byte, so
+    that pages may be in use meanwhile.
+    """
+
+    def __init__(self, layers: Sequence[NDArray[Any]], populate: Callable[[int, int], bool]) -> None:
+        self._layers = layers  # kept alive for the thread
+        self._populate = populate
+        self._num_pages = len(layers[0]) if layers else 0
+        page_bytes = sum(layer.nbytes for layer in layers) // self._num_pages if self._num_pages else 1
+        self._ahead_pages = max(1, AHEAD_BYTES // page_bytes)
+        self._used_pages = 0
+        self._wake, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="twostroke-backing", daemon=True)
+        self.backed_pages = 0
+
+    def start(self) -> None:
+        """Begin, after DELAY_S."""
+        self._wake.set()
+        self._thread.start()
+
+    def on_fresh_page(self, page_id: int) -> None:
+        """Every page below, and this one, is in use or was: ids are taken in their order."""
+        self._used_pages = page_id + 1
+        if self.backed_pages - page_id < self._ahead_pages // 2 and self.backed_pages < self._num_pages:
+            self._wake.set()
+
+    def close(self) -> None:
+        """End the thread. Closing twice is harmless."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        if self._stop.wait(DELAY_S):
+            return
+        with contextlib.suppress(OSError, AttributeError):  # only politeness to the threads that compute
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        while self.backed_pages < self._num_pages:
+            self._wake.wait()
+            self._wake.clear()
+            if self._stop.is_set() or not self._back(min(self._num_pages, self._used_pages + self._ahead_pages)):
+                return
+
+    def _back(self, end_page: int) -> bool:
+        """All layers up to this page, in pieces of pages that all layers have before any goes on."""
+        first = self.backed_pages
+        step = max(1, CHUNK_BYTES * self._num_pages // max(1, self._layers[0].nbytes))
+        for page in range(first, end_page, step):
+            last = min(end_page, page + step)
+            for layer in self._layers:
+                piece = layer[page:last]
+                if self._stop.is_set() or not self._populate(piece.ctypes.data, piece.nbytes):
+                    return False
+            self.backed_pages = last
+        return True

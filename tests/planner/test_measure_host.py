@@ -1,0 +1,19 @@
+"""What is left of a step beside its kernels: never less than what was seen beside the model."""
+
+from __future__ import annotations
+
+import pytest
+
+from twostroke.planner.doctor.measure_host import Taken
+
+
+@pytest.mark.parametrize(
+    ("kernels_s", "beside_s"),
+    [
+        (0.002, 0.008),  # the model took more than its kernels in a loop: that is counted here
+        (0.006, 0.004),
+        (0.009, 0.004),  # the loop was disturbed: Python's share remains
+    ],
+)
+def test_what_is_left_of_a_step(kernels_s: float, beside_s: float) -> None:
+    assert Taken(0.010, 0.006).beside(kernels_s) == pytest.approx(beside_s)

@@ -110,7 +110,7 @@ def resident(memory: mmap.mmap, at: int) -> int:
 
 
 def test_the_system_backs_whole_pages_and_changes_nothing() -> None:
-    memory = mmap.mmap(-1, 64 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = mmap.mmap(-1, 64 * PAGE)  # shared: never one mapping with its neighbours
     view = np.frombuffer(memory, np.uint8)
     view[20 * PAGE : 20 * PAGE + 5] = 7
     before = resident(memory, view.ctypes.data)

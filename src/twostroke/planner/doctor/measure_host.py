@@ -23,6 +23,7 @@ from twostroke.cost.calibration import Calibration, HostRates
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.engine.observer import Nobody
+from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.planner.ask import make_ask
 from twostroke.planner.doctor.stopwatch import Stopwatch
@@ -36,7 +37,9 @@ from twostroke.types.sampling_params import SamplingParams
 FEW, MANY = 1, 16
 STEPS, CONTEXT = 64, 512
 WEIGHTS = "int8"
-SHORT, LONG, PROMPTS = 32, 480, 12
+SHORT, LONG, PROMPTS = 48, 480, 15
+BESIDE, BETWEEN = 32, 12
+"""Tokens of a stream that decodes meanwhile; its steps from one prompt to the next."""
 SMALL_VOCABULARY, LARGE_VOCABULARY = 1 << 10, 1 << 17
 
 
@@ -95,17 +98,20 @@ def measure_host(threads: int, clock: Callable[[], float], kernels: Calibration)
         ask = make_ask(heart.spec, WEIGHTS)
         cost = step_cost(heart.spec, ask.format_for, ask.kv_kind, kernels)
         decodes = {streams: _decode_step(engine, meter, streams) for streams in (FEW, MANY)}
-        prompts = {rows: _prompt_step(engine, meter, rows) for rows in (SHORT, LONG)}
+        prompts = {rows: _prompt_step(heart.stepper, meter, rows) for rows in (SHORT, LONG)}
     middle = Segment(CONTEXT + STEPS // 2, 1, True)
     total = {streams: taken.beside(cost.predict([middle] * streams).seconds) for streams, taken in decodes.items()}
-    prompt_s = {rows: taken.beside(cost.predict([Segment(0, rows, True)]).seconds) for rows, taken in prompts.items()}
+    beside = Segment(2 * BESIDE, 1, True)
+    prompt_s = {
+        rows: taken.beside(cost.predict([beside, Segment(0, rows, True)]).seconds) for rows, taken in prompts.items()
+    }
     watch = Stopwatch(clock, 0.01)
     small_s, large_s = (_sample_s(watch, size) for size in (SMALL_VOCABULARY, LARGE_VOCABULARY))
     logit_s = max(0.0, large_s - small_s) / (LARGE_VOCABULARY - SMALL_VOCABULARY)
     sequence_s = max(0.0, total[MANY] - total[FEW]) / (MANY - FEW)
     fixed_s = max(0.0, total[FEW] - sequence_s * FEW)
     row_s = max(0.0, prompt_s[LONG] - prompt_s[SHORT]) / (LONG - SHORT)
-    beside_s = max(0.0, prompt_s[SHORT] - row_s * SHORT - total[FEW])
+    beside_s = max(0.0, prompt_s[SHORT] - row_s * SHORT - total[FEW] - sequence_s)
     return HostRates(fixed_s, max(0.0, sequence_s - logit_s * vocabulary), logit_s, beside_s, row_s)
 
 
@@ -119,14 +125,27 @@ def _decode_step(engine: SyncEngine, meter: HostMeter, streams: int) -> Taken:
     return _mean_of_most(meter.decodes)
 
 
-def _prompt_step(engine: SyncEngine, meter: HostMeter, rows: int) -> Taken:
-    """Of a step that reads a prompt like no other; lengths differ a little, as they do in service."""
+def _prompt_step(stepper: Stepper, meter: HostMeter, rows: int) -> Taken:
+    """Of a step that reads a prompt like no other beside a stream, as in service: what reading takes has left the caches.
+
+    Lengths differ a little.
+    """
+    meter.forget()
+    steady = SamplingParams(temperature=0.0, max_tokens=(PROMPTS + 1) * (BETWEEN + 1), ignore_eos=True)
+    stepper.submit(Prompt(tuple(range(2, 2 + BESIDE)), steady))
+    for _ in range(BETWEEN):
+        stepper.step()
     meter.forget()
     for number in range(PROMPTS):
         length = rows - PROMPTS // 2 + number
         ids = tuple(random.Random(f"{rows} {number}").choices(range(100, 1000), k=length))
-        engine.generate([Prompt(ids, SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True))])
-    return sorted(meter.prompts, key=lambda taken: taken.whole_s)[PROMPTS // 2]
+        stepper.submit(Prompt(ids, SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True)))
+        for _ in range(BETWEEN):
+            stepper.step()
+    found = sorted(meter.prompts, key=lambda taken: taken.whole_s)[len(meter.prompts) // 2]
+    while stepper.has_work:
+        stepper.step()
+    return found
 
 
 def _mean_of_most(times: Sequence[Taken]) -> Taken:

@@ -126,7 +126,7 @@ def _decode_step(engine: SyncEngine, meter: HostMeter, streams: int) -> Taken:
 
 
 def _prompt_step(stepper: Stepper, meter: HostMeter, rows: int) -> Taken:
-    """Of a step that reads a prompt like no other beside a stream, as in service: what reading takes has left the caches.
+    """Of a step that reads a prompt like no other beside a stream: what reading needs has left the caches, as it does.
 
     Lengths differ a little.
     """

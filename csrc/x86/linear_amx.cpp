@@ -11,6 +11,8 @@ constexpr int64_t kBlockRows = 32;
 // Of the block before, rows that are folded after each product: enough that all are when this one ends, 4 products a step.
 constexpr int64_t kFewSteps = 4;
 constexpr int kRowsEach = 2, kManyRows = 8;
+// Up to here the next group is also fetched while rows are folded: there are few other moments for it.
+constexpr int64_t kFewRows = 64;
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0;
@@ -56,7 +58,7 @@ void unpack_tiles(const Group& group, Fetch& ahead, uint8_t* block) {
 
 // The sums of a block that has been multiplied, brought up to date a few rows at a time between the products of the next one: matrix
 // and vector units work side by side. kOffset: the weights were unsigned, corrections undo it.
-template <bool kOffset, int kEach>
+template <bool kOffset, int kEach, bool kBetween>
 struct Fold {
   const int32_t* integers;
   int64_t left;  // rows; a turn takes kEach of them
@@ -65,7 +67,8 @@ struct Fold {
   __m512 first_scale, second_scale;
   float* sums;
 
-  TS_INLINE void row() {
+  TS_INLINE void row(Fetch& ahead) {
+    if (kBetween) ahead.step();
     const __m512 x_scale = _mm512_set1_ps(*x_scales);
     __m512i first = _mm512_load_si512(integers), second = _mm512_load_si512(integers + 16);
     if (kOffset) {
@@ -77,23 +80,23 @@ struct Fold {
     fold_vector(second, x_scale, second_scale, sums + 16);
     integers += 32, sums += kPanel, ++x_scales, ++corrections;
   }
-  TS_INLINE void turn() {
+  TS_INLINE void turn(Fetch& ahead) {
     if (left < kEach) return;
     TS_UNROLL
-    for (int i = 0; i < kEach; ++i) row();
+    for (int i = 0; i < kEach; ++i) row(ahead);
     left -= kEach;
   }
-  TS_INLINE void rest() {
-    for (; left > 0; --left) row();
+  TS_INLINE void rest(Fetch& ahead) {
+    for (; left > 0; --left) row(ahead);
   }
 };
 
 // integers (32 or 16, 32) = rows of q times 32 columns, while the block before is folded. A macro, not a template: tile numbers and
 // the operation must be literal.
 #define TS_MULTIPLY(NAME, DOT, OFFSET)                                                                              \
-  template <int kEach>                                                                                              \
+  template <int kEach, bool kBetween>                                                                               \
   TS_INLINE void NAME(const int8_t* q, int64_t q_stride, const Tiles& w, int64_t steps, bool both, Fetch& ahead,    \
-                      Fold<OFFSET, kEach>& before, int32_t* integers) {                                             \
+                      Fold<OFFSET, kEach, kBetween>& before, int32_t* integers) {                                   \
     const uint8_t* tiles = w.data;                                                                                  \
     _tile_zero(0);                                                                                                  \
     _tile_zero(1);                                                                                                  \
@@ -105,15 +108,15 @@ struct Fold {
         _tile_loadd(4, q, kStep);                                                                                   \
         _tile_loadd(6, tiles, w.line);                                                                              \
         DOT(0, 4, 6);                                                                                               \
-        before.turn();                                                                                              \
+        before.turn(ahead);                                                                                         \
         _tile_loadd(7, tiles + w.right, w.line);                                                                    \
         DOT(1, 4, 7);                                                                                               \
-        before.turn();                                                                                              \
+        before.turn(ahead);                                                                                         \
         _tile_loadd(5, q + q_stride, kStep);                                                                        \
         DOT(2, 5, 6);                                                                                               \
-        before.turn();                                                                                              \
+        before.turn(ahead);                                                                                         \
         DOT(3, 5, 7);                                                                                               \
-        before.turn();                                                                                              \
+        before.turn(ahead);                                                                                         \
       }                                                                                                             \
       _tile_stored(2, integers + 16 * 32, 128);                                                                     \
       _tile_stored(3, integers + 16 * 32 + 16, 128);                                                                \
@@ -123,15 +126,15 @@ struct Fold {
         _tile_loadd(4, q, kStep);                                                                                   \
         _tile_loadd(6, tiles, w.line);                                                                              \
         DOT(0, 4, 6);                                                                                               \
-        before.turn();                                                                                              \
+        before.turn(ahead);                                                                                         \
         _tile_loadd(7, tiles + w.right, w.line);                                                                    \
         DOT(1, 4, 7);                                                                                               \
-        before.turn();                                                                                              \
+        before.turn(ahead);                                                                                         \
       }                                                                                                             \
     }                                                                                                               \
     _tile_stored(0, integers, 128);                                                                                 \
     _tile_stored(1, integers + 16, 128);                                                                            \
-    before.rest();                                                                                                  \
+    before.rest(ahead);                                                                                             \
   }
 TS_MULTIPLY(multiply_unsigned, _tile_dpbsud, true)
 TS_MULTIPLY(multiply_signed, _tile_dpbssd, false)
@@ -139,13 +142,13 @@ TS_MULTIPLY(multiply_signed, _tile_dpbssd, false)
 
 // All rows by one group: blocks of 32 rows by 32 columns, the two of the same rows one after the other, which find them in the
 // first-level cache.
-template <bool kOffset, int kEach, class Multiply>
+template <bool kOffset, int kEach, bool kBetween, class Multiply>
 TS_INLINE void all_blocks(const Group& group, const TileRows& x, int64_t rows, const Tiles (&halves)[2], Fetch ahead, float* sums,
                           const Multiply& multiply) {
   alignas(64) int32_t integers[2][kBlockRows * 32];
   const int64_t steps = group.columns / kStep;
   const int8_t* q = x.q + group.index * x.q_group_stride;
-  Fold<kOffset, kEach> before = {};
+  Fold<kOffset, kEach, kBetween> before = {};
   for (int64_t r = 0; r < rows; r += kBlockRows, q += 2 * x.q_stride) {
     const int64_t count = rows - r < kBlockRows ? rows - r : kBlockRows;
     TS_UNROLL
@@ -160,7 +163,7 @@ TS_INLINE void all_blocks(const Group& group, const TileRows& x, int64_t rows, c
       before.sums = sums + r * kPanel + 32 * half;
     }
   }
-  before.rest();
+  before.rest(ahead);
 }
 
 }  // namespace
@@ -174,21 +177,23 @@ void matrix_end() { _tile_release(); }
 
 void matrix_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
   const int64_t steps = group.columns / kStep, blocks = (rows + kBlockRows - 1) / kBlockRows;
-  const int64_t lines = panel_bytes(kind, group.columns) / 64, moments = 2 * blocks * steps;
+  const int64_t lines = panel_bytes(kind, group.columns) / 64, moments = 2 * blocks * steps + (rows <= kFewRows ? 2 * rows : 0);
   if (kind == TS_W_INT4) {
     const int64_t each = (lines + moments + steps * kVectors - 1) / (moments + steps * kVectors);
     Fetch ahead = {group.after, lines, each};
     unpack_tiles(group, ahead, block);
     const Tiles halves[2] = {{block, kHalfStep, kTileBytes, 64}, {block + steps * kHalfStep, kHalfStep, kTileBytes, 64}};
     const auto multiply = [](auto&&... all) __attribute__((always_inline)) { multiply_signed(all...); };
-    if (steps < kFewSteps) return all_blocks<false, kManyRows>(group, x, rows, halves, ahead, sums, multiply);
-    all_blocks<false, kRowsEach>(group, x, rows, halves, ahead, sums, multiply);
+    if (rows <= kFewRows) return all_blocks<false, kRowsEach, true>(group, x, rows, halves, ahead, sums, multiply);
+    if (steps < kFewSteps) return all_blocks<false, kManyRows, false>(group, x, rows, halves, ahead, sums, multiply);
+    all_blocks<false, kRowsEach, false>(group, x, rows, halves, ahead, sums, multiply);
   } else {
     const Fetch ahead = {group.after, lines, (lines + moments - 1) / moments};
     const Tiles halves[2] = {{group.data, kStep * kPanel, 64, kQuadBytes}, {group.data + 128, kStep * kPanel, 64, kQuadBytes}};
     const auto multiply = [](auto&&... all) __attribute__((always_inline)) { multiply_unsigned(all...); };
-    if (steps < kFewSteps) return all_blocks<true, kManyRows>(group, x, rows, halves, ahead, sums, multiply);
-    all_blocks<true, kRowsEach>(group, x, rows, halves, ahead, sums, multiply);
+    if (rows <= kFewRows) return all_blocks<true, kRowsEach, true>(group, x, rows, halves, ahead, sums, multiply);
+    if (steps < kFewSteps) return all_blocks<true, kManyRows, false>(group, x, rows, halves, ahead, sums, multiply);
+    all_blocks<true, kRowsEach, false>(group, x, rows, halves, ahead, sums, multiply);
   }
 }
 

@@ -51,6 +51,7 @@ int32_t ts_embed(ts_context*, const ts_weight*, const int32_t* token_ids, int64_
 int32_t ts_linear(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_linear_add(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_linear_silu(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
+// ts_linear_silu into middle (tokens, gate_up->rows / 2), which may be left as it was, then ts_linear_add from it.
 int32_t ts_feed_forward(ts_context*, const ts_weight* gate_up, const ts_weight* down, const float* x, int64_t x_stride, int64_t tokens,
                         float* middle, int64_t middle_stride, float* out, int64_t out_stride);
 int32_t ts_rms_norm(ts_context*, const float* x, int64_t x_stride, const float* weight, float eps, int64_t tokens, int64_t columns,

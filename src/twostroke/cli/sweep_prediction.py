@@ -86,7 +86,8 @@ def predict(
     name = Path(model).name or model  # a picture names no folder of this machine
     words = (
         f"{name}, {asked.weights} weights, {asked.kv_format} K and V, {calibration.threads} threads of "
-        f"{calibration.title.split(' avx')[0]}, as measured by doctor; HTTP and tokenizer cost nothing"
+        f"{calibration.title.split(' avx')[0]}, as measured by doctor; HTTP and tokenizer cost nothing, "
+        "users are spread evenly in time"
     )
     if calibration.disturbed:
         words += f"; other programs took {calibration.others_share:.0%} of the cores while doctor measured"

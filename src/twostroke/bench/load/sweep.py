@@ -91,18 +91,23 @@ class Sweep:
         return asdict(self)
 
 
+USERS_SEED, PRIME = 1 << 32, 1009
+"""Beyond every length: walking users draws no prompt that walking lengths has drawn."""
+
+
 async def walk(session: Session, ask: SweepAsk, note: Note, watch: Watch) -> Sweep:
     """Lengths first, then users; until an interrupt. Raises ConfigError where no request of a point was answered."""
     found = Sweep(session.facts.model, ask)
     for length in ask.lengths:
-        measured = await _point(session, ask, length, 1, watch)
+        measured = await _point(session, ask, length, 1, ask.seed + length, watch)
         if measured.interrupted:
             found.interrupted = True
             return found
         found.lengths.append(_length_point(measured, length, ask))
         note(f"prompts of {length:,} tokens: TTFT {1e3 * found.lengths[-1].ttft_s:,.1f} ms")
     for users in ask.users:
-        measured = await _point(session, ask, ask.prompt_tokens, users, watch)
+        seed = ask.seed + USERS_SEED + PRIME * users
+        measured = await _point(session, ask, ask.prompt_tokens, users, seed, watch)
         if measured.interrupted:
             found.interrupted = True
             return found
@@ -112,10 +117,10 @@ async def walk(session: Session, ask: SweepAsk, note: Note, watch: Watch) -> Swe
     return found
 
 
-async def _point(session: Session, ask: SweepAsk, length: int, users: int, watch: Watch) -> Measured:
+async def _point(session: Session, ask: SweepAsk, length: int, users: int, seed: int, watch: Watch) -> Measured:
+    """Each point has a seed of its own: no prompt is found in the server's prefix cache."""
     requests = closed_loop(users * ask.rounds, Lengths(length), Lengths(ask.output_tokens))
-    # Another seed for each point: no prompt is found in the server's prefix cache.
-    return await session.measure(requests, users, ask.seed + 1009 * users + length, watch=watch)
+    return await session.measure(requests, users, seed, watch=watch)
 
 
 def _answered(measured: Measured, what: str) -> Figures:

@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -47,11 +48,15 @@ def zig_program(machine: str, folder: Path) -> Path:
     """The driver, static, for one machine at the generic level."""
     program = folder / f"driver_{machine}"
     target = ["-target", f"{machine}-linux-musl"]
-    objects = []
-    for source in [*sources("generic", "x86", "arm"), str(DRIVER)]:
-        objects.append(str(folder / f"{machine}_{Path(source).stem}.o"))
-        flags = ["-O2", *COMMON, "-DTS_LEVEL_GENERIC", "-I", str(ROOT / "csrc/include")]
-        zig(*target, *flags, "-c", source, "-o", objects[-1])
+    flags = ["-O2", *COMMON, "-DTS_LEVEL_GENERIC", "-I", str(ROOT / "csrc/include")]
+
+    def compile_one(source: str) -> str:
+        made = str(folder / f"{machine}_{Path(source).stem}.o")
+        zig(*target, *flags, "-c", source, "-o", made)
+        return made
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        objects = list(pool.map(compile_one, [*sources("generic", "x86", "arm"), str(DRIVER)]))
     # Without the C++ library, as in build.py: the kernels use its headers alone, and building it takes a minute.
     zig(*target, "-static", "-nostdlib++", *objects, "-o", str(program))
     return program
@@ -82,6 +87,16 @@ def test_the_address_sanitizer_has_nothing_to_say(level: str, tmp_path: Path) ->
     program = tmp_path / "driver"
     checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1", "-w"]
     arguments = [*checks, *COMMON, *LEVEL_FLAGS[level], f"-DTS_LEVEL_{level.upper()}", "-I", str(ROOT / "csrc/include")]
-    arguments += [*sources("generic", "x86"), str(DRIVER), "-o", str(program), "-lpthread"]
-    subprocess.run([str(COMPILER), *arguments], check=True, capture_output=True, timeout=300)
+
+    def compile_one(source: str) -> str:
+        made = str(tmp_path / f"{Path(source).stem}.o")
+        subprocess.run(
+            [str(COMPILER), *arguments, "-c", source, "-o", made], check=True, capture_output=True, timeout=300
+        )
+        return made
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        objects = list(pool.map(compile_one, [*sources("generic", "x86"), str(DRIVER)]))
+    link = [str(COMPILER), *checks, *objects, "-o", str(program), "-lpthread"]
+    subprocess.run(link, check=True, capture_output=True, timeout=300)
     assert len(output(str(program))) > 40_000

@@ -10,13 +10,13 @@ Must not know: who uses a page, how memory is taken (`populate`).
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
+
+from twostroke.weights.polite import give_way
 
 AHEAD_BYTES = 256 << 20
 """Of all layers together, at most: half a second's work of the thread, and what a server gives for even steps."""
@@ -24,8 +24,6 @@ AHEAD_BYTES = 256 << 20
 CHUNK_BYTES = 2 << 20
 DELAY_S = 0.2
 """A one-shot command's first answer should not share memory and cores with it."""
-
-NICENESS = 10
 
 
 class PoolBacking:
@@ -67,8 +65,7 @@ class PoolBacking:
     def _run(self) -> None:
         if self._stop.wait(DELAY_S):
             return
-        with contextlib.suppress(OSError, AttributeError):  # only politeness to the threads that compute
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        give_way()
         while self.backed_pages < self._num_pages:
             self._wake.wait()
             self._wake.clear()

@@ -9,12 +9,11 @@ Must not know: how pages are moved (`move`), what the bytes are.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 from collections.abc import Callable
 
 from twostroke.ops.operands import U8Array
+from twostroke.weights.polite import give_way
 
 DELAY_S = 0.5
 """The first answer of a one-shot command should not share memory and cores with the copying."""
@@ -22,8 +21,6 @@ DELAY_S = 0.5
 CHUNK_BYTES = 16 << 20
 LEAST_BYTES = 64 << 20
 """Smaller models are read from caches."""
-
-NICENESS = 10
 
 
 class Settler:
@@ -60,8 +57,7 @@ class Settler:
     def _run(self) -> None:
         if self._stop.wait(DELAY_S):
             return
-        with contextlib.suppress(OSError, AttributeError):  # only politeness to the threads that compute
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        give_way()
         for address in range(self._first, self._last, CHUNK_BYTES):
             num_bytes = min(CHUNK_BYTES, self._last - address)
             if self._stop.is_set() or not self._move(address, num_bytes):

@@ -151,9 +151,7 @@ def _prompt_step(stepper: Stepper, meter: HostMeter, rows: int) -> Taken:
 def _mean_of_most(times: Sequence[Taken]) -> Taken:
     """The mean, not the median, because Python's turns now and then take longer; but without a few that others took."""
     most = sorted(times, key=lambda taken: taken.whole_s)[: max(1, len(times) * 19 // 20)]
-    return Taken(
-        *(statistics.fmean(each) for each in zip(*((taken.whole_s, taken.model_s) for taken in most), strict=True))
-    )
+    return Taken(statistics.fmean(each.whole_s for each in most), statistics.fmean(each.model_s for each in most))
 
 
 def _prompt(number: int) -> Prompt:

@@ -17,18 +17,16 @@ int32_t check_weight(const ts_weight* w) {
   return w->scales == nullptr ? TS_BAD_POINTER : TS_OK;
 }
 
-int32_t multiply_chunk(ts_context* context, Job& job) {
+void multiply_chunk(ts_context* context, Job& job) {
   const bool integers = is_integer_kind(job.w.kind);
-  choose_splits(job, (job.panels + job.panels_each - 1) / job.panels_each, ts_threads(context));
-  const int64_t tasks = (job.panels + job.panels_each - 1) / job.panels_each * job.row_splits;
-  const int64_t each = job.slice_groups;
+  const int64_t panel_tasks = (job.panels + job.panels_each - 1) / job.panels_each, each = job.slice_groups;
+  choose_splits(job, panel_tasks, ts_threads(context));
   for (job.first_group = 0; job.first_group == 0 || job.first_group < job.groups; job.first_group += each) {
     job.slice_groups = job.groups - job.first_group < each ? job.groups - job.first_group : each;
     if (integers && !job.given) quantize_slice(context, job);
-    ts_parallel(context, tasks, multiply_task, &job);
+    ts_parallel(context, panel_tasks * job.row_splits, multiply_task, &job);
     if (!integers) break;
   }
-  return TS_OK;
 }
 
 namespace {

@@ -60,7 +60,7 @@ int64_t lay_out(Job&, int64_t threads, uint8_t* scratch);
 // The same for activations, in `groups` groups.
 int64_t lay_out_rows(QuantizedRows&, const ts_weight& w, int64_t padded, int64_t groups, uint8_t* scratch);
 // One slice after the other of job.tokens rows; room is laid out.
-int32_t multiply_chunk(ts_context*, Job&);
+void multiply_chunk(ts_context*, Job&);
 void quantize_slice(ts_context*, Job&);
 void choose_splits(Job&, int64_t tasks, int64_t threads);
 // The first row of a part of the rows: rows of matrix tiles are not parted.

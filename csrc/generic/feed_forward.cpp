@@ -24,20 +24,20 @@ void gate_task(void* arg, int64_t index, int32_t thread) {
   if (first_row == last_row) return;
   const int64_t first = group * down.w.group, left = gate.gated - first, width = left < down.w.group ? left : down.w.group;
   float* middle = all.middle + thread * all.middle_floats;
-  matrix_begin();
+  blocks_begin();
   for (int64_t c = 0; c < width; c += kPanel) {
     integer_panel(gate, (first + c) / kPanel, first_row, last_row, thread, {middle + c, width});
   }
-  matrix_end();
-  for (int64_t row = first_row; row < last_row; row += kMatrixTileRows) {
-    const int64_t rows = last_row - row < kMatrixTileRows ? last_row - row : kMatrixTileRows;
-    quantize_tiles(middle + (row - first_row) * width, width, rows, width, quantized_group(down.xq, row, group));
+  blocks_end();
+  for (int64_t row = first_row; row < last_row; row += kRowBlock) {
+    const int64_t rows = last_row - row < kRowBlock ? last_row - row : kRowBlock;
+    quantize_block(middle + (row - first_row) * width, width, rows, width, quantized_group(down.xq, row, group));
   }
 }
 
 // Matrix tiles for all rows, scales of the middle that do not share a panel, and x in one slice.
 bool can_fuse(const Job& gate, const Job& down) {
-  if (!is_integer_kind(gate.w.kind) || !is_integer_kind(down.w.kind) || gate.tokens < kMatrixRows) return false;
+  if (!is_integer_kind(gate.w.kind) || !is_integer_kind(down.w.kind) || gate.tokens < kBlockedRows) return false;
   Job whole = gate;
   lay_out(whole, 1, nullptr);
   return gate.gated % kPanel == 0 && whole.slice_groups == whole.groups;
@@ -56,7 +56,7 @@ int64_t lay_out_both(FeedForward& all, int64_t threads, uint8_t* scratch) {
 int32_t run_fused(ts_context* context, FeedForward& all) {
   Job &gate = all.gate, &down = all.down;
   down.given = true;
-  down.xq.matrix = true;
+  down.xq.blocked = true;
   down.xq.rows = gate.tokens;
   all.middle_floats = gate.tokens * down.w.group;
   const int64_t threads = ts_threads(context), bytes = lay_out_both(all, threads, nullptr);

@@ -44,11 +44,11 @@ GroupKernel int4_kernel(int64_t) { return nullptr; }
 StreamKernel stream_kernel(int32_t, int64_t) { return nullptr; }
 #endif
 
-#if !defined(TS_LEVEL_AMX)
-void matrix_begin() {}
-void matrix_end() {}
-void quantize_tiles(const float*, int64_t, int64_t, int64_t, QuantizedRow) {}  // as matrix_group
-void matrix_group(int32_t, const Group&, const TileRows&, int64_t, uint8_t*, float*) {}  // never: kMatrixRows
+#if !defined(TS_LEVEL_AVX512)
+void blocks_begin() {}
+void blocks_end() {}
+void quantize_block(const float*, int64_t, int64_t, int64_t, QuantizedRow) {}                 // never: kBlockedRows
+void block_group(int32_t, const Group&, const TileRows&, int64_t, uint8_t*, float*) {}  // the same
 #endif
 
 }  // namespace twostroke

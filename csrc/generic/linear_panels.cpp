@@ -5,10 +5,7 @@
 namespace twostroke {
 
 QuantizedRow quantized_row(const QuantizedRows& xq, int64_t row) {
-  int8_t* q = xq.q + row * xq.q_stride;
-  if (xq.matrix) q = xq.q + row / kMatrixTileRows * xq.q_stride + row % kMatrixTileRows * kStep;
-  return {q,
-          xq.matrix ? kMatrixTileBytes : kStep,
+  return {xq.q + (xq.blocked ? row / kRowBlock : row) * xq.q_stride,
           xq.q_group_stride,
           xq.scales + row,
           xq.corrections + row,

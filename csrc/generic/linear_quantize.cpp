@@ -66,7 +66,7 @@ void quantize_row(const float* x, int64_t columns, int64_t group, QuantizedRow t
     int8_t* q = to.q;
     const int64_t step = to.sub_corrections == nullptr ? 0 : kStep / kSubgroup;
     int32_t* sub_corrections = to.sub_corrections == nullptr ? unasked : to.sub_corrections;
-    for (int64_t k = begin; k < end; k += kStep, q += to.step_stride, sub_corrections += step) {
+    for (int64_t k = begin; k < end; k += kStep, q += kStep, sub_corrections += step) {
       if (!usable) {
         sum += quantize_step(zeros.x, 0.0f, q, sub_corrections);
       } else if (end - k < kStep) {

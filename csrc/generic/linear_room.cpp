@@ -49,17 +49,17 @@ int64_t chunk_rows(const Job& job, int64_t tokens) {
 
 int64_t lay_out_rows(QuantizedRows& xq, const ts_weight& w, int64_t padded, int64_t groups, uint8_t* scratch) {
   Arena arena = {scratch, 0};
-  const int64_t tile_rows = round_up(xq.rows, 2 * kMatrixTileRows), group = w.group < padded ? w.group : padded;
+  const int64_t read_rows = round_up(xq.rows, kReadRows), group = w.group < padded ? w.group : padded;
   // Rows: one line more than the columns need, for rows a power of two apart would fight for the same few sets of the cache.
-  xq.q_stride = xq.matrix ? group * kMatrixTileRows : padded + 64;
-  xq.q_group_stride = xq.matrix ? tile_rows * group : w.group;
+  xq.q_stride = xq.blocked ? group * kRowBlock : padded + 64;
+  xq.q_group_stride = xq.blocked ? read_rows * group : w.group;
   xq.subgroups = padded / kSubgroup;
-  xq.q = arena.take<int8_t>(xq.matrix ? groups * xq.q_group_stride : xq.rows * xq.q_stride);
+  xq.q = arena.take<int8_t>(xq.blocked ? groups * xq.q_group_stride : xq.rows * xq.q_stride);
   xq.scales = arena.take<float>(groups * xq.rows * 4);
   xq.corrections = arena.take<int32_t>(groups * xq.rows * 4);
-  xq.sub_corrections = xq.matrix ? nullptr : arena.take<int32_t>(xq.rows * xq.subgroups * 4);
-  if (scratch != nullptr && xq.matrix && tile_rows > xq.rows) {  // what no row fills is multiplied all the same
-    const int64_t filled = xq.rows / kMatrixTileRows * xq.q_stride;
+  xq.sub_corrections = xq.blocked ? nullptr : arena.take<int32_t>(xq.rows * xq.subgroups * 4);
+  if (scratch != nullptr && xq.blocked && read_rows > xq.rows) {  // what no row fills is multiplied all the same
+    const int64_t filled = xq.rows / kRowBlock * xq.q_stride;
     for (int64_t g = 0; g < groups; ++g) {
       memset(xq.q + g * xq.q_group_stride + filled, 0, static_cast<size_t>(xq.q_group_stride - filled));
     }
@@ -78,7 +78,7 @@ int64_t lay_out(Job& job, int64_t threads, uint8_t* scratch) {
   job.slice_groups = (job.groups + slices - 1) / slices;
   Arena arena = {scratch, 0};
   if (!job.given) {
-    job.xq.matrix = job.tokens >= kMatrixRows;
+    job.xq.blocked = job.tokens >= kBlockedRows;
     job.xq.rows = job.tokens;
     arena.used = lay_out_rows(job.xq, job.w, job.padded, job.slice_groups, scratch);
   }

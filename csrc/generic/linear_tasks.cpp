@@ -18,13 +18,13 @@ void quantize_one(const Job& job, int64_t row) {
 void quantize_task(void* arg, int64_t row, int32_t) { quantize_one(*static_cast<const Job*>(arg), row); }
 
 // One group of 16 rows.
-void quantize_tile_task(void* arg, int64_t index, int32_t) {
+void quantize_block_task(void* arg, int64_t index, int32_t) {
   const Job& job = *static_cast<const Job*>(arg);
-  const int64_t row = index / job.slice_groups * kMatrixTileRows, group = index % job.slice_groups;
-  const int64_t rows = job.tokens - row < kMatrixTileRows ? job.tokens - row : kMatrixTileRows;
+  const int64_t row = index / job.slice_groups * kRowBlock, group = index % job.slice_groups;
+  const int64_t rows = job.tokens - row < kRowBlock ? job.tokens - row : kRowBlock;
   const int64_t first = (job.first_group + group) * job.w.group, left = job.w.columns - first;
   const int64_t columns = left < job.w.group ? left : job.w.group;
-  quantize_tiles(job.x + row * job.x_stride + first, job.x_stride, rows, columns, quantized_group(job.xq, row, group));
+  quantize_block(job.x + row * job.x_stride + first, job.x_stride, rows, columns, quantized_group(job.xq, row, group));
 }
 
 // Rows in tiles of nearly equal height: calls tile(first row, rows).
@@ -52,7 +52,7 @@ void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_
 // One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second.
 void integer_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
   const int64_t count = last_row - first_row;
-  if (job.xq.matrix) return matrix_group(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
+  if (job.xq.blocked) return block_group(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
   const bool packed = job.w.kind == TS_W_INT4;
   if (packed && count <= kInt4Rows) return int4_kernel(count)(group.data, group, tile_rows(job, first_row), sums);
   const uint8_t* bytes = group.data;
@@ -68,8 +68,8 @@ void integer_group(const Job& job, const Group& group, int64_t first_row, int64_
 }  // namespace
 
 void quantize_slice(ts_context* context, Job& job) {
-  if (job.xq.matrix) {
-    ts_parallel(context, (job.tokens + kMatrixTileRows - 1) / kMatrixTileRows * job.slice_groups, quantize_tile_task, &job);
+  if (job.xq.blocked) {
+    ts_parallel(context, (job.tokens + kRowBlock - 1) / kRowBlock * job.slice_groups, quantize_block_task, &job);
   } else if (job.tokens > 1 && job.tokens * job.padded > kSerialQuantizeElements) {
     ts_parallel(context, job.tokens, quantize_task, &job);
   } else {
@@ -97,8 +97,8 @@ void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t las
 
 int64_t row_point(const Job& job, int64_t part) {
   const int64_t row = split_point(job.tokens, job.row_splits, part);
-  if (!job.xq.matrix || row == job.tokens) return row;
-  return row / kMatrixTileRows * kMatrixTileRows;
+  if (!job.xq.blocked || row == job.tokens) return row;
+  return row / kRowBlock * kRowBlock;
 }
 
 void multiply_task(void* arg, int64_t index, int32_t thread) {
@@ -106,14 +106,14 @@ void multiply_task(void* arg, int64_t index, int32_t thread) {
   const int64_t panel = index / job.row_splits * job.panels_each;
   const int64_t row_part = index % job.row_splits;
   const int64_t first_row = row_point(job, row_part), last_row = row_point(job, row_part + 1);
-  if (first_row == last_row) return;  // rows of matrix tiles were not parted so far
+  if (first_row == last_row) return;  // rows of a block were not parted so far
   if (!is_integer_kind(job.w.kind)) return float_panel(job, panel, first_row, last_row);
   if (job.streamed && panel + job.panels_each <= job.panels) return stream_panels(job, panel, thread);
-  if (job.xq.matrix) matrix_begin();
+  if (job.xq.blocked) blocks_begin();
   for (int64_t p = panel; p < panel + job.panels_each && p < job.panels; ++p) {
     integer_panel(job, p, first_row, last_row, thread, place_of(job, p, first_row));
   }
-  if (job.xq.matrix) matrix_end();
+  if (job.xq.blocked) blocks_end();
 }
 
 // A task is one panel, or as many as few rows stream at once; a thread takes those beside each other, so that it reads on without

@@ -1,13 +1,14 @@
 // Many rows of ts_linear on matrix registers (AMX int8): 32 rows by 32 columns in four of them.
 // Knows: tiles, packed panels. Must not know: threads, bias.
 #if defined(TS_LEVEL_AMX)
+#include "twostroke/stream.h"
 #include "twostroke/vnni.h"
 
 namespace twostroke {
 namespace {
 
 constexpr int64_t kTileBytes = 1024;  // 16 rows of 64 bytes
-constexpr int64_t kBlockRows = 32;
+constexpr int64_t kPairRows = 32;
 // Of the block before, rows that are folded after each product: enough that all are when this one ends, 4 products a step.
 constexpr int64_t kFewSteps = 4;
 constexpr int kRowsEach = 2, kManyRows = 8;
@@ -26,19 +27,6 @@ struct alignas(64) TileConfig {
 struct Tiles {
   const uint8_t* data;
   int64_t step, right, line;  // right: from the first 16 columns to the next
-};
-
-// The group after this one is fetched a few lines at a time while this one is unpacked, multiplied and folded: hardware looks no
-// further than a page ahead, and only once loads begin; all at once would fill the line buffers and wait.
-struct Fetch {
-  const uint8_t* line;
-  int64_t left, each;  // lines
-
-  TS_INLINE void step() {
-    if (left <= 0) return;
-    for (int64_t i = 0; i < each; ++i, line += 64) _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
-    left -= each;
-  }
 };
 
 constexpr int64_t kHalfStep = 2 * kTileBytes;
@@ -103,7 +91,7 @@ struct Fold {
     if (both) {                                                                                                     \
       _tile_zero(2);                                                                                                \
       _tile_zero(3);                                                                                                \
-      for (int64_t s = 0; s < steps; ++s, q += kMatrixTileBytes, tiles += w.step) {                                 \
+      for (int64_t s = 0; s < steps; ++s, q += kTileBytes, tiles += w.step) {                                 \
         ahead.step();                                                                                               \
         _tile_loadd(4, q, kStep);                                                                                   \
         _tile_loadd(6, tiles, w.line);                                                                              \
@@ -121,7 +109,7 @@ struct Fold {
       _tile_stored(2, integers + 16 * 32, 128);                                                                     \
       _tile_stored(3, integers + 16 * 32 + 16, 128);                                                                \
     } else {                                                                                                        \
-      for (int64_t s = 0; s < steps; ++s, q += kMatrixTileBytes, tiles += w.step) {                                 \
+      for (int64_t s = 0; s < steps; ++s, q += kTileBytes, tiles += w.step) {                                 \
         ahead.step();                                                                                               \
         _tile_loadd(4, q, kStep);                                                                                   \
         _tile_loadd(6, tiles, w.line);                                                                              \
@@ -145,12 +133,12 @@ TS_MULTIPLY(multiply_signed, _tile_dpbssd, false)
 template <bool kOffset, int kEach, bool kBetween, class Multiply>
 TS_INLINE void all_blocks(const Group& group, const TileRows& x, int64_t rows, const Tiles (&halves)[2], Fetch ahead, float* sums,
                           const Multiply& multiply) {
-  alignas(64) int32_t integers[2][kBlockRows * 32];
+  alignas(64) int32_t integers[2][kPairRows * 32];
   const int64_t steps = group.columns / kStep;
   const int8_t* q = x.q + group.index * x.q_group_stride;
   Fold<kOffset, kEach, kBetween> before = {};
-  for (int64_t r = 0; r < rows; r += kBlockRows, q += 2 * x.q_stride) {
-    const int64_t count = rows - r < kBlockRows ? rows - r : kBlockRows;
+  for (int64_t r = 0; r < rows; r += kPairRows, q += 2 * x.q_stride) {
+    const int64_t count = rows - r < kPairRows ? rows - r : kPairRows;
     TS_UNROLL
     for (int half = 0; half < 2; ++half) {
       multiply(q, x.q_stride, halves[half], steps, count > 16, ahead, before, integers[half]);
@@ -168,15 +156,15 @@ TS_INLINE void all_blocks(const Group& group, const TileRows& x, int64_t rows, c
 
 }  // namespace
 
-void matrix_begin() {
+void blocks_begin() {
   const TileConfig config;
   _tile_loadconfig(&config);
 }
 
-void matrix_end() { _tile_release(); }
+void blocks_end() { _tile_release(); }
 
-void matrix_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
-  const int64_t steps = group.columns / kStep, blocks = (rows + kBlockRows - 1) / kBlockRows;
+void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
+  const int64_t steps = group.columns / kStep, blocks = (rows + kPairRows - 1) / kPairRows;
   const int64_t lines = panel_bytes(kind, group.columns) / 64, moments = 2 * blocks * steps + (rows <= kFewRows ? 2 * rows : 0);
   if (kind == TS_W_INT4) {
     const int64_t each = (lines + moments + steps * kVectors - 1) / (moments + steps * kVectors);

@@ -60,7 +60,7 @@ void int8_group(const uint8_t* data, const Group& group, const TileRows& x, floa
   for (int64_t at = 0; at < bytes; at += 4 * kQuadBytes, q += 4 * 4) {
     turn<kRows, 4>(data + at, Ahead::of<kFarBytes, kNearBytes>(data, bytes, group.after, at), q, x.q_stride, integers);
   }
-  fold<kRows>(integers, x, group, sums);
+  fold(integers, x.scales + group.index * x.pair_stride, group.scales, sums);
 }
 
 // Panels in turn; their integers wait in the first-level cache.
@@ -79,7 +79,7 @@ void int8_groups(const Group* groups, const TileRows& x, float* sums, int64_t st
       memcpy(waiting[s], integers, sizeof(integers));
     }
   }
-  for (int s = 0; s < kPanels; ++s) fold<kRows>(waiting[s], x, groups[s], sums + s * stream_floats);
+  for (int s = 0; s < kPanels; ++s) fold(waiting[s], x.scales + groups[s].index * x.pair_stride, groups[s].scales, sums + s * stream_floats);
 }
 
 template <int kRows>

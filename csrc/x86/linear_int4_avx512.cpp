@@ -71,7 +71,7 @@ void int4_groups(const Group* groups, const TileRows& x, float* sums, int64_t st
       }
     }
   }
-  for (int s = 0; s < kPanels; ++s) fold<kRows>(totals[s], x, groups[s], sums + s * stream_floats);
+  for (int s = 0; s < kPanels; ++s) fold(totals[s], x.scales + groups[s].index * x.pair_stride, groups[s].scales, sums + s * stream_floats);
 }
 
 template <int kRows>

@@ -46,7 +46,7 @@ struct TileRows {
   int64_t x_stride;
   const int8_t* q;                 // integer kinds: (rows, padded columns) quantized, q_stride apart
   int64_t q_stride;
-  int64_t q_group_stride;          // in matrix tiles: from one group's to the next's
+  int64_t q_group_stride;          // in blocks: from one group's to the next's
   const float* scales;             // (groups, rows), pair_stride apart: those of a group are used together
   const int32_t* corrections;      // the same: -128 * (sum of q in the group); undoes the offset of int8 weights
   int64_t pair_stride;
@@ -90,19 +90,24 @@ StreamKernel int4_streams(int64_t rows);
 // Packed int4 to (columns / 4, 64, 4) bytes, element * multiplier + 128.
 void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes);
 
-// Matrix registers (AMX): from this many rows on, groups are multiplied by matrix_group.
-#if defined(TS_LEVEL_AMX)
-constexpr int64_t kMatrixRows = 5;
+// From this many rows on, those of a block are multiplied together, by block_group.
+#if defined(TS_LEVEL_AVX512)
+constexpr int64_t kBlockedRows = 5;
 #else
-constexpr int64_t kMatrixRows = INT64_MAX;
+constexpr int64_t kBlockedRows = INT64_MAX;
 #endif
-constexpr int64_t kMatrixTileRows = 16;
-constexpr int64_t kMatrixTileBytes = kMatrixTileRows * kStep;
-void matrix_begin();  // once before a thread's matrix_group calls
-void matrix_end();
-// x.q is in tiles here: (groups, rows / 16, steps of a group, 16, 64), x.q_stride between those of one step, so that what one group
-// needs of all rows lies in one piece. Whole blocks of 32 rows are read. block: room for 64 * columns bytes. The same bits as the kernels above.
-void matrix_group(int32_t kind, const Group&, const TileRows&, int64_t rows, uint8_t* block, float* sums);
+constexpr int64_t kRowBlock = 16;
+#if defined(TS_LEVEL_AMX)
+constexpr int64_t kReadRows = 32;  // whole multiples are read: what no row fills must be zeros
+#else
+constexpr int64_t kReadRows = 1;
+#endif
+void blocks_begin();  // once before a thread's block_group calls
+void blocks_end();
+// x.q is in blocks of 16 rows, x.q_stride between those of one group, so that what one group needs of all rows lies in one piece. In a
+// block, for matrix registers (AMX): (steps of the group, 16, 64); else (quads of the group, the block's rows, 4). block: room for
+// 64 * columns bytes. The same bits as the kernels above.
+void block_group(int32_t kind, const Group&, const TileRows&, int64_t rows, uint8_t* block, float* sums);
 
 inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -135,11 +140,11 @@ inline uint32_t float_bits(float value) {
 // TS_OK, or what is wrong with a packed weight.
 int32_t check_weight(const ts_weight* w);
 
-// Where a quantized row goes: steps of 64 bytes, step_stride apart in a group, and groups group_stride apart; for each group a scale
-// and a correction, pair_stride apart; sub_corrections (padded columns / 16), or NULL.
+// Where quantized rows go: groups group_stride apart; for each group a scale and a correction, pair_stride apart; sub_corrections
+// (padded columns / 16), or NULL.
 struct QuantizedRow {
   int8_t* q;
-  int64_t step_stride, group_stride;
+  int64_t group_stride;
   float* scales;
   int32_t* corrections;
   int64_t pair_stride;
@@ -151,7 +156,7 @@ constexpr float kLeastMagnitude = 0x1p-120f, kMostMagnitude = 0x1.fffffep127f;
 
 // One row to int8, as ops/linear.py quantize_rows.
 void quantize_row(const float* x, int64_t columns, int64_t group, QuantizedRow to);
-// One group of up to 16 rows, x_stride apart, into matrix tiles, of which `to` is the first row's place.
-void quantize_tiles(const float* x, int64_t x_stride, int64_t rows, int64_t columns, QuantizedRow to);
+// One group of up to 16 rows, x_stride apart, into the block that begins at `to`.
+void quantize_block(const float* x, int64_t x_stride, int64_t rows, int64_t columns, QuantizedRow to);
 
 }  // namespace twostroke

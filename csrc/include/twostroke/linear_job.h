@@ -18,9 +18,9 @@ struct Place {
 // Takes the sums (parts, rows, 64), without bias, of one output panel; part_floats from one part to the next.
 typedef void (*Finish)(const Job&, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out);
 
-// Activations in int8, with what undoes it; see TileRows. matrix: in tiles for matrix registers.
+// Activations in int8, with what undoes it; see TileRows. blocked: as block_group reads them.
 struct QuantizedRows {
-  bool matrix;
+  bool blocked;
   int8_t* q;
   int64_t q_stride, q_group_stride;
   float* scales;
@@ -63,7 +63,7 @@ int64_t lay_out_rows(QuantizedRows&, const ts_weight& w, int64_t padded, int64_t
 void multiply_chunk(ts_context*, Job&);
 void quantize_slice(ts_context*, Job&);
 void choose_splits(Job&, int64_t tasks, int64_t threads);
-// The first row of a part of the rows: rows of matrix tiles are not parted.
+// The first row of a part of the rows: rows of a block are not parted.
 int64_t row_point(const Job&, int64_t part);
 void multiply_task(void* job, int64_t index, int32_t thread);
 // Some rows by one output panel.

@@ -32,4 +32,17 @@ struct Ahead {
 // For each line that is used, once.
 __attribute__((always_inline)) inline void prefetch_line(const uint8_t* line) { Ahead{kFarBytes, kNearBytes}.prefetch(line); }
 
+// The group after the one that many rows are multiplied by is fetched a few lines at a time meanwhile: hardware looks no further than a
+// page ahead, and only once loads begin; all at once would fill the line buffers and wait.
+struct Fetch {
+  const uint8_t* line;
+  int64_t left, each;  // lines
+
+  __attribute__((always_inline)) void step() {
+    if (left <= 0) return;
+    for (int64_t i = 0; i < each; ++i, line += 64) __builtin_prefetch(line, 0, 2);
+    left -= each;
+  }
+};
+
 }  // namespace twostroke

@@ -28,14 +28,15 @@ TS_INLINE void fold_vector(__m512i integers, __m512 x_scale, __m512 w_scale, flo
   _mm512_store_ps(sums, _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers), _mm512_mul_ps(x_scale, w_scale), _mm512_load_ps(sums)));
 }
 
-template <int kRows>
-TS_INLINE void fold(const __m512i (&integers)[kRows][kVectors], const TileRows& x, const Group& group, float* sums) {
+// One group of some rows by kAcross vectors of columns; scales, sums: from the first of these columns on.
+template <int kRows, int kAcross>
+TS_INLINE void fold(const __m512i (&integers)[kRows][kAcross], const float* x_scales, const uint8_t* scales, float* sums) {
   TS_UNROLL
-  for (int j = 0; j < kVectors; ++j) {
-    const __m512 w_scale = load_bf16(group.scales + 32 * j);
+  for (int j = 0; j < kAcross; ++j) {
+    const __m512 w_scale = load_bf16(scales + 32 * j);
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      fold_vector(integers[r][j], _mm512_set1_ps(x.scales[group.index * x.pair_stride + r]), w_scale, sums + r * kPanel + 16 * j);
+      fold_vector(integers[r][j], _mm512_set1_ps(x_scales[r]), w_scale, sums + r * kPanel + 16 * j);
     }
   }
 }
@@ -61,31 +62,32 @@ TS_INLINE __m512i multiplier_pair(const uint8_t* step, int pair, int j) {
 
 constexpr int64_t kMultiplierBytes = kStep / kSubgroup / 2 * kPanel;
 
-// One step of packed int4 (64 k of 16 columns) to signed bytes element * multiplier, plus kOffset; put(quad, bytes) takes the
-// 16 quads of four k.
+// A quarter of a step of packed int4 (16 k of 16 columns) to signed bytes element * multiplier, plus kOffset; put(quad, bytes) takes its
+// four quads of k. A multiplier in each 16 bits multiplies two elements at once: neither product exceeds 225, a byte.
+template <int kOffset, class Put>
+TS_INLINE void unpack_part(const uint8_t* step, int j, int part, const Put& put) {
+  const __m512i nibble = _mm512_set1_epi8(15);
+  const __m512i pair = multiplier_pair(step, part / 2, j);
+  const __m512i m = part % 2 == 0 ? _mm512_and_si512(pair, _mm512_set1_epi32(15)) : _mm512_srli_epi32(pair, 4);
+  const __m512i both = _mm512_or_si512(m, _mm512_slli_epi32(m, 16));
+  // (nibble - 8) * m + offset = nibble * m - (8 m - offset), all modulo 256
+  const __m512i eights = _mm512_slli_epi32(_mm512_or_si512(both, _mm512_slli_epi32(both, 8)), 3);
+  const __m512i less = _mm512_sub_epi8(eights, _mm512_set1_epi8(static_cast<char>(kOffset)));
+  TS_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const int oct = 2 * part + i;
+    const __m512i packed = load(step + kMultiplierBytes + oct * kQuadBytes + 64 * j);
+    const __m512i low = _mm512_and_si512(packed, nibble), high = _mm512_and_si512(_mm512_srli_epi16(packed, 4), nibble);
+    put(2 * oct, _mm512_sub_epi8(_mm512_mullo_epi16(low, both), less));
+    put(2 * oct + 1, _mm512_sub_epi8(_mm512_mullo_epi16(high, both), less));
+  }
+}
+
+// A whole step: its 16 quads.
 template <int kOffset, class Put>
 TS_INLINE void unpack_step(const uint8_t* step, int j, const Put& put) {
-  const __m512i nibble = _mm512_set1_epi8(15);
   TS_UNROLL
-  for (int part = 0; part < 4; ++part) {
-    const __m512i pair = multiplier_pair(step, part / 2, j);
-    const __m512i m = part % 2 == 0 ? _mm512_and_si512(pair, _mm512_set1_epi32(15)) : _mm512_srli_epi32(pair, 4);
-    const __m512i even = _mm512_or_si512(m, _mm512_slli_epi32(m, 16)), odd = _mm512_slli_epi32(even, 8);
-    // (nibble - 8) * m + offset = nibble * m - (8 m - offset), all modulo 256
-    const __m512i eights = _mm512_slli_epi32(_mm512_or_si512(even, odd), 3);
-    const __m512i less = _mm512_sub_epi8(eights, _mm512_set1_epi8(static_cast<char>(kOffset)));
-    TS_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const int oct = 2 * part + i;
-      const __m512i packed = load(step + kMultiplierBytes + oct * kQuadBytes + 64 * j);
-      const __m512i low = _mm512_and_si512(packed, nibble);
-      const __m512i high = _mm512_and_si512(_mm512_srli_epi16(packed, 4), nibble);
-      const __m512i low_products = _mm512_or_si512(_mm512_maddubs_epi16(low, even), _mm512_slli_epi16(_mm512_maddubs_epi16(low, odd), 8));
-      const __m512i high_products = _mm512_or_si512(_mm512_maddubs_epi16(high, even), _mm512_slli_epi16(_mm512_maddubs_epi16(high, odd), 8));
-      put(2 * oct, _mm512_sub_epi8(low_products, less));
-      put(2 * oct + 1, _mm512_sub_epi8(high_products, less));
-    }
-  }
+  for (int part = 0; part < 4; ++part) unpack_part<kOffset>(step, j, part, put);
 }
 
 }  // namespace twostroke

@@ -1,0 +1,108 @@
+// Rows of activations to int8 in blocks, 16 at a time: the same bits as generic/linear_quantize.cpp.
+// Knows: the rounding rule, how block_group reads a block. Must not know: which rows, threads.
+#if defined(TS_LEVEL_AVX512)
+#include "twostroke/vnni.h"
+
+namespace twostroke {
+namespace {
+
+// Up to 16 rows of one group. The columns behind the last whole step are copied, so that every step is a whole one.
+struct Source {
+  const float* x;
+  int64_t stride, rows, columns, whole;
+  alignas(64) float tail[kRowBlock][kStep];
+
+  Source(const float* from, int64_t x_stride, int64_t count, int64_t width)
+      : x(from), stride(x_stride), rows(count), columns(width), whole(width / kStep * kStep) {
+    if (whole == columns) return;
+    memset(tail, 0, sizeof(tail));
+    for (int64_t r = 0; r < rows; ++r) memcpy(tail[r], x + r * stride + whole, static_cast<size_t>(columns - whole) * 4);
+  }
+  TS_INLINE const float* step(int64_t r, int64_t k) const { return k < whole ? x + r * stride + k : tail[r]; }
+};
+
+TS_INLINE float group_magnitude(const Source& from, int64_t r) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512i best[4] = {};
+  for (int64_t k = 0; k < from.columns; k += kStep) {
+    const float* x = from.step(r, k);
+    TS_UNROLL
+    for (int i = 0; i < 4; ++i) best[i] = _mm512_max_epu32(best[i], _mm512_and_si512(_mm512_loadu_si512(x + 16 * i), magnitude));
+  }
+  const __m512i most = _mm512_max_epu32(_mm512_max_epu32(best[0], best[1]), _mm512_max_epu32(best[2], best[3]));
+  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int32_t>(_mm512_reduce_max_epu32(most)))));
+}
+
+#if defined(TS_LEVEL_AMX)
+// (16, 64) bytes: rows as they are.
+void put_step(const __m512i (&bytes)[kRowBlock], int64_t rows, int8_t* q) {
+  for (int64_t r = 0; r < rows; ++r) _mm512_storeu_si512(q + r * kStep, bytes[r]);
+}
+constexpr int64_t step_bytes(int64_t) { return kRowBlock * kStep; }
+#else
+// In 16 registers, what is in word w of register r to word r of register w.
+TS_INLINE void transpose(const __m512i (&from)[kRowBlock], __m512i (&to)[kRowBlock]) {
+  __m512i pairs[kRowBlock], fours[kRowBlock];
+  TS_UNROLL
+  for (int i = 0; i < kRowBlock; i += 2) {
+    pairs[i] = _mm512_unpacklo_epi32(from[i], from[i + 1]);
+    pairs[i + 1] = _mm512_unpackhi_epi32(from[i], from[i + 1]);
+  }
+  TS_UNROLL
+  for (int i = 0; i < kRowBlock; i += 4) {  // fours[i + n]: word n of every 128 bits of four rows
+    TS_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      fours[i + 2 * h] = _mm512_unpacklo_epi64(pairs[i + h], pairs[i + 2 + h]);
+      fours[i + 2 * h + 1] = _mm512_unpackhi_epi64(pairs[i + h], pairs[i + 2 + h]);
+    }
+  }
+  TS_UNROLL
+  for (int n = 0; n < 4; ++n) {
+    const __m512i a = _mm512_shuffle_i32x4(fours[n], fours[4 + n], 0x88), b = _mm512_shuffle_i32x4(fours[8 + n], fours[12 + n], 0x88);
+    const __m512i c = _mm512_shuffle_i32x4(fours[n], fours[4 + n], 0xdd), d = _mm512_shuffle_i32x4(fours[8 + n], fours[12 + n], 0xdd);
+    to[n] = _mm512_shuffle_i32x4(a, b, 0x88);
+    to[8 + n] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    to[4 + n] = _mm512_shuffle_i32x4(c, d, 0x88);
+    to[12 + n] = _mm512_shuffle_i32x4(c, d, 0xdd);
+  }
+}
+
+// (16 quads, rows, 4) bytes.
+void put_step(const __m512i (&bytes)[kRowBlock], int64_t rows, int8_t* q) {
+  __m512i quads[kRowBlock];
+  transpose(bytes, quads);
+  const __mmask16 present = static_cast<__mmask16>((1u << rows) - 1);
+  TS_UNROLL
+  for (int i = 0; i < kRowBlock; ++i) _mm512_mask_storeu_epi32(q + i * rows * 4, present, quads[i]);
+}
+constexpr int64_t step_bytes(int64_t rows) { return rows * kStep; }
+#endif
+
+}  // namespace
+
+// 64 columns of all rows before the next 64: stores follow each other in memory.
+void quantize_block(const float* x, int64_t x_stride, int64_t rows, int64_t columns, QuantizedRow to) {
+  const Source from(x, x_stride, rows, columns);
+  __m512 inverses[kRowBlock];
+  __mmask16 on[kRowBlock];
+  __m512i totals[kRowBlock], bytes[kRowBlock] = {};
+  for (int64_t r = 0; r < rows; ++r) {
+    const float amax = group_magnitude(from, r);
+    const bool usable = amax >= kLeastMagnitude && amax <= kMostMagnitude;
+    inverses[r] = _mm512_set1_ps(usable ? 127.0f / amax : 0.0f);
+    on[r] = usable ? 0xffff : 0;
+    totals[r] = _mm512_setzero_si512();
+    to.scales[r] = amax / 127.0f;
+  }
+  for (int64_t k = 0; k < columns; k += kStep, to.q += step_bytes(rows)) {
+    for (int64_t r = 0; r < rows; ++r) {
+      bytes[r] = quantize_64(from.step(r, k), inverses[r], on[r]);
+      totals[r] = _mm512_dpbusd_epi32(totals[r], _mm512_set1_epi8(1), bytes[r]);
+    }
+    put_step(bytes, rows, to.q);
+  }
+  for (int64_t r = 0; r < rows; ++r) to.corrections[r] = -128 * _mm512_reduce_add_epi32(totals[r]);
+}
+
+}  // namespace twostroke
+#endif

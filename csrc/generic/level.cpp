@@ -1,6 +1,7 @@
 // What this library was compiled for, and what this CPU can run.
 // Knows: CPUID, and on Arm what the operating system says of the CPU. Must not know: kernels.
 #include "twostroke/abi.h"
+#include "twostroke/stream.h"
 
 int32_t ts_abi_version(void) { return TS_ABI_VERSION; }
 
@@ -24,6 +25,7 @@ const char* ts_level_name(void) {
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -43,7 +45,16 @@ bool may_use_tiles(uint64_t state) {
   return (state & 0x60000) == 0x60000 && syscall(SYS_arch_prctl, 0x1023, 18) == 0;
 }
 
+bool made_by_amd() {
+  uint32_t highest, words[3];
+  return __get_cpuid(0, &highest, &words[0], &words[2], &words[1]) && memcmp(words, "AuthenticAMD", 12) == 0;
+}
+
+const bool kMadeByAmd = made_by_amd();
+
 }  // namespace
+
+bool twostroke::reads_one_stretch() { return kMadeByAmd; }
 
 int32_t ts_best_level(void) {
   uint32_t a, b, c, d, a7, b7, c7, d7;
@@ -61,6 +72,8 @@ int32_t ts_best_level(void) {
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 
+bool twostroke::reads_one_stretch() { return true; }
+
 int32_t ts_best_level(void) {
   constexpr unsigned long kAsimd = 1ul << 1, kAsimdDp = 1ul << 20, kI8mm = 1ul << 13;  // HWCAP_ASIMD, HWCAP_ASIMDDP, HWCAP2_I8MM
   const unsigned long has = getauxval(AT_HWCAP);
@@ -69,5 +82,6 @@ int32_t ts_best_level(void) {
   return (getauxval(AT_HWCAP2) & kI8mm) == 0 ? 2 : 3;
 }
 #else
+bool twostroke::reads_one_stretch() { return true; }
 int32_t ts_best_level(void) { return 0; }
 #endif

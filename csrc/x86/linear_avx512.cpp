@@ -58,7 +58,7 @@ void int8_group(const uint8_t* data, const Group& group, const TileRows& x, floa
   const int8_t* q = x.q + group.first;
   const int64_t bytes = group.columns * kPanel;
   for (int64_t at = 0; at < bytes; at += 4 * kQuadBytes, q += 4 * 4) {
-    turn<kRows, 4>(data + at, Ahead::of<kFarBytes, kNearBytes>(data, bytes, group.after, at), q, x.q_stride, integers);
+    turn<kRows, 4>(data + at, Ahead::of<kFarOfOne, kNearOfOne>(data, bytes, group.after, at), q, x.q_stride, integers);
   }
   fold(integers, x.scales + group.index * x.pair_stride, group.scales, sums);
 }

@@ -22,8 +22,8 @@ struct BlockRows {
   const int32_t* corrections;
 };
 
-// Too few rows to hide the latency of a product take the whole width of a panel.
-constexpr int across(int rows) { return rows < 4 ? kVectors : 1; }
+// As many vectors of columns at once as the registers hold sums for. The whole width of a panel reads memory front to back.
+constexpr int across(int rows) { return rows <= 6 ? kVectors : rows <= 12 ? 2 : 1; }
 
 template <int kRows, int kAcross>
 TS_INLINE void begin(const int32_t* corrections, __m512i (&integers)[kRows][kAcross]) {
@@ -48,18 +48,23 @@ TS_INLINE void multiply(const __m512i (&weights)[kAcross], const int8_t* quads, 
 template <int kRows>
 void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fetch* ahead, float* sums) {
   constexpr int kAcross = across(kRows);
+  const int64_t bytes = group.columns * kPanel;
   for (int j = 0; j < kVectors; j += kAcross) {
     __m512i integers[kRows][kAcross];
     begin(x.corrections, integers);
     const uint8_t* from = data + 64 * j;
     const int8_t* q = x.q;
-    for (int64_t k = 0; k < group.columns; k += 4 * kTurn, from += kTurn * kQuadBytes, q += kTurn * 4 * kRows) {
-      ahead->step();
+    for (int64_t at = 0; at < bytes; at += kTurn * kQuadBytes, from += kTurn * kQuadBytes, q += kTurn * 4 * kRows) {
+      const Ahead near = Ahead::of<kFarOfOne, kNearOfOne>(data, bytes, group.after, at);
+      if (kAcross < kVectors) ahead->step();
       TS_UNROLL
       for (int i = 0; i < kTurn; ++i) {
         __m512i weights[kAcross];
         TS_UNROLL
-        for (int n = 0; n < kAcross; ++n) weights[n] = load(from + i * kQuadBytes + 64 * n);
+        for (int n = 0; n < kAcross; ++n) {
+          weights[n] = load(from + i * kQuadBytes + 64 * n);
+          if (kAcross == kVectors) near.prefetch(from + i * kQuadBytes + 64 * n);
+        }
         multiply(weights, q + i * 4 * kRows, integers);
       }
     }
@@ -97,8 +102,10 @@ constexpr BlockKernel kInt4[kRowBlock] = {int4_block<1>,  int4_block<2>,  int4_b
 
 // Moments to fetch ahead while a group meets these rows: one each kTurn quads of k, of int4 each step.
 int64_t moments_of(int32_t kind, int64_t columns, int64_t rows) {
-  const int64_t last = rows % kRowBlock, passes = rows / kRowBlock * kVectors + (last == 0 ? 0 : kVectors / across(static_cast<int>(last)));
-  return columns / (kind == TS_W_INT4 ? kStep : 4 * kTurn) * passes;
+  const int64_t last = rows % kRowBlock;
+  if (kind == TS_W_INT4) return columns / kStep * kVectors * (rows / kRowBlock + (last > 0 ? 1 : 0));
+  const int wide = across(static_cast<int>(last));
+  return columns / (4 * kTurn) * (rows / kRowBlock * kVectors + (last == 0 || wide == kVectors ? 0 : kVectors / wide));
 }
 
 void unpack(const uint8_t* packed, int64_t columns, Fetch* ahead, uint8_t* bytes) {
@@ -119,7 +126,7 @@ void blocks_end() {}
 void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
   const bool unpacked = kind == TS_W_INT4 && rows >= kUnpackedRows;
   const int64_t lines = panel_bytes(kind, group.columns) / 64, moments = moments_of(unpacked ? TS_W_INT8 : kind, group.columns, rows);
-  Fetch ahead = {group.after, lines, (lines + moments - 1) / moments};
+  Fetch ahead = {group.after, lines, moments == 0 ? 0 : (lines + moments - 1) / moments};
   const uint8_t* data = group.data;
   const BlockKernel* kernels = kind == TS_W_INT8 ? kInt8 : kInt4;
   if (unpacked) {

@@ -91,8 +91,10 @@ StreamKernel int4_streams(int64_t rows);
 void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes);
 
 // From this many rows on, those of a block are multiplied together, by block_group.
-#if defined(TS_LEVEL_AVX512)
+#if defined(TS_LEVEL_AMX)
 constexpr int64_t kBlockedRows = 5;
+#elif defined(TS_LEVEL_AVX512)
+constexpr int64_t kBlockedRows = 4;
 #else
 constexpr int64_t kBlockedRows = INT64_MAX;
 #endif

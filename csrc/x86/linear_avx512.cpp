@@ -1,4 +1,4 @@
-// The register tiles of ts_linear for AVX-512 with VNNI, floats and bytes: up to 6 rows by 64 columns in 24 accumulators.
+// The register tiles of ts_linear for AVX-512 with VNNI: floats, up to 6 rows by 64 columns in 24 accumulators, and few rows of bytes.
 // Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stream.h"
@@ -150,7 +150,7 @@ void bf16_tile(const Panel& panel, const TileRows& x, float* sums) {
 
 constexpr TileKernel kF32[kTileRows] = {f32_tile<1>, f32_tile<2>, f32_tile<3>, f32_tile<4>, f32_tile<5>, f32_tile<6>};
 constexpr TileKernel kBf16[kTileRows] = {bf16_tile<1>, bf16_tile<2>, bf16_tile<3>, bf16_tile<4>, bf16_tile<5>, bf16_tile<6>};
-constexpr GroupKernel kInt8[kTileRows] = {int8_group<1>, int8_group<2>, int8_group<3>, int8_group<4>, int8_group<5>, int8_group<6>};
+constexpr GroupKernel kInt8[kStreamRows] = {int8_group<1>, int8_group<2>, int8_group<3>, int8_group<4>};  // more rows are in blocks
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// int4 weights of ts_linear for AVX-512 with VNNI: few rows straight from the nibbles, and the unpacking for many.
+// int4 weights of ts_linear for AVX-512 with VNNI: few rows straight from the nibbles.
 // Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stream.h"
@@ -90,15 +90,6 @@ StreamKernel int4_streams(int64_t rows) {
   constexpr StreamKernel kernels[kStreamRows] = {int4_groups<1, kPanels>, int4_groups<2, kPanels>, int4_groups<3, kPanels>,
                                                  int4_groups<4, kPanels>};
   return kernels[rows - 1];
-}
-
-void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes) {
-  for (int64_t k = 0; k < columns; k += kStep, packed += kInt4StepBytes, bytes += kStep * kPanel) {
-    TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) {
-      unpack_step<128>(packed, j, [&](int quad, __m512i four) { _mm512_storeu_si512(bytes + quad * kQuadBytes + 64 * j, four); });
-    }
-  }
 }
 
 }  // namespace twostroke

@@ -158,8 +158,9 @@ def random_requests(dice: random.Random, vocab: int) -> list[Request]:
     stem = [dice.randrange(vocab) for _ in range(90)]
     requests = []
     for index in range(dice.randint(2, 6)):
-        shared = dice.choice([0, 0, 16, 37, 64, 90])
-        prompt = (*stem[:shared], *(dice.randrange(vocab) for _ in range(dice.randint(1, 60))))
+        shared = dice.choice([0, 0, 16, 37, 64, 64, 90])
+        own = dice.choice([0, dice.randint(1, 60)]) if shared else dice.randint(1, 60)  # 0: others ask the same
+        prompt = (*stem[:shared], *(dice.randrange(vocab) for _ in range(own)))
         params = SamplingParams(
             temperature=dice.choice([0.0, 0.7, 1.5]),
             top_k=dice.choice([0, 0, 5]),

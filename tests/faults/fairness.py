@@ -70,7 +70,7 @@ class Fairness:
                 assert all(rank(each) < rank(passed) for each in new), f"{passed.request.request_id} was overtaken"
 
     def _shared(self, sequence: Sequence) -> int:
-        return (len(sequence.request.prompt_token_ids) - 1) // self._page_tokens * self._page_tokens
+        return len(sequence.request.prompt_token_ids) // self._page_tokens * self._page_tokens
 
     def _check_bound(self, wait: Wait) -> None:
         bound = sum(self._positions(each) for each in wait.ahead | {wait.sequence})

@@ -101,12 +101,8 @@ def tells_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Scheduler, "abort", abort)
 
 
-def keeps_the_last_matched_page(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        CacheManager,
-        "match",
-        lambda cache, salt, tokens: cache._tree.match(salt, tokens, len(tokens) // cache.page_tokens),
-    )
+def computes_nothing_of_a_found_prompt(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CacheManager, "spared_tokens", lambda cache, matched, _: len(matched) * cache.page_tokens)
 
 
 DEFECTS: tuple[Plant, ...] = (
@@ -120,7 +116,7 @@ DEFECTS: tuple[Plant, ...] = (
     frees_in_the_tree,
     tells_twice,
     tells_nobody,
-    keeps_the_last_matched_page,
+    computes_nothing_of_a_found_prompt,
 )
 
 

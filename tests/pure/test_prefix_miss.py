@@ -52,10 +52,19 @@ def tokens(seed: int, length: int) -> list[int]:
 
 def test_an_empty_cache_and_short_prompts() -> None:
     heart = Heart()
-    assert heart.miss("short", tokens(1, PAGE)) == PrefixMiss(MissReason.SHORT, 0)
+    assert heart.miss("short", tokens(1, PAGE - 1)) == PrefixMiss(MissReason.SHORT, 0)
     assert heart.miss("first", tokens(2, 50), "salt") == PrefixMiss(MissReason.EMPTY, 0)
     assert heart.miss("again", tokens(2, 50), "salt") is None
     assert heart.miss("other salt", tokens(2, 50), "pepper") == PrefixMiss(MissReason.EMPTY, 0)
+
+
+@pytest.mark.parametrize(("length", "spared"), [(47, 32), (48, 47), (49, 48)])
+def test_of_a_prompt_that_was_read_all_but_its_last_token_is_spared(length: int, spared: int) -> None:
+    heart = Heart()
+    heart.miss("first", tokens(1, length))
+    assert heart.miss("again", tokens(1, length)) is None
+    assert heart.ends["again"].num_cached_tokens == spared
+    heart.cache.check()
 
 
 @pytest.mark.parametrize("position", [0, 1, 15, 16, 17, 31, 32, 40, 63, 64])
@@ -110,7 +119,7 @@ def plainly(cached: list[list[int]], asked: list[int], size: int) -> PrefixMiss 
     def pages(of: list[int]) -> list[tuple[int, ...]]:
         return [tuple(of[i : i + size]) for i in range(0, len(of) - size + 1, size)]
 
-    wanted = pages(asked)[: (len(asked) - 1) // size]
+    wanted = pages(asked)
     found = max((common(pages(one), wanted) for one in cached), default=0)
     if found == len(wanted):
         return None if found else PrefixMiss(MissReason.SHORT, 0)
@@ -127,7 +136,8 @@ def plainly(cached: list[list[int]], asked: list[int], size: int) -> PrefixMiss 
             best, near = (equal.index(False), sum(equal)), page
     behind = [pages(one)[found + 1 :] for one in cached if pages(one)[: found + 1] == [*wanted[:found], near]]
     lost = max((common(one, wanted[found + 1 :]) for one in behind), default=0)
-    return PrefixMiss(MissReason.DIFFERS, found * size + best[0], (lost + 1 if best[0] or lost else 0) * size)
+    lost_tokens = min((lost + 1 if best[0] or lost else 0) * size, len(asked) - 1 - found * size)
+    return PrefixMiss(MissReason.DIFFERS, found * size + best[0], lost_tokens)
 
 
 def common(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> int:

@@ -66,12 +66,12 @@ KEPT = replace(setup(num_pages=400), promised=LatencyObjectives(0.1, 0.02))
 SCALED = Autoscale(1, 5, 4.0, 0.05, 0.1, 0.5)
 
 CASES: dict[str, tuple[FleetPlan, list[WorkloadRequest], str, str]] = {
-    "tight": (FleetPlan(TIGHT), load(1, 120, 20), "492f65a98e3ce9e51179", "56bffcd74c170b97ba88"),
-    "full": (FleetPlan(WIDE), load(2, 300, 1), "fc85526138bd6f899e55", "47d0b180556fcef5e3d2"),
-    "objectives": (FleetPlan(KEPT), load(3, 200, 2), "f9570b32f1b06e356124", "a3eedfd19857799c204f"),
-    "fleet": (FleetPlan(TIGHT, 3), load(4, 150, 4), "4d2b1d6bdca43d29d899", "7c5a155f215e57b27781"),
+    "tight": (FleetPlan(TIGHT), load(1, 120, 20), "0c969ed7effed835cabc", "0bae40eeac960f3bd74b"),
+    "full": (FleetPlan(WIDE), load(2, 300, 1), "89224f93888ebed6318c", "809b2fa64279e644bcc2"),
+    "objectives": (FleetPlan(KEPT), load(3, 200, 2), "019c5b71dfc04189ea02", "0dab27a84bf4637829e3"),
+    "fleet": (FleetPlan(TIGHT, 3), load(4, 150, 4), "4d2b1d6bdca43d29d899", "00c72167947364b066a5"),
     "split": (FleetPlan(TIGHT, 2, 2), load(5, 100, 8), "861af5a65763d796f2be", "d31b1f89c652088f01e6"),
-    "scaled": (FleetPlan(TIGHT, autoscale=SCALED), load(6, 200, 10), "7dd0b850a70c1dc22ab4", "e8f3bdf2d63a8197b4ce"),
+    "scaled": (FleetPlan(TIGHT, autoscale=SCALED), load(6, 200, 10), "c4fd07c078df2e9d6f6c", "f38c182a9603ed0f4ba2"),
 }
 """name: (what runs, load, digest of the whole run, digest of a run that keeps records)."""
 

@@ -63,7 +63,7 @@ typedef void (*GroupKernel)(const uint8_t* data, const Group&, const TileRows&, 
 // The kernel for a float ts_weight_kind and 1..kTileRows rows.
 TileKernel float_kernel(int32_t kind, int64_t rows);
 
-// data: (columns / 4, 64, 4) bytes, weight + 128; 1..kTileRows rows.
+// data: (columns / 4, 64, 4) bytes, weight + 128; 1..kTileRows rows, and fewer than kBlockedRows.
 GroupKernel int8_kernel(int64_t rows);
 
 // data: packed int4; 1..kInt4Rows rows. More rows share one unpacking.

@@ -1,6 +1,6 @@
 """Pages of each running sequence, and what of them is shared.
 
-    [0, shared pages)              owned together with the prefix tree; full; never written again
+    [0, shared pages)              owned together with the prefix tree; full; what a page holds never changes again
     [shared pages, last page)      owned by this sequence alone
 
 Knows: the pool, the prefix tree, token ids.
@@ -99,14 +99,21 @@ class CacheManager:
         return count
 
     def match(self, salt: str, tokens: Sequence[int]) -> list[Node]:
-        """The cached full pages of these tokens; the last token is never among them, because its logits are needed."""
-        return self._tree.match(salt, tokens, (len(tokens) - 1) // self.page_tokens)
+        """The cached full pages of these tokens."""
+        return self._tree.match(salt, tokens, len(tokens) // self.page_tokens)
+
+    def spared_tokens(self, matched: Sequence[Node], num_tokens: int) -> int:
+        """Of num_tokens tokens, those that need not be computed where these pages of them were found.
+
+        The last one is, because its logits are needed: into its page once more, by the exactness law with the same bits.
+        """
+        return min(len(matched) * self.page_tokens, num_tokens - 1)
 
     def miss(self, salt: str, tokens: Sequence[int], matched: Sequence[Node]) -> PrefixMiss | None:
         """Why the tree has no more of these tokens than `matched`; None where it has all that can be shared."""
         if self._notes is None:
             return None
-        return self._notes.miss(self._tree, salt, tokens, matched, (len(tokens) - 1) // self.page_tokens)
+        return self._notes.miss(self._tree, salt, tokens, matched, len(tokens) // self.page_tokens)
 
     def forget_misses(self) -> None:
         """`miss` will not be asked: nothing is noted for it. Raises ValueError where something was noted already."""

@@ -45,18 +45,19 @@ class MissNotes:
         size, found = tree.page_tokens, len(matched)
         if found >= max_pages:
             return None if found else PrefixMiss(MissReason.SHORT, 0)
+        spared = len(tokens) - 1 - found * size  # at most: the last token is computed in any case
         pages = list(tree.pages(tokens[found * size : max_pages * size]))
         parent = matched[-1] if matched else tree.known_root(salt)
         gone = self._count_evicted(parent.path if parent is not None else root_path(salt), pages)
         if gone:
-            return PrefixMiss(MissReason.EVICTED, found * size, gone * size)
+            return PrefixMiss(MissReason.EVICTED, found * size, min(gone * size, spared))
         if parent is None or not (parent.children or matched):
             return PrefixMiss(MissReason.EMPTY, 0)
         position, near = self._departure(parent, pages)
         lost = _also_cached(near, pages[1:]) if near is not None else 0
         # Where even the first token of the page differs, and nothing behind it fits, there was nothing to find.
         lost_pages = lost + 1 if position or lost else 0
-        return PrefixMiss(MissReason.DIFFERS, found * size + position, lost_pages * size)
+        return PrefixMiss(MissReason.DIFFERS, found * size + position, min(lost_pages * size, spared))
 
     def _count_evicted(self, path: int, pages: Sequence[tuple[int, ...]]) -> int:
         """How many of these pages, from the first on, were here and were evicted."""

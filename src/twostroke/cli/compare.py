@@ -34,7 +34,7 @@ def install(names: tuple[str, ...], peers_folder: Path | None, verbose: bool) ->
         from twostroke.env import process_environment, read_machine
 
         folder = peers_folder or read_machine().cache_folder / "peers"
-        for peer in [find_peer(name) for name in names]:
+        for peer in [find_peer(name) for name in ",".join(names).split(",")]:
             python = environment.install(folder, peer, process_environment(), lambda line: click.echo(line, err=True))
             click.echo(f"{peer.title}: {python}")
 

@@ -54,4 +54,4 @@ class SiblingRule:
 
     def _shared(self, sequence: Sequence) -> int:
         """Tokens of the prompt's full pages that a sibling can take over."""
-        return (len(sequence.request.prompt_token_ids) - 1) // self._page_tokens * self._page_tokens
+        return len(sequence.request.prompt_token_ids) // self._page_tokens * self._page_tokens

@@ -41,7 +41,7 @@ class MissReasons:
                 continue
             if known[found : found + page_tokens] == page and known[:found] == sequence.known[:found]:
                 shared = _common_tokens(sequence, other, found) // page_tokens * page_tokens
-                lost_tokens = min(shared, (len(sequence.known) - 1) // page_tokens * page_tokens) - found
+                lost_tokens = min(shared, len(sequence.known) - 1) - found
                 return replace(
                     miss,
                     reason=MissReason.UNFINISHED,

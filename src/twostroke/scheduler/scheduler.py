@@ -195,7 +195,8 @@ class Scheduler:
         """Ask the policy for its rank."""
 
         def cached_tokens() -> int:
-            return len(self._cache.match(sequence.request.cache_salt, sequence.known)) * self._cache.page_tokens
+            matched = self._cache.match(sequence.request.cache_salt, sequence.known)
+            return self._cache.spared_tokens(matched, len(sequence.known))
 
         self._policy.welcome(sequence, cached_tokens, self._queues, self._now)
 
@@ -268,7 +269,7 @@ class Scheduler:
             return Hold.PAGES
         if not self._policy.may_enter(sequence, self._queues):
             return Hold.OBJECTIVE
-        sequence.computed = len(matched) * self._cache.page_tokens
+        sequence.computed = self._cache.spared_tokens(matched, len(sequence.known))
         num_tokens = self._allowed(sequence, step)
         if num_tokens == 0:
             sequence.computed = 0

@@ -50,7 +50,7 @@ def missing_tokens(cache: CacheManager, request: Request) -> int:
     """Of the prompt's full pages, what the receiver does not have."""
     tokens = request.prompt_token_ids
     full = (len(tokens) - 1) // cache.page_tokens
-    return (full - len(cache.match(request.cache_salt, tokens))) * cache.page_tokens
+    return max(0, full - len(cache.match(request.cache_salt, tokens))) * cache.page_tokens
 
 
 def adopt(cache: CacheManager, request: Request) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,18 +22,24 @@ from pathlib import Path
 from twostroke.backends.cpu import library
 library.library_path = lambda level: Path(sys.argv[1]) / f"libtwostroke_{level}.so"
 import pytest
-files = ["tests/ops/test_ops_native.py", "tests/ops/test_attention_native.py", "tests/ops/test_embed_native.py"]
-sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *files]))
+sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *sys.argv[2:]]))
 """
+GRIDS = (("ops", "attention", "embed"), ("linear", "feed_forward"))
 
 
 def test_no_undefined_behaviour_on_the_grid(tmp_path: Path) -> None:
     """A build that traps (SIGILL) on undefined behaviour runs the grid of odd sizes at every level."""
     made = build.build_all(tmp_path, build.machine(), build.TRAPPING)
     assert [path.stat().st_size > 10_000 for path in made] == [True] * len(made)
-    command = [sys.executable, "-c", UNDER_TRAPS, str(tmp_path)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+
+    def run(names: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        files = [f"tests/ops/test_{name}_native.py" for name in names]
+        command = [sys.executable, "-c", UNDER_TRAPS, str(tmp_path), *files]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for result in pool.map(run, GRIDS):
+            assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
 
 
 def test_traps_do_trap(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class CacheManager:
     def spared_tokens(self, matched: Sequence[Node], num_tokens: int) -> int:
         """Of num_tokens tokens, those that need not be computed where these pages of them were found.
 
-        The last one is, because its logits are needed: into its page once more, by the exactness law with the same bits.
+        The last one is, because its logits are needed: into its page once more, by the exactness law the same bits.
         """
         return min(len(matched) * self.page_tokens, num_tokens - 1)
 

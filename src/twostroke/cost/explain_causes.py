@@ -159,9 +159,7 @@ def _prefix(scene: Scene) -> Cause | None:
 def _miss_text(miss: PrefixMiss, num_prompt_tokens: int) -> str:
     lost, position = f"{miss.lost_tokens:,} tokens", f"position {miss.position:,}"
     if miss.reason is MissReason.SHORT:
-        return (
-            f"{num_prompt_tokens} tokens are too few: only full pages of {PAGE_TOKENS} before the last token are shared"
-        )
+        return f"{num_prompt_tokens} tokens are too few: only full pages of {PAGE_TOKENS} are shared"
     if miss.reason is MissReason.EMPTY:
         return "nothing was cached yet"
     if miss.reason is MissReason.SCORED:

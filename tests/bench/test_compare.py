@@ -6,6 +6,7 @@ import json
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from twostroke.backends.cpu.limits import LimitMeter, Limits
 from twostroke.bench import cases
+from twostroke.bench.cases import Bound
 from twostroke.bench.compare import Comparison, Contestant, Row, Setup, ratio_to_best, rows
 from twostroke.bench.comparison_text import text
 from twostroke.bench.evict import evict
@@ -65,7 +67,9 @@ def test_turns_medians_and_faults(tmp_path: Path, setup: Setup) -> None:
     other = fake(tmp_path, "other", 200.0, "raise ValueError('no streams')")
     dead = fake(tmp_path, "dead", 1.0, "os._exit(3)")
     said: list[str] = []
-    columns = Comparison(setup, CASES, time.perf_counter, said.append).run([ours, other, dead], 2)
+    measured = iter([replace(LIMITS, read_bytes_per_s=1e9 * rate) for rate in range(20, 30)])
+    comparison = Comparison(setup, CASES, time.perf_counter, said.append, lambda: next(measured))
+    columns = comparison.run([ours, other, dead], 2)
     assert [line for line in said if line.startswith("round")][:3] == [
         "round 1 of 2: twostroke int8",
         "round 1 of 2: other int8",
@@ -77,7 +81,10 @@ def test_turns_medians_and_faults(tmp_path: Path, setup: Setup) -> None:
     assert "ended during decode" in columns[2].faults["all"]
     assert columns[0].values["peak memory"][0] > 1e6
     assert len(columns[0].values[cases.START.name]) == len(columns[0].values[cases.COLD_START.name]) == 2
-    table = rows(columns, CASES, lambda case, bits: None)
+    assert [limits.read_bytes_per_s for limits in columns[0].limits[CASES[1].name]] == [21e9, 24e9]
+    assert columns[1].limits == {}, "a peer's figures are beside ours, not beside the limit"
+    table = rows(columns, CASES, lambda case, bits, limits: Bound(limits.read_bytes_per_s / 1e7, "reading"))
+    assert table[1].share_of_limit == 1.0 / 2250
     first = table[0]
     assert first.times_best == 1.5 and first.values == {"twostroke": 300.0, "other": 200.0, "dead": 1.0}
     printed = text("model", LIMITS, table, columns, 2)
@@ -135,7 +142,7 @@ def test_an_engine_that_cannot_says_why(tmp_path: Path, setup: Setup) -> None:
         "serve(Driver())\n"
     )
     unable = Contestant(Peer("unable", "Unable", str(script), ()), Path(sys.executable), 8)
-    (column,) = Comparison(setup, CASES, time.perf_counter, lambda line: None).run([unable], 1)
+    (column,) = Comparison(setup, CASES, time.perf_counter, lambda line: None, lambda: LIMITS).run([unable], 1)
     assert "it has no int8" in column.faults["all"] and column.values == {}
     assert column.faults[cases.COLD_START.name] == "not offered"
 

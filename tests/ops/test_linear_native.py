@@ -76,6 +76,19 @@ def test_reference_and_batch_invariance(
         np.testing.assert_array_equal(linear(one_thread, x[row : row + 1], weight), whole[row : row + 1])
 
 
+@integer_formats
+@pytest.mark.parametrize("columns", [64, 300, 1088])
+def test_every_number_of_rows(
+    columns: int, weight_format: WeightFormat, one_thread: CpuOps, two_threads: CpuOps
+) -> None:
+    """Up to two blocks of 16 and what is left have kernels of their own, one for each number of rows."""
+    weight = random_weight(130, columns, weight_format, with_bias=True)
+    x = random_rows(37, columns)
+    single = np.concatenate([linear(one_thread, x[row : row + 1], weight) for row in range(len(x))])
+    for count in range(2, len(x) + 1):
+        np.testing.assert_array_equal(linear(two_threads, x[:count], weight), single[:count])
+
+
 @all_formats
 @pytest.mark.parametrize(("half", "columns"), [(1, 40), (31, 64), (64, 300), (65, 100), (150, 130), (192, 64)])
 def test_what_is_made_of_the_sums(

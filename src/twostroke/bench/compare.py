@@ -2,8 +2,9 @@
 
 In each round every engine that takes part is asked every case before the next engine's turn; an engine's process lives
 through one turn only, so that nothing else holds memory or a core while it is measured, and its start is timed.
+A shared machine's limits change within minutes, so they are measured again before each of this engine's cases.
 
-Knows: sessions, cases, medians.
+Knows: sessions, cases, limits, medians.
 Must not know: how an engine is driven, how results are printed.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from twostroke.backends.cpu.limits import Limits, median_limits
 from twostroke.bench.cases import COLD_START, MEMORY, START, Bound, Case
 from twostroke.bench.evict import evict
 from twostroke.bench.peers.peer import OURS, Peer
@@ -40,10 +42,12 @@ class Contestant:
 
 @dataclass(slots=True)
 class Column:
-    """What one contestant reached. values: by case name, one for each round. faults: why a case has none."""
+    """What one contestant reached. values: by case name, one for each round; limits: the machine's before each of them,
+    for this engine alone. faults: why a case has none."""
 
     contestant: Contestant
     values: dict[str, list[float]] = field(default_factory=dict)
+    limits: dict[str, list[Limits]] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
 
     def median(self, case: Case) -> float | None:
@@ -65,10 +69,17 @@ class Setup:
 
 
 class Comparison:
-    """Runs the rounds. clock: seconds."""
+    """Runs the rounds. clock: seconds. measure: the machine's limits, now."""
 
-    def __init__(self, setup: Setup, cases: Sequence[Case], clock: Callable[[], float], note: Note) -> None:
-        self._setup, self._cases, self._clock, self._note = setup, cases, clock, note
+    def __init__(
+        self,
+        setup: Setup,
+        cases: Sequence[Case],
+        clock: Callable[[], float],
+        note: Note,
+        measure: Callable[[], Limits],
+    ) -> None:
+        self._setup, self._cases, self._clock, self._note, self._measure_limits = setup, cases, clock, note, measure
 
     def run(self, contestants: Sequence[Contestant], rounds: int) -> list[Column]:
         """`rounds` turns of each contestant, in turn. A fault of one case or engine ends that alone."""
@@ -132,6 +143,8 @@ class Comparison:
     def _measure(self, session: Session, column: Column, case: Case) -> None:
         if case.name in column.faults:
             return
+        if column.contestant.peer.name == OURS.name:
+            column.limits.setdefault(case.name, []).append(self._measure_limits())
         try:
             value = float(session.ask(case.command, **case.arguments))
         except Missing:
@@ -187,12 +200,15 @@ class Row:
         }
 
 
-def rows(columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, int], Bound | None]) -> list[Row]:
+def rows(
+    columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, int, Limits], Bound | None]
+) -> list[Row]:
     """The table, bits by bits."""
     made = []
     for bits in sorted({column.contestant.bits for column in columns}, reverse=True):
         same = [column for column in columns if column.contestant.bits == bits]
         for case in (*cases, START, COLD_START, MEMORY):
             values = {column.contestant.peer.name: column.median(case) for column in same}
-            made.append(Row(case, bits, values, bounds(case, bits)))
+            found = [limits for column in same for limits in column.limits.get(case.name, ())]
+            made.append(Row(case, bits, values, bounds(case, bits, median_limits(found)) if found else None))
     return made

@@ -15,7 +15,11 @@ from twostroke.bench.compare import Column, Row
 
 def text(model: str, limits: Limits, found: Sequence[Row], columns: Sequence[Column], rounds: int) -> str:
     """Markdown that also reads well in a terminal."""
-    lines = [f"{model}, medians of {rounds} rounds in turn.", f"Limits, measured now: {limits.words()}.", ""]
+    lines = [
+        f"{model}, medians of {rounds} rounds in turn.",
+        f"Limits at the beginning: {limits.words()}; shares are of the limits just before each case.",
+        "",
+    ]
     for bits in sorted({row.bits for row in found}, reverse=True):
         lines += _table(bits, [row for row in found if row.bits == bits])
     for column in columns:

@@ -84,11 +84,6 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
     spec = ModelSpec.from_hf(json.loads((folder / "config.json").read_text()))
     contestants = _contestants(asked, asked.peers_folder or machine.cache_folder / "peers", note)
     meter = LimitMeter(asked.threads, clock)
-    try:
-        limits = meter.measure()
-    finally:
-        meter.close()
-    note(limits.words())
     longest = max(case.arguments.get("context", 0) + case.arguments.get("new_tokens", 0) for case in asked.cases)
     longest = max(longest, *(case.arguments.get("tokens", 0) for case in asked.cases))
     logs = machine.cache_folder / "compare"
@@ -101,10 +96,16 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
         variables={**process_environment(), "OMP_NUM_THREADS": str(asked.threads)},
         log_folder=logs,
     )
-    columns = Comparison(setup, asked.cases, clock, note).run(contestants, asked.rounds)
+    try:
+        limits = meter.measure()
+        note(limits.words())
+        comparison = Comparison(setup, asked.cases, clock, note, lambda: meter.measure(rounds=1))
+        columns = comparison.run(contestants, asked.rounds)
+    finally:
+        meter.close()
 
-    def limit(case: Case, bits: int) -> Bound | None:
-        return case_room.bound(case, spec, weight_format(f"int{bits}"), KVKind.BF16, limits)
+    def limit(case: Case, bits: int, found: Limits) -> Bound | None:
+        return case_room.bound(case, spec, weight_format(f"int{bits}"), KVKind.BF16, found)
 
     found = rows(columns, asked.cases, limit)
     described = f"{processor_name() or platform.machine()}, {machine.cores} cores, {platform.system()}"

@@ -7,7 +7,7 @@ Must not know: models, what the figures are for.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,6 +45,18 @@ class Limits:
         )
 
 
+def median_limits(found: Sequence[Limits]) -> Limits:
+    """Of several measurements of one machine, each figure's median."""
+    first = found[0]
+    return Limits(
+        first.threads,
+        first.level,
+        statistics.median(limits.read_bytes_per_s for limits in found),
+        statistics.median(limits.f32_flops_per_s for limits in found),
+        statistics.median(limits.int8_ops_per_s for limits in found),
+    )
+
+
 class LimitMeter:
     """Owns the threads and, where none is given, the memory to read. Close it after use."""
 
@@ -65,13 +77,10 @@ class LimitMeter:
 
     def measure(self, rounds: int = 3) -> Limits:
         """Medians of `rounds`, the three loops in turn."""
-        reads, floats, integers = [], [], []
-        for _ in range(rounds):
-            reads.append(self._read())
-            floats.append(self._rate(F32_KIND))
-            integers.append(self._rate(INT8_KIND))
-        medians = (statistics.median(found) for found in (reads, floats, integers))
-        return Limits(self._threads, self.level, *medians)
+        return median_limits([self._once() for _ in range(rounds)])
+
+    def _once(self) -> Limits:
+        return Limits(self._threads, self.level, self._read(), self._rate(F32_KIND), self._rate(INT8_KIND))
 
     def _read(self) -> float:
         started_s = self._clock()

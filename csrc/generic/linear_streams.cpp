@@ -1,6 +1,6 @@
 // Few rows: the weights are read once and wait for memory, so that on Intel's CPUs a thread reads several panels at once, a little of
-// each in turn. Measured on 2 cores of a Xeon: four panels in steps of 1 KiB come 12% faster than one after the other, two 8% (docs/LOG.md): each page
-// that is being read has hardware of its own that fetches ahead.
+// each in turn. Measured on 2 cores of a Xeon: four panels in steps of 1 KiB come 12% faster than one after the other, two 8%
+// (docs/LOG.md): each page that is being read has hardware of its own that fetches ahead.
 // Knows: panels, groups. Must not know: threads, vector instructions.
 #include "twostroke/linear_job.h"
 #include "twostroke/stream.h"

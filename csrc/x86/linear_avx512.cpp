@@ -22,7 +22,8 @@ TS_INLINE void prefetch(const uint8_t* data) {
 
 constexpr int64_t kFarOfSeveral = 1024, kNearOfSeveral = 512;
 
-// kQuads quads of k of one panel: scalar work between turns takes the ports of products. upper: rows are at most two strides from q or from it, so that addresses need no arithmetic.
+// kQuads quads of k of one panel: scalar work between turns takes the ports of products. upper: rows are at most two strides from q or
+// from it, so that addresses need no arithmetic.
 template <int kRows, int kQuads>
 TS_INLINE void turn(const uint8_t* data, const Ahead& ahead, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
   const int8_t* upper = q + 3 * stride;

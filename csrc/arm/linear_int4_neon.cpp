@@ -8,7 +8,6 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kMultiplierBytes = kStep / kSubgroup / 2 * kPanel;
 constexpr int64_t kBlock = 16;  // columns whose multipliers fill a register
 
 TS_INLINE uint8x16_t low_nibbles(uint8x16_t bytes) { return vandq_u8(bytes, vdupq_n_u8(15)); }

@@ -38,7 +38,7 @@ void int4_row(const uint8_t* panel, const uint16_t* scales, int64_t lane, int64_
     const int64_t at = k % kStep;
     const uint8_t pair = step[at / (2 * kSubgroup) * kPanel + lane];
     const int32_t multiplier = at % (2 * kSubgroup) < kSubgroup ? pair & 15 : pair >> 4;
-    const uint8_t packed = step[kStep / kSubgroup / 2 * kPanel + (at / 8 * kPanel + lane) * 4 + at % 4];
+    const uint8_t packed = step[kMultiplierBytes + (at / 8 * kPanel + lane) * 4 + at % 4];
     const int32_t q = (at % 8 < 4 ? packed & 15 : packed >> 4) - 8;
     out[k] = static_cast<float>(q * multiplier) * bf16_to_f32(scales[k / group * kPanel + lane]);
   }

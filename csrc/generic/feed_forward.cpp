@@ -35,7 +35,7 @@ void gate_task(void* arg, int64_t index, int32_t thread) {
   }
 }
 
-// Matrix tiles for all rows, scales of the middle that do not share a panel, and x in one slice.
+// Rows in blocks, scales of the middle that do not share a panel, and x in one slice.
 bool can_fuse(const Job& gate, const Job& down) {
   if (!is_integer_kind(gate.w.kind) || !is_integer_kind(down.w.kind) || gate.tokens < kBlockedRows) return false;
   Job whole = gate;

@@ -23,7 +23,7 @@ void unpack_subgroup(const uint8_t* packed, const uint8_t* multipliers, uint8_t*
 void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes) {
   uint8_t multipliers[4 * kPanel];
   for (int64_t k = 0; k < columns; k += kStep, packed += kInt4StepBytes) {
-    const uint8_t* elements = packed + kStep / kSubgroup / 2 * kPanel;
+    const uint8_t* elements = packed + kMultiplierBytes;
     for (int64_t part = 0; part < kStep / kSubgroup; ++part, elements += 2 * 4 * kPanel, bytes += kSubgroup * kPanel) {
       for (int64_t i = 0; i < 4 * kPanel; ++i) {
         const uint8_t pair = packed[part / 2 * kPanel + i / 4];
@@ -47,7 +47,7 @@ StreamKernel stream_kernel(int32_t, int64_t) { return nullptr; }
 #if !defined(TS_LEVEL_AVX512)
 void blocks_begin() {}
 void blocks_end() {}
-void quantize_block(const float*, int64_t, int64_t, int64_t, QuantizedRow) {}                 // never: kBlockedRows
+void quantize_block(const float*, int64_t, int64_t, int64_t, QuantizedRow) {}           // never: kBlockedRows
 void block_group(int32_t, const Group&, const TileRows&, int64_t, uint8_t*, float*) {}  // the same
 #endif
 

@@ -211,7 +211,7 @@ void pack_int4(const float* block, int64_t width, uint16_t* scales, uint8_t* dat
       *pair = static_cast<uint8_t>(part % 2 == 0 ? static_cast<int32_t>(m[r]) : *pair | static_cast<int32_t>(m[r]) << 4);
       step[r] = m[r] * bf16_to_f32(scales[r]);
     }
-    uint8_t* elements = at + kStep / kSubgroup / 2 * kPanel + part * 2 * 4 * kPanel;
+    uint8_t* elements = at + kMultiplierBytes + part * 2 * 4 * kPanel;
     pack_nibbles(block + n * kSubgroup * kPanel, step, elements);
     pack_nibbles(block + (n * kSubgroup + 8) * kPanel, step, elements + 4 * kPanel);
   }

@@ -10,7 +10,6 @@ namespace twostroke {
 namespace {
 
 constexpr int kLanes = 8;                  // columns of one register
-constexpr int64_t kQuadBytes = 4 * kPanel;  // packed bytes of one step of a kernel
 constexpr int64_t kBlockColumns = 64;      // k of a float block: its weights stay in the first-level cache between strips
 
 // Registers across a strip: one row crosses the panel in one strip, so that it streams.

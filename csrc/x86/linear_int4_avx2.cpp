@@ -8,7 +8,6 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kQuadBytes = 4 * kPanel;  // bytes of four k of a panel
 constexpr int64_t kColumns = 8;             // of one register
 
 TS_INLINE __m256i load(const uint8_t* data) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data)); }
@@ -34,7 +33,7 @@ TS_INLINE void unpack_columns(const uint8_t* octs, __m256i multipliers, uint8_t*
 
 void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes) {
   for (int64_t k = 0; k < columns; k += kStep, packed += kInt4StepBytes) {
-    const uint8_t* elements = packed + kStep / kSubgroup / 2 * kPanel;
+    const uint8_t* elements = packed + kMultiplierBytes;
     for (int64_t part = 0; part < kStep / kSubgroup; ++part, elements += 2 * kQuadBytes, bytes += kSubgroup * kPanel) {
       for (int64_t c = 0; c < kPanel; c += kColumns) {
         const __m128i pair = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(packed + part / 2 * kPanel + c));

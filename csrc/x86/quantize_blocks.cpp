@@ -34,11 +34,12 @@ TS_INLINE float group_magnitude(const Source& from, int64_t r) {
 }
 
 #if defined(TS_LEVEL_AMX)
-// (16, 64) bytes: rows as they are.
-void put_step(const __m512i (&bytes)[kRowBlock], int64_t rows, int8_t* q) {
-  for (int64_t r = 0; r < rows; ++r) _mm512_storeu_si512(q + r * kStep, bytes[r]);
-}
-constexpr int64_t step_bytes(int64_t) { return kRowBlock * kStep; }
+// 64 columns of a block, (16, 64) bytes: rows as they are.
+struct Step {
+  TS_INLINE void put(int64_t r, __m512i bytes, int8_t* q) { _mm512_storeu_si512(q + r * kStep, bytes); }
+  TS_INLINE void end(int64_t, int8_t*) {}
+  static constexpr int64_t bytes(int64_t) { return kRowBlock * kStep; }
+};
 #else
 // In 16 registers, what is in word w of register r to word r of register w.
 TS_INLINE void transpose(const __m512i (&from)[kRowBlock], __m512i (&to)[kRowBlock]) {
@@ -67,15 +68,20 @@ TS_INLINE void transpose(const __m512i (&from)[kRowBlock], __m512i (&to)[kRowBlo
   }
 }
 
-// (16 quads, rows, 4) bytes.
-void put_step(const __m512i (&bytes)[kRowBlock], int64_t rows, int8_t* q) {
-  __m512i quads[kRowBlock];
-  transpose(bytes, quads);
-  const __mmask16 present = static_cast<__mmask16>((1u << rows) - 1);
-  TS_UNROLL
-  for (int i = 0; i < kRowBlock; ++i) _mm512_mask_storeu_epi32(q + i * rows * 4, present, quads[i]);
-}
-constexpr int64_t step_bytes(int64_t rows) { return rows * kStep; }
+// 64 columns of a block, (16 quads, rows, 4) bytes.
+struct Step {
+  __m512i rows_bytes[kRowBlock] = {};
+
+  TS_INLINE void put(int64_t r, __m512i bytes, int8_t*) { rows_bytes[r] = bytes; }
+  TS_INLINE void end(int64_t rows, int8_t* q) {
+    __m512i quads[kRowBlock];
+    transpose(rows_bytes, quads);
+    const __mmask16 present = static_cast<__mmask16>((1u << rows) - 1);
+    TS_UNROLL
+    for (int i = 0; i < kRowBlock; ++i) _mm512_mask_storeu_epi32(q + i * rows * 4, present, quads[i]);
+  }
+  static constexpr int64_t bytes(int64_t rows) { return rows * kStep; }
+};
 #endif
 
 }  // namespace
@@ -85,7 +91,8 @@ void quantize_block(const float* x, int64_t x_stride, int64_t rows, int64_t colu
   const Source from(x, x_stride, rows, columns);
   __m512 inverses[kRowBlock];
   __mmask16 on[kRowBlock];
-  __m512i totals[kRowBlock], bytes[kRowBlock] = {};
+  __m512i totals[kRowBlock];
+  Step step;
   for (int64_t r = 0; r < rows; ++r) {
     const float amax = group_magnitude(from, r);
     const bool usable = amax >= kLeastMagnitude && amax <= kMostMagnitude;
@@ -94,12 +101,13 @@ void quantize_block(const float* x, int64_t x_stride, int64_t rows, int64_t colu
     totals[r] = _mm512_setzero_si512();
     to.scales[r] = amax / 127.0f;
   }
-  for (int64_t k = 0; k < columns; k += kStep, to.q += step_bytes(rows)) {
+  for (int64_t k = 0; k < columns; k += kStep, to.q += Step::bytes(rows)) {
     for (int64_t r = 0; r < rows; ++r) {
-      bytes[r] = quantize_64(from.step(r, k), inverses[r], on[r]);
-      totals[r] = _mm512_dpbusd_epi32(totals[r], _mm512_set1_epi8(1), bytes[r]);
+      const __m512i bytes = quantize_64(from.step(r, k), inverses[r], on[r]);
+      step.put(r, bytes, to.q);
+      totals[r] = _mm512_dpbusd_epi32(totals[r], _mm512_set1_epi8(1), bytes);
     }
-    put_step(bytes, rows, to.q);
+    step.end(rows, to.q);
   }
   for (int64_t r = 0; r < rows; ++r) to.corrections[r] = -128 * _mm512_reduce_add_epi32(totals[r]);
 }

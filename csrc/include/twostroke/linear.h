@@ -22,7 +22,9 @@ constexpr int64_t kTileRows = 4;
 
 constexpr int64_t kStep = 64;                                     // columns that integer kinds are padded to
 constexpr int64_t kSubgroup = 16;                                 // columns of int4 that share a multiplier
-constexpr int64_t kInt4StepBytes = (kStep / kSubgroup / 2 + kStep / 2) * kPanel;
+constexpr int64_t kMultiplierBytes = kStep / kSubgroup / 2 * kPanel;  // at the beginning of a step of int4
+constexpr int64_t kInt4StepBytes = kMultiplierBytes + kStep / 2 * kPanel;
+constexpr int64_t kQuadBytes = 4 * kPanel;                        // bytes of four k of a panel
 constexpr int64_t kMaxGroup = 1024;
 
 // 64 output columns of a packed matrix. columns: padded for the integer kinds, real for the float kinds.

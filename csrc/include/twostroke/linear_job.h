@@ -26,7 +26,7 @@ struct QuantizedRows {
   float* scales;
   int32_t* corrections;
   int64_t rows;
-  int32_t* sub_corrections;  // NULL in tiles, where nobody asks for them
+  int32_t* sub_corrections;  // NULL in blocks, where nobody asks for them
   int64_t subgroups;
 };
 

@@ -8,7 +8,6 @@
 namespace twostroke {
 
 constexpr int kColumns = 4;                 // of one register
-constexpr int64_t kQuadBytes = 4 * kPanel;  // bytes of four k of a panel
 
 // Registers across a strip: one row crosses the panel in one strip, so that it streams; 16 accumulators at most leave 16 of the 32
 // registers to weights and activations.

@@ -8,7 +8,6 @@
 namespace twostroke {
 
 constexpr int kVectors = 4;                 // registers across a panel
-constexpr int64_t kQuadBytes = 4 * kPanel;  // bytes of four k of a panel
 
 TS_INLINE __m512i load(const uint8_t* data) { return _mm512_loadu_si512(data); }
 
@@ -59,8 +58,6 @@ TS_INLINE __m512i quantize_64(const float* x, __m512 scale, __mmask16 on) {
 TS_INLINE __m512i multiplier_pair(const uint8_t* step, int pair, int j) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(step + pair * kPanel + 16 * j)));
 }
-
-constexpr int64_t kMultiplierBytes = kStep / kSubgroup / 2 * kPanel;
 
 // A quarter of a step of packed int4 (16 k of 16 columns) to signed bytes element * multiplier, plus kOffset; put(quad, bytes) takes its
 // four quads of k. A multiplier in each 16 bits multiplies two elements at once: neither product exceeds 225, a byte.

@@ -2,227 +2,123 @@
 // 2022) over fixed tiles of 64 positions, and a merge in order over fixed segments of 512 positions. No score matrix is ever
 // whole.
 //
-// A task is one block of query rows (tokens of one sequence times the heads that share a KV head); where blocks are too few for
-// the threads, a task is one segment of a block. Tiles and segments lie at absolute positions, and what a row does not see leaves
-// it as it was, so its arithmetic is the same whichever rows share its block and whoever computes its segments.
-// Knows: the pool, attention_job.h and what it includes. Must not know: models.
-#include "twostroke/attention_job.h"
+// A task is one block of query rows: tokens of one sequence times the heads that share a KV head, or several KV heads in step where rows
+// are few. Where blocks are too few for the threads, a task is one segment of a block. Tiles and segments lie at absolute positions, and
+// what a row does not see leaves it as it was, so its arithmetic is the same whichever rows share its block and whoever computes
+// its segments.
+// Knows: the pool, the work on one tile. Must not know: models.
+#include "twostroke/attention_tile_run.h"
 #include "twostroke/context.h"
 
 namespace twostroke {
 namespace {
 
-// Both products, a register tile of rows at a time, over what these rows see; K and V are widened beforehand.
-void score_block(const AttentionJob* job, const Block& block, const Tile& tile) {
-  const int64_t dim = job->layer->head_dim, padded = job->padded_dim, parts = divide_up(block.rows, kWideRows);
-  const int64_t head_bytes = KVLayout(job->layer).head_bytes;
-  const TileView<float> keys = widened(block.keys, kLanes, kTile);
-  for (int64_t part = 0; part < parts; ++part) {
-    const int64_t r = part * kWideRows, count = smaller(kWideRows, block.rows - r);
-    const int pages = static_cast<int>(divide_up(seen_by(tile, r, count).end, TS_PAGE_TOKENS));
-    prefetch_part(tile, head_bytes, part, parts);
-    score_rows<float, kWideRows, kWideVectors>(block.q + r * padded, padded, count, keys, pages, dim, block.scores + r * kTile);
-  }
-}
-
-void add_block(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
-  const int64_t padded = job->padded_dim;
-  const TileView<float> values = widened(block.values, TS_PAGE_TOKENS * padded, padded);
-  for (int64_t r = 0; r < block.rows; r += kWideRows) {
-    const int64_t count = smaller(kWideRows, block.rows - r);
-    const Span seen = seen_by(tile, r, count);
-    if (seen.empty()) continue;
-    value_rows<float, kWideRows, kWideVectors>(block.scores + r * kTile, block.rescale + r, count, values, seen.begin, seen.end, padded,
-                                               partial.sum + r * padded, padded);
-  }
-}
-
-template <typename Element>
-void run_tile(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
-  constexpr bool kScaled = kIsNibbles<Element> || std::is_same<Element, int8_t>::value;
+// The tiles of one segment that some row of the block sees; `part`: where each head's results go.
+template <class Part>
+void run_segment(const AttentionJob* job, const Block& block, int64_t segment, const Part& part) {
   const KVLayout layout(job->layer);
-  const int64_t dim = job->layer->head_dim, padded = job->padded_dim, rows = block.rows;
-  const TileView<Element> keys = view_of<Element>(tile, 0, TS_PAGE_TOKENS);
-  const TileView<Element> values = view_of<Element>(tile, layout.key_bytes, value_step<Element>(layout));
-  const bool thin = rows <= kThinBlockRows && dim % (kIsNibbles<Element> ? 32 : 16) == 0;
-  if (kScaled) load_scales(job, block, tile);
-  if (thin) {
-    score_rows<Element, kThinRows, kThinVectors>(block.q, padded, rows, keys, tile.pages, dim, block.scores);
-  } else {
-    widen_keys(keys, tile.pages, dim, block.keys);
-    score_block(job, block, tile);
-  }
-  soften<kScaled>(block.scores, tile.spans, rows, block.key_scales, block.value_scales, partial, block.rescale, block.found, block.sums);
-  if (thin) {
-    value_rows<Element, kThinRows, kThinVectors>(block.scores, block.rescale, rows, values, tile.first, tile.last, dim, partial.sum, padded);
-  } else {
-    widen_values(values, tile.first, tile.last, dim, padded, block.values);
-    add_block(job, block, tile, partial);
-  }
-}
-
-// The tiles of [begin, end) into `partial`, one after the other.
-template <typename Element>
-void run_tiles(const AttentionJob* job, const Block& block, int64_t begin, int64_t end, const Partial& partial) {
-  Tile tile;
-  for (int64_t start = begin; start < end; start += kTile) {
-    find_tile(job, block, start, &tile);
-    run_tile<Element>(job, block, tile, partial);
-  }
-}
-
-#if defined(TS_LEVEL_AMX)
-// Rows that go through all stages of a tile at once: what stands between the stages stays in the first-level cache.
-constexpr int64_t kMatrixTurnRows = 16;
-
-// As run_tile, on matrix registers, for bf16.
-void run_matrix_tile(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
-  const KVLayout layout(job->layer);
-  const int64_t dim = job->layer->head_dim;
-  const TileView<Bf16Pair> keys = view_of<Bf16Pair>(tile, 0, TS_PAGE_TOKENS);
-  TileView<Bf16Pair> values = view_of<Bf16Pair>(tile, layout.key_bytes, value_step<Bf16Pair>(layout));
-  for (int p = 0; p < kTilePages; ++p) {
-    const int start = p * TS_PAGE_TOKENS, end = start + TS_PAGE_TOKENS;
-    if (tile.first <= start && end <= tile.last) continue;
-    Bf16Pair* kept = reinterpret_cast<Bf16Pair*>(block.values) + start / 2 * dim;
-    keep_positions(values.pages[p], tile.first - start, tile.last - start, dim, kept);
-    values.pages[p] = kept;
-  }
-  // What the next tile reads is fetched bit by bit: all at once would fill the line buffers that this one's loads wait for.
-  const int64_t moments = dim / kChunk * kTilePages + (dim + 4 * kLanes - 1) / (4 * kLanes) * kTilePages * kWeightParts;
-  int64_t done = 0;
-  const auto moment = [&] { prefetch_part(tile, layout.head_bytes, done < moments ? done : moments - 1, moments), ++done; };
-  for (int64_t r = 0; r < block.rows; r += kMatrixTurnRows) {
-    const int64_t rows = smaller(kMatrixTurnRows, block.rows - r);
-    const auto first = [&] {
-      if (r == 0) moment();
-    };
-    const Partial part = {partial.sum + r * dim, partial.peak + r, partial.total + r};
-    matrix_scores(block.query_parts + r * dim * kQueryParts, keys, tile.pages, rows, dim, block.scores, first);
-    soften<false>(block.scores, tile.spans + r, rows, nullptr, nullptr, part, block.rescale, block.found, block.sums);
-    split_weights(block.scores, rows, block.weight_parts);
-    rescale_rows(part.sum, block.rescale, rows, dim);
-    matrix_values(block.weight_parts, values, rows, dim, part.sum, first);
-  }
-}
-
-void run_bf16(const AttentionJob* job, const Block& block, int64_t begin, int64_t end, const Partial& partial) {
-  if (!job->matrix) return run_tiles<Bf16Pair>(job, block, begin, end, partial);
-  Tile tile;
-  for (int64_t start = begin; start < end; start += kTile) {
-    find_tile(job, block, start, &tile);
-    run_matrix_tile(job, block, tile, partial);
-  }
-}
-#else
-void run_bf16(const AttentionJob* job, const Block& block, int64_t begin, int64_t end, const Partial& partial) {
-  run_tiles<Bf16Pair>(job, block, begin, end, partial);
-}
-#endif
-
-// The tiles of one segment that some row of the block sees, into `partial`.
-void run_segment(const AttentionJob* job, const Block& block, int64_t segment, const Partial& partial) {
-  partial.clear(block.rows, job->padded_dim);
+  const TileRun run_tile = tile_run(job);
   const int64_t begin = larger(segment * kSegment, first_seen(job, block.first_position) / kTile * kTile);
   const int64_t end = smaller((segment + 1) * kSegment, block.first_position + block.tokens);
-  switch (job->layer->kind) {
-    case TS_KV_F32: return run_tiles<float>(job, block, begin, end, partial);
-    case TS_KV_BF16: return run_bf16(job, block, begin, end, partial);
-    case TS_KV_INT8: return run_tiles<int8_t>(job, block, begin, end, partial);
-    default: return run_tiles<Nibbles>(job, block, begin, end, partial);
+  for (int64_t i = 0; i < block.heads; ++i) part(i).clear(block.rows, job->padded_dim);
+  Tile tile;
+  for (int64_t start = begin; start < end; start += kTile) {
+    find_tile(job, block, start, &tile);
+    for (int64_t i = 0; i < block.heads; ++i, to_next_head(layout, &tile)) run_tile(job, block, block.head(job, i), tile, part(i));
   }
 }
 
-// log2(e) is in the queries, because weights are powers of two. Begins the block.
-void load_queries(const AttentionJob* job, const Block& block) {
-  const int64_t dim = job->layer->head_dim;
+// log2(e) is in the queries, because weights are powers of two.
+void load_head(const AttentionJob* job, const Block& block, int64_t kv_head, const HeadRows& rows) {
+  const int64_t dim = job->layer->head_dim, padded = job->padded_dim;
   const float scale = job->scale * 1.44269504088896341f;
   for (int64_t r = 0; r < block.rows; ++r) {
-    const int64_t head = block.kv_head * job->group + r % job->group;
+    const int64_t head = kv_head * job->group + r % job->group;
     const float* from = job->q + (block.first_token + r / job->group) * job->q_stride + head * dim;
-    float* to = block.q + r * job->padded_dim;
+    float* to = rows.q + r * padded;
     for (int64_t d = 0; d < dim; ++d) to[d] = from[d] * scale;
-    for (int64_t d = dim; d < job->padded_dim; ++d) to[d] = 0.0f;
+    for (int64_t d = dim; d < padded; ++d) to[d] = 0.0f;
   }
+  if (job->layer->kind == TS_KV_INT8) bytes_of_queries<WholeByte>(rows.q, block.rows, padded, rows.integers);
+  if (job->layer->kind == TS_KV_INT4) bytes_of_queries<Nibbles>(rows.q, block.rows, padded, rows.integers);
 #if defined(TS_LEVEL_AMX)
-  if (!job->matrix) return;
-  split_queries(block.q, block.rows, job->padded_dim, block.query_parts);
-  matrix_attention_begin(block.rows);
+  if (job->matrix) split_queries(rows.q, block.rows, padded, rows.parts);
 #endif
 }
 
-void store_outputs(const AttentionJob* job, const Block& block, const Partial& partial) {
+// Begins the block; matrix_attention_end ends it.
+void load_queries(const AttentionJob* job, const Block& block) {
+  for (int64_t i = 0; i < block.heads; ++i) load_head(job, block, block.first_head + i, block.head(job, i));
+#if defined(TS_LEVEL_AMX)
+  if (job->matrix) matrix_attention_begin(block.rows);
+#endif
+}
+
+void store_outputs(const AttentionJob* job, const Block& block, int64_t kv_head, const Partial& partial) {
   const int64_t dim = job->layer->head_dim;
   for (int64_t r = 0; r < block.rows; ++r) {
-    const int64_t head = block.kv_head * job->group + r % job->group;
+    const int64_t head = kv_head * job->group + r % job->group;
     float* to = job->out + (block.first_token + r / job->group) * job->out_stride + head * dim;
-    const float inverse = 1.0f / partial.total[r];
+    const float inverse = 1.0f / reduce_add(load(partial.total + r * kLanes));
     for (int64_t d = 0; d < dim; ++d) to[d] = partial.sum[r * job->padded_dim + d] * inverse;
   }
 }
 
-int64_t tokens_of(const AttentionJob* job, int64_t s) { return job->row_starts[s + 1] - job->row_starts[s]; }
-int64_t blocks_of(const AttentionJob* job, int64_t s) { return divide_up(tokens_of(job, s), job->tokens_per_block); }
-int64_t segments_of(const AttentionJob* job, int64_t s) { return divide_up(job->context_tokens[s], kSegment); }
-
-int64_t sequence_of_task(const AttentionJob* job, const int64_t* starts, int64_t index) {
+int64_t sequence_of(const AttentionJob* job, int64_t Starts::*first, int64_t index) {
   int64_t low = 0, high = job->sequences;  // starts[low] <= index < starts[high]
   while (high - low > 1) {
     const int64_t middle = (low + high) / 2;
-    (starts[middle] <= index ? low : high) = middle;
+    (job->starts[middle].*first <= index ? low : high) = middle;
   }
   return low;
 }
 
-// Block `index` of a sequence, KV head by KV head; in each the last block, which sees most, comes first.
-void find_block(const AttentionJob* job, int64_t sequence, int64_t index, Block* block) {
-  const int64_t blocks = blocks_of(job, sequence), rows_end = job->row_starts[sequence + 1];
-  block->sequence = sequence;
-  block->kv_head = index / blocks;
-  block->first_token = job->row_starts[sequence] + (blocks - 1 - index % blocks) * job->tokens_per_block;
-  block->tokens = smaller(job->tokens_per_block, rows_end - block->first_token);
-  block->rows = block->tokens * job->group;
-  block->first_position = job->context_tokens[sequence] - (rows_end - block->first_token);
+// What one segment gave for a KV head's block; `index`: of one KV head after the other, as Block's.
+Partial partial_of(const AttentionJob* job, int64_t s, int64_t index, int64_t segment) {
+  Memory memory = {job->partials + (job->starts[s].partial + index * segments_of(job, s) + segment) * job->partial_floats};
+  Partial found;
+  found.lay_out(capacity_of(job, s), job->padded_dim, memory);
+  return found;
 }
 
 void whole_task(void* opaque, int64_t index, int32_t thread) {
   const AttentionJob* job = static_cast<const AttentionJob*>(opaque);
-  const int64_t s = sequence_of_task(job, job->task_starts, index);
-  Block block(job, thread);
-  find_block(job, s, index - job->task_starts[s], &block);
+  const int64_t s = sequence_of(job, &Starts::task, index);
+  const Block block(job, thread, s, index - job->starts[s].task, heads_in_step(job, s));
   load_queries(job, block);
   const int64_t first = first_seen(job, block.first_position) / kSegment;
   const int64_t last = (block.first_position + block.tokens - 1) / kSegment;
-  run_segment(job, block, first, block.whole);
+  run_segment(job, block, first, [&](int64_t i) { return block.head(job, i).whole; });
   for (int64_t segment = first + 1; segment <= last; ++segment) {
-    run_segment(job, block, segment, block.segment);
-    merge(block.whole, block.segment, block.rows, job->padded_dim, block.rescale, block.sums);
+    run_segment(job, block, segment, [&](int64_t i) { return block.head(job, i).segment; });
+    for (int64_t i = 0; i < block.heads; ++i) {
+      const HeadRows head = block.head(job, i);
+      merge(head.whole, head.segment, block.rows, job->padded_dim, block.work.rescale, block.work.found);
+    }
   }
   if (job->matrix) matrix_attention_end();
-  store_outputs(job, block, block.whole);
+  for (int64_t i = 0; i < block.heads; ++i) store_outputs(job, block, block.first_head + i, block.head(job, i).whole);
 }
 
 void segment_task(void* opaque, int64_t index, int32_t thread) {
   const AttentionJob* job = static_cast<const AttentionJob*>(opaque);
-  const int64_t s = sequence_of_task(job, job->task_starts, index), local = index - job->task_starts[s];
-  Block block(job, thread);
-  find_block(job, s, local / segments_of(job, s), &block);
+  const int64_t s = sequence_of(job, &Starts::task, index), local = index - job->starts[s].task;
+  const int64_t blocks = blocks_of(job, s), segment = local % segments_of(job, s);
+  const Block block(job, thread, s, local / segments_of(job, s), heads_in_step(job, s));
+  const int64_t of_first = block.first_head * blocks + local / segments_of(job, s) % blocks;
   load_queries(job, block);
-  run_segment(job, block, local % segments_of(job, s), partial_at(job, job->partials + index * partial_floats(job)));
+  run_segment(job, block, segment, [&](int64_t i) { return partial_of(job, s, of_first + i * blocks, segment); });
   if (job->matrix) matrix_attention_end();
 }
 
 void merge_task(void* opaque, int64_t index, int32_t thread) {
   const AttentionJob* job = static_cast<const AttentionJob*>(opaque);
-  const int64_t s = sequence_of_task(job, job->merge_starts, index), local = index - job->merge_starts[s];
-  Block block(job, thread);
-  find_block(job, s, local, &block);
-  float* first = job->partials + (job->task_starts[s] + local * segments_of(job, s)) * partial_floats(job);
-  for (int64_t segment = 1; segment < segments_of(job, s); ++segment) {
-    merge(partial_at(job, first), partial_at(job, first + segment * partial_floats(job)), block.rows, job->padded_dim, block.rescale,
-          block.sums);
-  }
-  store_outputs(job, block, partial_at(job, first));
+  const int64_t s = sequence_of(job, &Starts::merge, index), local = index - job->starts[s].merge;
+  const Block block(job, thread, s, local, 1);
+  const Partial first = partial_of(job, s, local, 0);
+  for (int64_t segment = 1; segment < segments_of(job, s); ++segment)
+    merge(first, partial_of(job, s, local, segment), block.rows, job->padded_dim, block.work.rescale, block.work.found);
+  store_outputs(job, block, block.first_head, first);
 }
 
 int32_t check(const AttentionJob& job) {
@@ -242,42 +138,65 @@ int32_t check(const AttentionJob& job) {
   return TS_OK;
 }
 
-// Sizes of blocks, and whether they are too few for the threads.
+int64_t tasks_of(const AttentionJob* job, int64_t s) {
+  return blocks_of(job, s) * (job->layer->kv_heads / heads_in_step(job, s)) * (job->split ? segments_of(job, s) : 1);
+}
+
+int64_t all_tasks(const AttentionJob* job) {
+  int64_t tasks = 0;
+  for (int64_t s = 0; s < job->sequences; ++s) tasks += tasks_of(job, s);
+  return tasks;
+}
+
+// As many heads in step as leave enough tasks for the threads, first of whole blocks, then of segments.
+void share_out(AttentionJob* job, int64_t threads) {
+  const int64_t enough = threads > 1 ? kTasksPerThread * threads : 1;
+  for (const bool split : {false, true}) {
+    job->split = split;
+    job->heads_together = job->layer->kv_heads;
+    if (all_tasks(job) >= enough) return;
+  }
+  while (job->heads_together > 1 && all_tasks(job) < enough)
+    do --job->heads_together;
+    while (job->layer->kv_heads % job->heads_together != 0);
+}
+
+// Sizes of blocks and of a thread's memory.
 void plan(AttentionJob* job, int64_t threads) {
-  job->group = job->heads / job->layer->kv_heads;
-  int64_t longest = 1, tasks = 0;
+  const int64_t least = job->layer->kind == TS_KV_INT4 ? 2 * kLanes : kLanes;
+  int64_t longest = 1;
   for (int64_t s = 0; s < job->sequences; ++s) longest = larger(longest, tokens_of(job, s));
+  job->group = job->heads / job->layer->kv_heads;
   job->tokens_per_block = smaller(longest, larger(1, kBlockRows / job->group));
-  job->capacity = divide_up(job->tokens_per_block * job->group, kLanes) * kLanes;
-  job->padded_dim = divide_up(job->layer->head_dim, kLanes) * kLanes;
+  job->padded_dim = divide_up(job->layer->head_dim, least) * least;
   job->matrix = kMatrixAttention && job->layer->kind == TS_KV_BF16 && job->layer->head_dim % kChunk == 0;
-  job->thread_floats = Block::floats(job);
-  for (int64_t s = 0; s < job->sequences; ++s) tasks += blocks_of(job, s) * job->layer->kv_heads;
-  job->split = threads > 1 && tasks < kTasksPerThread * threads;
+  share_out(job, threads);
+  const int64_t capacity = whole_vectors(job->tokens_per_block * job->group);
+  job->thread_floats = larger(Block::floats(job, capacity, 1), Block::floats(job, kLanes, job->heads_together));
+  job->partial_floats = job->split ? capacity * (job->padded_dim + 1 + kLanes) : 0;
 }
 
 int32_t run(ts_context* context, AttentionJob* job) {
   const int32_t status = check(*job);
   if (status != TS_OK || job->sequences == 0) return status;
   plan(job, ts_threads(context));
-  int64_t tasks = 0;
-  for (int64_t s = 0; s < job->sequences; ++s) tasks += blocks_of(job, s) * job->layer->kv_heads * segments_of(job, s);
-  const int64_t starts_bytes = divide_up((job->sequences + 1) * 8, 64) * 64;
-  const int64_t floats = job->thread_floats * ts_threads(context) + (job->split ? tasks * partial_floats(job) : 0);
-  char* scratch = static_cast<char*>(ts_scratch(context, static_cast<size_t>(2 * starts_bytes + 4 * floats)));
+  int64_t results = 0;
+  for (int64_t s = 0; s < job->sequences; ++s) results += blocks_of(job, s) * job->layer->kv_heads * segments_of(job, s);
+  const int64_t starts_bytes = divide_up((job->sequences + 1) * static_cast<int64_t>(sizeof(Starts)), 64) * 64;
+  const int64_t floats = job->thread_floats * ts_threads(context) + results * job->partial_floats;
+  char* scratch = static_cast<char*>(ts_scratch(context, static_cast<size_t>(starts_bytes + 4 * floats)));
   if (scratch == nullptr) return TS_NO_MEMORY;
-  job->task_starts = reinterpret_cast<int64_t*>(scratch);
-  job->merge_starts = reinterpret_cast<int64_t*>(scratch + starts_bytes);
-  job->thread_scratch = reinterpret_cast<float*>(scratch + 2 * starts_bytes);
+  job->starts = reinterpret_cast<Starts*>(scratch);
+  job->thread_scratch = reinterpret_cast<float*>(scratch + starts_bytes);
   job->partials = job->thread_scratch + job->thread_floats * ts_threads(context);
-  job->task_starts[0] = job->merge_starts[0] = 0;
+  job->starts[0] = {};
   for (int64_t s = 0; s < job->sequences; ++s) {
     const int64_t blocks = blocks_of(job, s) * job->layer->kv_heads;
-    job->merge_starts[s + 1] = job->merge_starts[s] + blocks;
-    job->task_starts[s + 1] = job->task_starts[s] + blocks * (job->split ? segments_of(job, s) : 1);
+    const Starts& here = job->starts[s];
+    job->starts[s + 1] = {here.task + tasks_of(job, s), here.merge + blocks, here.partial + blocks * segments_of(job, s)};
   }
-  ts_parallel(context, job->task_starts[job->sequences], job->split ? segment_task : whole_task, job);
-  if (job->split) ts_parallel(context, job->merge_starts[job->sequences], merge_task, job);
+  ts_parallel(context, job->starts[job->sequences].task, job->split ? segment_task : whole_task, job);
+  if (job->split) ts_parallel(context, job->starts[job->sequences].merge, merge_task, job);
   return TS_OK;
 }
 

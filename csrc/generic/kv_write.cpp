@@ -83,25 +83,31 @@ struct Rounding {
   }
 };
 
-void write_int8(const float* k, const float* v, int64_t dim, uint8_t* keys, uint8_t* values, uint8_t* k_scale, uint8_t* v_scale) {
+// Four dimensions of a position's K lie together, and one dimension of the V of four positions.
+void write_int8(const float* k, const float* v, int64_t dim, int64_t offset, uint8_t* keys, uint8_t* values, uint8_t* k_scale,
+                uint8_t* v_scale) {
   const Rounding key(k, dim, false, k_scale), value(v, dim, false, v_scale);
-  for (int64_t d = 0; d < dim; ++d) keys[d * TS_PAGE_TOKENS] = static_cast<uint8_t>(key(k[d]));
-  for (int64_t d = 0; d < dim; ++d) values[d] = static_cast<uint8_t>(value(v[d]));
+  uint8_t* key_at = keys + offset * kQuad;
+  uint8_t* value_at = values + offset / kQuad * dim * kQuad + offset % kQuad;
+  for (int64_t d = 0; d < (dim + kQuad - 1) / kQuad * kQuad; ++d)
+    key_at[d / kQuad * kQuad * TS_PAGE_TOKENS + d % kQuad] = static_cast<uint8_t>((d < dim ? key(k[d]) : 0) + 128);
+  for (int64_t d = 0; d < dim; ++d) value_at[d * kQuad] = static_cast<uint8_t>(value(v[d]));
 }
 
-void write_int4(const float* k, const float* v, int64_t dim, uint8_t* keys, uint8_t* values, uint8_t* k_scale, uint8_t* v_scale) {
+// A byte holds two dimensions of one position: 4 apart for K, 16 apart for V.
+void write_int4(const float* k, const float* v, int64_t dim, int64_t offset, uint8_t* keys, uint8_t* values, uint8_t* k_scale,
+                uint8_t* v_scale) {
   const Rounding key(k, dim, true, k_scale), value(v, dim, true, v_scale);
-  for (int64_t d = 0; d < dim; d += 2) {
-    const int32_t high = d + 1 < dim ? key(k[d + 1]) + 8 : 8;
-    keys[d / 2 * TS_PAGE_TOKENS] = static_cast<uint8_t>((key(k[d]) + 8) | high << 4);
-  }
-  for (int64_t block = 0; block < dim; block += 32) {
-    for (int64_t i = 0; i < 16; ++i) {
-      const int64_t d = block + i;
-      const int32_t low = d < dim ? value(v[d]) + 8 : 8, high = d + 16 < dim ? value(v[d + 16]) + 8 : 8;
-      values[block / 2 + i] = static_cast<uint8_t>(low | high << 4);
-    }
-  }
+  const auto both = [dim](const Rounding& rounding, const float* x, int64_t low, int64_t high) {
+    return static_cast<uint8_t>(((low < dim ? rounding(x[low]) : 0) + 8) | ((high < dim ? rounding(x[high]) : 0) + 8) << 4);
+  };
+  uint8_t* key_at = keys + offset * kQuad;
+  for (int64_t d = 0; d < dim; d += 2 * kQuad, key_at += kQuad * TS_PAGE_TOKENS)
+    for (int64_t i = 0; i < kQuad; ++i) key_at[i] = both(key, k, d + i, d + i + kQuad);
+  const int64_t blocks = (dim + 31) / 32;
+  uint8_t* value_at = values + offset / kQuad * blocks * 64 + offset % kQuad;
+  for (int64_t block = 0; block < blocks; ++block, value_at += 64)
+    for (int64_t i = 0; i < 16; ++i) value_at[i * kQuad] = both(value, v, 32 * block + i, 32 * block + i + 16);
 }
 
 void write_head(const WriteJob* job, const KVLayout& layout, int64_t t, int64_t h) {
@@ -109,16 +115,16 @@ void write_head(const WriteJob* job, const KVLayout& layout, int64_t t, int64_t 
   const float* k = job->k + t * job->stride + h * dim;
   const float* v = job->v + t * job->stride + h * dim;
   uint8_t* keys = layout.keys(page, h);
-  uint8_t* values = layout.values(keys) + offset * layout.value_row_bytes;
+  uint8_t* values = layout.values(keys);
   uint8_t* k_scale = layout.key_scales(keys) + 2 * offset;
   uint8_t* v_scale = layout.value_scales(keys) + 2 * offset;
   switch (job->layer->kind) {
-    case TS_KV_F32: write_f32(k, v, dim, reinterpret_cast<float*>(keys) + offset, reinterpret_cast<float*>(values)); break;
+    case TS_KV_F32: write_f32(k, v, dim, reinterpret_cast<float*>(keys) + offset, reinterpret_cast<float*>(values) + offset * dim); break;
     case TS_KV_BF16:
-      write_bf16(k, v, dim, offset, reinterpret_cast<Bf16Pair*>(keys), reinterpret_cast<Bf16Pair*>(layout.values(keys)));
+      write_bf16(k, v, dim, offset, reinterpret_cast<Bf16Pair*>(keys), reinterpret_cast<Bf16Pair*>(values));
       break;
-    case TS_KV_INT8: write_int8(k, v, dim, keys + offset, values, k_scale, v_scale); break;
-    default: write_int4(k, v, dim, keys + offset, values, k_scale, v_scale); break;
+    case TS_KV_INT8: write_int8(k, v, dim, offset, keys, values, k_scale, v_scale); break;
+    default: write_int4(k, v, dim, offset, keys, values, k_scale, v_scale); break;
   }
 }
 

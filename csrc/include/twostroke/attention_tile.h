@@ -30,8 +30,9 @@ constexpr int kWideRows = 4, kWideVectors = 1, kThinRows = 2, kThinVectors = 2;
 constexpr int kWideRows = 2, kWideVectors = 1, kThinRows = 1, kThinVectors = 2;
 #endif
 
-// K or V of a tile as a kernel sees it. K: row d of page p is at [p] + d * step (int4, bf16: a row is two dimensions). V: position t is
-// at [t / 16] + (t % 16) * step (bf16: a row is two positions). ahead: bytes from a page to the one that the next tile reads in its place.
+// K or V of a tile as a kernel sees it. K: row d of page p is at [p] + d * step (bf16: a row is two dimensions). V: position t is
+// at [t / 16] + (t % 16) * step (bf16: a row is two positions). Integers: rows of quads. ahead: bytes from a page to the one that the next
+// tile reads in its place.
 template <typename Element>
 struct TileView {
   const Element* pages[kTilePages];
@@ -40,22 +41,9 @@ struct TileView {
 };
 
 TS_VECTOR_INLINE Vec load_element(const float* p) { return load(p); }
-TS_VECTOR_INLINE Vec load_element(const int8_t* p) { return load_int8(p); }
 
-// Elements that hold two numbers each: what one load brings, and its two vectors.
-TS_VECTOR_INLINE Bytes load_two(const Nibbles* p) { return load_bytes(&p->bits); }
-TS_VECTOR_INLINE Vec first_of(Bytes a) { return low_nibbles(a); }
-TS_VECTOR_INLINE Vec second_of(Bytes a) { return high_nibbles(a); }
-TS_VECTOR_INLINE Words load_two(const Bf16Pair* p) { return load_words(p); }
-TS_VECTOR_INLINE Vec first_of(Words a) { return low_halves(a); }
-TS_VECTOR_INLINE Vec second_of(Words a) { return high_halves(a); }
-
-template <typename Element>
-constexpr bool kIsNibbles = std::is_same<Element, Nibbles>::value;
 template <typename Element>
 constexpr bool kIsPair = std::is_same<Element, Bf16Pair>::value;
-template <typename Element>
-constexpr bool kIsTwo = kIsNibbles<Element> || kIsPair<Element>;
 
 // Into which cache: a tile of bf16, 16 KiB, takes half of a first level of 32 KiB from the tile at hand (measured on a Zen 4, 32 streams
 // of 512 tokens: first level 69% of the read loop, second 81%). CPUs with matrix registers have 48 KiB.
@@ -94,21 +82,21 @@ TS_VECTOR_INLINE void score_tile(const float* q, int64_t q_stride, const TileVie
     for (int p = 0; p < kPages; ++p) sum[r][p] = zero();
   }
   const Element* const* pages = keys.pages + first_page;
-  const int64_t rows = kIsTwo<Element> ? (dim + 1) / 2 : dim;
+  const int64_t rows = kIsPair<Element> ? (dim + 1) / 2 : dim;
   for (int64_t row = 0; row < rows; ++row) {
     if (kAhead && row % kLine == 0) {
       TS_EVERY
       for (int p = 0; p < kPages; ++p) prefetch_ahead(pages[p] + row * keys.step, keys.ahead[first_page + p]);
     }
-    if constexpr (kIsTwo<Element>) {
-      decltype(load_two(pages[0])) raw[kPages];
+    if constexpr (kIsPair<Element>) {
+      Words raw[kPages];
       TS_EVERY
-      for (int p = 0; p < kPages; ++p) raw[p] = load_two(pages[p] + row * keys.step);
+      for (int p = 0; p < kPages; ++p) raw[p] = load_words(pages[p] + row * keys.step);
       TS_EVERY
-      for (int p = 0; p < kPages; ++p) key[p] = first_of(raw[p]);
+      for (int p = 0; p < kPages; ++p) key[p] = low_halves(raw[p]);
       multiply_add<kRows, kPages>(sum, q + 2 * row, q_stride, key);
       TS_EVERY
-      for (int p = 0; p < kPages; ++p) key[p] = second_of(raw[p]);
+      for (int p = 0; p < kPages; ++p) key[p] = high_halves(raw[p]);
       multiply_add<kRows, kPages>(sum, q + 2 * row + 1, q_stride, key);
     } else {
       TS_EVERY
@@ -132,13 +120,6 @@ TS_VECTOR_INLINE void load_values(const Element* row, bool second, Vec (&value)[
     for (int v = 0; v < kVectors; ++v) raw[v] = load_words(row + v * kLanes);
     TS_EVERY
     for (int v = 0; v < kVectors; ++v) value[v] = second ? high_halves(raw[v]) : low_halves(raw[v]);
-  } else if constexpr (kIsNibbles<Element>) {
-    TS_EVERY
-    for (int v = 0; v < kVectors; v += 2) {
-      const Bytes raw = load_bytes(&row[v / 2 * kLanes].bits);
-      value[v] = low_nibbles(raw);
-      value[v + 1] = high_nibbles(raw);
-    }
   } else {
     TS_EVERY
     for (int v = 0; v < kVectors; ++v) value[v] = load_element(row + v * kLanes);
@@ -156,7 +137,7 @@ template <typename Element, int kRows, int kVectors>
 TS_VECTOR_INLINE void value_tile(const float* weights, const float* rescale, const TileView<Element>& values, int64_t from,
                                  int first, int last, float* out, int64_t out_stride) {
   constexpr bool kAhead = !std::is_same<Element, float>::value || kRows <= kThinRows;
-  constexpr int64_t kBytes = std::is_same<Element, Nibbles>::value ? kVectors * 8 : kVectors * 16 * static_cast<int64_t>(sizeof(Element));
+  constexpr int64_t kBytes = kVectors * 16 * static_cast<int64_t>(sizeof(Element));
   Vec sum[kRows][kVectors];
   TS_EVERY
   for (int r = 0; r < kRows; ++r) {
@@ -207,17 +188,14 @@ void score_rows(const float* q, int64_t q_stride, int64_t rows, const TileView<E
     if (r < rows) score_rows<Element, kRows - 1, kPages>(q + r * q_stride, q_stride, rows - r, keys, pages, dim, scores + r * kTile);
 }
 
-// `width` dimensions of V, a multiple of 16; of 32 for int4.
+// `width` dimensions of V, a multiple of 16.
 template <typename Element, int kRows, int kVectors>
 void value_rows_at(const float* weights, const float* rescale, const TileView<Element>& values, int first, int last, int64_t width,
                    float* out, int64_t out_stride) {
-  constexpr bool kNibbles = kIsNibbles<Element>;
-  constexpr int kLeast = kNibbles ? 2 : 1;
   int64_t d = 0;
   for (; d + kVectors * kLanes <= width; d += kVectors * kLanes)
-    value_tile<Element, kRows, kVectors>(weights, rescale, values, kNibbles ? d / 2 : d, first, last, out + d, out_stride);
-  for (; d < width; d += kLeast * kLanes)
-    value_tile<Element, kRows, kLeast>(weights, rescale, values, kNibbles ? d / 2 : d, first, last, out + d, out_stride);
+    value_tile<Element, kRows, kVectors>(weights, rescale, values, d, first, last, out + d, out_stride);
+  for (; d < width; d += kLanes) value_tile<Element, kRows, 1>(weights, rescale, values, d, first, last, out + d, out_stride);
 }
 
 template <typename Element, int kRows, int kVectors>
@@ -238,11 +216,11 @@ template <typename Element>
 void widen_keys(const TileView<Element>& keys, int pages, int64_t dim, float* to) {
   for (int p = 0; p < pages; ++p) {
     const Element* from = keys.pages[p];
-    if constexpr (kIsTwo<Element>) {
+    if constexpr (kIsPair<Element>) {
       for (int64_t d = 0; d < dim; d += 2) {
-        const auto raw = load_two(from + d / 2 * TS_PAGE_TOKENS);
-        store(to + d * kTile + p * kLanes, first_of(raw));
-        if (d + 1 < dim) store(to + (d + 1) * kTile + p * kLanes, second_of(raw));
+        const Words raw = load_words(from + d / 2 * TS_PAGE_TOKENS);
+        store(to + d * kTile + p * kLanes, low_halves(raw));
+        if (d + 1 < dim) store(to + (d + 1) * kTile + p * kLanes, high_halves(raw));
       }
     } else {
       for (int64_t d = 0; d < dim; ++d) store(to + d * kTile + p * kLanes, load_element(from + d * TS_PAGE_TOKENS));
@@ -277,12 +255,6 @@ void widen_values(const TileView<Element>& values, int first, int last, int64_t 
     float* row = to + t * padded;
     if constexpr (kIsPair<Element>) {
       for (int64_t d = 0; d < dim; d += kLanes) store(row + d, load_half(from + d, t % 2 != 0, dim - d));
-    } else if constexpr (kIsNibbles<Element>) {
-      for (int64_t d = 0; d < dim; d += 2 * kLanes) {
-        const Bytes raw = load_bytes(&from[d / 2].bits);
-        store(row + d, low_nibbles(raw));
-        if (d + kLanes < dim) store(row + d + kLanes, high_nibbles(raw));
-      }
     } else {
       int64_t d = 0;
       for (; d + kLanes <= dim; d += kLanes) store(row + d, load_element(from + d));

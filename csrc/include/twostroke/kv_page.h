@@ -1,6 +1,7 @@
 // Where K and V of one head lie in a page. f32: K (head_dim, 16) transposed, then V (16, head_dim). bf16: the same in pairs, of two
-// dimensions for K and of two positions for V, as matrix registers want them. int8, int4: as f32 in bytes or nibbles, then 16 bf16
-// scales of K and 16 of V. The law is src/twostroke/ops/kv_pages.py.
+// dimensions for K and of two positions for V, as matrix registers want them. int8, int4: quads of bytes, four dimensions of a position's K
+// or one dimension of the V of four positions, as dot products of bytes want them; then 16 bf16 scales of K and 16 of V. The law is
+// src/twostroke/ops/kv_pages.py.
 // Knows: the layout. Must not know: attention.
 #pragma once
 #include <stdint.h>
@@ -9,8 +10,17 @@
 
 namespace twostroke {
 
-// A byte with two 4-bit integers, each stored as q + 8.
+constexpr int kQuad = 4;
+
+// One integer, stored as q + 128 in K and as it is in V, as dot products want them. In a row of K or V, 64 bytes are the quads of 16 positions or dimensions.
+struct WholeByte {
+  static constexpr int kParts = 1;  // quads that one stored quad holds
+  uint8_t bits;
+};
+
+// Two integers, each stored as q + 8: the low half is of this quad, the high one of the next.
 struct Nibbles {
+  static constexpr int kParts = 2;
   uint8_t bits;
 };
 
@@ -27,11 +37,12 @@ struct KVLayout {
 
   explicit KVLayout(const ts_kv_layer* layer) : data(static_cast<uint8_t*>(layer->data)), kv_heads(layer->kv_heads) {
     const int64_t dim = layer->head_dim;
-    if (layer->kind == TS_KV_INT4) {
-      key_bytes = (dim + 1) / 2 * TS_PAGE_TOKENS;
-      value_row_bytes = (dim + 31) / 32 * 16;
+    if (has_scales(layer->kind)) {
+      const bool nibbles = layer->kind == TS_KV_INT4;
+      key_bytes = (nibbles ? (dim + 2 * kQuad - 1) / (2 * kQuad) : (dim + kQuad - 1) / kQuad) * kQuad * TS_PAGE_TOKENS;
+      value_row_bytes = nibbles ? (dim + 31) / 32 * 16 : dim;
     } else {
-      value_row_bytes = layer->kind == TS_KV_F32 ? dim * 4 : layer->kind == TS_KV_BF16 ? (dim + 1) / 2 * 4 : dim;
+      value_row_bytes = layer->kind == TS_KV_F32 ? dim * 4 : (dim + 1) / 2 * 4;
       key_bytes = value_row_bytes * TS_PAGE_TOKENS;
     }
     head_bytes = key_bytes + TS_PAGE_TOKENS * value_row_bytes + (has_scales(layer->kind) ? 4 * TS_PAGE_TOKENS : 0);

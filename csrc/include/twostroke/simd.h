@@ -40,18 +40,6 @@ TS_VECTOR_INLINE Vec load_bf16(const uint16_t* p) {
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
 }
-TS_VECTOR_INLINE Vec load_int8(const int8_t* p) {
-  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
-}
-struct Bytes {
-  __m512i v;
-};
-TS_VECTOR_INLINE Bytes load_bytes(const uint8_t* p) { return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))}; }
-TS_VECTOR_INLINE __m512 nibble_values() {  // a permutation looks at the low four bits of each index alone
-  return _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-}
-TS_VECTOR_INLINE Vec low_nibbles(Bytes a) { return {_mm512_permutexvar_ps(a.v, nibble_values())}; }
-TS_VECTOR_INLINE Vec high_nibbles(Bytes a) { return {_mm512_permutexvar_ps(_mm512_srli_epi32(a.v, 4), nibble_values())}; }
 // Sixteen 32-bit words, each two bf16 numbers.
 struct Words {
   __m512i v;
@@ -104,22 +92,6 @@ TS_VECTOR_INLINE __m256 widen_bf16(const uint16_t* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 TS_VECTOR_INLINE Vec load_bf16(const uint16_t* p) { return {widen_bf16(p), widen_bf16(p + 8)}; }
-TS_VECTOR_INLINE Vec load_int8(const int8_t* p) {
-  const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(all)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(all, 8)))};
-}
-struct Bytes {
-  __m256i lo, hi;
-};
-TS_VECTOR_INLINE Bytes load_bytes(const uint8_t* p) {
-  const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return {_mm256_cvtepu8_epi32(all), _mm256_cvtepu8_epi32(_mm_srli_si128(all, 8))};
-}
-TS_VECTOR_INLINE __m256 nibble_value(__m256i a) {
-  return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_and_si256(a, _mm256_set1_epi32(15)), _mm256_set1_epi32(8)));
-}
-TS_VECTOR_INLINE Vec low_nibbles(Bytes a) { return {nibble_value(a.lo), nibble_value(a.hi)}; }
-TS_VECTOR_INLINE Vec high_nibbles(Bytes a) { return {nibble_value(_mm256_srli_epi32(a.lo, 4)), nibble_value(_mm256_srli_epi32(a.hi, 4))}; }
 struct Words {
   __m256i lo, hi;
 };
@@ -186,17 +158,6 @@ TS_VECTOR_INLINE float widen_bf16(uint16_t bits) {
   return value;
 }
 TS_VECTOR_INLINE Vec load_bf16(const uint16_t* p) { TS_EACH_LANE(widen_bf16(p[i])); }
-TS_VECTOR_INLINE Vec load_int8(const int8_t* p) { TS_EACH_LANE(static_cast<float>(p[i])); }
-struct Bytes {
-  uint8_t x[kLanes];
-};
-TS_VECTOR_INLINE Bytes load_bytes(const uint8_t* p) {
-  Bytes r;
-  memcpy(r.x, p, kLanes);
-  return r;
-}
-TS_VECTOR_INLINE Vec low_nibbles(Bytes a) { TS_EACH_LANE(static_cast<float>(static_cast<int32_t>(a.x[i] & 15) - 8)); }
-TS_VECTOR_INLINE Vec high_nibbles(Bytes a) { TS_EACH_LANE(static_cast<float>(static_cast<int32_t>(a.x[i] >> 4) - 8)); }
 struct Words {
   uint16_t x[2 * kLanes];
 };
@@ -265,6 +226,22 @@ TS_VECTOR_INLINE float reduce_max(Vec a) {
   for (int half = kLanes / 2; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) a.x[i] = a.x[i] > a.x[i + half] ? a.x[i] : a.x[i + half];
   return a.x[0];
+}
+#endif
+
+// to[i]: the largest lane of four[i].
+#if defined(TS_LEVEL_AVX512)
+TS_VECTOR_INLINE void store_maxima(const Vec (&four)[4], float* to) {
+  const __m512 first = _mm512_max_ps(_mm512_unpacklo_ps(four[0].v, four[1].v), _mm512_unpackhi_ps(four[0].v, four[1].v));
+  const __m512 second = _mm512_max_ps(_mm512_unpacklo_ps(four[2].v, four[3].v), _mm512_unpackhi_ps(four[2].v, four[3].v));
+  const __m512d a = _mm512_castps_pd(first), b = _mm512_castps_pd(second);
+  const Vec all = {_mm512_max_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)))};
+  const __m256 eight = _mm256_max_ps(lower(all), upper(all));
+  _mm_storeu_ps(to, _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1)));
+}
+#else
+TS_VECTOR_INLINE void store_maxima(const Vec (&four)[4], float* to) {
+  for (int i = 0; i < 4; ++i) to[i] = reduce_max(four[i]);
 }
 #endif
 

@@ -21,19 +21,6 @@ TS_VECTOR_INLINE void store(float* p, Vec a) {
   _Pragma("clang loop unroll(full)") for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, a.v[i]);
 }
 TS_VECTOR_INLINE Vec load_bf16(const uint16_t* p) { TS_EACH_REGISTER(vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16))); }
-TS_VECTOR_INLINE Vec widen_bytes(int8x16_t all) {
-  const int16x8_t low = vmovl_s8(vget_low_s8(all)), high = vmovl_s8(vget_high_s8(all));
-  return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))),
-           vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)))}};
-}
-TS_VECTOR_INLINE Vec load_int8(const int8_t* p) { return widen_bytes(vld1q_s8(p)); }
-struct Bytes {
-  uint8x16_t v;
-};
-TS_VECTOR_INLINE Bytes load_bytes(const uint8_t* p) { return {vld1q_u8(p)}; }
-TS_VECTOR_INLINE Vec nibble_values(uint8x16_t nibbles) { return widen_bytes(vsubq_s8(vreinterpretq_s8_u8(nibbles), vdupq_n_s8(8))); }
-TS_VECTOR_INLINE Vec low_nibbles(Bytes a) { return nibble_values(vandq_u8(a.v, vdupq_n_u8(15))); }
-TS_VECTOR_INLINE Vec high_nibbles(Bytes a) { return nibble_values(vshrq_n_u8(a.v, 4)); }
 // Sixteen 32-bit words, each two bf16 numbers.
 struct Words {
   uint32x4_t v[4];

@@ -6,7 +6,11 @@
 
 Implementations use the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) over fixed tiles of positions,
 merged over fixed segments of positions, so no (T, T) matrix exists and one row's arithmetic depends on that row alone.
-K's scales multiply scores, V's scales the softmax weights. The reference makes one row of scores at a time.
+The reference makes one row of scores at a time.
+
+With int8 and int4 pages both products are sums of whole numbers. A row's query is rounded to bytes, -127 .. 127 for
+-m .. m, m its largest magnitude. A softmax weight times its V's scale is rounded within its tile of 64 positions, to
+-16383 .. 16383 for -m .. m, m the row's largest weight in the tile times the largest scale that the row sees in it.
 
 Knows: the contract, the reference, the cost. Must not know: implementations, why these pages.
 """
@@ -16,9 +20,15 @@ from __future__ import annotations
 import numpy as np
 
 from twostroke.cost.work import Work
-from twostroke.ops.kv_pages import read_pages
+from twostroke.ops.kv_pages import read_pages, read_value_integers
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
 from twostroke.spec.formats import PAGE_TOKENS
+
+TILE_TOKENS = 4 * PAGE_TOKENS
+LARGEST_BYTE, LARGEST_WHOLE = np.float32(127), np.float32(16383)
+SMALLEST_SCALED = np.float32(2.0**-112)
+"""Below this a largest magnitude counts as this one: its inverse must be finite."""
+LOG2_E = np.float32(1.44269504088896341)
 
 
 def gather(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
@@ -36,15 +46,54 @@ def reference(out: F32Array, q: F32Array, layer: KVLayer, batch: AttentionBatch,
         context = int(batch.context_tokens[s])
         pages = batch.page_table[s, : -(-context // PAGE_TOKENS)]
         keys, values = gather(layer, pages, context)
+        if layer.kind.is_integer:
+            values, value_scales = _gather_integers(layer, pages, context)
         for row in range(first, last):
             position = context - (last - row)
             begin = max(0, position - window + 1) if window else 0
             k = np.repeat(keys[:, begin : position + 1], heads_per_kv, axis=0)
+            scores = np.einsum("hd,hnd->hn", _query(layer, q[row], scale), k)
+            weights = np.exp2(scores - scores.max(axis=-1, keepdims=True))
             v = np.repeat(values[:, begin : position + 1], heads_per_kv, axis=0)
-            scores = np.einsum("hd,hnd->hn", q[row], k) * np.float32(scale)
-            weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            weights /= weights.sum(axis=-1, keepdims=True)
-            out[row] = np.einsum("hn,hnd->hd", weights, v)
+            if layer.kind.is_integer:
+                scales = np.repeat(value_scales[:, begin : position + 1], heads_per_kv, axis=0)
+                sums = np.einsum("hn,hnd->hd", _rounded_in_tiles(weights, scales, begin), v)
+            else:
+                sums = np.einsum("hn,hnd->hd", weights, v)
+            out[row] = sums / weights.sum(axis=-1, keepdims=True)
+
+
+def _gather_integers(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
+    """-> V as whole numbers (kv_heads, tokens, head_dim) and its scales (kv_heads, tokens)."""
+    whole, scales = read_value_integers(layer, page_ids)
+    whole = whole.transpose(1, 0, 2, 3).reshape(layer.kv_heads, -1, layer.head_dim)
+    return whole[:, :tokens], scales.transpose(1, 0, 2).reshape(layer.kv_heads, -1)[:, :tokens]
+
+
+def _query(layer: KVLayer, q: F32Array, scale: float) -> F32Array:
+    """(H, D): the queries as the products take them, for weights that are powers of two."""
+    scaled = q * (np.float32(scale) * LOG2_E)
+    if not layer.kind.is_integer:
+        return scaled
+    return _rounded(scaled, np.abs(scaled).max(axis=-1, keepdims=True), LARGEST_BYTE)
+
+
+def _rounded(numbers: F32Array, largest: F32Array, steps: np.float32) -> F32Array:
+    """numbers to the nearest of largest * n / steps, n whole."""
+    kept = np.maximum(largest, SMALLEST_SCALED)
+    # In double precision the product is exact: one rounding, as of a fused multiply-add.
+    whole = np.rint(numbers.astype(np.float64) * (steps / kept)).astype(np.float32)
+    return whole * (kept * (np.float32(1) / steps))
+
+
+def _rounded_in_tiles(weights: F32Array, scales: F32Array, begin: int) -> F32Array:
+    """weights, scales (H, N) of positions from `begin` on: their products, each rounded within its tile."""
+    found = weights * scales
+    for start in range(begin - begin % TILE_TOKENS, begin + weights.shape[-1], TILE_TOKENS):
+        tile = np.s_[:, max(0, start - begin) : start + TILE_TOKENS - begin]
+        largest = weights[tile].max(axis=-1, keepdims=True) * np.abs(scales[tile]).max(axis=-1, keepdims=True)
+        found[tile] = _rounded(found[tile], largest, LARGEST_WHOLE)
+    return found
 
 
 def visible_positions(batch: AttentionBatch, window: int) -> int:

@@ -2,14 +2,15 @@
 
 f32 and bf16 pages are in ops/operands.py. One head of an int8 or int4 page is, in this order:
 
-    K      int8: (head_dim, 16) int8
-           int4: (ceil(head_dim / 2), 16) uint8: low nibble = q + 8 of dimension 2i, high nibble = q + 8 of 2i + 1
-    V      int8: (16, head_dim) int8
-           int4: (16, ceil(head_dim / 32), 16) uint8: low nibble = q + 8 of dimension 32b + i, high = 32b + 16 + i
+    K      int8: (ceil(head_dim / 4), 16, 4) uint8, q + 128 of dimension 4i + j of each position
+           int4: (ceil(head_dim / 8), 16, 4) uint8: low nibble = q + 8 of dimension 8i + j, high = q + 8 of 8i + 4 + j
+    V      int8: (4, head_dim, 4) int8, of positions 4i + j
+           int4: (4, ceil(head_dim / 32), 16, 4) uint8, of positions 4i + j: low nibble = q + 8 of dimension 32b + l, high =
+                 q + 8 of 32b + 16 + l
     scales K's (16,) and V's (16,) bf16, one for each position
 
-so that sixteen bytes are one vector of K (or V), every byte belongs to one position, and a tile of pages is read once,
-from front to back. Dimensions that pad a byte or a block are zeros.
+so that 64 bytes are what sixteen lanes of a dot product of bytes take, four each, every byte belongs to one position, and
+a tile of pages is read once, from front to back. Dimensions that pad a quad or a block are zeros.
 
 Knows: the layout, the rounding. Must not know: which positions lie where.
 """
@@ -23,6 +24,8 @@ from twostroke.ops.operands import F32Array, I32Array, KVLayer, U8Array, U16Arra
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 
 SCALE_BYTES = 2 * PAGE_TOKENS
+QUAD = 4
+"""Bytes that one lane of a dot product of bytes takes."""
 
 
 def quantize_rows(kind: KVKind, rows: F32Array) -> tuple[NDArray[np.int8], U16Array]:
@@ -50,7 +53,8 @@ def write_rows(layer: KVLayer, k: F32Array, v: F32Array, pages: I32Array, offset
         (q_k, k_bits), (q_v, v_bits) = quantize_rows(layer.kind, k), quantize_rows(layer.kind, v)
         keys, values, key_scales, value_scales = _parts(layer)
         keys[pages, :, :, offsets], key_scales[pages, :, offsets] = _key_bytes(layer.kind, q_k), k_bits
-        values[pages, :, offsets], value_scales[pages, :, offsets] = _value_bytes(layer.kind, q_v), v_bits
+        values[pages, :, offsets // QUAD, :, offsets % QUAD] = _value_bytes(layer.kind, q_v)
+        value_scales[pages, :, offsets] = v_bits
         return
     # Splitting the last axis of a slice never copies: these are views.
     if layer.kind is KVKind.BF16:
@@ -70,7 +74,7 @@ def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array,
     if layer.kind.is_integer:
         picked = KVLayer(layer.kind, layer.kv_heads, dim, np.ascontiguousarray(layer.data[page_ids]))
         keys, values, key_scales, value_scales = _parts(picked)
-        q_keys = _key_integers(layer.kind, keys, dim).transpose(0, 1, 3, 2)
+        q_keys = _key_integers(layer.kind, keys, dim)
         q_values = _value_integers(layer.kind, values, dim)
         return (
             q_keys.astype(np.float32) * bf16_to_f32(key_scales)[..., None],
@@ -87,6 +91,13 @@ def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array,
     return all_keys, data[:, :, 1].reshape(-1, layer.kv_heads, PAGE_TOKENS, dim)
 
 
+def read_value_integers(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:
+    """-> V of an integer layer as whole numbers, (pages, kv_heads, PAGE_TOKENS, head_dim), and its scales, without head_dim."""
+    picked = KVLayer(layer.kind, layer.kv_heads, layer.head_dim, np.ascontiguousarray(layer.data[page_ids]))
+    _, values, _, scales = _parts(picked)
+    return _value_integers(layer.kind, values, layer.head_dim).astype(np.float32), bf16_to_f32(scales)
+
+
 def _pairs(layer: KVLayer) -> tuple[U16Array, U16Array]:
     """Views of a bf16 layer: K (pages, heads, dim / 2, 16, 2), V (pages, heads, 8, dim, 2), dim rounded up to even."""
     data = layer.data.view(np.uint16)
@@ -101,7 +112,7 @@ def _even(rows: U16Array) -> U16Array:
 
 
 def _parts(layer: KVLayer) -> tuple[U8Array, U8Array, U16Array, U16Array]:
-    """Views: K (pages, heads, key bytes, 16), V (pages, heads, 16, value bytes), K's and V's scales (pages, heads, 16).
+    """Views: K (pages, heads, quads, 16, 4), V (pages, heads, 4, columns, 4), K's and V's scales (pages, heads, 16).
 
     Splitting the last axis of a slice never copies.
     """
@@ -110,47 +121,47 @@ def _parts(layer: KVLayer) -> tuple[U8Array, U8Array, U16Array, U16Array]:
     at_values = PAGE_TOKENS * layer.kind.key_bytes(layer.head_dim)
     at_scales = at_values + PAGE_TOKENS * layer.kind.value_bytes(layer.head_dim)
     return (
-        data[..., :at_values].reshape(*head, -1, PAGE_TOKENS),
-        data[..., at_values:at_scales].reshape(*head, PAGE_TOKENS, -1),
+        data[..., :at_values].reshape(*head, -1, PAGE_TOKENS, QUAD),
+        data[..., at_values:at_scales].reshape(*head, PAGE_TOKENS // QUAD, -1, QUAD),
         data[..., at_scales : at_scales + SCALE_BYTES].view(np.uint16),
         data[..., at_scales + SCALE_BYTES :].view(np.uint16),
     )
 
 
 def _key_bytes(kind: KVKind, q: NDArray[np.int8]) -> U8Array:
-    """(..., head_dim) -> (..., key bytes)."""
+    """(..., head_dim) -> (..., quads, 4)."""
     if kind is KVKind.INT8:
-        return q.view(np.uint8)
-    pairs = _nibbles(q, 2).reshape(*q.shape[:-1], -1, 2)
-    return np.ascontiguousarray(pairs[..., 0] | pairs[..., 1] << np.uint8(4))
+        return _above(q, 128, QUAD).reshape(*q.shape[:-1], -1, QUAD)
+    pairs = _above(q, 8, 2 * QUAD).reshape(*q.shape[:-1], -1, 2, QUAD)
+    return pairs[..., 0, :] | pairs[..., 1, :] << np.uint8(4)
 
 
 def _value_bytes(kind: KVKind, q: NDArray[np.int8]) -> U8Array:
-    """(..., head_dim) -> (..., value bytes)."""
+    """(..., head_dim) -> (..., columns), one byte of each."""
     if kind is KVKind.INT8:
         return q.view(np.uint8)
-    halves = _nibbles(q, 32).reshape(*q.shape[:-1], -1, 2, 16)
+    halves = _above(q, 8, 32).reshape(*q.shape[:-1], -1, 2, 16)
     return (halves[..., 0, :] | halves[..., 1, :] << np.uint8(4)).reshape(*q.shape[:-1], -1)
 
 
-def _nibbles(q: NDArray[np.int8], multiple: int) -> U8Array:
-    """q + 8, padded with zeros (so 8) to a multiple of dimensions."""
+def _above(q: NDArray[np.int8], offset: int, multiple: int) -> U8Array:
+    """q + offset, q padded with zeros to a multiple of dimensions."""
     padding = [(0, 0)] * (q.ndim - 1) + [(0, -q.shape[-1] % multiple)]
-    return (np.pad(q, padding) + np.int8(8)).view(np.uint8)
+    return (np.pad(q, padding).astype(np.int16) + offset).astype(np.uint8)
 
 
 def _key_integers(kind: KVKind, keys: U8Array, head_dim: int) -> NDArray[np.int8]:
-    """(pages, heads, key bytes, 16) -> (pages, heads, head_dim, 16)."""
-    if kind is KVKind.INT8:
-        return keys.view(np.int8)
-    pairs = np.stack((keys & 15, keys >> 4), axis=3).reshape(*keys.shape[:2], -1, PAGE_TOKENS)
-    return pairs[:, :, :head_dim].astype(np.int8) - np.int8(8)
+    """(pages, heads, quads, 16, 4) -> (pages, heads, 16, head_dim)."""
+    parts = keys[..., None, :] if kind is KVKind.INT8 else np.stack((keys & 15, keys >> 4), axis=-2)
+    rows = np.moveaxis(parts, 2, 3).reshape(*keys.shape[:2], PAGE_TOKENS, -1)[..., :head_dim]
+    return (rows.astype(np.int16) - (128 if kind is KVKind.INT8 else 8)).astype(np.int8)
 
 
 def _value_integers(kind: KVKind, values: U8Array, head_dim: int) -> NDArray[np.int8]:
-    """(pages, heads, 16, value bytes) -> (pages, heads, 16, head_dim)."""
+    """(pages, heads, 4, columns, 4) -> (pages, heads, 16, head_dim)."""
+    rows = values.swapaxes(-1, -2).reshape(*values.shape[:2], PAGE_TOKENS, -1)
     if kind is KVKind.INT8:
-        return values.view(np.int8)
-    blocks = values.reshape(*values.shape[:3], -1, 16)
-    full = np.stack((blocks & 15, blocks >> 4), axis=4).reshape(*values.shape[:3], -1)
+        return rows.view(np.int8)
+    blocks = rows.reshape(*rows.shape[:3], -1, 16)
+    full = np.stack((blocks & 15, blocks >> 4), axis=4).reshape(*rows.shape[:3], -1)
     return full[..., :head_dim].astype(np.int8) - np.int8(8)

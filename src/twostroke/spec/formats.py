@@ -48,13 +48,14 @@ class KVKind(enum.IntEnum):
         return self in (KVKind.INT8, KVKind.INT4)
 
     def key_bytes(self, head_dim: int) -> int:
-        """Bytes of one position's K in one head, without its scale. int4 and bf16: whole pairs of dimensions."""
-        pairs = -(-head_dim // 2)
-        return {KVKind.F32: 4 * head_dim, KVKind.BF16: 4 * pairs, KVKind.INT8: head_dim, KVKind.INT4: pairs}[self]
+        """Bytes of one position's K in one head, without its scale. bf16: whole pairs of dimensions; integers: of four bytes."""
+        quads = -(-head_dim // (8 if self is KVKind.INT4 else 4))
+        return 4 * {KVKind.F32: head_dim, KVKind.BF16: -(-head_dim // 2)}.get(self, quads)
 
     def value_bytes(self, head_dim: int) -> int:
         """Bytes of one position's V in one head, without its scale. int4: blocks of 32 dimensions, 16 bytes each."""
-        return 16 * -(-head_dim // 32) if self is KVKind.INT4 else self.key_bytes(head_dim)
+        integers = {KVKind.INT8: head_dim, KVKind.INT4: 16 * -(-head_dim // 32)}
+        return integers.get(self) or self.key_bytes(head_dim)
 
     def token_bytes(self, head_dim: int) -> int:
         """Bytes of one position's K and V in one head, scales included."""

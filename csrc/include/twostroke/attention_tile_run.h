@@ -1,0 +1,125 @@
+// One tile of a block's rows that share a KV head, by the kind of K and V: scores, softmax, sums.
+// Knows: attention_job.h and the products. Must not know: which tiles, which tasks.
+#pragma once
+#include "twostroke/attention_job.h"
+
+namespace twostroke {
+
+// Both products, a register tile of rows at a time, over what these rows see; K and V are widened beforehand.
+inline void score_block(const AttentionJob* job, const Block& block, const HeadRows& head, const Tile& tile) {
+  const int64_t dim = job->layer->head_dim, padded = job->padded_dim, parts = divide_up(block.rows, kWideRows);
+  const int64_t head_bytes = KVLayout(job->layer).head_bytes;
+  const TileView<float> keys = widened(block.work.keys, kLanes, kTile);
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t r = part * kWideRows, count = smaller(kWideRows, block.rows - r);
+    const int pages = static_cast<int>(divide_up(seen_by(tile, r, count).end, TS_PAGE_TOKENS));
+    prefetch_part(tile, head_bytes, part, parts);
+    score_rows<float, kWideRows, kWideVectors>(head.q + r * padded, padded, count, keys, pages, dim, block.work.scores + r * kTile);
+  }
+}
+
+inline void add_block(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
+  const int64_t padded = job->padded_dim;
+  const Workspace& work = block.work;
+  const TileView<float> values = widened(work.values, TS_PAGE_TOKENS * padded, padded);
+  for (int64_t r = 0; r < block.rows; r += kWideRows) {
+    const int64_t count = smaller(kWideRows, block.rows - r);
+    const Span seen = seen_by(tile, r, count);
+    if (seen.empty()) continue;
+    value_rows<float, kWideRows, kWideVectors>(work.scores + r * kTile, work.rescale + r, count, values, seen.begin, seen.end, padded,
+                                               partial.sum + r * padded, padded);
+  }
+}
+
+template <typename Element>
+void run_float_tile(const AttentionJob* job, const Block& block, const HeadRows& head, const Tile& tile, const Partial& partial) {
+  const KVLayout layout(job->layer);
+  const int64_t dim = job->layer->head_dim, padded = job->padded_dim, rows = block.rows;
+  const Workspace& work = block.work;
+  const TileView<Element> keys = view_of<Element>(tile, 0, TS_PAGE_TOKENS);
+  const TileView<Element> values = view_of<Element>(tile, layout.key_bytes, value_step<Element>(layout));
+  const bool thin = rows <= kThinBlockRows && dim % kLanes == 0;
+  if (thin) {
+    score_rows<Element, kThinRows, kThinVectors>(head.q, padded, rows, keys, tile.pages, dim, work.scores);
+  } else {
+    widen_keys(keys, tile.pages, dim, work.keys);
+    score_block(job, block, head, tile);
+  }
+  soften(work.scores, tile.spans, rows, partial, work.rescale, work.found);
+  if (thin) {
+    value_rows<Element, kThinRows, kThinVectors>(work.scores, work.rescale, rows, values, tile.first, tile.last, dim, partial.sum, padded);
+  } else {
+    widen_values(values, tile.first, tile.last, dim, padded, work.values);
+    add_block(job, block, tile, partial);
+  }
+}
+
+template <typename Element>
+void run_integer_tile(const AttentionJob* job, const Block& block, const HeadRows& head, const Tile& tile, const Partial& partial) {
+  const KVLayout layout(job->layer);
+  const int64_t dim = job->layer->head_dim, padded = job->padded_dim, rows = block.rows;
+  const Workspace& work = block.work;
+  const TileView<Element> keys = view_of<Element>(tile, 0, kQuad * TS_PAGE_TOKENS);
+  const TileView<Element> values = view_of<Element>(tile, layout.key_bytes, kQuad * layout.value_row_bytes);
+  load_scales(job, work.integers, tile);
+  integer_scores<Element, kScoreRows, true>(head.integers, 0, rows, keys, tile.pages, dim, query_columns(padded), work.integers.key_scales,
+                                            work.scores);
+  find_peaks(work.scores, tile.spans, rows, work.found);
+  raise_peaks(partial, rows, work.found, work.rescale);
+  scale_weights(tile.spans, rows, partial, work.integers, work.found);
+  digits_of_weights<Element>(work.scores, tile.spans, rows, partial, work.rescale, work.integers);
+  integer_values<Element, kValueRows, true>(work.integers, 0, rows, work.rescale, values, tile.first, tile.last, padded, partial.sum);
+}
+
+#if defined(TS_LEVEL_AMX)
+// Rows that go through all stages of a tile at once: what stands between the stages stays in the first-level cache.
+constexpr int64_t kMatrixTurnRows = 16;
+
+// On matrix registers, for bf16.
+inline void run_matrix_tile(const AttentionJob* job, const Block& block, const HeadRows& head, const Tile& tile, const Partial& partial) {
+  const KVLayout layout(job->layer);
+  const int64_t dim = job->layer->head_dim;
+  const Workspace& work = block.work;
+  const TileView<Bf16Pair> keys = view_of<Bf16Pair>(tile, 0, TS_PAGE_TOKENS);
+  TileView<Bf16Pair> values = view_of<Bf16Pair>(tile, layout.key_bytes, value_step<Bf16Pair>(layout));
+  for (int p = 0; p < kTilePages; ++p) {
+    const int start = p * TS_PAGE_TOKENS, end = start + TS_PAGE_TOKENS;
+    if (tile.first <= start && end <= tile.last) continue;
+    Bf16Pair* kept = reinterpret_cast<Bf16Pair*>(work.values) + start / 2 * dim;
+    keep_positions(values.pages[p], tile.first - start, tile.last - start, dim, kept);
+    values.pages[p] = kept;
+  }
+  // What the next tile reads is fetched bit by bit: all at once would fill the line buffers that this one's loads wait for.
+  const int64_t moments = dim / kChunk * kTilePages + (dim + 4 * kLanes - 1) / (4 * kLanes) * kTilePages * kWeightParts;
+  int64_t done = 0;
+  const auto moment = [&] { prefetch_part(tile, layout.head_bytes, done < moments ? done : moments - 1, moments), ++done; };
+  for (int64_t r = 0; r < block.rows; r += kMatrixTurnRows) {
+    const int64_t rows = smaller(kMatrixTurnRows, block.rows - r);
+    const auto first = [&] {
+      if (r == 0) moment();
+    };
+    const Partial part = {partial.sum + r * dim, partial.peak + r, partial.total + r * kLanes};
+    matrix_scores(head.parts + r * dim * kQueryParts, keys, tile.pages, rows, dim, work.scores, first);
+    soften(work.scores, tile.spans + r, rows, part, work.rescale, work.found);
+    split_weights(work.scores, rows, work.parts);
+    rescale_rows(part.sum, work.rescale, rows, dim);
+    matrix_values(work.parts, values, rows, dim, part.sum, first);
+  }
+}
+#endif
+
+using TileRun = void (*)(const AttentionJob*, const Block&, const HeadRows&, const Tile&, const Partial&);
+
+inline TileRun tile_run(const AttentionJob* job) {
+#if defined(TS_LEVEL_AMX)
+  if (job->matrix) return run_matrix_tile;
+#endif
+  switch (job->layer->kind) {
+    case TS_KV_F32: return run_float_tile<float>;
+    case TS_KV_BF16: return run_float_tile<Bf16Pair>;
+    case TS_KV_INT8: return run_integer_tile<WholeByte>;
+    default: return run_integer_tile<Nibbles>;
+  }
+}
+
+}  // namespace twostroke

@@ -5,12 +5,12 @@ f32 and bf16 pages are in ops/operands.py. One head of an int8 or int4 page is, 
     K      int8: (ceil(head_dim / 4), 16, 4) uint8, q + 128 of dimension 4i + j of each position
            int4: (ceil(head_dim / 8), 16, 4) uint8: low nibble = q + 8 of dimension 8i + j, high = q + 8 of 8i + 4 + j
     V      int8: (4, head_dim, 4) int8, of positions 4i + j
-           int4: (4, ceil(head_dim / 32), 16, 4) uint8, of positions 4i + j: low nibble = q + 8 of dimension 32b + l, high =
-                 q + 8 of 32b + 16 + l
+           int4: (4, ceil(head_dim / 32), 16, 4) uint8, of positions 4i + j: low nibble = q + 8 of dimension 32b + l,
+                 high = q + 8 of 32b + 16 + l
     scales K's (16,) and V's (16,) bf16, one for each position
 
-so that 64 bytes are what sixteen lanes of a dot product of bytes take, four each, every byte belongs to one position, and
-a tile of pages is read once, from front to back. Dimensions that pad a quad or a block are zeros.
+so that 64 bytes are what sixteen lanes of a dot product of bytes take, four each, every byte belongs to one position,
+and a tile of pages is read once, from front to back. Dimensions that pad a quad or a block are zeros.
 
 Knows: the layout, the rounding. Must not know: which positions lie where.
 """
@@ -92,7 +92,7 @@ def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array,
 
 
 def read_value_integers(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:
-    """-> V of an integer layer as whole numbers, (pages, kv_heads, PAGE_TOKENS, head_dim), and its scales, without head_dim."""
+    """-> V of an integer layer: whole numbers (pages, kv_heads, PAGE_TOKENS, head_dim), and scales without head_dim."""
     picked = KVLayer(layer.kind, layer.kv_heads, layer.head_dim, np.ascontiguousarray(layer.data[page_ids]))
     _, values, _, scales = _parts(picked)
     return _value_integers(layer.kind, values, layer.head_dim).astype(np.float32), bf16_to_f32(scales)

@@ -13,23 +13,35 @@ TS_INLINE void prefetch(const Ahead& ahead, const uint8_t* data) {
   for (int i = 0; i < kLines; ++i) ahead.prefetch(data + 64 * i);
 }
 
-// 16 k of 16 columns: sums of at most 16 * 8 * 127 fit the low halves of the lanes, so that one 16-bit product with the
-// multipliers, whose high halves are zero, adds them to the totals.
-template <int kRows>
-TS_INLINE void subgroup(const uint8_t* octs, __m512i multipliers, const int8_t* q, const int32_t* corrections, const TileRows& x,
-                        int j, __m512i (&totals)[kRows][kVectors]) {
+// 16 k of kAcross times 16 columns, lines in the order of memory: sums of at most 16 * 8 * 127 fit the low halves of the lanes, so that one
+// 16-bit product with the multipliers, whose high halves are zero, adds them to the totals.
+template <int kRows, int kAcross>
+TS_INLINE void subgroup(const uint8_t* octs, const __m512i (&multipliers)[kAcross], const int8_t* q, const int32_t* corrections,
+                        const TileRows& x, int first, __m512i (&totals)[kRows][kVectors]) {
   const __m512i nibble = _mm512_set1_epi8(15);
-  const __m512i packed0 = load(octs), packed1 = load(octs + kQuadBytes);
-  const __m512i low0 = _mm512_and_si512(packed0, nibble), high0 = _mm512_and_si512(_mm512_srli_epi16(packed0, 4), nibble);
-  const __m512i low1 = _mm512_and_si512(packed1, nibble), high1 = _mm512_and_si512(_mm512_srli_epi16(packed1, 4), nibble);
+  __m512i sum[kRows][kAcross];
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const int8_t* at = q + r * x.q_stride;
-    __m512i sum = _mm512_dpbusd_epi32(_mm512_set1_epi32(corrections[r * x.subgroups]), low0, broadcast_quad(at));
-    sum = _mm512_dpbusd_epi32(sum, high0, broadcast_quad(at + 4));
-    sum = _mm512_dpbusd_epi32(sum, low1, broadcast_quad(at + 8));
-    sum = _mm512_dpbusd_epi32(sum, high1, broadcast_quad(at + 12));
-    totals[r][j] = _mm512_dpwssd_epi32(totals[r][j], sum, multipliers);
+    TS_UNROLL
+    for (int j = 0; j < kAcross; ++j) sum[r][j] = _mm512_set1_epi32(corrections[r * x.subgroups]);
+  }
+  TS_UNROLL
+  for (int oct = 0; oct < 2; ++oct) {
+    TS_UNROLL
+    for (int j = 0; j < kAcross; ++j) {
+      const __m512i packed = load(octs + oct * kQuadBytes + 64 * j);
+      const __m512i low = _mm512_and_si512(packed, nibble), high = _mm512_and_si512(_mm512_srli_epi16(packed, 4), nibble);
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const int8_t* at = q + r * x.q_stride + 8 * oct;
+        sum[r][j] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum[r][j], low, broadcast_quad(at)), high, broadcast_quad(at + 4));
+      }
+    }
+  }
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int j = 0; j < kAcross; ++j) totals[r][first + j] = _mm512_dpwssd_epi32(totals[r][first + j], sum[r][j], multipliers[j]);
   }
 }
 
@@ -37,15 +49,23 @@ TS_INLINE void subgroup(const uint8_t* octs, __m512i multipliers, const int8_t* 
 template <int kRows>
 TS_INLINE void turn(const uint8_t* data, int pair, const Ahead& ahead, const int8_t* q, const int32_t* corrections,
                     const TileRows& x, __m512i (&totals)[kRows][kVectors]) {
+  constexpr int kAcross = kRows == 1 ? kVectors : kRows == 2 ? 2 : 1;
   const uint8_t* octs = data + kMultiplierBytes + pair * 4 * kQuadBytes;
   prefetch<1>(ahead, data + pair * kPanel);
   TS_UNROLL
-  for (int j = 0; j < kVectors; ++j) {
-    prefetch<4>(ahead, data + kMultiplierBytes + (pair * kVectors + j) * 256);
-    const __m512i both = multiplier_pair(data, pair, j);
-    subgroup<kRows>(octs + 64 * j, _mm512_and_si512(both, _mm512_set1_epi32(15)), q + pair * 32, corrections + pair * 2, x, j, totals);
-    subgroup<kRows>(octs + 2 * kQuadBytes + 64 * j, _mm512_srli_epi32(both, 4), q + pair * 32 + 16, corrections + pair * 2 + 1, x, j,
-                    totals);
+  for (int first = 0; first < kVectors; first += kAcross) {
+    __m512i multipliers[kAcross];
+    TS_UNROLL
+    for (int sub = 0; sub < 2; ++sub) {
+      prefetch<2 * kAcross>(ahead, data + kMultiplierBytes + (pair * kVectors + first) * 256 + sub * kAcross * 128);
+      TS_UNROLL
+      for (int j = 0; j < kAcross; ++j) {
+        const __m512i both = multiplier_pair(data, pair, first + j);
+        multipliers[j] = sub == 0 ? _mm512_and_si512(both, _mm512_set1_epi32(15)) : _mm512_srli_epi32(both, 4);
+      }
+      subgroup<kRows, kAcross>(octs + sub * 2 * kQuadBytes + 64 * first, multipliers, q + pair * 32 + sub * 16, corrections + pair * 2 + sub,
+                               x, first, totals);
+    }
   }
 }
 

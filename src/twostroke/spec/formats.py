@@ -48,7 +48,7 @@ class KVKind(enum.IntEnum):
         return self in (KVKind.INT8, KVKind.INT4)
 
     def key_bytes(self, head_dim: int) -> int:
-        """Bytes of one position's K in one head, without its scale. bf16: whole pairs; integers: whole quads of bytes."""
+        """Bytes of one position's K in one head, without its scale. bf16: whole pairs; integers: whole quads."""
         quads = -(-head_dim // (8 if self is KVKind.INT4 else 4))
         return 4 * {KVKind.F32: head_dim, KVKind.BF16: -(-head_dim // 2)}.get(self, quads)
 

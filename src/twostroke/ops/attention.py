@@ -72,7 +72,7 @@ def _gather_integers(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple
 
 def _query(layer: KVLayer, q: F32Array, scale: float) -> F32Array:
     """(H, D): the queries as the products take them, for weights that are powers of two."""
-    scaled = q * (np.float32(scale) * LOG2_E)
+    scaled: F32Array = q * (np.float32(scale) * LOG2_E)
     if not layer.kind.is_integer:
         return scaled
     return _rounded(scaled, np.abs(scaled).max(axis=-1, keepdims=True), LARGEST_BYTE)
@@ -82,8 +82,9 @@ def _rounded(numbers: F32Array, largest: F32Array, steps: np.float32) -> F32Arra
     """numbers to the nearest of largest * n / steps, n whole."""
     kept = np.maximum(largest, SMALLEST_SCALED)
     # In double precision the product is exact: one rounding, as of a fused multiply-add.
-    whole = np.rint(numbers.astype(np.float64) * (steps / kept)).astype(np.float32)
-    return whole * (kept * (np.float32(1) / steps))
+    found: F32Array = np.rint(numbers.astype(np.float64) * (steps / kept)).astype(np.float32)
+    found *= kept * (np.float32(1) / steps)
+    return found
 
 
 def _rounded_in_tiles(weights: F32Array, scales: F32Array, begin: int) -> F32Array:

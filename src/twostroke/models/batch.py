@@ -37,27 +37,29 @@ class Buffers:
 
     hidden, normed: (T, hidden). qkv: (T, heads + 2 kv_heads, head_dim). attended: (T, heads, head_dim).
     activated: (T, intermediate). selected: (R, hidden). logits: (R, vocabulary).
+
+    What no op needs at the same time lies in the same room: attended where normed does, activated where qkv does.
     """
 
     def __init__(self, spec: ModelSpec, max_tokens: int, max_logit_rows: int) -> None:
-        def rows(*shape: int) -> F32Array:
-            size, line = math.prod(shape), LINE_BYTES // 4
-            room = np.empty(size + line, np.float32)
-            first = -room.ctypes.data % LINE_BYTES // 4
-            return room[first : first + size].reshape(shape)
+        def room(*shapes: tuple[int, ...]) -> list[F32Array]:
+            """Arrays of these shapes of one room."""
+            size, line = max(map(math.prod, shapes)), LINE_BYTES // 4
+            found = np.empty(size + line, np.float32)
+            first = -found.ctypes.data % LINE_BYTES // 4
+            return [found[first : first + math.prod(shape)].reshape(shape) for shape in shapes]
 
         heads = spec.num_heads + 2 * spec.num_kv_heads
-        self.hidden = rows(max_tokens, spec.hidden_size)
-        self.normed = rows(max_tokens, spec.hidden_size)
-        self.qkv = rows(max_tokens, heads, spec.head_dim)
-        self.attended = rows(max_tokens, spec.num_heads, spec.head_dim)
-        self.activated = rows(max_tokens, spec.intermediate_size)
-        self.selected = rows(max_logit_rows, spec.hidden_size)
-        self.logits = rows(max_logit_rows, spec.vocab_size)
+        (self.hidden,) = room((max_tokens, spec.hidden_size))
+        self.normed, self.attended = room((max_tokens, spec.hidden_size), (max_tokens, spec.num_heads, spec.head_dim))
+        self.qkv, self.activated = room((max_tokens, heads, spec.head_dim), (max_tokens, spec.intermediate_size))
+        (self.selected,) = room((max_logit_rows, spec.hidden_size))
+        (self.logits,) = room((max_logit_rows, spec.vocab_size))
 
     @staticmethod
     def bytes_for(spec: ModelSpec, max_tokens: int, max_logit_rows: int) -> int:
         """What a Buffers of these sizes takes, without allocating it."""
-        heads = 2 * spec.num_heads + 2 * spec.num_kv_heads
-        per_token = 2 * spec.hidden_size + heads * spec.head_dim + spec.intermediate_size
+        qkv = (spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim
+        normed = max(spec.hidden_size, spec.num_heads * spec.head_dim)
+        per_token = spec.hidden_size + normed + max(qkv, spec.intermediate_size)
         return 4 * (max_tokens * per_token + max_logit_rows * (spec.hidden_size + spec.vocab_size))

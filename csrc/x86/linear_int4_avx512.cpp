@@ -78,7 +78,7 @@ void int4_groups(const Group* groups, const TileRows& x, float* sums, int64_t st
       for (__m512i& total : row) total = _mm512_setzero_si512();
     }
   }
-  constexpr int64_t kFar = kPanels > 1 ? 3 * kInt4StepBytes / 2 : kFarOfOne, kNear = kPanels > 1 ? kInt4StepBytes : kNearOfOne;
+  constexpr int64_t kFar = kPanels > 1 ? 3 * kInt4StepBytes / 2 : kFarOfOne, kNear = kPanels > 1 ? kInt4StepBytes : kNearOfPacked;
   const int8_t* q = x.q + groups->first;
   const int32_t* corrections = x.sub_corrections + groups->first / kSubgroup;
   const int64_t bytes = panel_bytes(TS_W_INT4, groups->columns);

@@ -36,8 +36,9 @@ sys.path.insert(0, {drivers!r})
 from protocol import random_ids, serve, steady_rate
 class Driver:
     turns = 0
-    def load(self, model, bits, threads, context, sequences):
+    def load(self, model, bits, threads, context, sequences, kv="bf16"):
         print("noise on standard output")
+        self.kv = kv
         return 0.1
     def files(self, model, bits):
         return [os.path.dirname(__file__), "/nonexistent"]
@@ -83,12 +84,27 @@ def test_turns_medians_and_faults(tmp_path: Path, setup: Setup) -> None:
     assert len(columns[0].values[cases.START.name]) == len(columns[0].values[cases.COLD_START.name]) == 2
     assert [limits.read_bytes_per_s for limits in columns[0].limits[CASES[1].name]] == [21e9, 24e9]
     assert columns[1].limits == {}, "a peer's figures are beside ours, not beside the limit"
-    table = rows(columns, CASES, lambda case, bits, limits: Bound(limits.read_bytes_per_s / 1e7, "reading"))
+    table = rows(columns, CASES, lambda case, contestant, limits: Bound(limits.read_bytes_per_s / 1e7, "reading"))
     assert table[1].share_of_limit == 1.0 / 2250
     first = table[0]
     assert first.times_best == 1.5 and first.values == {"twostroke": 300.0, "other": 200.0, "dead": 1.0}
     printed = text("model", LIMITS, table, columns, 2)
     assert "30.0 GB/s" in printed and "| prefill 128 | 300 | 200 | 1.0 |" in printed and "not offered" in printed
+
+
+def test_kv_in_int8_stands_beside_the_same_figures_of_the_others(tmp_path: Path, setup: Setup) -> None:
+    asked = (cases.prefill(128), cases.NARROW[0])
+    ours = fake(tmp_path, OURS.name, 300.0, "return 9.0 if self.kv == 'int8' else 6.0")
+    other = fake(tmp_path, "other", 200.0, "return 3.0")
+    comparison = Comparison(setup, asked, time.perf_counter, lambda line: None, lambda: LIMITS)
+    narrow = replace(ours, kv=KVKind.INT8)
+    columns = comparison.run([ours, narrow, other], 1)
+    assert set(columns[1].values) == {cases.NARROW[0].name, cases.START.name, cases.MEMORY.name}
+    table = rows(columns, asked, lambda case, contestant, limits: Bound(18.0, contestant.kv.name))
+    found = [row for row in table if row.case.name == "decode 32 x 512, K and V int8"]
+    assert [row.values for row in found] == [{OURS.name: 9.0, "other": 3.0}]
+    assert found[0].times_best == 3.0 and found[0].bound == Bound(18.0, "INT8") and table[1].times_best == 2.0
+    assert ("| decode 32 x 512, K and V int8 | 9.0 | 3.0 | 50% (INT8) | 3.00 |") in text("m", LIMITS, table, columns, 1)
 
 
 def test_ratios_know_which_way_is_better() -> None:

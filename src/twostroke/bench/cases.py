@@ -6,7 +6,7 @@ Must not know: processes, how a case is run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from twostroke.backends.cpu.limits import Limits
@@ -46,7 +46,14 @@ STANDARD: tuple[Case, ...] = (
     decode(1, 4096),
     CACHED,
 )
+NARROW: tuple[Case, ...] = (decode(32, 512), decode(1, 4096))
+"""Where K and V are much of what is read: this engine is measured once more with them in int8."""
 QUICK: tuple[Case, ...] = (prefill(128), prefill(512), decode(1, 512), decode(8, 512), decode(16, 512), CACHED)
+
+
+def narrow(case: Case) -> Case:
+    """The case as it is called where this engine keeps K and V in int8, the others as they do."""
+    return replace(case, name=f"{case.name}, K and V int8")
 
 
 @dataclass(frozen=True, slots=True)

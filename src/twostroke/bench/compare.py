@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from twostroke.backends.cpu.limits import Limits, median_limits
-from twostroke.bench.cases import COLD_START, MEMORY, START, Bound, Case
+from twostroke.bench.cases import COLD_START, MEMORY, NARROW, START, Bound, Case, narrow
 from twostroke.bench.evict import evict
 from twostroke.bench.peers.peer import OURS, Peer
 from twostroke.bench.peers.session import Missing, PeerFault, Session
+from twostroke.spec.formats import KVKind
 
 Note = Callable[[str], None]
 WARM_TOKENS = 16
@@ -28,16 +29,27 @@ WARM_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """An engine, the Python that runs it, and the bits of its weights in this comparison."""
+    """An engine, the Python that runs it, the bits of its weights in this comparison. kv: of ours; in int8 it is asked
+    the cases alone that are about K and V."""
 
     peer: Peer
     python: Path
     bits: int
+    kv: KVKind = KVKind.BF16
 
     @property
     def key(self) -> str:
         """Unique in a run."""
-        return f"{self.peer.name} int{self.bits}"
+        return f"{self.peer.name} int{self.bits}" + (", K and V int8" if self.is_narrow else "")
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether K and V are in fewer bits than elsewhere."""
+        return self.kv is not KVKind.BF16
+
+    def asked(self, cases: Sequence[Case]) -> list[Case]:
+        """Those of the cases that it is asked."""
+        return [case for case in cases if case in NARROW or not self.is_narrow]
 
 
 @dataclass(slots=True)
@@ -98,13 +110,14 @@ class Comparison:
         contestant = column.contestant
         log = self._setup.log_folder / f"{contestant.peer.name}.log"
         self._prepare(contestant, log)
-        self._cold_start(column, log)
+        if not contestant.is_narrow:
+            self._cold_start(column, log)
         began_s = self._clock()
         with self._session(contestant, log) as session:
             self._first_token(session, contestant)
             column.values.setdefault(START.name, []).append(self._clock() - began_s)
             session.ask("prefill", tokens=WARM_TOKENS)
-            for case in self._cases:
+            for case in contestant.asked(self._cases):
                 self._measure(session, column, case)
             column.values.setdefault(MEMORY.name, []).append(session.peak_bytes())
 
@@ -113,7 +126,9 @@ class Comparison:
 
     def _first_token(self, session: Session, contestant: Contestant) -> None:
         setup = self._setup
-        sizes = {"threads": setup.threads, "context": setup.context, "sequences": setup.sequences}
+        sizes: dict[str, Any] = {"threads": setup.threads, "context": setup.context, "sequences": setup.sequences}
+        if contestant.is_narrow:
+            sizes["kv"] = contestant.kv.name.lower()
         session.ask("load", model=setup.model, bits=contestant.bits, **sizes)
         session.ask("prefill", tokens=WARM_TOKENS)
 
@@ -201,14 +216,23 @@ class Row:
 
 
 def rows(
-    columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, int, Limits], Bound | None]
+    columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, Contestant, Limits], Bound | None]
 ) -> list[Row]:
-    """The table, bits by bits."""
+    """The table, bits by bits. Cases with K and V in int8 come last, beside the same figures of the others."""
     made = []
     for bits in sorted({column.contestant.bits for column in columns}, reverse=True):
-        same = [column for column in columns if column.contestant.bits == bits]
-        for case in (*cases, START, COLD_START, MEMORY):
-            values = {column.contestant.peer.name: column.median(case) for column in same}
-            found = [limits for column in same for limits in column.limits.get(case.name, ())]
-            made.append(Row(case, bits, values, bounds(case, bits, median_limits(found)) if found else None))
+        plain = [column for column in columns if column.contestant.bits == bits and not column.contestant.is_narrow]
+        made += [_row(case, plain, bounds) for case in (*cases, START, COLD_START, MEMORY)]
+        for own in (column for column in columns if column.contestant.bits == bits and column.contestant.is_narrow):
+            beside = [own, *(column for column in plain if column.contestant.peer is not own.contestant.peer)]
+            asked = own.contestant.asked(cases)
+            made += [replace(_row(case, beside, bounds), case=narrow(case)) for case in asked]
     return made
+
+
+def _row(case: Case, columns: Sequence[Column], bounds: Callable[[Case, Contestant, Limits], Bound | None]) -> Row:
+    """columns: of the same bits, this engine's first."""
+    contestant = columns[0].contestant
+    values = {column.contestant.peer.name: column.median(case) for column in columns}
+    found = [limits for column in columns for limits in column.limits.get(case.name, ())]
+    return Row(case, contestant.bits, values, bounds(case, contestant, median_limits(found)) if found else None)

@@ -104,8 +104,8 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
     finally:
         meter.close()
 
-    def limit(case: Case, bits: int, found: Limits) -> Bound | None:
-        return case_room.bound(case, spec, weight_format(f"int{bits}"), KVKind.BF16, found)
+    def limit(case: Case, contestant: Contestant, found: Limits) -> Bound | None:
+        return case_room.bound(case, spec, weight_format(f"int{contestant.bits}"), contestant.kv, found)
 
     found = rows(columns, asked.cases, limit)
     described = f"{processor_name() or platform.machine()}, {machine.cores} cores, {platform.system()}"
@@ -122,6 +122,6 @@ def _contestants(asked: Asked, peers_folder: Path, note: Note) -> list[Contestan
         pythons.append((peer, python))
     made = []
     for bits in asked.bits:
-        made.append(Contestant(OURS, own_python(), bits))
+        made += [Contestant(OURS, own_python(), bits, kv) for kv in (KVKind.BF16, KVKind.INT8)]
         made += [Contestant(peer, python, bits) for peer, python in pythons]
     return made

@@ -17,12 +17,18 @@ class Driver:
 
         return [model, str(read_machine().cache_folder / "packed")]
 
-    def load(self, model, bits, threads, context, sequences):
-        """Returns the seconds that it took."""
+    def load(self, model, bits, threads, context, sequences, kv="bf16"):
+        """Returns the seconds that it took. kv: the format of K and V."""
         from twostroke import LLM
 
         began = time.perf_counter()
-        settings = {"context": context, "max_sequences": sequences, "threads": threads, "kv_memory": "2GB"}
+        settings = {
+            "context": context,
+            "max_sequences": sequences,
+            "threads": threads,
+            "kv_memory": "2GB",
+            "kv_format": kv,
+        }
         self.llm = LLM(model, weights=f"int{bits}", **settings)
         self.seed, self.started = 0, False
         return time.perf_counter() - began

@@ -68,7 +68,7 @@ def test_turns_medians_and_faults(tmp_path: Path, setup: Setup) -> None:
     other = fake(tmp_path, "other", 200.0, "raise ValueError('no streams')")
     dead = fake(tmp_path, "dead", 1.0, "os._exit(3)")
     said: list[str] = []
-    measured = iter([replace(LIMITS, read_bytes_per_s=1e9 * rate) for rate in range(20, 30)])
+    measured = iter([replace(LIMITS, read_bytes_per_s=1e9 * rate) for rate in range(20, 40)])
     comparison = Comparison(setup, CASES, time.perf_counter, said.append, lambda: next(measured))
     columns = comparison.run([ours, other, dead], 2)
     assert [line for line in said if line.startswith("round")][:3] == [
@@ -82,10 +82,10 @@ def test_turns_medians_and_faults(tmp_path: Path, setup: Setup) -> None:
     assert "ended during decode" in columns[2].faults["all"]
     assert columns[0].values["peak memory"][0] > 1e6
     assert len(columns[0].values[cases.START.name]) == len(columns[0].values[cases.COLD_START.name]) == 2
-    assert [limits.read_bytes_per_s for limits in columns[0].limits[CASES[1].name]] == [21e9, 24e9]
+    assert [limits.read_bytes_per_s for limits in columns[0].limits[CASES[1].name]] == [23e9, 28e9]
     assert columns[1].limits == {}, "a peer's figures are beside ours, not beside the limit"
     table = rows(columns, CASES, lambda case, contestant, limits: Bound(limits.read_bytes_per_s / 1e7, "reading"))
-    assert table[1].share_of_limit == 1.0 / 2250
+    assert table[1].share_of_limit == 1.0 / 2550
     first = table[0]
     assert first.times_best == 1.5 and first.values == {"twostroke": 300.0, "other": 200.0, "dead": 1.0}
     printed = text("model", LIMITS, table, columns, 2)

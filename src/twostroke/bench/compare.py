@@ -2,7 +2,7 @@
 
 In each round every engine that takes part is asked every case before the next engine's turn; an engine's process lives
 through one turn only, so that nothing else holds memory or a core while it is measured, and its start is timed.
-A shared machine's limits change within minutes, so they are measured again before each of this engine's cases.
+A shared machine's limits change within minutes, so they are measured again around each of this engine's cases.
 
 Knows: sessions, cases, limits, medians.
 Must not know: how an engine is driven, how results are printed.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from twostroke.backends.cpu.limits import Limits, median_limits
+from twostroke.backends.cpu.limits import Limits, highest_limits, median_limits
 from twostroke.bench.cases import COLD_START, MEMORY, NARROW, START, Bound, Case, narrow
 from twostroke.bench.evict import evict
 from twostroke.bench.peers.peer import OURS, Peer
@@ -54,7 +54,7 @@ class Contestant:
 
 @dataclass(slots=True)
 class Column:
-    """What one contestant reached. values: by case name, one for each round; limits: the machine's before each of them,
+    """What one contestant reached. values: by case name, one for each round; limits: the machine's around each of them,
     for this engine alone. faults: why a case has none."""
 
     contestant: Contestant
@@ -158,14 +158,17 @@ class Comparison:
     def _measure(self, session: Session, column: Column, case: Case) -> None:
         if case.name in column.faults:
             return
-        if column.contestant.peer.name == OURS.name:
-            column.limits.setdefault(case.name, []).append(self._measure_limits())
+        ours = column.contestant.peer.name == OURS.name
+        before = self._measure_limits() if ours else None
         try:
             value = float(session.ask(case.command, **case.arguments))
         except Missing:
             column.faults[case.name] = "not offered"
             return
         column.values.setdefault(case.name, []).append(value)
+        if before is not None:
+            limits = highest_limits(before, self._measure_limits())
+            column.limits.setdefault(case.name, []).append(limits)
         self._note(f"  {case.name}: {value:,.2f}")
 
 

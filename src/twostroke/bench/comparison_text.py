@@ -17,7 +17,7 @@ def text(model: str, limits: Limits, found: Sequence[Row], columns: Sequence[Col
     """Markdown that also reads well in a terminal."""
     lines = [
         f"{model}, medians of {rounds} rounds in turn.",
-        f"Limits at the beginning: {limits.words()}; shares are of the limits just before each case.",
+        f"Limits at the beginning: {limits.words()}; shares are of the limits around each case.",
         "",
     ]
     for bits in sorted({row.bits for row in found}, reverse=True):

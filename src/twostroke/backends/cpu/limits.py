@@ -57,6 +57,17 @@ def median_limits(found: Sequence[Limits]) -> Limits:
     )
 
 
+def highest_limits(first: Limits, second: Limits) -> Limits:
+    """Of two measurements of one machine, each figure's larger one: a disturbance makes a limit look lower alone."""
+    return Limits(
+        first.threads,
+        first.level,
+        max(first.read_bytes_per_s, second.read_bytes_per_s),
+        max(first.f32_flops_per_s, second.f32_flops_per_s),
+        max(first.int8_ops_per_s, second.int8_ops_per_s),
+    )
+
+
 class LimitMeter:
     """Owns the threads and, where none is given, the memory to read. Close it after use."""
 

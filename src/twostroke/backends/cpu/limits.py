@@ -91,9 +91,10 @@ class LimitMeter:
         return median_limits([self._once() for _ in range(rounds)])
 
     def _once(self) -> Limits:
-        return Limits(self._threads, self.level, self._read(), self._rate(F32_KIND), self._rate(INT8_KIND))
+        return Limits(self._threads, self.level, self.read_rate(), self._rate(F32_KIND), self._rate(INT8_KIND))
 
-    def _read(self) -> float:
+    def read_rate(self) -> float:
+        """Bytes a second, once."""
         started_s = self._clock()
         self._library.ts_limit_read(self._context, self._memory.ctypes.data, self._memory.nbytes)
         return self._memory.nbytes / (self._clock() - started_s)

@@ -218,7 +218,7 @@ void digits_of_weights(const float* scores, const Span* spans, int64_t rows, con
   }
 }
 
-// kVectors vectors of out, from the one of row `at` of quads on, of rows r .. r + kRows.
+// kVectors vectors of out, of rows r .. r + kRows. from: bytes into a row of quads, where these vectors' begin.
 template <typename Element, int kRows, int kVectors, bool kAhead>
 TS_VECTOR_INLINE void integer_value_tile(const IntegerWeights& weights, int64_t r, const float* rescale, const TileView<Element>& values,
                                          int64_t from, int first, int last, float* out, int64_t out_stride) {

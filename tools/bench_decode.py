@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -66,13 +67,16 @@ def _share(llm: LLM, weights: str, kv: str, context: int, steps: int, meter: Lim
         next(deltas)
         times_s.append(time.perf_counter() - began_s)
         rates.append(meter.read_rate())
-    case = decode(1, context, 2 * steps)
-    shares = []
-    for step_s, before, after in zip(times_s[WARM_STEPS:], rates[WARM_STEPS:], rates[WARM_STEPS + 1 :], strict=False):
-        limits = Limits(THREADS, meter.level, (before + after) / 2, 1e15, 1e15)
-        found = bound(case, llm.spec, weight_format(weights), kv_kind(kv), limits)
-        assert found is not None
-        shares.append(1 / step_s / found.tokens_per_s)
+    a_byte_a_second = Limits(THREADS, meter.level, 1.0, math.inf, math.inf)
+    found = bound(decode(1, context, 2 * steps), llm.spec, weight_format(weights), kv_kind(kv), a_byte_a_second)
+    assert found is not None
+    step_bytes = 1 / found.tokens_per_s
+    shares = [
+        step_bytes / step_s / ((before + after) / 2)
+        for step_s, before, after in zip(
+            times_s[WARM_STEPS:], rates[WARM_STEPS:-1], rates[WARM_STEPS + 1 :], strict=True
+        )
+    ]
     middle = statistics.median
     return Share(weights, kv, context, middle(times_s[WARM_STEPS:]), middle(rates), middle(shares))
 

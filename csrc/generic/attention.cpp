@@ -13,18 +13,21 @@
 namespace twostroke {
 namespace {
 
-// The tiles of one segment that some row of the block sees; `part`: where each head's results go.
+// The tiles of one segment that some row of the block sees; part(head, i): where the results of head i go.
 template <class Part>
 void run_segment(const AttentionJob* job, const Block& block, int64_t segment, const Part& part) {
   const KVLayout layout(job->layer);
   const TileRun run_tile = tile_run(job);
   const int64_t begin = larger(segment * kSegment, first_seen(job, block.first_position) / kTile * kTile);
   const int64_t end = smaller((segment + 1) * kSegment, block.first_position + block.tokens);
-  for (int64_t i = 0; i < block.heads; ++i) part(i).clear(block.rows, job->padded_dim);
+  for (int64_t i = 0; i < block.heads; ++i) part(block.head(job, i), i).clear(block.rows, job->padded_dim);
   Tile tile;
   for (int64_t start = begin; start < end; start += kTile) {
     find_tile(job, block, start, &tile);
-    for (int64_t i = 0; i < block.heads; ++i, to_next_head(layout, &tile)) run_tile(job, block, block.head(job, i), tile, part(i));
+    for (int64_t i = 0; i < block.heads; ++i, to_next_head(layout, &tile)) {
+      const HeadRows head = block.head(job, i);
+      run_tile(job, block, head, tile, part(head, i));
+    }
   }
 }
 
@@ -88,9 +91,9 @@ void whole_task(void* opaque, int64_t index, int32_t thread) {
   load_queries(job, block);
   const int64_t first = first_seen(job, block.first_position) / kSegment;
   const int64_t last = (block.first_position + block.tokens - 1) / kSegment;
-  run_segment(job, block, first, [&](int64_t i) { return block.head(job, i).whole; });
+  run_segment(job, block, first, [](const HeadRows& head, int64_t) { return head.whole; });
   for (int64_t segment = first + 1; segment <= last; ++segment) {
-    run_segment(job, block, segment, [&](int64_t i) { return block.head(job, i).segment; });
+    run_segment(job, block, segment, [](const HeadRows& head, int64_t) { return head.segment; });
     for (int64_t i = 0; i < block.heads; ++i) {
       const HeadRows head = block.head(job, i);
       merge(head.whole, head.segment, block.rows, job->padded_dim, block.work.rescale, block.work.found);
@@ -107,7 +110,7 @@ void segment_task(void* opaque, int64_t index, int32_t thread) {
   const Block block(job, thread, s, local / segments_of(job, s), heads_in_step(job, s));
   const int64_t of_first = block.first_head * blocks + local / segments_of(job, s) % blocks;
   load_queries(job, block);
-  run_segment(job, block, segment, [&](int64_t i) { return partial_of(job, s, of_first + i * blocks, segment); });
+  run_segment(job, block, segment, [&](const HeadRows&, int64_t i) { return partial_of(job, s, of_first + i * blocks, segment); });
   if (job->matrix) matrix_attention_end();
 }
 
@@ -148,6 +151,12 @@ int64_t all_tasks(const AttentionJob* job) {
   return tasks;
 }
 
+int64_t largest_divisor_below(int64_t number, int64_t below) {
+  do --below;
+  while (number % below != 0);
+  return below;
+}
+
 // As many heads in step as leave enough tasks for the threads, first of whole blocks, then of segments.
 void share_out(AttentionJob* job, int64_t threads) {
   const int64_t enough = threads > 1 ? kTasksPerThread * threads : 1;
@@ -157,8 +166,7 @@ void share_out(AttentionJob* job, int64_t threads) {
     if (all_tasks(job) >= enough) return;
   }
   while (job->heads_together > 1 && all_tasks(job) < enough)
-    do --job->heads_together;
-    while (job->layer->kv_heads % job->heads_together != 0);
+    job->heads_together = largest_divisor_below(job->layer->kv_heads, job->heads_together);
 }
 
 // Sizes of blocks and of a thread's memory.

@@ -5,6 +5,8 @@
 // Sums are exact, so their order and company do not matter; a row's scale is of its own numbers alone, in a tile at an absolute position.
 // Knows: integers.h, the page layout, the softmax's parts. Must not know: batches, threads.
 #pragma once
+#include <type_traits>
+
 #include "twostroke/attention_rows.h"
 #include "twostroke/integers.h"
 
@@ -155,19 +157,6 @@ void integer_score_rows(const IntegerQueries& queries, int64_t r, const TileView
   for (; p < pages; ++p) integer_score_tile<Element, kRows, 1, kAhead>(queries, r, keys, p, dim, columns, key_scales, scores);
 }
 
-// kRows at a time, then what is left. kAhead: the first of these rows fetch what the next tile reads.
-template <typename Element, int kRows, bool kAhead>
-void integer_scores(const IntegerQueries& queries, int64_t r, int64_t rows, const TileView<Element>& keys, int pages, int64_t dim,
-                    int64_t columns, const float* key_scales, float* scores) {
-  if (r + kRows <= rows) {
-    integer_score_rows<Element, kRows, kAhead>(queries, r, keys, pages, dim, columns, key_scales, scores);
-    for (r += kRows; r + kRows <= rows; r += kRows)
-      integer_score_rows<Element, kRows, false>(queries, r, keys, pages, dim, columns, key_scales, scores);
-    if constexpr (kRows > 1) return integer_scores<Element, kRows - 1, false>(queries, r, rows, keys, pages, dim, columns, key_scales, scores);
-  }
-  if constexpr (kRows > 1) integer_scores<Element, kRows - 1, kAhead>(queries, r, rows, keys, pages, dim, columns, key_scales, scores);
-}
-
 // The largest magnitude among V's scales in a span; NaN where one is NaN.
 inline float largest_scale(const float* scales, Span span) {
   Ints largest = set1(0);
@@ -266,18 +255,35 @@ void integer_value_rows(const IntegerWeights& weights, int64_t r, const float* r
     integer_value_tile<Element, kRows, kLeast, kAhead>(weights, r, rescale, values, d * kQuad / kLeast, first, last, out + d, width);
 }
 
-// out (rows, width) = out * rescale + weights times V of positions [first, last). width: a multiple of 16, for int4 of 32. Rows as in
-// integer_scores.
-template <typename Element, int kRows, bool kAhead>
-void integer_values(const IntegerWeights& weights, int64_t r, int64_t rows, const float* rescale, const TileView<Element>& values, int first,
-                    int last, int64_t width, float* out) {
+// What each row of a block takes part in: kRows at a time, then what is left. The first of them fetch what the next tile reads.
+// rows_at(count, ahead, r): `count` rows from r on, both constants.
+template <int kRows, bool kAhead, class RowsAt>
+void each_rows(int64_t r, int64_t rows, const RowsAt& rows_at) {
+  constexpr std::integral_constant<int, kRows> kCount = {};
   if (r + kRows <= rows) {
-    integer_value_rows<Element, kRows, kAhead>(weights, r, rescale, values, first, last, width, out);
-    for (r += kRows; r + kRows <= rows; r += kRows)
-      integer_value_rows<Element, kRows, false>(weights, r, rescale, values, first, last, width, out);
-    if constexpr (kRows > 1) return integer_values<Element, kRows - 1, false>(weights, r, rows, rescale, values, first, last, width, out);
+    rows_at(kCount, std::integral_constant<bool, kAhead>{}, r);
+    for (r += kRows; r + kRows <= rows; r += kRows) rows_at(kCount, std::false_type{}, r);
+    if constexpr (kRows > 1) return each_rows<kRows - 1, false>(r, rows, rows_at);
   }
-  if constexpr (kRows > 1) integer_values<Element, kRows - 1, kAhead>(weights, r, rows, rescale, values, first, last, width, out);
+  if constexpr (kRows > 1) each_rows<kRows - 1, kAhead>(r, rows, rows_at);
+}
+
+// scores of `rows` rows against `pages` pages.
+template <typename Element>
+void integer_scores(const IntegerQueries& queries, int64_t rows, const TileView<Element>& keys, int pages, int64_t dim, int64_t columns,
+                    const float* key_scales, float* scores) {
+  each_rows<kScoreRows, true>(0, rows, [&](auto count, auto ahead, int64_t r) {
+    integer_score_rows<Element, count(), ahead()>(queries, r, keys, pages, dim, columns, key_scales, scores);
+  });
+}
+
+// out (rows, width) = out * rescale + weights times V of positions [first, last). width: a multiple of 16, for int4 of 32.
+template <typename Element>
+void integer_values(const IntegerWeights& weights, int64_t rows, const float* rescale, const TileView<Element>& values, int first, int last,
+                    int64_t width, float* out) {
+  each_rows<kValueRows, true>(0, rows, [&](auto count, auto ahead, int64_t r) {
+    integer_value_rows<Element, count(), ahead()>(weights, r, rescale, values, first, last, width, out);
+  });
 }
 
 }  // namespace twostroke

@@ -153,7 +153,6 @@ struct Block {
 
 // One tile of a block's sequence: where K begins in each page.
 struct Tile {
-  int64_t start;
   int pages, first, last;  // positions [first, last) from the start are seen by some row
   uint8_t* keys[kTilePages];
   int64_t ahead[kTilePages];
@@ -180,7 +179,6 @@ inline void find_tile(const AttentionJob* job, const Block& block, int64_t start
   const int64_t end = block.first_position + block.tokens;
   const KVLayout layout(job->layer);
   const int32_t* table = job->page_table + block.sequence * job->page_table_stride;
-  tile->start = start;
   tile->pages = static_cast<int>(smaller(kTilePages, divide_up(end - start, TS_PAGE_TOKENS)));
   tile->first = kTile;
   tile->last = 0;

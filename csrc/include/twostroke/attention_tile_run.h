@@ -62,13 +62,12 @@ void run_integer_tile(const AttentionJob* job, const Block& block, const HeadRow
   const TileView<Element> keys = view_of<Element>(tile, 0, kQuad * TS_PAGE_TOKENS);
   const TileView<Element> values = view_of<Element>(tile, layout.key_bytes, kQuad * layout.value_row_bytes);
   load_scales(job, work.integers, tile);
-  integer_scores<Element, kScoreRows, true>(head.integers, 0, rows, keys, tile.pages, dim, query_columns(padded), work.integers.key_scales,
-                                            work.scores);
+  integer_scores(head.integers, rows, keys, tile.pages, dim, query_columns(padded), work.integers.key_scales, work.scores);
   find_peaks(work.scores, tile.spans, rows, work.found);
   raise_peaks(partial, rows, work.found, work.rescale);
   scale_weights(tile.spans, rows, partial, work.integers, work.found);
   digits_of_weights<Element>(work.scores, tile.spans, rows, partial, work.rescale, work.integers);
-  integer_values<Element, kValueRows, true>(work.integers, 0, rows, work.rescale, values, tile.first, tile.last, padded, partial.sum);
+  integer_values(work.integers, rows, work.rescale, values, tile.first, tile.last, padded, partial.sum);
 }
 
 #if defined(TS_LEVEL_AMX)

@@ -9,6 +9,16 @@
 #pragma once
 #include "twostroke/simd.h"
 
+namespace twostroke {
+
+TS_VECTOR_INLINE int32_t quad_of(const int8_t* factors) {
+  int32_t quad;
+  memcpy(&quad, factors, 4);
+  return quad;
+}
+
+}  // namespace twostroke
+
 #if defined(TS_LEVEL_NEON)
 #include "twostroke/integers_neon.h"
 #endif
@@ -20,10 +30,11 @@ constexpr float kLargestByte = 127.0f, kLargestWhole = 16383.0f;
 constexpr float kSmallestScaled = 1.9259299e-34f;  // 2^-112, whose inverse is still finite
 constexpr float kRounder = 12582912.0f;            // 1.5 * 2^23: adding it rounds to whole numbers, ties to even
 
-#if defined(TS_LEVEL_AVX512)
+#if !defined(TS_LEVEL_NEON)
+constexpr int32_t kByteZero = 128;  // what offset_bytes leaves of a zero
+#endif
 
-// What the bytes of int8 are stored above: x + 128, unsigned.
-constexpr int32_t kByteZero = 128;
+#if defined(TS_LEVEL_AVX512)
 
 struct Ints {
   __m512i v;
@@ -41,14 +52,10 @@ TS_VECTOR_INLINE SignedQuads signed_bytes(Quads a) { return {a.v}; }
 TS_VECTOR_INLINE Quads low_nibbles(Quads a) { return {_mm512_and_si512(a.v, _mm512_set1_epi8(15))}; }
 TS_VECTOR_INLINE Quads high_nibbles(Quads a) { return {_mm512_and_si512(_mm512_srli_epi16(a.v, 4), _mm512_set1_epi8(15))}; }
 TS_VECTOR_INLINE Ints multiply_add(Ints sum, Quads by, const int8_t* factors) {
-  int32_t quad;
-  memcpy(&quad, factors, 4);
-  return {_mm512_dpbusd_epi32(sum.v, by.v, _mm512_set1_epi32(quad))};
+  return {_mm512_dpbusd_epi32(sum.v, by.v, _mm512_set1_epi32(quad_of(factors)))};
 }
 TS_VECTOR_INLINE Ints multiply_add(Ints sum, SignedQuads by, const int8_t* factors) {
-  int32_t quad;
-  memcpy(&quad, factors, 4);
-  return {_mm512_dpbusd_epi32(sum.v, _mm512_set1_epi32(quad), by.v)};
+  return {_mm512_dpbusd_epi32(sum.v, _mm512_set1_epi32(quad_of(factors)), by.v)};
 }
 TS_VECTOR_INLINE Ints operator+(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
 TS_VECTOR_INLINE Ints times_128(Ints a) { return {_mm512_slli_epi32(a.v, 7)}; }
@@ -79,8 +86,6 @@ TS_VECTOR_INLINE Ints store_digits(const Vec (&rounded)[4], int8_t* high, int8_t
 
 #elif defined(TS_LEVEL_AVX2)
 
-constexpr int32_t kByteZero = 128;
-
 struct Ints {
   __m256i lo, hi;
 };
@@ -108,9 +113,7 @@ TS_VECTOR_INLINE __m256i nibbles(__m256i a) { return _mm256_and_si256(a, _mm256_
 TS_VECTOR_INLINE SplitQuads low_nibbles(Quads a) { return offset_bytes({nibbles(a.lo), nibbles(a.hi)}); }
 TS_VECTOR_INLINE SplitQuads high_nibbles(Quads a) { return low_nibbles({_mm256_srli_epi16(a.lo, 4), _mm256_srli_epi16(a.hi, 4)}); }
 TS_VECTOR_INLINE Ints multiply_add(Ints sum, SplitQuads by, const int8_t* factors) {
-  int32_t quad;
-  memcpy(&quad, factors, 4);
-  const __m256i all = _mm256_set1_epi32(quad), even = even_signed(all), odd = _mm256_srai_epi16(all, 8);
+  const __m256i all = _mm256_set1_epi32(quad_of(factors)), even = even_signed(all), odd = _mm256_srai_epi16(all, 8);
   const __m256i lo = _mm256_add_epi32(_mm256_madd_epi16(by.even_lo, even), _mm256_madd_epi16(by.odd_lo, odd));
   const __m256i hi = _mm256_add_epi32(_mm256_madd_epi16(by.even_hi, even), _mm256_madd_epi16(by.odd_hi, odd));
   return {_mm256_add_epi32(sum.lo, lo), _mm256_add_epi32(sum.hi, hi)};
@@ -159,8 +162,6 @@ TS_VECTOR_INLINE Ints store_digits(const Vec (&rounded)[4], int8_t* high, int8_t
 }
 
 #elif !defined(TS_LEVEL_NEON)
-
-constexpr int32_t kByteZero = 128;
 
 struct Ints {
   int32_t x[kLanes];

@@ -47,9 +47,7 @@ TS_VECTOR_INLINE int32x4_t dot(int32x4_t sum, int8x16_t a, int8x16_t b) {
 #endif
 }
 TS_VECTOR_INLINE Ints multiply_add(Ints sum, SignedQuads by, const int8_t* factors) {
-  int32_t quad;
-  memcpy(&quad, factors, 4);
-  const int8x16_t all = vreinterpretq_s8_s32(vdupq_n_s32(quad));
+  const int8x16_t all = vreinterpretq_s8_s32(vdupq_n_s32(quad_of(factors)));
   TS_EVERY_REGISTER sum.v[i] = dot(sum.v[i], by.v[i], all);
   return sum;
 }

@@ -36,15 +36,10 @@ struct KVLayout {
   int64_t kv_heads, key_bytes, value_row_bytes, head_bytes;  // key_bytes: K of a page's 16 positions; value_row_bytes: V of one
 
   explicit KVLayout(const ts_kv_layer* layer) : data(static_cast<uint8_t*>(layer->data)), kv_heads(layer->kv_heads) {
-    const int64_t dim = layer->head_dim;
-    if (has_scales(layer->kind)) {
-      const bool nibbles = layer->kind == TS_KV_INT4;
-      key_bytes = (nibbles ? (dim + 2 * kQuad - 1) / (2 * kQuad) : (dim + kQuad - 1) / kQuad) * kQuad * TS_PAGE_TOKENS;
-      value_row_bytes = nibbles ? (dim + 31) / 32 * 16 : dim;
-    } else {
-      value_row_bytes = layer->kind == TS_KV_F32 ? dim * 4 : (dim + 1) / 2 * 4;
-      key_bytes = value_row_bytes * TS_PAGE_TOKENS;
-    }
+    constexpr int64_t kWordElements[] = {1, 2, 4, 8};  // in four bytes, by kind
+    const int64_t dim = layer->head_dim, word = kWordElements[layer->kind], key_row_bytes = (dim + word - 1) / word * 4;
+    key_bytes = key_row_bytes * TS_PAGE_TOKENS;
+    value_row_bytes = layer->kind == TS_KV_INT8 ? dim : layer->kind == TS_KV_INT4 ? (dim + 31) / 32 * 16 : key_row_bytes;
     head_bytes = key_bytes + TS_PAGE_TOKENS * value_row_bytes + (has_scales(layer->kind) ? 4 * TS_PAGE_TOKENS : 0);
   }
   uint8_t* keys(int64_t page, int64_t head) const { return data + (page * kv_heads + head) * head_bytes; }

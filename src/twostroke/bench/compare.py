@@ -167,7 +167,7 @@ class Comparison:
             return
         column.values.setdefault(case.name, []).append(value)
         if before is not None:
-            limits = highest_limits(before, self._measure_limits())
+            limits = highest_limits((before, self._measure_limits()))
             column.limits.setdefault(case.name, []).append(limits)
         self._note(f"  {case.name}: {value:,.2f}")
 

@@ -124,4 +124,4 @@ def _contestants(asked: Asked, peers_folder: Path, note: Note) -> list[Contestan
     for bits in asked.bits:
         made += [Contestant(OURS, own_python(), bits, kv) for kv in (KVKind.BF16, KVKind.INT8)]
         made += [Contestant(peer, python, bits) for peer, python in pythons]
-    return made
+    return [contestant for contestant in made if contestant.asked(asked.cases)]

@@ -72,14 +72,10 @@ def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array,
     """-> K and V (pages, kv_heads, PAGE_TOKENS, head_dim) float32 of whole pages."""
     dim = layer.head_dim
     if layer.kind.is_integer:
-        picked = KVLayer(layer.kind, layer.kv_heads, dim, np.ascontiguousarray(layer.data[page_ids]))
-        keys, values, key_scales, value_scales = _parts(picked)
+        keys, _, key_scales, _ = _parts(_picked(layer, page_ids))
+        values, value_scales = read_value_integers(layer, page_ids)
         q_keys = _key_integers(layer.kind, keys, dim)
-        q_values = _value_integers(layer.kind, values, dim)
-        return (
-            q_keys.astype(np.float32) * bf16_to_f32(key_scales)[..., None],
-            q_values.astype(np.float32) * bf16_to_f32(value_scales)[..., None],
-        )
+        return q_keys.astype(np.float32) * bf16_to_f32(key_scales)[..., None], values * value_scales[..., None]
     raw = layer.data[page_ids]
     if layer.kind is KVKind.BF16:
         k_pairs, v_pairs = _pairs(KVLayer(layer.kind, layer.kv_heads, dim, raw))
@@ -93,9 +89,13 @@ def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array,
 
 def read_value_integers(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:
     """-> V of an integer layer: whole numbers (pages, kv_heads, PAGE_TOKENS, head_dim), and scales without head_dim."""
-    picked = KVLayer(layer.kind, layer.kv_heads, layer.head_dim, np.ascontiguousarray(layer.data[page_ids]))
-    _, values, _, scales = _parts(picked)
+    _, values, _, scales = _parts(_picked(layer, page_ids))
     return _value_integers(layer.kind, values, layer.head_dim).astype(np.float32), bf16_to_f32(scales)
+
+
+def _picked(layer: KVLayer, page_ids: NDArray[np.integer]) -> KVLayer:
+    """A layer of these pages alone."""
+    return KVLayer(layer.kind, layer.kv_heads, layer.head_dim, np.ascontiguousarray(layer.data[page_ids]))
 
 
 def _pairs(layer: KVLayer) -> tuple[U16Array, U16Array]:

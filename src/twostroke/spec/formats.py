@@ -49,13 +49,14 @@ class KVKind(enum.IntEnum):
 
     def key_bytes(self, head_dim: int) -> int:
         """Bytes of one position's K in one head, without its scale. bf16: whole pairs; integers: whole quads."""
-        quads = -(-head_dim // (8 if self is KVKind.INT4 else 4))
-        return 4 * {KVKind.F32: head_dim, KVKind.BF16: -(-head_dim // 2)}.get(self, quads)
+        word_elements = {KVKind.F32: 1, KVKind.BF16: 2, KVKind.INT8: 4, KVKind.INT4: 8}[self]
+        return 4 * -(-head_dim // word_elements)
 
     def value_bytes(self, head_dim: int) -> int:
         """Bytes of one position's V in one head, without its scale. int4: blocks of 32 dimensions, 16 bytes each."""
-        integers = {KVKind.INT8: head_dim, KVKind.INT4: 16 * -(-head_dim // 32)}
-        return integers.get(self) or self.key_bytes(head_dim)
+        if self is KVKind.INT4:
+            return 16 * -(-head_dim // 32)
+        return head_dim if self is KVKind.INT8 else self.key_bytes(head_dim)
 
     def token_bytes(self, head_dim: int) -> int:
         """Bytes of one position's K and V in one head, scales included."""

@@ -47,24 +47,21 @@ class Limits:
 
 def median_limits(found: Sequence[Limits]) -> Limits:
     """Of several measurements of one machine, each figure's median."""
-    first = found[0]
-    return Limits(
-        first.threads,
-        first.level,
-        statistics.median(limits.read_bytes_per_s for limits in found),
-        statistics.median(limits.f32_flops_per_s for limits in found),
-        statistics.median(limits.int8_ops_per_s for limits in found),
-    )
+    return _each_figure(found, statistics.median)
 
 
-def highest_limits(first: Limits, second: Limits) -> Limits:
-    """Of two measurements of one machine, each figure's larger one: a disturbance makes a limit look lower alone."""
+def highest_limits(found: Sequence[Limits]) -> Limits:
+    """Of several measurements of one machine, each figure's largest: a disturbance makes a limit look lower alone."""
+    return _each_figure(found, max)
+
+
+def _each_figure(found: Sequence[Limits], choose: Callable[[list[float]], float]) -> Limits:
     return Limits(
-        first.threads,
-        first.level,
-        max(first.read_bytes_per_s, second.read_bytes_per_s),
-        max(first.f32_flops_per_s, second.f32_flops_per_s),
-        max(first.int8_ops_per_s, second.int8_ops_per_s),
+        found[0].threads,
+        found[0].level,
+        choose([limits.read_bytes_per_s for limits in found]),
+        choose([limits.f32_flops_per_s for limits in found]),
+        choose([limits.int8_ops_per_s for limits in found]),
     )
 
 

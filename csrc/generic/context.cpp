@@ -49,6 +49,7 @@ struct ts_context {
   void* arg;
   void* scratch;
   size_t scratch_bytes;
+  bool in_turn;
 };
 
 namespace {
@@ -129,6 +130,7 @@ ts_context* ts_context_create(int32_t num_threads) {
   memset(memory, 0, sizeof(ts_context));
   ts_context* context = static_cast<ts_context*>(memory);
   context->threads = 1;
+  ts_context_read(context, TS_READ_BY_MAKER);
   pthread_mutex_init(&context->mutex, nullptr);
   pthread_cond_init(&context->wake, nullptr);
   for (int32_t i = 1; i < num_threads; ++i) {
@@ -155,6 +157,13 @@ void ts_context_destroy(ts_context* context) {
   free(context);
 }
 
+int32_t ts_context_read(ts_context* context, int32_t reading) {
+  if (context == nullptr) return TS_BAD_POINTER;
+  if (reading < TS_READ_BY_MAKER || reading > TS_READ_IN_TURN) return TS_BAD_FORMAT;
+  context->in_turn = reading == TS_READ_BY_MAKER ? ts_likes_turns() : reading == TS_READ_IN_TURN;
+  return TS_OK;
+}
+
 int64_t ts_context_scratch_bytes(const ts_context* context) {
   return context == nullptr ? 0 : static_cast<int64_t>(context->scratch_bytes);
 }
@@ -174,6 +183,8 @@ void ts_parallel(ts_context* context, int64_t tasks, ts_task task, void* arg) {
 }
 
 int32_t ts_threads(const ts_context* context) { return context->threads; }
+
+bool ts_reads_in_turn(const ts_context* context) { return context->in_turn; }
 
 void* ts_scratch(ts_context* context, size_t bytes) {
   if (bytes > context->scratch_bytes) {

@@ -36,21 +36,21 @@ void gate_task(void* arg, int64_t index, int32_t thread) {
 }
 
 // Rows in blocks, scales of the middle that do not share a panel, and x in one slice.
-bool can_fuse(const Job& gate, const Job& down) {
+bool can_fuse(const ts_context* context, const Job& gate, const Job& down) {
   if (!is_integer_kind(gate.w.kind) || !is_integer_kind(down.w.kind) || gate.tokens < kBlockedRows) return false;
   Job whole = gate;
-  lay_out(whole, 1, nullptr);
+  lay_out(whole, context, nullptr);
   return gate.gated % kPanel == 0 && whole.slice_groups == whole.groups;
 }
 
-int64_t lay_out_both(FeedForward& all, int64_t threads, uint8_t* scratch) {
+int64_t lay_out_both(FeedForward& all, const ts_context* context, uint8_t* scratch) {
   Job &gate = all.gate, &down = all.down;
   const auto from = [&](int64_t used) { return scratch == nullptr ? nullptr : scratch + used; };
-  int64_t used = lay_out(gate, threads, scratch);
+  int64_t used = lay_out(gate, context, scratch);
   used += lay_out_rows(down.xq, down.w, down.padded, down.groups, from(used));
   all.middle = reinterpret_cast<float*>(from(used));
-  used += threads * all.middle_floats * 4;
-  return used + lay_out(down, threads, from(used));
+  used += ts_threads(context) * all.middle_floats * 4;
+  return used + lay_out(down, context, from(used));
 }
 
 int32_t run_fused(ts_context* context, FeedForward& all) {
@@ -59,12 +59,12 @@ int32_t run_fused(ts_context* context, FeedForward& all) {
   down.xq.blocked = true;
   down.xq.rows = gate.tokens;
   all.middle_floats = gate.tokens * down.w.group;
-  const int64_t threads = ts_threads(context), bytes = lay_out_both(all, threads, nullptr);
+  const int64_t bytes = lay_out_both(all, context, nullptr);
   uint8_t* scratch = static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(bytes)));
   if (scratch == nullptr) return TS_NO_MEMORY;
-  lay_out_both(all, threads, scratch);
+  lay_out_both(all, context, scratch);
   quantize_slice(context, gate);
-  choose_splits(gate, down.groups, threads);
+  choose_splits(gate, down.groups, ts_threads(context));
   ts_parallel(context, down.groups * gate.row_splits, gate_task, &all);
   multiply_chunk(context, down);
   return TS_OK;
@@ -94,7 +94,7 @@ int32_t ts_feed_forward(ts_context* context, const ts_weight* gate_up, const ts_
     part.gate.x += first * x_stride;
     part.down.out += first * out_stride;
     part.gate.tokens = part.down.tokens = rows;
-    if (can_fuse(part.gate, part.down)) {
+    if (can_fuse(context, part.gate, part.down)) {
       status = run_fused(context, part);
     } else {
       float* between = middle + first * middle_stride;

@@ -1,7 +1,6 @@
 // What this library was compiled for, and what this CPU can run.
 // Knows: CPUID, and on Arm what the operating system says of the CPU. Must not know: kernels.
-#include "twostroke/abi.h"
-#include "twostroke/stream.h"
+#include "twostroke/context.h"
 
 int32_t ts_abi_version(void) { return TS_ABI_VERSION; }
 
@@ -50,11 +49,9 @@ bool made_by_amd() {
   return __get_cpuid(0, &highest, &words[0], &words[2], &words[1]) && memcmp(words, "AuthenticAMD", 12) == 0;
 }
 
-const bool kMadeByAmd = made_by_amd();
-
 }  // namespace
 
-bool twostroke::reads_one_stretch() { return kMadeByAmd; }
+bool ts_likes_turns() { return !made_by_amd(); }
 
 int32_t ts_best_level(void) {
   uint32_t a, b, c, d, a7, b7, c7, d7;
@@ -72,7 +69,7 @@ int32_t ts_best_level(void) {
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 
-bool twostroke::reads_one_stretch() { return true; }
+bool ts_likes_turns() { return false; }
 
 int32_t ts_best_level(void) {
   constexpr unsigned long kAsimd = 1ul << 1, kAsimdDp = 1ul << 20, kI8mm = 1ul << 13;  // HWCAP_ASIMD, HWCAP_ASIMDDP, HWCAP2_I8MM
@@ -82,6 +79,6 @@ int32_t ts_best_level(void) {
   return (getauxval(AT_HWCAP2) & kI8mm) == 0 ? 2 : 3;
 }
 #else
-bool twostroke::reads_one_stretch() { return true; }
+bool ts_likes_turns() { return false; }
 int32_t ts_best_level(void) { return 0; }
 #endif

@@ -50,10 +50,10 @@ int32_t run(ts_context* context, const ts_weight* w, const float* x, int64_t x_s
     job.x += first * x_stride;
     job.out += first * out_stride;
     job.tokens = tokens - first < chunk ? tokens - first : chunk;
-    const int64_t bytes = lay_out(job, ts_threads(context), nullptr);
+    const int64_t bytes = lay_out(job, context, nullptr);
     uint8_t* scratch = bytes == 0 ? nullptr : static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(bytes)));
     if (bytes > 0 && scratch == nullptr) return TS_NO_MEMORY;
-    lay_out(job, ts_threads(context), scratch);
+    lay_out(job, context, scratch);
     multiply_chunk(context, job);
   }
   return TS_OK;

@@ -1,5 +1,6 @@
 // How much of a product is done at once, and where its scratch memory lies.
-// Knows: packed layouts, sizes of caches. Must not know: threads' work, tiles.
+// Knows: packed layouts, sizes of caches, how many threads there are. Must not know: their work, tiles.
+#include "twostroke/context.h"
 #include "twostroke/linear_job.h"
 
 namespace twostroke {
@@ -67,12 +68,10 @@ int64_t lay_out_rows(QuantizedRows& xq, const ts_weight& w, int64_t padded, int6
   return arena.used;
 }
 
-int64_t lay_out(Job& job, int64_t threads, uint8_t* scratch) {
+int64_t lay_out(Job& job, const ts_context* context, uint8_t* scratch) {
   job.panels_each = 1;
   if (!is_integer_kind(job.w.kind)) return 0;
-  const int64_t streamed = job.tokens <= kStreamRows ? streamed_panels(job) : 0;
-  job.streamed = streamed > 0;
-  if (job.streamed) job.panels_each = streamed;
+  choose_stream(job, context);
   const bool whole = job.tokens <= kWholeRows || !in_slices(job);
   const int64_t slices = whole ? 1 : (job.tokens * job.padded + kSliceBytes - 1) / kSliceBytes;
   job.slice_groups = (job.groups + slices - 1) / slices;
@@ -84,7 +83,7 @@ int64_t lay_out(Job& job, int64_t threads, uint8_t* scratch) {
   }
   if (job.slice_groups < job.groups) job.partial = arena.take<float>(job.panels * job.parts * job.tokens * kPanel * 4);
   job.room_bytes = job.panels_each * job.parts * job.tokens * kPanel * 4 + kPanel * kMaxGroup;
-  job.room = arena.take<uint8_t>(threads * job.room_bytes);
+  job.room = arena.take<uint8_t>(ts_threads(context) * job.room_bytes);
   return arena.used;
 }
 

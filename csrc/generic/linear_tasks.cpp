@@ -108,7 +108,7 @@ void multiply_task(void* arg, int64_t index, int32_t thread) {
   const int64_t first_row = row_point(job, row_part), last_row = row_point(job, row_part + 1);
   if (first_row == last_row) return;  // rows of a block were not parted so far
   if (!is_integer_kind(job.w.kind)) return float_panel(job, panel, first_row, last_row);
-  if (job.streamed && panel + job.panels_each <= job.panels) return stream_panels(job, panel, thread);
+  if (job.stream != nullptr && panel + job.panels_each <= job.panels) return stream_panels(job, panel, thread);
   if (job.xq.blocked) blocks_begin();
   for (int64_t p = panel; p < panel + job.panels_each && p < job.panels; ++p) {
     integer_panel(job, p, first_row, last_row, thread, place_of(job, p, first_row));
@@ -120,7 +120,7 @@ void multiply_task(void* arg, int64_t index, int32_t thread) {
 // a pause. Rows are split only where tasks are too few to even out the threads' speeds.
 void choose_splits(Job& job, int64_t tasks, int64_t threads) {
   job.row_splits = 1;
-  if (job.streamed) return;
+  if (job.stream != nullptr) return;
   const int64_t wanted = threads == 1 ? 1 : threads * 4;
   const int64_t row_parts = (wanted + tasks - 1) / tasks;
   const int64_t most = (job.tokens + 4 * kTileRows - 1) / (4 * kTileRows);

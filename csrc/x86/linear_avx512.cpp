@@ -1,6 +1,8 @@
 // The register tiles of ts_linear for AVX-512 with VNNI: floats, up to 6 rows by 64 columns in 24 accumulators, and few rows of bytes.
 // Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
+#include <utility>
+
 #include "twostroke/stream.h"
 #include "twostroke/vnni.h"
 
@@ -151,17 +153,29 @@ void bf16_tile(const Panel& panel, const TileRows& x, float* sums) {
 
 constexpr TileKernel kF32[kTileRows] = {f32_tile<1>, f32_tile<2>, f32_tile<3>, f32_tile<4>, f32_tile<5>, f32_tile<6>};
 constexpr TileKernel kBf16[kTileRows] = {bf16_tile<1>, bf16_tile<2>, bf16_tile<3>, bf16_tile<4>, bf16_tile<5>, bf16_tile<6>};
-constexpr GroupKernel kInt8[kStreamRows] = {int8_group<1>, int8_group<2>, int8_group<3>, int8_group<4>};  // more rows are in blocks
+
+template <int... kRows>
+constexpr GroupKernel int8_of(std::integer_sequence<int, kRows...>, int64_t rows) {
+  constexpr GroupKernel kernels[] = {int8_group<kRows + 1>...};
+  return kernels[rows - 1];
+}
+
+template <int... kRows>
+constexpr StreamKernel int8_streams_of(std::integer_sequence<int, kRows...>, int64_t rows) {
+  constexpr StreamKernel kernels[] = {int8_groups<kRows + 1>...};
+  return kernels[rows - 1];
+}
+
+constexpr auto kEachOfFew = std::make_integer_sequence<int, kStreamRows>();  // more rows are in blocks
 
 }  // namespace
 
 TileKernel float_kernel(int32_t kind, int64_t rows) { return kind == TS_W_F32 ? kF32[rows - 1] : kBf16[rows - 1]; }
 
-GroupKernel int8_kernel(int64_t rows) { return kInt8[rows - 1]; }
+GroupKernel int8_kernel(int64_t rows) { return int8_of(kEachOfFew, rows); }
 
 StreamKernel stream_kernel(int32_t kind, int64_t rows) {
-  constexpr StreamKernel kernels[kStreamRows] = {int8_groups<1>, int8_groups<2>, int8_groups<3>, int8_groups<4>};
-  return kind == TS_W_INT8 ? kernels[rows - 1] : int4_streams(rows);
+  return kind == TS_W_INT8 ? int8_streams_of(kEachOfFew, rows) : int4_streams(rows);
 }
 
 }  // namespace twostroke

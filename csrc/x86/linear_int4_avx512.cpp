@@ -1,14 +1,17 @@
 // int4 weights of ts_linear for AVX-512 with VNNI: few rows straight from the nibbles.
 // Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
+#include <type_traits>
+#include <utility>
+
 #include "twostroke/stream.h"
 #include "twostroke/vnni.h"
 
 namespace twostroke {
 namespace {
 
-template <int kLines>
-TS_INLINE void prefetch(const Ahead& ahead, const uint8_t* data) {
+template <int kLines, class Where>
+TS_INLINE void prefetch(const Where& ahead, const uint8_t* data) {
   TS_UNROLL
   for (int i = 0; i < kLines; ++i) ahead.prefetch(data + 64 * i);
 }
@@ -46,8 +49,8 @@ TS_INLINE void subgroup(const uint8_t* octs, const __m512i (&multipliers)[kAcros
 }
 
 // Half a step, 32 k, of one panel added to its totals.
-template <int kRows>
-TS_INLINE void turn(const uint8_t* data, int pair, const Ahead& ahead, const int8_t* q, const int32_t* corrections,
+template <int kRows, class Where>
+TS_INLINE void turn(const uint8_t* data, int pair, const Where& ahead, const int8_t* q, const int32_t* corrections,
                     const TileRows& x, __m512i (&totals)[kRows][kVectors]) {
   constexpr int kAcross = kRows == 1 ? kVectors : kRows == 2 ? 2 : 1;
   const uint8_t* octs = data + kMultiplierBytes + pair * 4 * kQuadBytes;
@@ -78,7 +81,7 @@ void int4_groups(const Group* groups, const TileRows& x, float* sums, int64_t st
       for (__m512i& total : row) total = _mm512_setzero_si512();
     }
   }
-  constexpr int64_t kFar = kPanels > 1 ? 3 * kInt4StepBytes / 2 : kFarOfOne, kNear = kPanels > 1 ? kInt4StepBytes : kNearOfPacked;
+  using Where = std::conditional_t<kPanels == 1, Unaided, Ahead>;
   const int8_t* q = x.q + groups->first;
   const int32_t* corrections = x.sub_corrections + groups->first / kSubgroup;
   const int64_t bytes = panel_bytes(TS_W_INT4, groups->columns);
@@ -86,7 +89,7 @@ void int4_groups(const Group* groups, const TileRows& x, float* sums, int64_t st
     TS_UNROLL
     for (int pair = 0; pair < 2; ++pair) {
       for (int s = 0; s < kPanels; ++s) {
-        const Ahead ahead = Ahead::of<kFar, kNear>(groups[s].data, bytes, groups[s].after, at);
+        const Where ahead = Where::template of<3 * kInt4StepBytes / 2, kInt4StepBytes>(groups[s].data, bytes, groups[s].after, at);
         turn<kRows>(groups[s].data + at, pair, ahead, q, corrections, x, totals[s]);
       }
     }
@@ -99,18 +102,23 @@ void int4_group(const uint8_t*, const Group& group, const TileRows& x, float* su
   int4_groups<kRows, 1>(&group, x, sums, 0);
 }
 
-constexpr GroupKernel kInt4[kInt4Rows] = {int4_group<1>, int4_group<2>, int4_group<3>, int4_group<4>};
+template <int... kRows>
+constexpr GroupKernel int4_of(std::integer_sequence<int, kRows...>, int64_t rows) {
+  constexpr GroupKernel kernels[] = {int4_group<kRows + 1>...};
+  return kernels[rows - 1];
+}
+
+template <int... kRows>
+constexpr StreamKernel int4_streams_of(std::integer_sequence<int, kRows...>, int64_t rows) {
+  constexpr StreamKernel kernels[] = {int4_groups<kRows + 1, static_cast<int>(streams(TS_W_INT4))>...};
+  return kernels[rows - 1];
+}
 
 }  // namespace
 
-GroupKernel int4_kernel(int64_t rows) { return kInt4[rows - 1]; }
+GroupKernel int4_kernel(int64_t rows) { return int4_of(std::make_integer_sequence<int, kInt4Rows>(), rows); }
 
-StreamKernel int4_streams(int64_t rows) {
-  constexpr int kPanels = static_cast<int>(streams(TS_W_INT4));
-  constexpr StreamKernel kernels[kStreamRows] = {int4_groups<1, kPanels>, int4_groups<2, kPanels>, int4_groups<3, kPanels>,
-                                                 int4_groups<4, kPanels>};
-  return kernels[rows - 1];
-}
+StreamKernel int4_streams(int64_t rows) { return int4_streams_of(std::make_integer_sequence<int, kStreamRows>(), rows); }
 
 }  // namespace twostroke
 #endif

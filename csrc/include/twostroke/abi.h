@@ -11,7 +11,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)  // only what stands here leaves the library
 
-#define TS_ABI_VERSION 4
+#define TS_ABI_VERSION 5
 #define TS_PANEL_ROWS 64
 #define TS_PAGE_TOKENS 16
 
@@ -19,6 +19,9 @@ enum ts_status { TS_OK = 0, TS_BAD_SHAPE = -1, TS_BAD_FORMAT = -2, TS_BAD_INDEX 
                  TS_BAD_VALUE = -6 };
 enum ts_weight_kind { TS_W_F32 = 0, TS_W_BF16 = 1, TS_W_INT8 = 2, TS_W_INT4 = 3 };
 enum ts_kv_kind { TS_KV_F32 = 0, TS_KV_BF16 = 1, TS_KV_INT8 = 2, TS_KV_INT4 = 3 };
+
+// How few rows read the weights: one stretch of memory after the other, or several in turn. The bits are the same.
+enum ts_reading { TS_READ_BY_MAKER = 0, TS_READ_ONE = 1, TS_READ_IN_TURN = 2 };
 
 typedef struct ts_context ts_context;  // thread pool and scratch memory; one call at a time
 
@@ -46,6 +49,7 @@ int32_t ts_best_level(void);                       // by CPUID: 0 generic, 1 avx
 ts_context* ts_context_create(int32_t num_threads);  // NULL where there is no memory; 1 means the calling thread only
 void ts_context_destroy(ts_context*);
 int64_t ts_context_scratch_bytes(const ts_context*);
+int32_t ts_context_read(ts_context*, int32_t reading);  // ts_reading; a new context has what suits this CPU's maker
 
 int32_t ts_embed(ts_context*, const ts_weight*, const int32_t* token_ids, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_linear(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);

@@ -20,6 +20,23 @@ constexpr int64_t kTileRows = 6;  // 6 x 4 accumulators, 4 weights, 1 activation
 constexpr int64_t kTileRows = 4;
 #endif
 
+// From this many rows on, those of a block are multiplied together, by block_group.
+#if defined(TS_LEVEL_AMX)
+constexpr int64_t kBlockedRows = 5;
+#elif defined(TS_LEVEL_AVX512)
+constexpr int64_t kBlockedRows = 4;
+#else
+constexpr int64_t kBlockedRows = INT64_MAX;
+#endif
+// Fewer, at some levels, are multiplied by int4 as it lies packed, and may stream their weights (linear_streams.cpp).
+#if defined(TS_LEVEL_AVX512)
+constexpr int64_t kStreamRows = kBlockedRows - 1, kInt4Rows = kStreamRows;
+#elif defined(TS_LEVEL_DOTPROD)
+constexpr int64_t kStreamRows = 0, kInt4Rows = 4;
+#else
+constexpr int64_t kStreamRows = 0, kInt4Rows = 0;
+#endif
+
 constexpr int64_t kStep = 64;                                     // columns that integer kinds are padded to
 constexpr int64_t kSubgroup = 16;                                 // columns of int4 that share a multiplier
 constexpr int64_t kMultiplierBytes = kStep / kSubgroup / 2 * kPanel;  // at the beginning of a step of int4
@@ -69,21 +86,11 @@ TileKernel float_kernel(int32_t kind, int64_t rows);
 GroupKernel int8_kernel(int64_t rows);
 
 // data: packed int4; 1..kInt4Rows rows. More rows share one unpacking.
-#if defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_DOTPROD)
-constexpr int64_t kInt4Rows = 4;
-#else
-constexpr int64_t kInt4Rows = 0;
-#endif
 GroupKernel int4_kernel(int64_t rows);
 
 // Few rows by one group of streams(kind) panels, all of the same columns: sums + s * stream_floats are those of groups[s].
 typedef void (*StreamKernel)(const Group* groups, const TileRows&, float* sums, int64_t stream_floats);
 constexpr int64_t kMostStreams = 4;
-#if defined(TS_LEVEL_AVX512)
-constexpr int64_t kStreamRows = 4;
-#else
-constexpr int64_t kStreamRows = 0;
-#endif
 // Panels that few rows are multiplied by in turn. Measured: int8 1.06 times as fast with four, int4, whose turns are longer, with two.
 constexpr int64_t streams(int32_t kind) { return kind == TS_W_INT8 ? 4 : kind == TS_W_INT4 ? 2 : 1; }
 StreamKernel stream_kernel(int32_t kind, int64_t rows);  // an integer kind, 1..kStreamRows rows
@@ -92,14 +99,6 @@ StreamKernel int4_streams(int64_t rows);
 // Packed int4 to (columns / 4, 64, 4) bytes, element * multiplier + 128.
 void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes);
 
-// From this many rows on, those of a block are multiplied together, by block_group.
-#if defined(TS_LEVEL_AMX)
-constexpr int64_t kBlockedRows = 5;
-#elif defined(TS_LEVEL_AVX512)
-constexpr int64_t kBlockedRows = 4;
-#else
-constexpr int64_t kBlockedRows = INT64_MAX;
-#endif
 constexpr int64_t kRowBlock = 16;
 #if defined(TS_LEVEL_AMX)
 constexpr int64_t kReadRows = 32;  // whole multiples are read: what no row fills must be zeros

@@ -9,6 +9,9 @@ constexpr int64_t kMaxParts = 3;  // a gate panel, and two of up rows where half
 
 struct Job;
 
+// All rows (at most kStreamRows) times job.panels_each output panels from `first_panel` on, all sums in sums.
+typedef void (*Stream)(const Job&, int64_t first_panel, float* sums);
+
 // Where the first row of a panel's results goes.
 struct Place {
   float* at;
@@ -47,7 +50,7 @@ struct Job {
   uint8_t* room;  // for each thread: sums of all rows and one panel, then one group of it unpacked
   int64_t room_bytes;
   int64_t panels_each, row_splits;  // output panels of one task; parts of the rows
-  bool streamed;                    // by stream_panels
+  Stream stream;                    // of a task's panels together, or NULL: of one after the other
 };
 
 // What all calls of this weight have in common; gated: half its rows, or 0.
@@ -56,7 +59,7 @@ Job make_job(const ts_weight& w, const float* x, int64_t x_stride, float* out, i
 int64_t chunk_rows(const Job&, int64_t tokens);
 // Lays the scratch memory of job.tokens rows out from `scratch` on, all parts at multiples of 64 bytes; returns its bytes. NULL only
 // counts them.
-int64_t lay_out(Job&, int64_t threads, uint8_t* scratch);
+int64_t lay_out(Job&, const ts_context*, uint8_t* scratch);
 // The same for activations, in `groups` groups.
 int64_t lay_out_rows(QuantizedRows&, const ts_weight& w, int64_t padded, int64_t groups, uint8_t* scratch);
 // One slice after the other of job.tokens rows; room is laid out.
@@ -82,9 +85,9 @@ int64_t part_panel(const Job&, int64_t panel, int64_t part);
 int64_t last_part(const Job&, int64_t panel);
 Place place_of(const Job&, int64_t panel, int64_t row);
 
-// Output panels whose parts are as many panels of W as are streamed at once; 0 where no number of them is.
-int64_t streamed_panels(const Job&);
-// All rows (at most kStreamRows) times the panels of one such task.
+// Sets stream and panels_each where few rows stream the weights.
+void choose_stream(Job&, const ts_context*);
+// A task of job.panels_each panels by job.stream.
 void stream_panels(const Job&, int64_t first_panel, int32_t thread);
 
 void finish_store(const Job&, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out);

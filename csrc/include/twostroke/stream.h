@@ -3,8 +3,9 @@
 // ahead 23, second-level 30, both 31; for int4, whose lines take longer to use up, 21 without any, 22, 26 and 29. Of several stretches
 // read in turn, each needs less: at 4 KiB two come 10% slower, at 1 KiB four 12% faster.
 // On an AMD Zen 4 one stretch after the other is quicker: its prefetchers run ahead of a reader who goes on, so that 1.5 KiB and 0.5
-// KiB ahead give int8 93 to 100% of what a loop that only reads has (4 and 2 KiB: 92 to 95%; four stretches in turn: 63 to 82%), 1.5 and
-// 0.25 give int4 96 to 98% (0.5: 89 to 90%, though nothing be done with what is read).
+// KiB ahead give int8 93 to 100% of what a loop that only reads has (4 and 2 KiB: 92 to 95%; four stretches in turn: 63 to 82%; none at
+// all: 85 to 92%). int4, of which each line takes longer, is quickest without any prefetch: they lead its prefetchers astray, by 3 to 5%
+// where memory gives 31 GB/s to two threads, by 15 to 20% where it gives 50.
 // Knows: prefetching. Must not know: what is read.
 #pragma once
 #include <stdint.h>
@@ -13,10 +14,7 @@ namespace twostroke {
 
 constexpr int64_t kFarBytes = 4096;   // memory to second-level cache
 constexpr int64_t kNearBytes = 2048;  // second-level to first-level cache
-constexpr int64_t kFarOfOne = 1536, kNearOfOne = 512, kNearOfPacked = 256;  // where nothing but one stretch is read; of int4
-
-// Whether this CPU reads one stretch quicker than several in turn.
-bool reads_one_stretch();
+constexpr int64_t kFarOfOne = 1536, kNearOfOne = 512;  // where nothing but one stretch is read
 
 // Where the lines are that will be read later, seen from those that are read now.
 struct Ahead {
@@ -34,6 +32,15 @@ struct Ahead {
     __builtin_prefetch(line + far_bytes, 0, 2);
     __builtin_prefetch(line + near_bytes, 0, 3);
   }
+};
+
+// The same of hardware that is left alone.
+struct Unaided {
+  template <int64_t kFar, int64_t kNear>
+  __attribute__((always_inline)) static Unaided of(const uint8_t*, int64_t, const uint8_t*, int64_t) {
+    return {};
+  }
+  __attribute__((always_inline)) void prefetch(const uint8_t*) const {}
 };
 
 // For each line that is used, once.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from twostroke.types.errors import BackendError
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 LEVELS_OF = {
     "x86_64": ("generic", "avx2", "avx512", "amx"),
     "aarch64": ("generic", "neon", "dotprod", "i8mm"),
@@ -79,6 +79,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_context_create": (_P, [_I]),
     "ts_context_destroy": (None, [_P]),
     "ts_context_scratch_bytes": (_L, [_P]),
+    "ts_context_read": (_I, [_P, _I]),
     "ts_embed": (_I, [_P, _W, _P, _L, _P, _L]),
     "ts_linear": (_I, [_P, _W, _P, _L, _L, _P, _L]),
     "ts_linear_add": (_I, [_P, _W, _P, _L, _L, _P, _L]),

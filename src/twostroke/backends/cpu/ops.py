@@ -6,6 +6,7 @@ Must not know: models, requests.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 from twostroke.backends.cpu.calls import KernelCalls, Structs
@@ -15,6 +16,14 @@ from twostroke.backends.cpu.template import Template
 from twostroke.types.errors import BackendError
 
 MAX_THREADS = 256
+
+
+class Reading(IntEnum):
+    """ts_reading: how few rows read the weights. What suits one maker's memory is a third slower on another's; the bits are the same."""
+
+    BY_MAKER = 0
+    ONE_STRETCH = 1
+    IN_TURN = 2
 
 
 class CpuOps(KernelCalls):
@@ -43,6 +52,10 @@ class CpuOps(KernelCalls):
     def __del__(self) -> None:
         if getattr(self, "_context", None):
             self.close()
+
+    def read_weights(self, reading: Reading) -> None:
+        """How few rows read the weights from now on. Raises BackendError where `reading` is none that the kernels know."""
+        self._check("read_weights", self._library.ts_context_read(self._context, int(reading)))
 
     @property
     def scratch_bytes(self) -> int:

@@ -24,7 +24,8 @@ void run_segment(const AttentionJob* job, const Block& block, int64_t segment, c
   Tile tile;
   for (int64_t start = begin; start < end; start += kTile) {
     find_tile(job, block, start, &tile);
-    for (int64_t i = 0; i < block.heads; ++i, to_next_head(layout, &tile)) {
+    for (int64_t i = 0; i < block.heads; ++i) {
+      if (i > 0) to_next_head(layout, block, i, &tile);
       const HeadRows head = block.head(job, i);
       run_tile(job, block, head, tile, part(head, i));
     }

@@ -151,11 +151,12 @@ struct Block {
   int64_t head_floats_;
 };
 
-// One tile of a block's sequence: where K begins in each page.
+// One tile of a block's sequence, of one KV head: where K begins in each page.
 struct Tile {
   int pages, first, last;  // positions [first, last) from the start are seen by some row
   uint8_t* keys[kTilePages];
-  int64_t ahead[kTilePages];
+  int64_t ahead[kTilePages];     // bytes to where it begins in what is read next, the next head or `after`; 0 where nothing is
+  const uint8_t* after[kTilePages];  // K of the next tile's first head, or NULL
   Span spans[kMaxGroup > kBlockRows ? kMaxGroup : kBlockRows];
 };
 
@@ -163,15 +164,23 @@ inline int64_t first_seen(const AttentionJob* job, int64_t position) {
   return job->window > 0 ? larger(0, position - job->window + 1) : 0;
 }
 
-// Bytes from where K begins in page p of a tile to where it begins in that page of tile `tile`; behind the last comes the first of the
-// heads that are read next. 0: there is none.
-inline int64_t bytes_ahead(const AttentionJob* job, const Block& block, const uint8_t* keys, int64_t tile, int64_t p) {
+// Where K of the block's first head begins in page p of tile `tile`; behind the last tile come the heads that are read next. NULL: there
+// is none.
+inline const uint8_t* keys_after(const AttentionJob* job, const Block& block, int64_t tile, int64_t p) {
   const int64_t end = block.first_position + block.tokens, tiles = divide_up(end, kTile);
   const bool same = tile < tiles;
   if (!same) tile += first_seen(job, block.first_position) / kTile - tiles;
   const int64_t page = tile * kTilePages + p, head = block.first_head + (same ? 0 : block.heads);
-  if (page * TS_PAGE_TOKENS >= end || head == job->layer->kv_heads) return 0;
-  return KVLayout(job->layer).keys(job->page_table[block.sequence * job->page_table_stride + page], head) - keys;
+  if (page * TS_PAGE_TOKENS >= end || head == job->layer->kv_heads) return nullptr;
+  return KVLayout(job->layer).keys(job->page_table[block.sequence * job->page_table_stride + page], head);
+}
+
+// What is fetched while head i of the block is read.
+inline void look_ahead(const KVLayout& layout, const Block& block, int64_t i, Tile* tile) {
+  for (int p = 0; p < tile->pages; ++p) {
+    const uint8_t* last = tile->after[p];
+    tile->ahead[p] = i + 1 < block.heads ? layout.head_bytes : last == nullptr ? 0 : last - tile->keys[p];
+  }
 }
 
 // For the block's first head.
@@ -183,10 +192,10 @@ inline void find_tile(const AttentionJob* job, const Block& block, int64_t start
   tile->first = kTile;
   tile->last = 0;
   for (int p = 0; p < tile->pages; ++p) {
-    uint8_t* keys = layout.keys(table[start / TS_PAGE_TOKENS + p], block.first_head);
-    tile->keys[p] = keys;
-    tile->ahead[p] = bytes_ahead(job, block, keys, start / kTile + 1, p);
+    tile->keys[p] = layout.keys(table[start / TS_PAGE_TOKENS + p], block.first_head);
+    tile->after[p] = keys_after(job, block, start / kTile + 1, p);
   }
+  look_ahead(layout, block, 0, tile);
   for (int64_t t = 0; t < block.tokens; ++t) {
     const int64_t position = block.first_position + t;
     const Span span = {static_cast<int>(larger(first_seen(job, position) - start, 0)),
@@ -198,9 +207,10 @@ inline void find_tile(const AttentionJob* job, const Block& block, int64_t start
   }
 }
 
-// The same positions of the next head.
-inline void to_next_head(const KVLayout& layout, Tile* tile) {
+// The same positions of head i of the block, from those of the one before.
+inline void to_next_head(const KVLayout& layout, const Block& block, int64_t i, Tile* tile) {
   for (int p = 0; p < tile->pages; ++p) tile->keys[p] += layout.head_bytes;
+  look_ahead(layout, block, i, tile);
 }
 
 template <typename Element>

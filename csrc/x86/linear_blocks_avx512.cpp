@@ -4,14 +4,13 @@
 // first-level cache: products at 98% of their peak, with unpacking 120 ns more a block of rows, of 71 ns a row.
 // Knows: packed panels, blocks of rows, 512-bit registers. Must not know: threads, bias.
 #if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
+#include <utility>
+
 #include "twostroke/stream.h"
 #include "twostroke/vnni.h"
 
 namespace twostroke {
 namespace {
-
-// Rows of int4 from which on a group is unpacked into memory once, and not in registers for each block.
-constexpr int64_t kUnpackedRows = 2 * kRowBlock + 1;
 
 constexpr int kTurn = 4;  // quads of k between two moments to fetch ahead
 
@@ -72,8 +71,17 @@ void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fet
   }
 }
 
-template <int kRows>
-void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, Fetch* ahead, float* sums) {
+// What becomes of unpacked bytes beside their products: kept as int8_block reads them, for the next blocks of rows, or not.
+struct Kept {
+  uint8_t* block;
+  TS_INLINE void operator()(int64_t at, __m512i four) const { _mm512_storeu_si512(block + at, four); }
+};
+struct Dropped {
+  TS_INLINE void operator()(int64_t, __m512i) const {}
+};
+
+template <int kRows, class Keep>
+void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, const Keep& keep, Fetch* ahead, float* sums) {
   for (int j = 0; j < kVectors; ++j) {
     __m512i integers[kRows][1];
     begin(x.corrections, integers);
@@ -82,6 +90,7 @@ void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, Fet
     for (int64_t k = 0; k < group.columns; k += kStep, step += kInt4StepBytes, q += kStep * kRows) {
       ahead->step();
       unpack_step<128>(step, j, [&](int quad, __m512i four) __attribute__((always_inline)) {
+        keep(k * kPanel + quad * kQuadBytes + 64 * j, four);
         multiply<kRows, 1>({four}, q + quad * 4 * kRows, integers);
       });
     }
@@ -90,32 +99,27 @@ void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, Fet
 }
 
 typedef void (*BlockKernel)(const uint8_t* data, const Group&, const BlockRows&, Fetch* ahead, float* sums);
+typedef void (*PackedKernel)(const uint8_t* data, const Group&, const BlockRows&, const Dropped&, Fetch* ahead, float* sums);
 
 constexpr BlockKernel kInt8[kRowBlock] = {int8_block<1>,  int8_block<2>,  int8_block<3>,  int8_block<4>,
                                           int8_block<5>,  int8_block<6>,  int8_block<7>,  int8_block<8>,
                                           int8_block<9>,  int8_block<10>, int8_block<11>, int8_block<12>,
                                           int8_block<13>, int8_block<14>, int8_block<15>, int8_block<16>};
-constexpr BlockKernel kInt4[kRowBlock] = {int4_block<1>,  int4_block<2>,  int4_block<3>,  int4_block<4>,
-                                          int4_block<5>,  int4_block<6>,  int4_block<7>,  int4_block<8>,
-                                          int4_block<9>,  int4_block<10>, int4_block<11>, int4_block<12>,
-                                          int4_block<13>, int4_block<14>, int4_block<15>, int4_block<16>};
+template <int... kRows>
+constexpr PackedKernel int4_of(std::integer_sequence<int, kRows...>, int64_t rows) {
+  constexpr PackedKernel kernels[] = {int4_block<kRows + 1, Dropped>...};
+  return kernels[rows - 1];
+}
 
-// Moments to fetch ahead while a group meets these rows: one each kTurn quads of k, of int4 each step.
-int64_t moments_of(int32_t kind, int64_t columns, int64_t rows) {
+// Moments to fetch ahead while a group meets these rows: one each kTurn quads of k, of a block of int4 each step.
+int64_t moments_of(int64_t columns, int64_t rows) {
   const int64_t last = rows % kRowBlock;
-  if (kind == TS_W_INT4) return columns / kStep * kVectors * (rows / kRowBlock + (last > 0 ? 1 : 0));
   const int wide = across(static_cast<int>(last));
   return columns / (4 * kTurn) * (rows / kRowBlock * kVectors + (last == 0 || wide == kVectors ? 0 : kVectors / wide));
 }
 
-void unpack(const uint8_t* packed, int64_t columns, Fetch* ahead, uint8_t* bytes) {
-  for (int64_t k = 0; k < columns; k += kStep, packed += kInt4StepBytes, bytes += kStep * kPanel) {
-    TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) {
-      ahead->step();
-      unpack_step<128>(packed, j, [&](int quad, __m512i four) { _mm512_storeu_si512(bytes + quad * kQuadBytes + 64 * j, four); });
-    }
-  }
+int64_t int4_moments_of(int64_t columns, int64_t rows) {
+  return columns / kStep * kVectors + moments_of(columns, rows > kRowBlock ? rows - kRowBlock : 0);
 }
 
 }  // namespace
@@ -123,22 +127,25 @@ void unpack(const uint8_t* packed, int64_t columns, Fetch* ahead, uint8_t* bytes
 void blocks_begin() {}
 void blocks_end() {}
 
+// Of int4 the first block of rows unpacks, beside its products; the others find bytes.
 void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
-  const bool unpacked = kind == TS_W_INT4 && rows >= kUnpackedRows;
-  const int64_t lines = panel_bytes(kind, group.columns) / 64, moments = moments_of(unpacked ? TS_W_INT8 : kind, group.columns, rows);
+  const bool packed = kind == TS_W_INT4;
+  const int64_t lines = panel_bytes(kind, group.columns) / 64;
+  const int64_t moments = packed ? int4_moments_of(group.columns, rows) : moments_of(group.columns, rows);
   Fetch ahead = {group.after, lines, moments == 0 ? 0 : (lines + moments - 1) / moments};
-  const uint8_t* data = group.data;
-  const BlockKernel* kernels = kind == TS_W_INT8 ? kInt8 : kInt4;
-  if (unpacked) {
-    unpack(group.data, group.columns, &ahead, block);
-    data = block;
-    kernels = kInt8;
-  }
+  const uint8_t* data = packed ? block : group.data;
   const int64_t first_pair = group.index * x.pair_stride;
   const int8_t* q = x.q + group.index * x.q_group_stride;
   for (int64_t r = 0; r < rows; r += kRowBlock, q += x.q_stride, sums += kRowBlock * kPanel) {
     const int64_t count = rows - r < kRowBlock ? rows - r : kRowBlock;
-    kernels[count - 1](data, group, {q, x.scales + first_pair + r, x.corrections + first_pair + r}, &ahead, sums);
+    const BlockRows some = {q, x.scales + first_pair + r, x.corrections + first_pair + r};
+    if (!packed || r > 0) {
+      kInt8[count - 1](data, group, some, &ahead, sums);
+    } else if (rows > kRowBlock) {
+      int4_block<kRowBlock>(group.data, group, some, Kept{block}, &ahead, sums);
+    } else {
+      int4_of(std::make_integer_sequence<int, kRowBlock>(), count)(group.data, group, some, {}, &ahead, sums);
+    }
   }
 }
 

@@ -1,8 +1,9 @@
 """Decode steps of one stream in turn with a loop that only reads memory, on the real engine.
 
 A shared machine's reading rate changes within seconds, so a decode rate and a limit measured one after the other say
-little. Here each burst of steps is set beside the loop's rate right before and after it; the median of these shares is printed.
-The loop empties the caches of all that Python needs between two steps, so a burst is several steps: decoding never stops for it.
+little. Here each burst of steps is set beside the loop's rate right before and after it; the median of these shares is
+printed. The loop empties the caches of all that Python needs between two steps, so a burst is several steps: decoding
+never stops for it.
 
     python tools/bench_decode.py MODEL [--weights int8 int4] [--kv bf16 int8] [--contexts 512 4096] [--bursts 16]
 
@@ -48,7 +49,8 @@ class Share:
 
 def measure(model: str, weights: str, kv: str, contexts: Sequence[int], bursts: int, meter: LimitMeter) -> list[Share]:
     """One engine, context by context."""
-    settings = {"context": max(contexts) + 2 * bursts * BURST_STEPS, "threads": THREADS, "kv_memory": "512MB", "kv_format": kv}
+    longest = max(contexts) + 2 * bursts * BURST_STEPS
+    settings = {"context": longest, "threads": THREADS, "kv_memory": "512MB", "kv_format": kv}
     llm = LLM(model, weights=weights, max_sequences=2, **settings)
     try:
         llm.settle()

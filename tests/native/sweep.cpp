@@ -224,6 +224,8 @@ static void rows_of_floats(ts_context* three, int64_t columns) {
 int main() {
   ts_context *three = ts_context_create(3), *one = ts_context_create(1);
   if (three == NULL || one == NULL || ts_abi_version() != TS_ABI_VERSION) return 1;
+  must(ts_context_read(three, TS_READ_ONE), "read");
+  must(ts_context_read(one, TS_READ_IN_TURN), "read");
   const int32_t best = ts_best_level();
   say("level", ts_level_name(), (int64_t)strlen(ts_level_name()));
   say("best level", &best, 4);

@@ -19,7 +19,10 @@ MAX_THREADS = 256
 
 
 class Reading(IntEnum):
-    """ts_reading: how few rows read the weights. What suits one maker's memory is a third slower on another's; the bits are the same."""
+    """ts_reading: how few rows read the weights. What suits one maker's CPU is a third slower on another's.
+
+    The bits are the same.
+    """
 
     BY_MAKER = 0
     ONE_STRETCH = 1
@@ -54,7 +57,7 @@ class CpuOps(KernelCalls):
             self.close()
 
     def read_weights(self, reading: Reading) -> None:
-        """How few rows read the weights from now on. Raises BackendError where `reading` is none that the kernels know."""
+        """How few rows read the weights from now on. Raises BackendError where the kernels know no such way."""
         self._check("read_weights", self._library.ts_context_read(self._context, int(reading)))
 
     @property

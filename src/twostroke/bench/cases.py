@@ -46,7 +46,7 @@ STANDARD: tuple[Case, ...] = (
     decode(1, 4096),
     CACHED,
 )
-NARROW: tuple[Case, ...] = (decode(32, 512), decode(1, 4096))
+NARROW: tuple[Case, ...] = (decode(16, 512), decode(32, 512), decode(1, 4096))
 """Where K and V are much of what is read: this engine is measured once more with them in int8."""
 QUICK: tuple[Case, ...] = (prefill(128), prefill(512), decode(1, 512), decode(8, 512), decode(16, 512), CACHED)
 

@@ -4,7 +4,7 @@
 
 namespace twostroke {
 
-#if !defined(TS_LEVEL_AVX2) && !defined(TS_LEVEL_NEON)
+#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AVX2) && !defined(TS_LEVEL_NEON)
 namespace {
 
 // 16 k of 64 columns: element * multiplier + 128, four k of a column side by side.

@@ -56,9 +56,11 @@ void integer_group(const Job& job, const Group& group, int64_t first_row, int64_
   const bool packed = job.w.kind == TS_W_INT4;
   if (packed && count <= kInt4Rows) return int4_kernel(count)(group.data, group, tile_rows(job, first_row), sums);
   const uint8_t* bytes = group.data;
-  if (packed) {
-    unpack_int4(group.data, group.columns, block);
-    bytes = block;
+  if constexpr (kInt4Rows + 1 < kBlockedRows) {  // else rows are few or in blocks
+    if (packed) {
+      unpack_int4(group.data, group.columns, block);
+      bytes = block;
+    }
   }
   each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
     int8_kernel(rows)(bytes, group, tile_rows(job, row), sums + (row - first_row) * kPanel);

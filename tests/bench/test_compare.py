@@ -93,13 +93,14 @@ def test_turns_medians_and_faults(tmp_path: Path, setup: Setup) -> None:
 
 
 def test_kv_in_int8_stands_beside_the_same_figures_of_the_others(tmp_path: Path, setup: Setup) -> None:
-    asked = (cases.prefill(128), cases.NARROW[0])
+    many = cases.decode(32, 512)
+    asked = (cases.prefill(128), many)
     ours = fake(tmp_path, OURS.name, 300.0, "return 9.0 if self.kv == 'int8' else 6.0")
     other = fake(tmp_path, "other", 200.0, "return 3.0")
     comparison = Comparison(setup, asked, time.perf_counter, lambda line: None, lambda: LIMITS)
     narrow = replace(ours, kv=KVKind.INT8)
     columns = comparison.run([ours, narrow, other], 1)
-    assert set(columns[1].values) == {cases.NARROW[0].name, cases.START.name, cases.MEMORY.name}
+    assert set(columns[1].values) == {many.name, cases.START.name, cases.MEMORY.name}
     table = rows(columns, asked, lambda case, contestant, limits: Bound(18.0, contestant.kv.name))
     found = [row for row in table if row.case.name == "decode 32 x 512, K and V int8"]
     assert [row.values for row in found] == [{OURS.name: 9.0, "other": 3.0}]

@@ -58,9 +58,10 @@ int64_t panels_read_on(const Job& job, int64_t threads) {
 }  // namespace
 
 void choose_stream(Job& job, const ts_context* context) {
-  job.stream = nullptr;
-  if (job.tokens > kStreamRows) return;
   const bool in_turn = ts_reads_in_turn(context);
+  job.stream = nullptr;
+  job.multiply_block = in_turn ? block_group : block_group_unaided;
+  if (job.tokens > kStreamRows) return;
   const int64_t panels = in_turn ? panels_in_turn(job) : panels_read_on(job, ts_threads(context));
   if (panels == 0) return;
   job.panels_each = panels;

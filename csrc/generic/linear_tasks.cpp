@@ -52,7 +52,7 @@ void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_
 // One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second.
 void integer_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
   const int64_t count = last_row - first_row;
-  if (job.xq.blocked) return block_group(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
+  if (job.xq.blocked) return job.multiply_block(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
   const bool packed = job.w.kind == TS_W_INT4;
   if (packed && count <= kInt4Rows) return int4_kernel(count)(group.data, group, tile_rows(job, first_row), sums);
   const uint8_t* bytes = group.data;

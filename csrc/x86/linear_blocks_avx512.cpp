@@ -22,7 +22,8 @@ struct BlockRows {
 };
 
 // As many vectors of columns at once as the registers hold sums for. The whole width of a panel reads memory front to back.
-constexpr int across(int rows) { return rows <= 6 ? kVectors : rows <= 12 ? 2 : 1; }
+constexpr int kWholeWidthRows = 6;
+constexpr int across(int rows) { return rows <= kWholeWidthRows ? kVectors : rows <= 12 ? 2 : 1; }
 
 template <int kRows, int kAcross>
 TS_INLINE void begin(const int32_t* corrections, __m512i (&integers)[kRows][kAcross]) {
@@ -43,8 +44,8 @@ TS_INLINE void multiply(const __m512i (&weights)[kAcross], const int8_t* quads, 
   }
 }
 
-// data: (columns / 4, 64, 4) bytes, weight + 128.
-template <int kRows>
+// data: (columns / 4, 64, 4) bytes, weight + 128. Near: how rows that cross the whole panel fetch ahead.
+template <int kRows, class Near>
 void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fetch* ahead, float* sums) {
   constexpr int kAcross = across(kRows);
   const int64_t bytes = group.columns * kPanel;
@@ -54,7 +55,7 @@ void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fet
     const uint8_t* from = data + 64 * j;
     const int8_t* q = x.q;
     for (int64_t at = 0; at < bytes; at += kTurn * kQuadBytes, from += kTurn * kQuadBytes, q += kTurn * 4 * kRows) {
-      const Ahead near = Ahead::of<kFarOfOne, kNearOfOne>(data, bytes, group.after, at);
+      const Near near = Near::template of<kFarOfOne, kNearOfOne>(data, bytes, group.after, at);
       if (kAcross < kVectors) ahead->step();
       TS_UNROLL
       for (int i = 0; i < kTurn; ++i) {
@@ -101,10 +102,11 @@ void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, con
 typedef void (*BlockKernel)(const uint8_t* data, const Group&, const BlockRows&, Fetch* ahead, float* sums);
 typedef void (*PackedKernel)(const uint8_t* data, const Group&, const BlockRows&, const Dropped&, Fetch* ahead, float* sums);
 
-constexpr BlockKernel kInt8[kRowBlock] = {int8_block<1>,  int8_block<2>,  int8_block<3>,  int8_block<4>,
-                                          int8_block<5>,  int8_block<6>,  int8_block<7>,  int8_block<8>,
-                                          int8_block<9>,  int8_block<10>, int8_block<11>, int8_block<12>,
-                                          int8_block<13>, int8_block<14>, int8_block<15>, int8_block<16>};
+template <class Near, int... kRows>
+constexpr BlockKernel int8_of(std::integer_sequence<int, kRows...>, int64_t rows) {
+  constexpr BlockKernel kernels[] = {int8_block<kRows + 1, Near>...};
+  return kernels[rows - 1];
+}
 template <int... kRows>
 constexpr PackedKernel int4_of(std::integer_sequence<int, kRows...>, int64_t rows) {
   constexpr PackedKernel kernels[] = {int4_block<kRows + 1, Dropped>...};
@@ -140,13 +142,22 @@ void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t ro
     const int64_t count = rows - r < kRowBlock ? rows - r : kRowBlock;
     const BlockRows some = {q, x.scales + first_pair + r, x.corrections + first_pair + r};
     if (!packed || r > 0) {
-      kInt8[count - 1](data, group, some, &ahead, sums);
+      int8_of<Ahead>(std::make_integer_sequence<int, kRowBlock>(), count)(data, group, some, &ahead, sums);
     } else if (rows > kRowBlock) {
       int4_block<kRowBlock>(group.data, group, some, Kept{block}, &ahead, sums);
     } else {
       int4_of(std::make_integer_sequence<int, kRowBlock>(), count)(group.data, group, some, {}, &ahead, sums);
     }
   }
+}
+
+// Measured on a Zen 4: 4 rows of int8 1.10, 5 rows 1.03, 6 rows 1.01 times as fast as with prefetches.
+void block_group_unaided(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
+  if (kind != TS_W_INT8 || rows > kWholeWidthRows) return block_group(kind, group, x, rows, block, sums);
+  const int64_t pair = group.index * x.pair_stride;
+  Fetch none = {};
+  int8_of<Unaided>(std::make_integer_sequence<int, kWholeWidthRows>(), rows)(
+      group.data, group, {x.q + group.index * x.q_group_stride, x.scales + pair, x.corrections + pair}, &none, sums);
 }
 
 }  // namespace twostroke

@@ -110,7 +110,10 @@ void blocks_end();
 // x.q is in blocks of 16 rows, x.q_stride between those of one group, so that what one group needs of all rows lies in one piece. In a
 // block, for matrix registers (AMX): (steps of the group, 16, 64); else (quads of the group, the block's rows, 4). block: room for
 // 64 * columns bytes. The same bits as the kernels above.
-void block_group(int32_t kind, const Group&, const TileRows&, int64_t rows, uint8_t* block, float* sums);
+typedef void BlockGroup(int32_t kind, const Group&, const TileRows&, int64_t rows, uint8_t* block, float* sums);
+BlockGroup block_group;
+// The same for a CPU that reads one stretch of memory: where few rows read it front to back, hardware alone fetches ahead.
+BlockGroup block_group_unaided;
 
 inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 

@@ -51,6 +51,7 @@ struct Job {
   int64_t room_bytes;
   int64_t panels_each, row_splits;  // output panels of one task; parts of the rows
   Stream stream;                    // of a task's panels together, or NULL: of one after the other
+  BlockGroup* multiply_block;
 };
 
 // What all calls of this weight have in common; gated: half its rows, or 0.
@@ -85,7 +86,7 @@ int64_t part_panel(const Job&, int64_t panel, int64_t part);
 int64_t last_part(const Job&, int64_t panel);
 Place place_of(const Job&, int64_t panel, int64_t row);
 
-// Sets stream and panels_each where few rows stream the weights.
+// Sets multiply_block, and where few rows stream the weights stream and panels_each.
 void choose_stream(Job&, const ts_context*);
 // A task of job.panels_each panels by job.stream.
 void stream_panels(const Job&, int64_t first_panel, int32_t thread);

@@ -71,7 +71,7 @@ int64_t lay_out_rows(QuantizedRows& xq, const ts_weight& w, int64_t padded, int6
 int64_t lay_out(Job& job, const ts_context* context, uint8_t* scratch) {
   job.panels_each = 1;
   if (!is_integer_kind(job.w.kind)) return 0;
-  choose_stream(job, context);
+  choose_reading(job, context);
   const bool whole = job.tokens <= kWholeRows || !in_slices(job);
   const int64_t slices = whole ? 1 : (job.tokens * job.padded + kSliceBytes - 1) / kSliceBytes;
   job.slice_groups = (job.groups + slices - 1) / slices;

@@ -57,7 +57,7 @@ int64_t panels_read_on(const Job& job, int64_t threads) {
 
 }  // namespace
 
-void choose_stream(Job& job, const ts_context* context) {
+void choose_reading(Job& job, const ts_context* context) {
   const bool in_turn = ts_reads_in_turn(context);
   job.stream = nullptr;
   job.multiply_block = in_turn ? block_group : block_group_unaided;

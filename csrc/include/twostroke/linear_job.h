@@ -86,8 +86,8 @@ int64_t part_panel(const Job&, int64_t panel, int64_t part);
 int64_t last_part(const Job&, int64_t panel);
 Place place_of(const Job&, int64_t panel, int64_t row);
 
-// Sets multiply_block, and where few rows stream the weights stream and panels_each.
-void choose_stream(Job&, const ts_context*);
+// How the weights are read: multiply_block, and for few rows stream and panels_each.
+void choose_reading(Job&, const ts_context*);
 // A task of job.panels_each panels by job.stream.
 void stream_panels(const Job&, int64_t first_panel, int32_t thread);
 

@@ -23,10 +23,11 @@ from twostroke.bench.peers import peer as peer_room
 from twostroke.bench.peers.environment import install, python_of
 from twostroke.bench.peers.peer import OURS, PEERS, Peer, find_peer
 from twostroke.bench.peers.session import Missing, PeerFault, Session
+from twostroke.bench.run_compare import Asked, run
 from twostroke.quant.formats import INT8
 from twostroke.spec.formats import F32, KVKind
 from twostroke.spec.model import ModelSpec
-from twostroke.types.errors import ConfigError
+from twostroke.types.errors import ConfigError, ModelError
 
 LIMITS = Limits(2, "avx512", 30e9, 480e9, 1900e9)
 CASES = (cases.prefill(128), cases.decode(2, 64), cases.CACHED)
@@ -200,3 +201,14 @@ def test_the_limits_of_this_machine_are_positive() -> None:
     meter.close()
     assert min(limits.read_bytes_per_s, limits.f32_flops_per_s, limits.int8_ops_per_s) > 1e8
     assert "GB/s" in limits.words() and limits.as_json()["threads"] == 1
+
+
+@pytest.mark.parametrize("config", [None, "[1"])
+def test_a_folder_that_is_no_model_is_refused_before_anything_is_measured(tmp_path: Path, config: str | None) -> None:
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    notes: list[str] = []
+    asked = Asked("llama-3.2-1b", tmp_path, (8,), (), None, rounds=1, threads=1, cases=())
+    with pytest.raises(ModelError, match=r"config\.json"):
+        run(asked, time.perf_counter, notes.append, None)
+    assert notes == []

@@ -6,7 +6,6 @@ Must not know: the command line.
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +25,8 @@ from twostroke.env import process_environment, processor_name, read_machine
 from twostroke.quant.formats import weight_format
 from twostroke.spec.formats import KVKind
 from twostroke.spec.model import ModelSpec
+from twostroke.weights.hub import resolve_model
+from twostroke.weights.json_file import read_object
 
 SEQUENCES = 32
 ROOM_TOKENS = 64
@@ -78,10 +79,13 @@ class Result:
 
 
 def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress | None) -> Result:
-    """Measure. Raises ConfigError for unknown names; a line says how to install a peer that is missing."""
+    """Measure. Raises ConfigError for unknown names, ModelError; a line says how to install a peer that is missing."""
     machine = read_machine()
-    folder = asked.folder or write_checkpoint(asked.shape, machine.cache_folder / "random" / asked.shape, progress)
-    spec = ModelSpec.from_hf(json.loads((folder / "config.json").read_text()))
+    if asked.folder is None:
+        folder = write_checkpoint(asked.shape, machine.cache_folder / "random" / asked.shape, progress)
+    else:
+        folder = resolve_model(str(asked.folder), offline=True).path
+    spec = ModelSpec.from_hf(read_object(folder / "config.json"))
     contestants = _contestants(asked, asked.peers_folder or machine.cache_folder / "peers", note)
     meter = LimitMeter(asked.threads, clock)
     longest = max(case.arguments.get("context", 0) + case.arguments.get("new_tokens", 0) for case in asked.cases)

@@ -1,8 +1,6 @@
 // The register tiles of ts_linear for AVX-512 with VNNI: floats, up to 6 rows by 64 columns in 24 accumulators, and few rows of bytes.
 // Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
-#include <utility>
-
 #include "twostroke/stream.h"
 #include "twostroke/vnni.h"
 
@@ -154,28 +152,18 @@ void bf16_tile(const Panel& panel, const TileRows& x, float* sums) {
 constexpr TileKernel kF32[kTileRows] = {f32_tile<1>, f32_tile<2>, f32_tile<3>, f32_tile<4>, f32_tile<5>, f32_tile<6>};
 constexpr TileKernel kBf16[kTileRows] = {bf16_tile<1>, bf16_tile<2>, bf16_tile<3>, bf16_tile<4>, bf16_tile<5>, bf16_tile<6>};
 
-template <int... kRows>
-constexpr GroupKernel int8_of(std::integer_sequence<int, kRows...>, int64_t rows) {
-  constexpr GroupKernel kernels[] = {int8_group<kRows + 1>...};
-  return kernels[rows - 1];
-}
-
-template <int... kRows>
-constexpr StreamKernel int8_streams_of(std::integer_sequence<int, kRows...>, int64_t rows) {
-  constexpr StreamKernel kernels[] = {int8_groups<kRows + 1>...};
-  return kernels[rows - 1];
-}
-
-constexpr auto kEachOfFew = std::make_integer_sequence<int, kStreamRows>();  // more rows are in blocks
-
 }  // namespace
 
 TileKernel float_kernel(int32_t kind, int64_t rows) { return kind == TS_W_F32 ? kF32[rows - 1] : kBf16[rows - 1]; }
 
-GroupKernel int8_kernel(int64_t rows) { return int8_of(kEachOfFew, rows); }
+// More rows are in blocks.
+GroupKernel int8_kernel(int64_t rows) {
+  return kernel_of<GroupKernel, kStreamRows>(rows, [](auto count) { return int8_group<count()>; });
+}
 
 StreamKernel stream_kernel(int32_t kind, int64_t rows) {
-  return kind == TS_W_INT8 ? int8_streams_of(kEachOfFew, rows) : int4_streams(rows);
+  if (kind == TS_W_INT4) return int4_streams(rows);
+  return kernel_of<StreamKernel, kStreamRows>(rows, [](auto count) { return int8_groups<count()>; });
 }
 
 }  // namespace twostroke

@@ -4,8 +4,6 @@
 // first-level cache: products at 98% of their peak, with unpacking 120 ns more a block of rows, of 71 ns a row.
 // Knows: packed panels, blocks of rows, 512-bit registers. Must not know: threads, bias.
 #if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
-#include <utility>
-
 #include "twostroke/stream.h"
 #include "twostroke/vnni.h"
 
@@ -102,15 +100,13 @@ void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, con
 typedef void (*BlockKernel)(const uint8_t* data, const Group&, const BlockRows&, Fetch* ahead, float* sums);
 typedef void (*PackedKernel)(const uint8_t* data, const Group&, const BlockRows&, const Dropped&, Fetch* ahead, float* sums);
 
-template <class Near, int... kRows>
-constexpr BlockKernel int8_of(std::integer_sequence<int, kRows...>, int64_t rows) {
-  constexpr BlockKernel kernels[] = {int8_block<kRows + 1, Near>...};
-  return kernels[rows - 1];
+template <class Near, int64_t kMost>
+BlockKernel int8_of(int64_t rows) {
+  return kernel_of<BlockKernel, kMost>(rows, [](auto count) { return int8_block<count(), Near>; });
 }
-template <int... kRows>
-constexpr PackedKernel int4_of(std::integer_sequence<int, kRows...>, int64_t rows) {
-  constexpr PackedKernel kernels[] = {int4_block<kRows + 1, Dropped>...};
-  return kernels[rows - 1];
+
+PackedKernel int4_of(int64_t rows) {
+  return kernel_of<PackedKernel, kRowBlock>(rows, [](auto count) { return int4_block<count(), Dropped>; });
 }
 
 // Moments to fetch ahead while a group meets these rows: one each kTurn quads of k, of a block of int4 each step.
@@ -142,11 +138,11 @@ void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t ro
     const int64_t count = rows - r < kRowBlock ? rows - r : kRowBlock;
     const BlockRows some = {q, x.scales + first_pair + r, x.corrections + first_pair + r};
     if (!packed || r > 0) {
-      int8_of<Ahead>(std::make_integer_sequence<int, kRowBlock>(), count)(data, group, some, &ahead, sums);
+      int8_of<Ahead, kRowBlock>(count)(data, group, some, &ahead, sums);
     } else if (rows > kRowBlock) {
       int4_block<kRowBlock>(group.data, group, some, Kept{block}, &ahead, sums);
     } else {
-      int4_of(std::make_integer_sequence<int, kRowBlock>(), count)(group.data, group, some, {}, &ahead, sums);
+      int4_of(count)(group.data, group, some, {}, &ahead, sums);
     }
   }
 }
@@ -156,7 +152,7 @@ void block_group_unaided(int32_t kind, const Group& group, const TileRows& x, in
   if (kind != TS_W_INT8 || rows > kWholeWidthRows) return block_group(kind, group, x, rows, block, sums);
   const int64_t pair = group.index * x.pair_stride;
   Fetch none = {};
-  int8_of<Unaided>(std::make_integer_sequence<int, kWholeWidthRows>(), rows)(
+  int8_of<Unaided, kWholeWidthRows>(rows)(
       group.data, group, {x.q + group.index * x.q_group_stride, x.scales + pair, x.corrections + pair}, &none, sums);
 }
 

@@ -2,7 +2,6 @@
 // Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
 #include <type_traits>
-#include <utility>
 
 #include "twostroke/stream.h"
 #include "twostroke/vnni.h"
@@ -102,23 +101,15 @@ void int4_group(const uint8_t*, const Group& group, const TileRows& x, float* su
   int4_groups<kRows, 1>(&group, x, sums, 0);
 }
 
-template <int... kRows>
-constexpr GroupKernel int4_of(std::integer_sequence<int, kRows...>, int64_t rows) {
-  constexpr GroupKernel kernels[] = {int4_group<kRows + 1>...};
-  return kernels[rows - 1];
-}
-
-template <int... kRows>
-constexpr StreamKernel int4_streams_of(std::integer_sequence<int, kRows...>, int64_t rows) {
-  constexpr StreamKernel kernels[] = {int4_groups<kRows + 1, static_cast<int>(streams(TS_W_INT4))>...};
-  return kernels[rows - 1];
-}
-
 }  // namespace
 
-GroupKernel int4_kernel(int64_t rows) { return int4_of(std::make_integer_sequence<int, kInt4Rows>(), rows); }
+GroupKernel int4_kernel(int64_t rows) {
+  return kernel_of<GroupKernel, kInt4Rows>(rows, [](auto count) { return int4_group<count()>; });
+}
 
-StreamKernel int4_streams(int64_t rows) { return int4_streams_of(std::make_integer_sequence<int, kStreamRows>(), rows); }
+StreamKernel int4_streams(int64_t rows) {
+  return kernel_of<StreamKernel, kStreamRows>(rows, [](auto count) { return int4_groups<count(), streams(TS_W_INT4)>; });
+}
 
 }  // namespace twostroke
 #endif

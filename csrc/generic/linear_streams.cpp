@@ -17,6 +17,7 @@ float* sums_of(const Job& job, int64_t panel, int64_t part, float* sums) { retur
 
 void read_in_turn(const Job& job, int64_t first_panel, float* sums) {
   const int64_t count = job.panels_each * job.parts;
+  memset(sums, 0, static_cast<size_t>(count * job.tokens * kPanel) * 4);
   Panel panels[kMostStreams], next[kMostStreams];
   for (int64_t s = 0; s < count; ++s) {
     const int64_t panel = first_panel + s / job.parts, part = s % job.parts;
@@ -30,49 +31,46 @@ void read_in_turn(const Job& job, int64_t first_panel, float* sums) {
   }
 }
 
-void read_on(const Job& job, int64_t first_panel, float* sums) {
-  const GroupKernel kernel = job.w.kind == TS_W_INT4 ? int4_kernel(job.tokens) : int8_kernel(job.tokens);
+void read_on(const Job& job, int64_t first_panel, int64_t count, float* sums) {
+  const TileKernel kernel = few_rows_kernel(job.w.kind, job.tokens);
+  const TileRows rows = tile_rows(job, 0);
   for (int64_t part = 0; part < job.parts; ++part) {
-    for (int64_t i = 0; i < job.panels_each; ++i) {
-      const int64_t at = part_panel(job, first_panel + i, part);
-      const Panel panel = panel_of(job, at), next = panel_of(job, at + 1);
-      for (int64_t g = 0; g < job.groups; ++g) {
-        const Group group = group_of(job, panel, g, next.data);
-        kernel(group.data, group, tile_rows(job, 0), sums_of(job, i, part, sums));
-      }
+    for (int64_t i = 0; i < count; ++i) {
+      if (part >= last_part(job, first_panel + i)) continue;
+      kernel(panel_of(job, part_panel(job, first_panel + i, part)), rows, sums_of(job, i, part, sums));
     }
   }
 }
 
+// Panels that are read in turn: all of a task together.
 int64_t panels_in_turn(const Job& job) {
-  return streams(job.w.kind) % job.parts == 0 ? streams(job.w.kind) / job.parts : 0;
+  return streams(job.w.kind) % job.parts == 0 ? streams(job.w.kind) / job.parts : 1;
 }
 
-// Gated panels whose parts are two panels of W; fewer where tasks would become too few to even out the threads' speeds.
+// As many as leave tasks enough to even out the threads' speeds.
 int64_t panels_read_on(const Job& job, int64_t threads) {
-  if (job.gated == 0 || job.gated % kPanel != 0) return 0;
   const int64_t most = job.panels / (kTasksEach * threads);
-  return most < 2 ? 0 : most < kReadOn ? most : kReadOn;
+  return most < 1 ? 1 : most < kReadOn ? most : kReadOn;
 }
 
 }  // namespace
 
 void choose_reading(Job& job, const ts_context* context) {
-  const bool in_turn = ts_reads_in_turn(context);
-  job.stream = nullptr;
-  job.multiply_block = in_turn ? block_group : block_group_unaided;
-  if (job.tokens > kStreamRows) return;
-  const int64_t panels = in_turn ? panels_in_turn(job) : panels_read_on(job, ts_threads(context));
-  if (panels == 0) return;
-  job.panels_each = panels;
-  job.stream = in_turn ? read_in_turn : read_on;
+  job.in_turn = ts_reads_in_turn(context);
+  job.multiply_block = job.in_turn ? block_group : block_group_unaided;
+  job.few = job.tokens <= kStreamRows;
+  if (job.few) job.panels_each = job.in_turn ? panels_in_turn(job) : panels_read_on(job, ts_threads(context));
 }
 
-void stream_panels(const Job& job, int64_t first_panel, int32_t thread) {
+void few_rows_task(const Job& job, int64_t first_panel, int32_t thread) {
   float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
-  memset(sums, 0, static_cast<size_t>(job.panels_each * job.parts * job.tokens * kPanel) * 4);
-  job.stream(job, first_panel, sums);
-  for (int64_t i = 0; i < job.panels_each; ++i) {
+  const int64_t left = job.panels - first_panel, count = left < job.panels_each ? left : job.panels_each;
+  if (job.in_turn && count * job.parts == streams(job.w.kind)) {
+    read_in_turn(job, first_panel, sums);
+  } else {
+    read_on(job, first_panel, count, sums);
+  }
+  for (int64_t i = 0; i < count; ++i) {
     job.finish(job, first_panel + i, job.tokens, sums_of(job, i, 0, sums), job.tokens * kPanel, place_of(job, first_panel + i, 0));
   }
 }

@@ -49,22 +49,20 @@ void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_
   });
 }
 
-// One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second.
+// One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second. block: room for one group
+// of int4 in bytes.
 void integer_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
   const int64_t count = last_row - first_row;
-  if (job.xq.blocked) return job.multiply_block(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
+#if defined(TS_LEVEL_AVX512)
+  job.multiply_block(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
+#else
   const bool packed = job.w.kind == TS_W_INT4;
   if (packed && count <= kInt4Rows) return int4_kernel(count)(group.data, group, tile_rows(job, first_row), sums);
-  const uint8_t* bytes = group.data;
-  if constexpr (kInt4Rows + 1 < kBlockedRows) {  // else rows are few or in blocks
-    if (packed) {
-      unpack_int4(group.data, group.columns, block);
-      bytes = block;
-    }
-  }
+  if (packed) unpack_int4(group.data, group.columns, block);
   each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
-    int8_kernel(rows)(bytes, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
+    int8_kernel(rows)(packed ? block : group.data, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
   });
+#endif
 }
 
 }  // namespace
@@ -110,11 +108,9 @@ void multiply_task(void* arg, int64_t index, int32_t thread) {
   const int64_t first_row = row_point(job, row_part), last_row = row_point(job, row_part + 1);
   if (first_row == last_row) return;  // rows of a block were not parted so far
   if (!is_integer_kind(job.w.kind)) return float_panel(job, panel, first_row, last_row);
-  if (job.stream != nullptr && panel + job.panels_each <= job.panels) return stream_panels(job, panel, thread);
+  if (job.few) return few_rows_task(job, panel, thread);
   if (job.xq.blocked) blocks_begin();
-  for (int64_t p = panel; p < panel + job.panels_each && p < job.panels; ++p) {
-    integer_panel(job, p, first_row, last_row, thread, place_of(job, p, first_row));
-  }
+  integer_panel(job, panel, first_row, last_row, thread, place_of(job, panel, first_row));
   if (job.xq.blocked) blocks_end();
 }
 
@@ -122,7 +118,7 @@ void multiply_task(void* arg, int64_t index, int32_t thread) {
 // a pause. Rows are split only where tasks are too few to even out the threads' speeds.
 void choose_splits(Job& job, int64_t tasks, int64_t threads) {
   job.row_splits = 1;
-  if (job.stream != nullptr) return;
+  if (job.few) return;
   const int64_t wanted = threads == 1 ? 1 : threads * 4;
   const int64_t row_parts = (wanted + tasks - 1) / tasks;
   const int64_t most = (job.tokens + 4 * kTileRows - 1) / (4 * kTileRows);

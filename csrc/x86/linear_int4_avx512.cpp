@@ -1,8 +1,6 @@
 // int4 weights of ts_linear for AVX-512 with VNNI: few rows straight from the nibbles.
 // Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
-#include <type_traits>
-
 #include "twostroke/stream.h"
 #include "twostroke/vnni.h"
 
@@ -71,16 +69,32 @@ TS_INLINE void turn(const uint8_t* data, int pair, const Where& ahead, const int
   }
 }
 
-// Panels in turn.
-template <int kRows, int kPanels>
-void int4_groups(const Group* groups, const TileRows& x, float* sums, int64_t stream_floats) {
-  __m512i totals[kPanels][kRows][kVectors];
-  for (auto& panel : totals) {
-    for (auto& row : panel) {
-      for (__m512i& total : row) total = _mm512_setzero_si512();
-    }
+template <int kRows>
+TS_INLINE void clear(__m512i (&totals)[kRows][kVectors]) {
+  for (auto& row : totals) {
+    for (__m512i& total : row) total = _mm512_setzero_si512();
   }
-  using Where = std::conditional_t<kPanels == 1, Unaided, Ahead>;
+}
+
+template <int kRows>
+void int4_tile(const Panel& panel, const TileRows& x, float* sums) {
+  const int32_t* corrections = x.sub_corrections;
+  multiply_panel<kRows>(panel, x, sums, [&](const uint8_t* data, int64_t columns, int64_t, const int8_t* q, auto& totals) TS_ALWAYS {
+    clear(totals);
+    for (const uint8_t* end = data + panel_bytes(TS_W_INT4, columns); data < end; data += kInt4StepBytes, q += kStep, corrections += 4) {
+      TS_UNROLL
+      for (int pair = 0; pair < 2; ++pair) turn<kRows>(data, pair, Unaided(), q, corrections, x, totals);
+    }
+    return data;
+  });
+}
+
+// Panels in turn.
+template <int kRows>
+void int4_groups(const Group* groups, const TileRows& x, float* sums, int64_t stream_floats) {
+  constexpr int kPanels = static_cast<int>(streams(TS_W_INT4));
+  __m512i totals[kPanels][kRows][kVectors];
+  for (auto& panel : totals) clear(panel);
   const int8_t* q = x.q + groups->first;
   const int32_t* corrections = x.sub_corrections + groups->first / kSubgroup;
   const int64_t bytes = panel_bytes(TS_W_INT4, groups->columns);
@@ -88,7 +102,7 @@ void int4_groups(const Group* groups, const TileRows& x, float* sums, int64_t st
     TS_UNROLL
     for (int pair = 0; pair < 2; ++pair) {
       for (int s = 0; s < kPanels; ++s) {
-        const Where ahead = Where::template of<3 * kInt4StepBytes / 2, kInt4StepBytes>(groups[s].data, bytes, groups[s].after, at);
+        const Ahead ahead = Ahead::of<3 * kInt4StepBytes / 2, kInt4StepBytes>(groups[s].data, bytes, groups[s].after, at);
         turn<kRows>(groups[s].data + at, pair, ahead, q, corrections, x, totals[s]);
       }
     }
@@ -96,19 +110,14 @@ void int4_groups(const Group* groups, const TileRows& x, float* sums, int64_t st
   for (int s = 0; s < kPanels; ++s) fold(totals[s], x.scales + groups[s].index * x.pair_stride, groups[s].scales, sums + s * stream_floats);
 }
 
-template <int kRows>
-void int4_group(const uint8_t*, const Group& group, const TileRows& x, float* sums) {
-  int4_groups<kRows, 1>(&group, x, sums, 0);
-}
-
 }  // namespace
 
-GroupKernel int4_kernel(int64_t rows) {
-  return kernel_of<GroupKernel, kInt4Rows>(rows, [](auto count) { return int4_group<count()>; });
+TileKernel int4_few_rows(int64_t rows) {
+  return kernel_of<TileKernel, kStreamRows>(rows, [](auto count) { return int4_tile<count()>; });
 }
 
 StreamKernel int4_streams(int64_t rows) {
-  return kernel_of<StreamKernel, kStreamRows>(rows, [](auto count) { return int4_groups<count(), streams(TS_W_INT4)>; });
+  return kernel_of<StreamKernel, kStreamRows>(rows, [](auto count) { return int4_groups<count()>; });
 }
 
 }  // namespace twostroke

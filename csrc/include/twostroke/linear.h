@@ -9,6 +9,7 @@
 // An array of vector registers stays in registers only where every loop over it is unrolled and every use inlined.
 #define TS_UNROLL _Pragma("clang loop unroll(full)")
 #define TS_INLINE __attribute__((always_inline)) inline
+#define TS_ALWAYS __attribute__((always_inline))  // of a lambda
 
 namespace twostroke {
 
@@ -28,9 +29,9 @@ constexpr int64_t kBlockedRows = 4;
 #else
 constexpr int64_t kBlockedRows = INT64_MAX;
 #endif
-// Fewer, at some levels, are multiplied by int4 as it lies packed, and may stream their weights (linear_streams.cpp).
+// Fewer, at some levels, read whole panels as they lie packed (linear_streams.cpp), or at least those of int4.
 #if defined(TS_LEVEL_AVX512)
-constexpr int64_t kStreamRows = kBlockedRows - 1, kInt4Rows = kStreamRows;
+constexpr int64_t kStreamRows = kBlockedRows - 1, kInt4Rows = 0;
 #elif defined(TS_LEVEL_DOTPROD)
 constexpr int64_t kStreamRows = 0, kInt4Rows = 4;
 #else
@@ -82,11 +83,15 @@ typedef void (*GroupKernel)(const uint8_t* data, const Group&, const TileRows&, 
 // The kernel for a float ts_weight_kind and 1..kTileRows rows.
 TileKernel float_kernel(int32_t kind, int64_t rows);
 
-// data: (columns / 4, 64, 4) bytes, weight + 128; 1..kTileRows rows, and fewer than kBlockedRows.
+// data: (columns / 4, 64, 4) bytes, weight + 128; 1..kTileRows rows. Not where rows are few or in blocks.
 GroupKernel int8_kernel(int64_t rows);
 
 // data: packed int4; 1..kInt4Rows rows. More rows share one unpacking.
 GroupKernel int4_kernel(int64_t rows);
+
+// The kernel for an integer kind and 1..kStreamRows rows: a whole panel, its memory front to back.
+TileKernel few_rows_kernel(int32_t kind, int64_t rows);
+TileKernel int4_few_rows(int64_t rows);
 
 // Few rows by one group of streams(kind) panels, all of the same columns: sums + s * stream_floats are those of groups[s].
 typedef void (*StreamKernel)(const Group* groups, const TileRows&, float* sums, int64_t stream_floats);

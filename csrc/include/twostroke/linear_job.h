@@ -9,9 +9,6 @@ constexpr int64_t kMaxParts = 3;  // a gate panel, and two of up rows where half
 
 struct Job;
 
-// All rows (at most kStreamRows) times job.panels_each output panels from `first_panel` on, all sums in sums.
-typedef void (*Stream)(const Job&, int64_t first_panel, float* sums);
-
 // Where the first row of a panel's results goes.
 struct Place {
   float* at;
@@ -50,7 +47,7 @@ struct Job {
   uint8_t* room;  // for each thread: sums of all rows and one panel, then one group of it unpacked
   int64_t room_bytes;
   int64_t panels_each, row_splits;  // output panels of one task; parts of the rows
-  Stream stream;                    // of a task's panels together, or NULL: of one after the other
+  bool few, in_turn;                // rows; how few rows read a task's panels
   BlockGroup* multiply_block;
 };
 
@@ -86,10 +83,10 @@ int64_t part_panel(const Job&, int64_t panel, int64_t part);
 int64_t last_part(const Job&, int64_t panel);
 Place place_of(const Job&, int64_t panel, int64_t row);
 
-// How the weights are read: multiply_block, and for few rows stream and panels_each.
+// How the weights are read: multiply_block, few, in_turn and panels_each.
 void choose_reading(Job&, const ts_context*);
-// A task of job.panels_each panels by job.stream.
-void stream_panels(const Job&, int64_t first_panel, int32_t thread);
+// Few rows by a task's panels.
+void few_rows_task(const Job&, int64_t first_panel, int32_t thread);
 
 void finish_store(const Job&, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out);
 void finish_add(const Job&, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out);

@@ -36,9 +36,9 @@ TS_INLINE __m512 load_bf16(const uint8_t* data) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-// sums = fma(float(integers), x_scale * w_scale, sums) for 16 columns.
-TS_INLINE void fold_vector(__m512i integers, __m512 x_scale, __m512 w_scale, float* sums) {
-  _mm512_store_ps(sums, _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers), _mm512_mul_ps(x_scale, w_scale), _mm512_load_ps(sums)));
+// fma(float(integers), x_scale * w_scale, sum) for 16 columns.
+TS_INLINE __m512 fold_vector(__m512i integers, __m512 x_scale, __m512 w_scale, __m512 sum) {
+  return _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers), _mm512_mul_ps(x_scale, w_scale), sum);
 }
 
 // One group of some rows by kAcross vectors of columns; scales, sums: from the first of these columns on.
@@ -49,9 +49,45 @@ TS_INLINE void fold(const __m512i (&integers)[kRows][kAcross], const float* x_sc
     const __m512 w_scale = load_bf16(scales + 32 * j);
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      fold_vector(integers[r][j], _mm512_set1_ps(x_scales[r]), w_scale, sums + r * kPanel + 16 * j);
+      float* sum = sums + r * kPanel + 16 * j;
+      _mm512_store_ps(sum, fold_vector(integers[r][j], _mm512_set1_ps(x_scales[r]), w_scale, _mm512_load_ps(sum)));
     }
   }
+}
+
+template <int kRows>
+TS_INLINE void store_rows(const __m512 (&from)[kRows][kVectors], float* sums) {
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) _mm512_store_ps(sums + r * kPanel + 16 * j, from[r][j]);
+  }
+}
+
+// A whole panel by few rows, sums in registers, so that nothing comes between one line of memory and the next.
+// multiply(data, columns, group, q, integers) does one group and returns where the next begins.
+template <int kRows, class Multiply>
+TS_INLINE void multiply_panel(const Panel& panel, const TileRows& x, float* sums, const Multiply& multiply) {
+  __m512 totals[kRows][kVectors];
+  for (auto& row : totals) {
+    for (__m512& total : row) total = _mm512_setzero_ps();
+  }
+  const uint8_t *data = panel.data, *scales = panel.scales;
+  const int8_t* q = x.q;
+  int64_t left = panel.columns;
+  for (int64_t group = 0; left > 0; ++group, q += panel.group, left -= panel.group, scales += kPanel * 2) {
+    __m512i integers[kRows][kVectors];
+    data = multiply(data, left < panel.group ? left : panel.group, group, q, integers);
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      const __m512 w_scale = load_bf16(scales + 32 * j);
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        totals[r][j] = fold_vector(integers[r][j], _mm512_set1_ps(x.scales[group * x.pair_stride + r]), w_scale, totals[r][j]);
+      }
+    }
+  }
+  store_rows(totals, sums);
 }
 
 // 64 activations to bytes, in order; off: zeros whatever x is.

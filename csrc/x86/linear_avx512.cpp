@@ -61,7 +61,7 @@ void int8_tile(const Panel& panel, const TileRows& x, float* sums) {
   multiply_panel<kRows>(panel, x, sums, [&](const uint8_t* data, int64_t columns, int64_t group, const int8_t* q, auto& integers) TS_ALWAYS {
     begin<kRows>(x, group, integers);
     for (const uint8_t* end = data + columns * kPanel; data < end; data += 4 * kQuadBytes, q += 4 * 4) {
-      turn<kRows, 4>(data, FarAhead(), q, x.q_stride, integers);
+      turn<kRows, 4>(data, OneAhead(), q, x.q_stride, integers);
     }
     return data;
   });

@@ -14,7 +14,7 @@ namespace twostroke {
 
 constexpr int64_t kFarBytes = 4096;   // memory to second-level cache
 constexpr int64_t kNearBytes = 2048;  // second-level to first-level cache
-constexpr int64_t kFarOfOne = 1536, kNearOfOne = 512;  // where nothing but one stretch is read
+constexpr int64_t kFarOfOne = 2560, kNearOfOne = 256;  // where nothing but one stretch is read
 
 // Where the lines are that will be read later, seen from those that are read now.
 struct Ahead {
@@ -35,8 +35,11 @@ struct Ahead {
 };
 
 // One stretch that is read faster than hardware alone fetches it.
-struct FarAhead {
-  __attribute__((always_inline)) void prefetch(const uint8_t* line) const { __builtin_prefetch(line + kFarBytes, 0, 2); }
+struct OneAhead {
+  __attribute__((always_inline)) void prefetch(const uint8_t* line) const {
+    __builtin_prefetch(line + kFarOfOne, 0, 2);
+    __builtin_prefetch(line + kNearOfOne, 0, 3);
+  }
 };
 
 // The same of hardware that is left alone.

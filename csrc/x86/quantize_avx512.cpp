@@ -1,27 +1,43 @@
-// Full steps of quantize_row for AVX-512 with VNNI: the same bits as generic/linear_quantize.cpp.
+// Whole steps of quantize_row for AVX-512 with VNNI: the same bits as generic/linear_quantize.cpp.
 // Knows: the rounding rule, 512-bit registers. Must not know: rows, scales.
 #if defined(TS_LEVEL_AVX512)
-#include "twostroke/quantize_step.h"
+#include "twostroke/quantize_steps.h"
 #include "twostroke/vnni.h"
 
 namespace twostroke {
-uint32_t largest_bits(const float* x) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  __m512i best = _mm512_setzero_si512();
-  TS_UNROLL
-  for (int i = 0; i < 4; ++i) best = _mm512_max_epu32(best, _mm512_and_si512(_mm512_loadu_si512(x + 16 * i), magnitude));
-  return _mm512_reduce_max_epu32(best);
-}
+namespace {
 
-int32_t quantize_step(const float* x, float inverse, int8_t* q, int32_t* sub_corrections) {
-  const __m512i bytes = quantize_64(x, _mm512_set1_ps(inverse), 0xffff);
-  _mm512_storeu_si512(q, bytes);
+// The sums of each 16 of 64 bytes.
+TS_INLINE __m128i subgroup_sums(__m512i bytes) {
   __m512i sums = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), bytes);
   sums = _mm512_add_epi32(sums, _mm512_shuffle_epi32(sums, _MM_PERM_CDAB));
   sums = _mm512_add_epi32(sums, _mm512_shuffle_epi32(sums, _MM_PERM_BADC));
-  const __m128i four = _mm512_castsi512_si128(_mm512_maskz_compress_epi32(0x1111, sums));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(sub_corrections), _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32(four, 3)));
-  return _mm_cvtsi128_si32(_mm_hadd_epi32(_mm_hadd_epi32(four, four), four));
+  return _mm512_castsi512_si128(_mm512_maskz_compress_epi32(0x1111, sums));
+}
+
+}  // namespace
+
+uint32_t largest_bits(const float* x, int64_t steps) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512i best[4] = {};
+  for (const float* end = x + steps * kStep; x < end; x += kStep) {
+    TS_UNROLL
+    for (int i = 0; i < 4; ++i) best[i] = _mm512_max_epu32(best[i], _mm512_and_si512(_mm512_loadu_si512(x + 16 * i), magnitude));
+  }
+  return _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(best[0], best[1]), _mm512_max_epu32(best[2], best[3])));
+}
+
+int32_t quantize_steps(const float* x, int64_t steps, float inverse, int8_t* q, int32_t* sub_corrections) {
+  const __m512 scale = _mm512_set1_ps(inverse);
+  __m128i total = _mm_setzero_si128();
+  for (const float* end = x + steps * kStep; x < end; x += kStep, q += kStep, sub_corrections += kStep / kSubgroup) {
+    const __m512i bytes = quantize_64(x, scale, 0xffff);
+    const __m128i four = subgroup_sums(bytes);
+    _mm512_storeu_si512(q, bytes);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(sub_corrections), _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32(four, 3)));
+    total = _mm_add_epi32(total, four);
+  }
+  return _mm_cvtsi128_si32(_mm_hadd_epi32(_mm_hadd_epi32(total, total), total));
 }
 
 }  // namespace twostroke

@@ -37,8 +37,13 @@ TS_INLINE __m512 load_bf16(const uint8_t* data) {
 }
 
 // fma(float(integers), x_scale * w_scale, sum) for 16 columns.
-TS_INLINE __m512 fold_vector(__m512i integers, __m512 x_scale, __m512 w_scale, __m512 sum) {
+TS_INLINE __m512 folded(__m512i integers, __m512 x_scale, __m512 w_scale, __m512 sum) {
   return _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers), _mm512_mul_ps(x_scale, w_scale), sum);
+}
+
+// The same to where the sum lies.
+TS_INLINE void fold_vector(__m512i integers, __m512 x_scale, __m512 w_scale, float* sums) {
+  _mm512_store_ps(sums, folded(integers, x_scale, w_scale, _mm512_load_ps(sums)));
 }
 
 // One group of some rows by kAcross vectors of columns; scales, sums: from the first of these columns on.
@@ -49,8 +54,7 @@ TS_INLINE void fold(const __m512i (&integers)[kRows][kAcross], const float* x_sc
     const __m512 w_scale = load_bf16(scales + 32 * j);
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      float* sum = sums + r * kPanel + 16 * j;
-      _mm512_store_ps(sum, fold_vector(integers[r][j], _mm512_set1_ps(x_scales[r]), w_scale, _mm512_load_ps(sum)));
+      fold_vector(integers[r][j], _mm512_set1_ps(x_scales[r]), w_scale, sums + r * kPanel + 16 * j);
     }
   }
 }
@@ -83,7 +87,7 @@ TS_INLINE void multiply_panel(const Panel& panel, const TileRows& x, float* sums
       const __m512 w_scale = load_bf16(scales + 32 * j);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        totals[r][j] = fold_vector(integers[r][j], _mm512_set1_ps(x.scales[group * x.pair_stride + r]), w_scale, totals[r][j]);
+        totals[r][j] = folded(integers[r][j], _mm512_set1_ps(x.scales[group * x.pair_stride + r]), w_scale, totals[r][j]);
       }
     }
   }

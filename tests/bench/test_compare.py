@@ -36,7 +36,7 @@ import os, sys
 sys.path.insert(0, {drivers!r})
 from protocol import random_ids, serve, steady_rate
 class Driver:
-    turns = 0
+    rates = [0.0, 0.0, 5.0, 1.0, 3.0, 2.0, 4.0]
     def load(self, model, bits, threads, context, sequences, kv="bf16"):
         print("noise on standard output")
         self.kv = kv
@@ -52,7 +52,7 @@ serve(Driver())
 """
 
 
-def fake(folder: Path, name: str, prefill: float, decode: str) -> Contestant:
+def fake(folder: Path, name: str, prefill: float | str, decode: str) -> Contestant:
     script = folder / f"{name}_driver.py"
     script.write_text(FAKE.format(drivers=str(peer_room.DRIVERS), prefill=prefill, decode=decode))
     made = Peer(name, name.title(), str(script), ())
@@ -109,6 +109,12 @@ def test_kv_in_int8_stands_beside_the_same_figures_of_the_others(tmp_path: Path,
     assert ("| decode 32 x 512, K and V int8 | 9.0 | 3.0 | 50% (INT8) | 3.00 |") in text("m", LIMITS, table, columns, 1)
 
 
+def test_a_short_case_is_asked_several_times_in_a_turn(tmp_path: Path, setup: Setup) -> None:
+    ours = fake(tmp_path, OURS.name, "self.rates.pop(0)", "return 1.0")  # two warm ones come before
+    (column,) = Comparison(setup, CASES[:1], time.perf_counter, lambda line: None, lambda: LIMITS).run([ours], 1)
+    assert column.values["prefill 128"] == [3.0]
+
+
 def test_ratios_know_which_way_is_better() -> None:
     assert ratio_to_best(cases.prefill(1), 300.0, [100.0, 200.0]) == 1.5
     assert ratio_to_best(cases.CACHED, 0.1, [0.4, 0.2]) == 2.0
@@ -132,7 +138,7 @@ def test_the_limit_of_a_case_is_the_roofline() -> None:
     assert prefill and prefill.tokens_per_s == pytest.approx(100 * 1900e9 / (2 * (100 * layers + 1024 * 256)))
     one = cases.bound(cases.decode(1, 100), spec, INT8, KVKind.BF16, LIMITS)
     weights = (layers + 1024 * 256) * (8 + 16 / 256) / 8
-    kv = (100 + 12) * 2 * 2 * 2 * 64 * 2
+    kv = (100 + 32) * 2 * 2 * 2 * 64 * 2
     assert one and one.tokens_per_s == pytest.approx(30e9 / (weights + kv), rel=0.01) and "reading" in one.words
     assert cases.bound(cases.CACHED, spec, INT8, KVKind.BF16, LIMITS) is None
     exact = cases.bound(cases.prefill(100), spec, F32, KVKind.F32, LIMITS)

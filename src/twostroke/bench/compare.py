@@ -161,7 +161,7 @@ class Comparison:
         ours = column.contestant.peer.name == OURS.name
         before = self._measure_limits() if ours else None
         try:
-            value = float(session.ask(case.command, **case.arguments))
+            value = statistics.median(float(session.ask(case.command, **case.arguments)) for _ in range(case.times))
         except Missing:
             column.faults[case.name] = "not offered"
             return

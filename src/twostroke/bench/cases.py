@@ -13,15 +13,14 @@ from twostroke.backends.cpu.limits import Limits
 from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
 from twostroke.spec.model import MatrixRole, ModelSpec
 
-
 SHORT_PROMPT = 128
 """Tokens of a prompt that is read within some tenths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One command of a driver. higher: more is better (tokens a second); else seconds or bytes. times: asked so often in
-    a turn, and the median counts, where one answer is over before the machine has changed its pace once."""
+    """One command of a driver. higher: more is better (tokens a second); else seconds or bytes. times: asked so often
+    in a turn, and the median counts, where one answer is over before the machine changes its pace."""
 
     name: str
     command: str

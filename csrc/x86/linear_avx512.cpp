@@ -9,24 +9,17 @@ namespace {
 
 // Few rows stream the weights from memory; many find them in the second-level cache.
 template <int kRows>
-TS_INLINE void prefetch(const Ahead& ahead, const uint8_t* data) {
+TS_INLINE void prefetch(const uint8_t* data) {
   if (kRows > kStreamRows) return;
   TS_UNROLL
-  for (int j = 0; j < kVectors; ++j) ahead.prefetch(data + 64 * j);
-}
-
-template <int kRows>
-TS_INLINE void prefetch(const uint8_t* data) {
-  prefetch<kRows>({kFarBytes, kNearBytes}, data);
+  for (int j = 0; j < kVectors; ++j) prefetch_line(data + 64 * j);
 }
 
 constexpr int64_t kFarOfSeveral = 1024, kNearOfSeveral = 512;
 
-// kQuads quads of k of one panel: scalar work between turns takes the ports of products. upper: rows are at most two strides from q or
-// from it, so that addresses need no arithmetic.
+// kQuads quads of k of one panel: scalar work between turns takes the ports of products.
 template <int kRows, int kQuads, class Where>
 TS_INLINE void turn(const uint8_t* data, const Where& ahead, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
-  const int8_t* upper = q + 3 * stride;
   TS_UNROLL
   for (int i = 0; i < kQuads; ++i) {
     __m512i weights[kVectors];
@@ -36,7 +29,7 @@ TS_INLINE void turn(const uint8_t* data, const Where& ahead, const int8_t* q, in
     for (int j = 0; j < kVectors; ++j) ahead.prefetch(data + i * kQuadBytes + 64 * j);
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const __m512i quad = broadcast_quad((r < 3 ? q + r * stride : upper + (r - 3) * stride) + 4 * i);
+      const __m512i quad = broadcast_quad(q + r * stride + 4 * i);
       TS_UNROLL
       for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], weights[j], quad);
     }
@@ -53,9 +46,6 @@ TS_INLINE void begin(const TileRows& x, int64_t group, __m512i (&integers)[kRows
   }
 }
 
-// Hardware fetches into the second-level cache more slowly than these products use up what it fetches; from there to the first it does
-// better alone. Measured on a Zen 4, one row from memory, of a loop that only reads: 94 to 98% where it reads 52 GB/s, 1.5 KiB ahead
-// and into the first level as well 80 to 92%, no prefetch at all 87 to 93%.
 template <int kRows>
 void int8_tile(const Panel& panel, const TileRows& x, float* sums) {
   multiply_panel<kRows>(panel, x, sums, [&](const uint8_t* data, int64_t columns, int64_t group, const int8_t* q, auto& integers) TS_ALWAYS {

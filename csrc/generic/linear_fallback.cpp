@@ -48,10 +48,9 @@ StreamKernel stream_kernel(int32_t, int64_t) { return nullptr; }
 #if !defined(TS_LEVEL_AVX512)
 void blocks_begin() {}
 void blocks_end() {}
-void quantize_block(const float*, int64_t, int64_t, int64_t, QuantizedRow) {}           // never: kBlockedRows
-void block_group(int32_t, const Group&, const TileRows&, int64_t, uint8_t*, float*) {}  // the same
+void quantize_block(const float*, int64_t, int64_t, int64_t, QuantizedRow) {}  // never: kBlockedRows
 #endif
-#if !defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AMX)
+#if defined(TS_LEVEL_AMX)
 void block_group_unaided(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
   block_group(kind, group, x, rows, block, sums);
 }

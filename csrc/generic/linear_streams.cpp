@@ -59,7 +59,6 @@ int64_t panels_read_on(const Job& job, int64_t threads) {
 
 void choose_reading(Job& job, const ts_context* context) {
   job.in_turn = ts_reads_in_turn(context);
-  job.multiply_block = job.in_turn ? block_group : block_group_unaided;
   job.few = job.tokens <= kStreamRows;
   if (job.few) job.panels_each = job.in_turn ? panels_in_turn(job) : panels_read_on(job, ts_threads(context));
 }

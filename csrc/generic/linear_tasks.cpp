@@ -54,7 +54,7 @@ void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_
 void integer_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
   const int64_t count = last_row - first_row;
 #if defined(TS_LEVEL_AVX512)
-  job.multiply_block(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
+  (job.in_turn ? block_group : block_group_unaided)(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
 #else
   const bool packed = job.w.kind == TS_W_INT4;
   if (packed && count <= kInt4Rows) return int4_kernel(count)(group.data, group, tile_rows(job, first_row), sums);

@@ -18,8 +18,8 @@ TS_INLINE void prefetch(const uint8_t* data) {
 constexpr int64_t kFarOfSeveral = 1024, kNearOfSeveral = 512;
 
 // kQuads quads of k of one panel: scalar work between turns takes the ports of products.
-template <int kRows, int kQuads, class Where>
-TS_INLINE void turn(const uint8_t* data, const Where& ahead, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
+template <int kRows, int kQuads>
+TS_INLINE void turn(const uint8_t* data, const Ahead& ahead, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
   TS_UNROLL
   for (int i = 0; i < kQuads; ++i) {
     __m512i weights[kVectors];
@@ -51,7 +51,7 @@ void int8_tile(const Panel& panel, const TileRows& x, float* sums) {
   multiply_panel<kRows>(panel, x, sums, [&](const uint8_t* data, int64_t columns, int64_t group, const int8_t* q, auto& integers) TS_ALWAYS {
     begin<kRows>(x, group, integers);
     for (const uint8_t* end = data + columns * kPanel; data < end; data += 4 * kQuadBytes, q += 4 * 4) {
-      turn<kRows, 4>(data, OneAhead(), q, x.q_stride, integers);
+      turn<kRows, 4>(data, {kFarOfOne, kNearOfOne}, q, x.q_stride, integers);
     }
     return data;
   });

@@ -1,6 +1,7 @@
 // Rows of activations to int8 in blocks, 16 at a time: the same bits as generic/linear_quantize.cpp.
 // Knows: the rounding rule, how block_group reads a block. Must not know: which rows, threads.
 #if defined(TS_LEVEL_AVX512)
+#include "twostroke/quantize_steps.h"
 #include "twostroke/vnni.h"
 
 namespace twostroke {
@@ -22,15 +23,9 @@ struct Source {
 };
 
 TS_INLINE float group_magnitude(const Source& from, int64_t r) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  __m512i best[4] = {};
-  for (int64_t k = 0; k < from.columns; k += kStep) {
-    const float* x = from.step(r, k);
-    TS_UNROLL
-    for (int i = 0; i < 4; ++i) best[i] = _mm512_max_epu32(best[i], _mm512_and_si512(_mm512_loadu_si512(x + 16 * i), magnitude));
-  }
-  const __m512i most = _mm512_max_epu32(_mm512_max_epu32(best[0], best[1]), _mm512_max_epu32(best[2], best[3]));
-  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int32_t>(_mm512_reduce_max_epu32(most)))));
+  const uint32_t most = largest_bits(from.x + r * from.stride, from.whole / kStep);
+  const uint32_t last = from.whole == from.columns ? 0 : largest_bits(from.tail[r], 1);
+  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int32_t>(last > most ? last : most))));
 }
 
 #if defined(TS_LEVEL_AMX)

@@ -47,8 +47,7 @@ struct Job {
   uint8_t* room;  // for each thread: sums of all rows and one panel, then one group of it unpacked
   int64_t room_bytes;
   int64_t panels_each, row_splits;  // output panels of one task; parts of the rows
-  bool few, in_turn;                // rows; how few rows read a task's panels
-  BlockGroup* multiply_block;
+  bool few, in_turn;                // whether rows are few; whether this CPU likes several stretches of memory in turn
 };
 
 // What all calls of this weight have in common; gated: half its rows, or 0.
@@ -83,7 +82,7 @@ int64_t part_panel(const Job&, int64_t panel, int64_t part);
 int64_t last_part(const Job&, int64_t panel);
 Place place_of(const Job&, int64_t panel, int64_t row);
 
-// How the weights are read: multiply_block, few, in_turn and panels_each.
+// How the weights are read: few, in_turn and panels_each.
 void choose_reading(Job&, const ts_context*);
 // Few rows by a task's panels.
 void few_rows_task(const Job&, int64_t first_panel, int32_t thread);

@@ -35,14 +35,6 @@ struct Ahead {
   }
 };
 
-// One stretch that is read faster than hardware alone fetches it.
-struct OneAhead {
-  __attribute__((always_inline)) void prefetch(const uint8_t* line) const {
-    __builtin_prefetch(line + kFarOfOne, 0, 2);
-    __builtin_prefetch(line + kNearOfOne, 0, 3);
-  }
-};
-
 // The same of hardware that is left alone.
 struct Unaided {
   template <int64_t kFar, int64_t kNear>

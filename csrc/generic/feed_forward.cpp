@@ -15,6 +15,14 @@ struct FeedForward {
   int64_t middle_floats;
 };
 
+void gate_few(const Job& gate, int64_t first, int64_t width, int32_t thread, float* middle) {
+  const int64_t most = gate.panels_each * kPanel;
+  for (int64_t c = 0; c < width; c += most) {
+    const int64_t columns = width - c < most ? width - c : most;
+    few_rows(gate, (first + c) / kPanel, (columns + kPanel - 1) / kPanel, thread, {middle + c, width});
+  }
+}
+
 // All columns of a scale of the middle, by some rows.
 void gate_task(void* arg, int64_t index, int32_t thread) {
   const FeedForward& all = *static_cast<const FeedForward*>(arg);
@@ -24,11 +32,15 @@ void gate_task(void* arg, int64_t index, int32_t thread) {
   if (first_row == last_row) return;
   const int64_t first = group * down.w.group, left = gate.gated - first, width = left < down.w.group ? left : down.w.group;
   float* middle = all.middle + thread * all.middle_floats;
-  blocks_begin();
-  for (int64_t c = 0; c < width; c += kPanel) {
-    integer_panel(gate, (first + c) / kPanel, first_row, last_row, thread, {middle + c, width});
+  if (gate.few) {
+    gate_few(gate, first, width, thread, middle);
+  } else {
+    blocks_begin();
+    for (int64_t c = 0; c < width; c += kPanel) {
+      integer_panel(gate, (first + c) / kPanel, first_row, last_row, thread, {middle + c, width});
+    }
+    blocks_end();
   }
-  blocks_end();
   for (int64_t row = first_row; row < last_row; row += kRowBlock) {
     const int64_t rows = last_row - row < kRowBlock ? last_row - row : kRowBlock;
     quantize_block(middle + (row - first_row) * width, width, rows, width, quantized_group(down.xq, row, group));

@@ -50,10 +50,8 @@ void blocks_begin() {}
 void blocks_end() {}
 void quantize_block(const float*, int64_t, int64_t, int64_t, QuantizedRow) {}  // never: kBlockedRows
 #endif
-#if defined(TS_LEVEL_AMX)
-void block_group_unaided(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
-  block_group(kind, group, x, rows, block, sums);
-}
+#if !defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AMX)
+TileKernel several_rows_kernel(int64_t) { return nullptr; }
 #endif
 
 }  // namespace twostroke

@@ -34,7 +34,7 @@ void read_in_turn(const Job& job, int64_t first_panel, float* sums) {
 }
 
 void read_on(const Job& job, int64_t first_panel, int64_t count, float* sums) {
-  const TileKernel kernel = few_rows_kernel(job.w.kind, job.tokens);
+  const TileKernel kernel = job.tokens <= kStreamRows ? few_rows_kernel(job.w.kind, job.tokens) : several_rows_kernel(job.tokens);
   const TileRows rows = tile_rows(job, 0);
   for (int64_t part = 0; part < job.parts; ++part) {
     for (int64_t i = 0; i < count; ++i) {
@@ -59,20 +59,19 @@ int64_t panels_read_on(const Job& job, int64_t threads) {
 
 void choose_reading(Job& job, const ts_context* context) {
   job.in_turn = ts_reads_in_turn(context);
-  job.few = job.tokens <= kStreamRows;
+  job.few = job.tokens <= (job.in_turn || job.w.kind != TS_W_INT8 ? kStreamRows : kReadOnRows);
   if (job.few) job.panels_each = job.in_turn ? panels_in_turn(job) : panels_read_on(job, ts_threads(context));
 }
 
-void few_rows_task(const Job& job, int64_t first_panel, int32_t thread) {
+void few_rows(const Job& job, int64_t first_panel, int64_t count, int32_t thread, const Place& out) {
   float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
-  const int64_t left = job.panels - first_panel, count = left < job.panels_each ? left : job.panels_each;
   if (job.in_turn && count * job.parts == streams(job.w.kind)) {
     read_in_turn(job, first_panel, sums);
   } else {
     read_on(job, first_panel, count, sums);
   }
   for (int64_t i = 0; i < count; ++i) {
-    job.finish(job, first_panel + i, job.tokens, sums_of(job, i, 0, sums), job.tokens * kPanel, place_of(job, first_panel + i, 0));
+    job.finish(job, first_panel + i, job.tokens, sums_of(job, i, 0, sums), job.tokens * kPanel, {out.at + i * kPanel, out.stride});
   }
 }
 

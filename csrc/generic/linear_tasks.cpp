@@ -54,7 +54,7 @@ void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_
 void integer_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
   const int64_t count = last_row - first_row;
 #if defined(TS_LEVEL_AVX512)
-  (job.in_turn ? block_group : block_group_unaided)(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
+  block_group(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
 #else
   const bool packed = job.w.kind == TS_W_INT4;
   if (packed && count <= kInt4Rows) return int4_kernel(count)(group.data, group, tile_rows(job, first_row), sums);
@@ -108,7 +108,10 @@ void multiply_task(void* arg, int64_t index, int32_t thread) {
   const int64_t first_row = row_point(job, row_part), last_row = row_point(job, row_part + 1);
   if (first_row == last_row) return;  // rows of a block were not parted so far
   if (!is_integer_kind(job.w.kind)) return float_panel(job, panel, first_row, last_row);
-  if (job.few) return few_rows_task(job, panel, thread);
+  if (job.few) {
+    const int64_t left = job.panels - panel;
+    return few_rows(job, panel, left < job.panels_each ? left : job.panels_each, thread, place_of(job, panel, 0));
+  }
   if (job.xq.blocked) blocks_begin();
   integer_panel(job, panel, first_row, last_row, thread, place_of(job, panel, first_row));
   if (job.xq.blocked) blocks_end();

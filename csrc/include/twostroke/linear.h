@@ -37,6 +37,12 @@ constexpr int64_t kStreamRows = 0, kInt4Rows = 4;
 #else
 constexpr int64_t kStreamRows = 0, kInt4Rows = 0;
 #endif
+// Where memory is read front to back, so do several rows of int8 in a block (linear_several_avx512.cpp).
+#if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
+constexpr int64_t kReadOnRows = 12;
+#else
+constexpr int64_t kReadOnRows = kStreamRows;
+#endif
 
 constexpr int64_t kStep = 64;                                     // columns that integer kinds are padded to
 constexpr int64_t kSubgroup = 16;                                 // columns of int4 that share a multiplier
@@ -92,6 +98,8 @@ GroupKernel int4_kernel(int64_t rows);
 // The kernel for an integer kind and 1..kStreamRows rows: a whole panel, its memory front to back.
 TileKernel few_rows_kernel(int32_t kind, int64_t rows);
 TileKernel int4_few_rows(int64_t rows);
+// The same for int8 and kStreamRows + 1..kReadOnRows rows, x.q being one block.
+TileKernel several_rows_kernel(int64_t rows);
 
 // Few rows by one group of streams(kind) panels, all of the same columns: sums + s * stream_floats are those of groups[s].
 typedef void (*StreamKernel)(const Group* groups, const TileRows&, float* sums, int64_t stream_floats);
@@ -115,10 +123,7 @@ void blocks_end();
 // x.q is in blocks of 16 rows, x.q_stride between those of one group, so that what one group needs of all rows lies in one piece. In a
 // block, for matrix registers (AMX): (steps of the group, 16, 64); else (quads of the group, the block's rows, 4). block: room for
 // 64 * columns bytes. The same bits as the kernels above.
-typedef void BlockGroup(int32_t kind, const Group&, const TileRows&, int64_t rows, uint8_t* block, float* sums);
-BlockGroup block_group;
-// The same for a CPU that reads one stretch of memory: where few rows read it front to back, hardware alone fetches ahead.
-BlockGroup block_group_unaided;
+void block_group(int32_t kind, const Group&, const TileRows&, int64_t rows, uint8_t* block, float* sums);
 
 inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 

@@ -84,8 +84,8 @@ Place place_of(const Job&, int64_t panel, int64_t row);
 
 // How the weights are read: few, in_turn and panels_each.
 void choose_reading(Job&, const ts_context*);
-// Few rows by a task's panels.
-void few_rows_task(const Job&, int64_t first_panel, int32_t thread);
+// Few rows by up to panels_each output panels.
+void few_rows(const Job&, int64_t first_panel, int64_t count, int32_t thread, const Place& out);
 
 void finish_store(const Job&, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out);
 void finish_add(const Job&, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out);

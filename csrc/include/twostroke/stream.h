@@ -16,6 +16,7 @@ namespace twostroke {
 constexpr int64_t kFarBytes = 4096;   // memory to second-level cache
 constexpr int64_t kNearBytes = 2048;  // second-level to first-level cache
 constexpr int64_t kFarOfOne = 2560, kNearOfOne = 256;  // where nothing but one stretch is read
+constexpr int64_t kFarOfBands = 16384, kNearOfBands = 8192;  // the same, each line used by several bands of rows one after the other
 
 // Where the lines are that will be read later, seen from those that are read now.
 struct Ahead {

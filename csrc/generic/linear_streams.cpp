@@ -34,7 +34,7 @@ void read_in_turn(const Job& job, int64_t first_panel, float* sums) {
 }
 
 void read_on(const Job& job, int64_t first_panel, int64_t count, float* sums) {
-  const TileKernel kernel = job.tokens <= kStreamRows ? few_rows_kernel(job.w.kind, job.tokens) : several_rows_kernel(job.tokens);
+  const TileKernel kernel = job.tokens <= kStreamRows ? few_rows_kernel(job.w.kind, job.tokens) : several_rows_kernel(job.w.kind, job.tokens);
   const TileRows rows = tile_rows(job, 0);
   for (int64_t part = 0; part < job.parts; ++part) {
     for (int64_t i = 0; i < count; ++i) {
@@ -59,7 +59,7 @@ int64_t panels_read_on(const Job& job, int64_t threads) {
 
 void choose_reading(Job& job, const ts_context* context) {
   job.in_turn = ts_reads_in_turn(context);
-  job.few = job.tokens <= (job.in_turn || job.w.kind != TS_W_INT8 ? kStreamRows : kReadOnRows);
+  job.few = job.tokens <= (job.in_turn ? kStreamRows : read_on_rows(job.w.kind));
   if (job.few) job.panels_each = job.in_turn ? panels_in_turn(job) : panels_read_on(job, ts_threads(context));
 }
 

@@ -76,6 +76,16 @@ TS_INLINE void clear(__m512i (&totals)[kRows][kVectors]) {
   }
 }
 
+// One row is quickest where hardware alone fetches.
+template <int kRows>
+TS_INLINE auto fetching() {
+  if constexpr (kRows == 1) {
+    return Unaided();
+  } else {
+    return Ahead{kFarOfSome, kNearOfSome};
+  }
+}
+
 template <int kRows>
 void int4_tile(const Panel& panel, const TileRows& x, float* sums) {
   const int32_t* corrections = x.sub_corrections;
@@ -83,7 +93,7 @@ void int4_tile(const Panel& panel, const TileRows& x, float* sums) {
     clear(totals);
     for (const uint8_t* end = data + panel_bytes(TS_W_INT4, columns); data < end; data += kInt4StepBytes, q += kStep, corrections += 4) {
       TS_UNROLL
-      for (int pair = 0; pair < 2; ++pair) turn<kRows>(data, pair, Unaided(), q, corrections, x, totals);
+      for (int pair = 0; pair < 2; ++pair) turn<kRows>(data, pair, fetching<kRows>(), q, corrections, x, totals);
     }
     return data;
   });

@@ -1,8 +1,9 @@
-// Several rows of ts_linear for AVX-512 with VNNI, where there are no matrix registers and memory is read front to back: a whole panel,
-// 128 columns at a time, by one band of rows after the other, each of the panel's whole width. The sums of the bands that are not at work
-// wait in the first-level cache: 16 of them come and go beside 512 products. A block of 16 columns by all rows, as for many, would read
-// each line of memory's four in another pass. Measured beside a loop that only reads, two threads, 8 rows of int8: 83 -> 94% where it
-// reads 32 GB/s, 62 -> 77% where it reads 54; 12 rows 82 -> 92 and 52 -> 55%; from 16 rows on nothing, products are the limit.
+// Several rows of ts_linear for AVX-512 with VNNI, where there are no matrix registers and memory is read front to back: a whole panel, a
+// piece at a time, by one band of rows after the other, each of the panel's whole width. The sums of the band that is not at work wait in
+// the first-level cache: 16 of them come and go beside 512 products. Blocks of 16 columns by all rows, as for many rows, would read each
+// line of memory's four in another pass, and who reads one line in four is behind what memory gives. Measured beside a loop that only
+// reads, two threads, where memory gives 53 GB/s and where it gives 31: 8 rows of int8 64 -> 84% and 86 -> 93%, 12 rows 55 -> 56% and
+// 80 -> 90%; 4 rows of int4 57 -> 69% and 77 -> 92%, 8 rows 34 -> 35% and 62 -> 66%. With more rows products are the limit.
 // Knows: packed panels, blocks of rows, 512-bit registers. Must not know: threads, bias.
 #if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
@@ -111,10 +112,49 @@ void int8_several(const Panel& panel, const TileRows& x, float* sums) {
   });
 }
 
+// The first kBand rows of kRows by one step of packed int4, lines in the order of memory; its bytes stay for the other band.
+template <int kRows, int kBand>
+TS_INLINE void unpacking_band(const uint8_t* step, const Piece& piece, uint8_t* bytes) {
+  __m512i integers[kBand][kVectors];
+  take(piece.waiting, integers);
+  TS_UNROLL
+  for (int part = 0; part < 4; ++part) {
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      const uint8_t* lines = step + kMultiplierBytes + (part * kVectors + j) * 128;
+      TS_UNROLL
+      for (int i = 0; i < 2; ++i) Ahead{8 * kInt4StepBytes, 2 * kInt4StepBytes}.prefetch(lines + 64 * i);
+      unpack_part<128>(step, j, part, [&](int quad, __m512i four) TS_ALWAYS {
+        if (kBand < kRows) _mm512_store_si512(bytes + quad * kQuadBytes + 64 * j, four);
+        TS_UNROLL
+        for (int r = 0; r < kBand; ++r) {
+          integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], four, broadcast_quad(piece.q + (quad * kRows + r) * 4));
+        }
+      });
+    }
+  }
+  put_back(integers, piece.waiting);
+}
+
+template <int kRows>
+void int4_several(const Panel& panel, const TileRows& x, float* sums) {
+  constexpr int kUpper = upper_band(kRows), kLower = kRows - kUpper;
+  alignas(64) uint8_t bytes[kStep * kPanel];
+  each_piece<kRows>(panel, x, sums, [&](const uint8_t* data, int64_t columns, Piece piece) TS_ALWAYS {
+    for (int64_t k = 0; k < columns; k += kStep, data += kInt4StepBytes, piece.q += kStep * kRows) {
+      unpacking_band<kRows, kUpper>(data, piece, bytes);
+      if constexpr (kLower > 0) band<kRows, kUpper, kLower>(bytes, kStep / 4, piece, kNoFetch);
+    }
+    return data;
+  });
+}
+
 }  // namespace
 
-TileKernel several_rows_kernel(int64_t rows) {
-  return kernel_of<TileKernel, kReadOnRows - kStreamRows>(rows - kStreamRows, [](auto n) { return int8_several<kStreamRows + n()>; });
+TileKernel several_rows_kernel(int32_t kind, int64_t rows) {
+  constexpr int64_t kInt8 = read_on_rows(TS_W_INT8) - kStreamRows, kInt4 = read_on_rows(TS_W_INT4) - kStreamRows;
+  if (kind == TS_W_INT4) return kernel_of<TileKernel, kInt4>(rows - kStreamRows, [](auto n) { return int4_several<kStreamRows + n()>; });
+  return kernel_of<TileKernel, kInt8>(rows - kStreamRows, [](auto n) { return int8_several<kStreamRows + n()>; });
 }
 
 }  // namespace twostroke

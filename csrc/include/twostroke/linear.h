@@ -37,11 +37,11 @@ constexpr int64_t kStreamRows = 0, kInt4Rows = 4;
 #else
 constexpr int64_t kStreamRows = 0, kInt4Rows = 0;
 #endif
-// Where memory is read front to back, so do several rows of int8 in a block (linear_several_avx512.cpp).
+// Where memory is read front to back, so do several rows in a block (linear_several_avx512.cpp).
 #if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
-constexpr int64_t kReadOnRows = 12;
+constexpr int64_t read_on_rows(int32_t kind) { return kind == TS_W_INT8 ? 12 : 8; }
 #else
-constexpr int64_t kReadOnRows = kStreamRows;
+constexpr int64_t read_on_rows(int32_t) { return kStreamRows; }
 #endif
 
 constexpr int64_t kStep = 64;                                     // columns that integer kinds are padded to
@@ -98,8 +98,8 @@ GroupKernel int4_kernel(int64_t rows);
 // The kernel for an integer kind and 1..kStreamRows rows: a whole panel, its memory front to back.
 TileKernel few_rows_kernel(int32_t kind, int64_t rows);
 TileKernel int4_few_rows(int64_t rows);
-// The same for int8 and kStreamRows + 1..kReadOnRows rows, x.q being one block.
-TileKernel several_rows_kernel(int64_t rows);
+// The same for kStreamRows + 1..read_on_rows(kind) rows, x.q being one block.
+TileKernel several_rows_kernel(int32_t kind, int64_t rows);
 
 // Few rows by one group of streams(kind) panels, all of the same columns: sums + s * stream_floats are those of groups[s].
 typedef void (*StreamKernel)(const Group* groups, const TileRows&, float* sums, int64_t stream_floats);

@@ -6,7 +6,9 @@
 // only reads, one row, whole panels: int8, quicker than they are, 2.5 KiB and 0.25 KiB ahead 91 to 98% where two threads read 52 GB/s and
 // 100% where they read 31 (1.5 and 0.5 KiB: 80 to 92%, none at all: 84 to 93%; 4 KiB: as good with one row, 70% with three). int4, of
 // which each line takes longer, is quickest without any prefetch, 82 to 101 and 97 to 99%: they lead the prefetchers astray (2.5 KiB: 52
-// to 75%), those of its scales too.
+// to 75%), those of its scales too. The longer products take beside a line, the
+// farther ahead: two and three rows of int4 8 and 1 KiB (75 and 84 to 90%; none 69 and 61%), four and more 17 and 4 KiB, seven rows of
+// int8 and more 16 and 8 KiB. What lies between, a page ahead, is worse than either.
 // Knows: prefetching. Must not know: what is read.
 #pragma once
 #include <stdint.h>
@@ -16,6 +18,7 @@ namespace twostroke {
 constexpr int64_t kFarBytes = 4096;   // memory to second-level cache
 constexpr int64_t kNearBytes = 2048;  // second-level to first-level cache
 constexpr int64_t kFarOfOne = 2560, kNearOfOne = 256;  // where nothing but one stretch is read
+constexpr int64_t kFarOfSome = 8192, kNearOfSome = 1024;  // the same by two and three rows of int4
 constexpr int64_t kFarOfBands = 16384, kNearOfBands = 8192;  // the same, each line used by several bands of rows one after the other
 
 // Where the lines are that will be read later, seen from those that are read now.
@@ -38,10 +41,6 @@ struct Ahead {
 
 // The same of hardware that is left alone.
 struct Unaided {
-  template <int64_t kFar, int64_t kNear>
-  __attribute__((always_inline)) static Unaided of(const uint8_t*, int64_t, const uint8_t*, int64_t) {
-    return {};
-  }
   __attribute__((always_inline)) void prefetch(const uint8_t*) const {}
 };
 

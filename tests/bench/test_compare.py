@@ -71,7 +71,7 @@ def test_turns_medians_and_faults(tmp_path: Path, setup: Setup) -> None:
     said: list[str] = []
     measured = iter([replace(LIMITS, read_bytes_per_s=1e9 * rate) for rate in range(20, 40)])
     comparison = Comparison(setup, CASES, time.perf_counter, said.append, lambda: next(measured))
-    columns = comparison.run([ours, other, dead], 2)
+    *_, columns = comparison.run([ours, other, dead], 2)
     assert [line for line in said if line.startswith("round")][:3] == [
         "round 1 of 2: twostroke int8",
         "round 1 of 2: other int8",
@@ -100,7 +100,12 @@ def test_kv_in_int8_stands_beside_the_same_figures_of_the_others(tmp_path: Path,
     other = fake(tmp_path, "other", 200.0, "return 3.0")
     comparison = Comparison(setup, asked, time.perf_counter, lambda line: None, lambda: LIMITS)
     narrow = replace(ours, kv=KVKind.INT8)
-    columns = comparison.run([ours, narrow, other], 1)
+    told = []
+    for columns in comparison.run([ours, narrow, other], 1):
+        so_far = rows(columns, asked, lambda case, contestant, limits: Bound(18.0, contestant.kv.name))
+        told.append((so_far[1].values, figure("m", so_far)[:4], text("m", LIMITS, so_far, columns, 1)[:2]))
+    assert told[0] == ({OURS.name: 6.0, "other": None}, "<svg", "m,") and told[2][0] == {OURS.name: 6.0, "other": 3.0}
+    assert [column.turns for column in columns] == [1, 1, 1]
     assert set(columns[1].values) == {many.name, cases.START.name, cases.MEMORY.name}
     table = rows(columns, asked, lambda case, contestant, limits: Bound(18.0, contestant.kv.name))
     found = [row for row in table if row.case.name == "decode 32 x 512, K and V int8"]
@@ -111,7 +116,7 @@ def test_kv_in_int8_stands_beside_the_same_figures_of_the_others(tmp_path: Path,
 
 def test_a_short_case_is_asked_several_times_in_a_turn(tmp_path: Path, setup: Setup) -> None:
     ours = fake(tmp_path, OURS.name, "self.rates.pop(0)", "return 1.0")  # two warm ones come before
-    (column,) = Comparison(setup, CASES[:1], time.perf_counter, lambda line: None, lambda: LIMITS).run([ours], 1)
+    ((column,),) = Comparison(setup, CASES[:1], time.perf_counter, lambda line: None, lambda: LIMITS).run([ours], 1)
     assert column.values["prefill 128"] == [3.0]
 
 
@@ -166,7 +171,7 @@ def test_an_engine_that_cannot_says_why(tmp_path: Path, setup: Setup) -> None:
         "serve(Driver())\n"
     )
     unable = Contestant(Peer("unable", "Unable", str(script), ()), Path(sys.executable), 8)
-    (column,) = Comparison(setup, CASES, time.perf_counter, lambda line: None, lambda: LIMITS).run([unable], 1)
+    ((column,),) = Comparison(setup, CASES, time.perf_counter, lambda line: None, lambda: LIMITS).run([unable], 1)
     assert "it has no int8" in column.faults["all"] and column.values == {}
     assert column.faults[cases.COLD_START.name] == "not offered"
 
@@ -216,5 +221,5 @@ def test_a_folder_that_is_no_model_is_refused_before_anything_is_measured(tmp_pa
     notes: list[str] = []
     asked = Asked("llama-3.2-1b", tmp_path, (8,), (), None, rounds=1, threads=1, cases=())
     with pytest.raises(ModelError, match=r"config\.json"):
-        run(asked, time.perf_counter, notes.append, None)
+        list(run(asked, time.perf_counter, notes.append, None))
     assert notes == []

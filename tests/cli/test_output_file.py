@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,7 @@ def test_a_comparison_is_written_whole(tmp_path: Path, monkeypatch: pytest.Monke
         def text(self) -> str:
             return "two cases"
 
-    monkeypatch.setattr(run_compare, "run", lambda *_: Result())
+    monkeypatch.setattr(run_compare, "run", lambda *_: iter([Result()]))
     saved, plot = tmp_path / "result.json", tmp_path / "result.svg"
     words = ["bench", "compare", "--save", str(saved), "--plot", str(plot)]
     assert CliRunner().invoke(main, words).exit_code == 0
@@ -147,6 +147,21 @@ def test_a_comparison_is_written_whole(tmp_path: Path, monkeypatch: pytest.Monke
     found = CliRunner().invoke(main, words)
     assert found.exit_code == 2 and "No space left" in found.stderr and "Traceback" not in found.output
     assert plot.read_text() == "<svg/>" and len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_comparison_that_ends_early_leaves_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Result:
+        def as_json(self) -> dict[str, int]:
+            return {"rounds": 1}
+
+    def turns(*_: object) -> Iterator[Result]:
+        yield Result()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_compare, "run", turns)
+    saved = tmp_path / "result.json"
+    assert CliRunner().invoke(main, ["bench", "compare", "--save", str(saved)]).exit_code != 0
+    assert saved.read_text() == '{\n "rounds": 1\n}\n'
 
 
 def test_records_of_several_engines_are_refused_before_they_run() -> None:

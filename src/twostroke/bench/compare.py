@@ -11,7 +11,7 @@ Must not know: how an engine is driven, how results are printed.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,11 @@ class Column:
     limits: dict[str, list[Limits]] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def turns(self) -> int:
+        """Those that it had."""
+        return max((len(found) for found in self.values.values()), default=0)
+
     def median(self, case: Case) -> float | None:
         """The median of the rounds, or None."""
         found = self.values.get(case.name)
@@ -93,8 +98,9 @@ class Comparison:
     ) -> None:
         self._setup, self._cases, self._clock, self._note, self._measure_limits = setup, cases, clock, note, measure
 
-    def run(self, contestants: Sequence[Contestant], rounds: int) -> list[Column]:
-        """`rounds` turns of each contestant, in turn. A fault of one case or engine ends that alone."""
+    def run(self, contestants: Sequence[Contestant], rounds: int) -> Iterator[list[Column]]:
+        """`rounds` turns of each contestant, in turn: what was found so far, after each of them. A fault of one case or
+        engine ends that alone."""
         columns = [Column(contestant) for contestant in contestants]
         for round_index in range(1, rounds + 1):
             for column in columns:
@@ -104,7 +110,7 @@ class Comparison:
                 except PeerFault as fault:
                     column.faults.setdefault("all", str(fault))
                     self._note(f"  {fault}")
-        return columns
+                yield columns
 
     def _turn(self, column: Column) -> None:
         contestant = column.contestant

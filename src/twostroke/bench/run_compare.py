@@ -7,7 +7,7 @@ Must not know: the command line.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything that was measured."""
+    """Everything that was measured. rounds: those begun; raw figures say which engines had their turn."""
 
     model: str
     machine: str
@@ -78,8 +78,9 @@ class Result:
         }
 
 
-def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress | None) -> Result:
-    """Measure. Raises ConfigError for unknown names, ModelError; a line says how to install a peer that is missing."""
+def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress | None) -> Iterator[Result]:
+    """Measure: what is known after each turn of an engine, the whole last. Raises ConfigError for unknown names,
+    ModelError; a line says how to install a peer that is missing."""
     machine = read_machine()
     if asked.folder is None:
         folder = write_checkpoint(asked.shape, machine.cache_folder / "random" / asked.shape, progress)
@@ -100,20 +101,20 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
         variables={**process_environment(), "OMP_NUM_THREADS": str(asked.threads)},
         log_folder=logs,
     )
-    try:
-        limits = meter.measure()
-        note(limits.words())
-        comparison = Comparison(setup, asked.cases, clock, note, lambda: meter.measure(rounds=1))
-        columns = comparison.run(contestants, asked.rounds)
-    finally:
-        meter.close()
+    described = f"{processor_name() or platform.machine()}, {machine.cores} cores, {platform.system()}"
 
     def limit(case: Case, contestant: Contestant, found: Limits) -> Bound | None:
         return case_room.bound(case, spec, weight_format(f"int{contestant.bits}"), contestant.kv, found)
 
-    found = rows(columns, asked.cases, limit)
-    described = f"{processor_name() or platform.machine()}, {machine.cores} cores, {platform.system()}"
-    return Result(folder.name, described, limits, asked.rounds, tuple(found), tuple(columns))
+    try:
+        limits = meter.measure()
+        note(limits.words())
+        comparison = Comparison(setup, asked.cases, clock, note, lambda: meter.measure(rounds=1))
+        for columns in comparison.run(contestants, asked.rounds):
+            found = tuple(rows(columns, asked.cases, limit))
+            yield Result(folder.name, described, limits, max(column.turns for column in columns), found, tuple(columns))
+    finally:
+        meter.close()
 
 
 def _contestants(asked: Asked, peers_folder: Path, note: Note) -> list[Contestant]:

@@ -65,11 +65,11 @@ def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
 @click.option("--bits", default="8,4", help="Weight bits to compare at [default: 8,4].")
 @click.option("--peers", "names", default="openvino,llama_cpp", help="Peers, with commas between; none for us alone.")
 @click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
-@click.option("--rounds", default=3, help="Turns of each engine [default: 3].")
+@click.option("--rounds", type=click.IntRange(min=1), default=3, help="Turns of each engine [default: 3].")
 @click.option("--threads", default=2, help="Threads of every engine [default: 2].")
 @click.option("--quick", is_flag=True, help="Six cases instead of ten.")
-@click.option("--save", type=click.Path(path_type=Path), default=None, help="Write the result as JSON.")
-@click.option("--plot", type=click.Path(path_type=Path), default=None, help="Write a picture (SVG).")
+@click.option("--save", type=click.Path(path_type=Path), default=None, help="Write JSON after each turn.")
+@click.option("--plot", type=click.Path(path_type=Path), default=None, help="Write a picture (SVG) after each turn.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def compare(
@@ -106,11 +106,11 @@ def compare(
             cases=QUICK if quick else STANDARD,
         )
         with progress_bar("checkpoint") as progress:
-            result = run(asked, time.perf_counter, lambda line: click.echo(line, err=True), progress)
-        if save is not None:
-            write_json(save, result.as_json(), "--save")
-        if plot is not None:
-            write_whole(plot, result.figure(), "--plot")
+            for result in run(asked, time.perf_counter, lambda line: click.echo(line, err=True), progress):
+                if save is not None:
+                    write_json(save, result.as_json(), "--save")
+                if plot is not None:
+                    write_whole(plot, result.figure(), "--plot")
         if as_json:
             print_json(result.as_json())
         else:

@@ -15,11 +15,11 @@ struct FeedForward {
   int64_t middle_floats;
 };
 
+// first, width: whole panels; see can_fuse.
 void gate_few(const Job& gate, int64_t first, int64_t width, int32_t thread, float* middle) {
   const int64_t most = gate.panels_each * kPanel;
   for (int64_t c = 0; c < width; c += most) {
-    const int64_t columns = width - c < most ? width - c : most;
-    few_rows(gate, (first + c) / kPanel, (columns + kPanel - 1) / kPanel, thread, {middle + c, width});
+    few_rows(gate, (first + c) / kPanel, (width - c < most ? width - c : most) / kPanel, thread, {middle + c, width});
   }
 }
 

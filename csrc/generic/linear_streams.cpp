@@ -34,7 +34,7 @@ void read_in_turn(const Job& job, int64_t first_panel, float* sums) {
 }
 
 void read_on(const Job& job, int64_t first_panel, int64_t count, float* sums) {
-  const TileKernel kernel = job.tokens <= kStreamRows ? few_rows_kernel(job.w.kind, job.tokens) : several_rows_kernel(job.w.kind, job.tokens);
+  const TileKernel kernel = few_rows_kernel(job.w.kind, job.tokens);
   const TileRows rows = tile_rows(job, 0);
   for (int64_t part = 0; part < job.parts; ++part) {
     for (int64_t i = 0; i < count; ++i) {

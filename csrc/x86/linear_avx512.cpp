@@ -27,29 +27,14 @@ TS_INLINE void turn(const uint8_t* data, const Ahead& ahead, const int8_t* q, in
     for (int j = 0; j < kVectors; ++j) weights[j] = load(data + i * kQuadBytes + 64 * j);
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) ahead.prefetch(data + i * kQuadBytes + 64 * j);
-    TS_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const __m512i quad = broadcast_quad(q + r * stride + 4 * i);
-      TS_UNROLL
-      for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], weights[j], quad);
-    }
-  }
-}
-
-template <int kRows>
-TS_INLINE void begin(const TileRows& x, int64_t group, __m512i (&integers)[kRows][kVectors]) {
-  TS_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    const __m512i correction = _mm512_set1_epi32(x.corrections[group * x.pair_stride + r]);
-    TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) integers[r][j] = correction;
+    multiply(weights, q + 4 * i, stride, integers);
   }
 }
 
 template <int kRows>
 void int8_tile(const Panel& panel, const TileRows& x, float* sums) {
   multiply_panel<kRows>(panel, x, sums, [&](const uint8_t* data, int64_t columns, int64_t group, const int8_t* q, auto& integers) TS_ALWAYS {
-    begin<kRows>(x, group, integers);
+    begin(x.corrections + group * x.pair_stride, integers);
     for (const uint8_t* end = data + columns * kPanel; data < end; data += 4 * kQuadBytes, q += 4 * 4) {
       turn<kRows, 4>(data, {kFarOfOne, kNearOfOne}, q, x.q_stride, integers);
     }
@@ -62,7 +47,7 @@ template <int kRows>
 void int8_groups(const Group* groups, const TileRows& x, float* sums, int64_t stream_floats) {
   constexpr int kPanels = static_cast<int>(streams(TS_W_INT8));
   __m512i waiting[kPanels][kRows][kVectors];
-  for (auto& integers : waiting) begin<kRows>(x, groups->index, integers);
+  for (auto& integers : waiting) begin(x.corrections + groups->index * x.pair_stride, integers);
   const int8_t* q = x.q + groups->first;
   const int64_t bytes = groups->columns * kPanel;
   for (int64_t at = 0; at < bytes; at += 2 * kQuadBytes, q += 4 * 2) {
@@ -141,6 +126,7 @@ constexpr TileKernel kBf16[kTileRows] = {bf16_tile<1>, bf16_tile<2>, bf16_tile<3
 TileKernel float_kernel(int32_t kind, int64_t rows) { return kind == TS_W_F32 ? kF32[rows - 1] : kBf16[rows - 1]; }
 
 TileKernel few_rows_kernel(int32_t kind, int64_t rows) {
+  if (rows > kStreamRows) return several_rows_kernel(kind, rows);
   if (kind == TS_W_INT4) return int4_few_rows(rows);
   return kernel_of<TileKernel, kStreamRows>(rows, [](auto count) { return int8_tile<count()>; });
 }

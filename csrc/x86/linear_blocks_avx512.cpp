@@ -23,25 +23,6 @@ struct BlockRows {
 constexpr int kWholeWidthRows = 6;
 constexpr int across(int rows) { return rows <= kWholeWidthRows ? kVectors : rows <= 12 ? 2 : 1; }
 
-template <int kRows, int kAcross>
-TS_INLINE void begin(const int32_t* corrections, __m512i (&integers)[kRows][kAcross]) {
-  TS_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) integers[r][j] = _mm512_set1_epi32(corrections[r]);
-  }
-}
-
-template <int kRows, int kAcross>
-TS_INLINE void multiply(const __m512i (&weights)[kAcross], const int8_t* quads, __m512i (&integers)[kRows][kAcross]) {
-  TS_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    const __m512i quad = broadcast_quad(quads + 4 * r);
-    TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], weights[j], quad);
-  }
-}
-
 // data: (columns / 4, 64, 4) bytes, weight + 128.
 template <int kRows>
 void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fetch* ahead, float* sums) {
@@ -63,7 +44,7 @@ void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fet
           weights[n] = load(from + i * kQuadBytes + 64 * n);
           if (kAcross == kVectors) near.prefetch(from + i * kQuadBytes + 64 * n);
         }
-        multiply(weights, q + i * 4 * kRows, integers);
+        multiply(weights, q + i * 4 * kRows, 4, integers);
       }
     }
     fold(integers, x.scales, group.scales + 32 * j, sums + 16 * j);
@@ -90,7 +71,7 @@ void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, con
       ahead->step();
       unpack_step<128>(step, j, [&](int quad, __m512i four) __attribute__((always_inline)) {
         keep(k * kPanel + quad * kQuadBytes + 64 * j, four);
-        multiply<kRows, 1>({four}, q + quad * 4 * kRows, integers);
+        multiply<kRows, 1>({four}, q + quad * 4 * kRows, 4, integers);
       });
     }
     fold(integers, x.scales, group.scales + 32 * j, sums + 16 * j);

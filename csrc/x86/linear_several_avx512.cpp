@@ -55,12 +55,7 @@ TS_INLINE void band(const uint8_t* bytes, int64_t quads, const Piece& piece, con
       TS_UNROLL
       for (int j = 0; j < kVectors; ++j) weights[j] = load(bytes + i * kQuadBytes + 64 * j);
       if (i == 0) fetch(quad);
-      TS_UNROLL
-      for (int r = 0; r < kBand; ++r) {
-        const __m512i four = broadcast_quad(q + i * 4 * kRows + 4 * r);
-        TS_UNROLL
-        for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], weights[j], four);
-      }
+      multiply(weights, q + i * 4 * kRows, 4, integers);
     }
   }
   put_back(integers, piece.waiting + kFirst * kVectors);
@@ -75,9 +70,7 @@ TS_INLINE void each_piece(const Panel& panel, const TileRows& x, float* sums, co
   const int8_t* group_q = x.q;
   int64_t left = panel.columns;
   for (int64_t group = 0; left > 0; ++group, group_q += x.q_group_stride, left -= panel.group, scales += kPanel * 2) {
-    for (int r = 0; r < kRows; ++r) {
-      for (__m512i& sum : waiting[r]) sum = _mm512_set1_epi32(x.corrections[group * x.pair_stride + r]);
-    }
+    begin(x.corrections + group * x.pair_stride, waiting);
     const int8_t* q = group_q;
     for (int64_t rest = left < panel.group ? left : panel.group; rest > 0; rest -= columns_at_once(kRows)) {
       const int64_t columns = rest < columns_at_once(kRows) ? rest : columns_at_once(kRows);

@@ -95,11 +95,11 @@ GroupKernel int8_kernel(int64_t rows);
 // data: packed int4; 1..kInt4Rows rows. More rows share one unpacking.
 GroupKernel int4_kernel(int64_t rows);
 
-// The kernel for an integer kind and 1..kStreamRows rows: a whole panel, its memory front to back.
+// The kernel for an integer kind and 1..read_on_rows(kind) rows: a whole panel, its memory front to back. From kBlockedRows on x.q is a
+// block.
 TileKernel few_rows_kernel(int32_t kind, int64_t rows);
-TileKernel int4_few_rows(int64_t rows);
-// The same for kStreamRows + 1..read_on_rows(kind) rows, x.q being one block.
-TileKernel several_rows_kernel(int32_t kind, int64_t rows);
+TileKernel int4_few_rows(int64_t rows);                         // up to kStreamRows
+TileKernel several_rows_kernel(int32_t kind, int64_t rows);  // more
 
 // Few rows by one group of streams(kind) panels, all of the same columns: sums + s * stream_floats are those of groups[s].
 typedef void (*StreamKernel)(const Group* groups, const TileRows&, float* sums, int64_t stream_floats);

@@ -6,9 +6,9 @@
 // only reads, one row, whole panels: int8, quicker than they are, 2.5 KiB and 0.25 KiB ahead 91 to 98% where two threads read 52 GB/s and
 // 100% where they read 31 (1.5 and 0.5 KiB: 80 to 92%, none at all: 84 to 93%; 4 KiB: as good with one row, 70% with three). int4, of
 // which each line takes longer, is quickest without any prefetch, 82 to 101 and 97 to 99%: they lead the prefetchers astray (2.5 KiB: 52
-// to 75%), those of its scales too. The longer products take beside a line, the
-// farther ahead: two and three rows of int4 8 and 1 KiB (75 and 84 to 90%; none 69 and 61%), four and more 17 and 4 KiB, seven rows of
-// int8 and more 16 and 8 KiB. What lies between, a page ahead, is worse than either.
+// to 75%), those of its scales too. The longer products take beside a line, the farther ahead: two and three rows of int4 8 and 1 KiB (75
+// and 84 to 90%; none 69 and 61%), four and more 17 and 4 KiB, seven rows of int8 and more 16 and 8 KiB. What lies between, a page ahead,
+// is worse than either.
 // Knows: prefetching. Must not know: what is read.
 #pragma once
 #include <stdint.h>

@@ -31,6 +31,27 @@ TS_INLINE __m512i broadcast_quad(const int8_t* q) {
   return _mm512_set1_epi32(quad);
 }
 
+// Sums of one group begin with what undoes the offset of its weights.
+template <int kRows, int kAcross>
+TS_INLINE void begin(const int32_t* corrections, __m512i (&integers)[kRows][kAcross]) {
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int j = 0; j < kAcross; ++j) integers[r][j] = _mm512_set1_epi32(corrections[r]);
+  }
+}
+
+// One quad of k: weights of 16 * kAcross columns by the quads of kRows rows, stride bytes apart.
+template <int kRows, int kAcross>
+TS_INLINE void multiply(const __m512i (&weights)[kAcross], const int8_t* quads, int64_t stride, __m512i (&integers)[kRows][kAcross]) {
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const __m512i quad = broadcast_quad(quads + r * stride);
+    TS_UNROLL
+    for (int j = 0; j < kAcross; ++j) integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], weights[j], quad);
+  }
+}
+
 TS_INLINE __m512 load_bf16(const uint8_t* data) {
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));

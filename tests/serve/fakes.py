@@ -41,11 +41,14 @@ class ByteTokenizer:
 
     special_ids = frozenset({END_ID})
 
-    def encode_prompt(self, text: str) -> list[int]:
+    def encode_prompt(self, text: str, context_tokens: int | None = None) -> list[int]:
         return list(text.encode())
 
-    def encode_rendered(self, text: str) -> list[int]:
+    def encode_rendered(self, text: str, context_tokens: int | None = None) -> list[int]:
         return list(text.encode())
+
+    def count_rendered(self, text: str) -> int:
+        return len(text.encode())
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(i for i in token_ids if i < 256).decode(errors="replace")

@@ -230,7 +230,7 @@ def test_a_templates_fault_names_no_object(spark: Live) -> None:
 # Work outside the event loop
 
 
-def test_templates_and_tokenizers_do_not_hold_up_the_loop() -> None:
+def test_a_template_that_hangs_does_not_hold_up_the_loop() -> None:
     """While one request's template hangs, others are answered: the template is released by a later answer."""
     rendering, answered = threading.Event(), threading.Event()
 

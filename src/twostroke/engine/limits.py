@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
+from twostroke.types.errors import ContextLengthExceeded, InvalidRequest, prompt_too_long
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.output import Prompt
 
@@ -38,12 +38,7 @@ class EngineLimits:
         self._check_objectives(prompt)
         length = len(prompt.token_ids)
         if length >= self.context_tokens:
-            raise ContextLengthExceeded(
-                f"The prompt has {length:,} tokens, and the context has room for {self.context_tokens:,} in all.",
-                param="prompt",
-                code="context_length_exceeded",
-                fix=f"Shorten the prompt to at most {self.context_tokens - 1:,} tokens.",
-            )
+            raise prompt_too_long(length, self.context_tokens, exact=True)
         asked = prompt.params.max_tokens
         if asked is not None and length + asked > self.context_tokens:
             raise ContextLengthExceeded(

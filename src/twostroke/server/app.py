@@ -7,6 +7,7 @@ Must not know: how the engine was built, where the socket is.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -52,9 +53,10 @@ from twostroke.server.security import Gate, client_of
 from twostroke.server.shape import Shape
 from twostroke.server.stream import Answer
 from twostroke.server.tokens import detokenize, tokenize, tokenizer_info
-from twostroke.types.errors import TwostrokeError
+from twostroke.types.errors import TokenizerFailed, TwostrokeError
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+log = logging.getLogger(__name__)
 
 
 def create_app(parts: ServerParts) -> ASGIApp:
@@ -111,7 +113,8 @@ def _generate(
 ) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         async with reading(request, parts.limits, parts.bodies) as body:
-            call = salted(await asyncio.to_thread(read, body, parts), client_of(request.scope))
+            read_call = await parts.lanes.run(len(body), read, body, parts)
+            call = salted(read_call, client_of(request.scope))
         return Answer(call, shape(call, parts), parts)
 
     return endpoint
@@ -122,11 +125,14 @@ def _chat_shape(call: Call, parts: ServerParts) -> Shape:
 
 
 def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any]]) -> Endpoint:
-    """An answer made of the body alone, in a worker thread."""
+    """An answer made of the body alone, and written as JSON, in a worker thread."""
+
+    def answer(body: bytes) -> Response:
+        return _json(make(body, parts))
 
     async def endpoint(request: Request) -> Response:
         async with reading(request, parts.limits, parts.bodies) as body:
-            return _json(await asyncio.to_thread(make, body, parts))
+            return await parts.lanes.run(len(body), answer, body)
 
     return endpoint
 
@@ -233,6 +239,8 @@ def _json(value: object, status: int = 200) -> Response:
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, TokenizerFailed):  # the answer names no cause
+        log.error("a text could not be tokenized: %s", error)
     return problem_of(error).response(request.scope["path"])
 
 

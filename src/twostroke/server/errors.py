@@ -19,6 +19,7 @@ from twostroke.types.errors import (
     EngineStopped,
     InvalidRequest,
     Overloaded,
+    TokenizerFailed,
     TwostrokeError,
     UnreadOverflow,
 )
@@ -76,6 +77,13 @@ OVERLOADED = Problem(
     503, "Too many requests are waiting; try again later.", SERVER, code="overloaded", headers={"retry-after": "2"}
 )
 POISON = replace(INTERNAL, headers={"x-should-retry": "false"})
+TOKENIZER_FAILED = Problem(
+    500,
+    "The model's tokenizer failed on this text; the server's log says why. The same text would fail again.",
+    SERVER,
+    code="tokenizer_failed",
+    headers={"x-should-retry": "false"},
+)
 SLOW_READER = Problem(408, "The answer was not read fast enough; the request has ended.", SERVER, code="slow_reader")
 TOO_DEEP = Problem(400, "The JSON of the request is nested too deeply.", code="invalid_json")
 HEADERS_TOO_LARGE = Problem(431, "The request's headers are too many or too long.", code="headers_too_large")
@@ -151,9 +159,10 @@ def problem_of(error: Exception) -> Problem:
         return refused(error)
     if isinstance(error, UnreadOverflow):
         return SLOW_READER
-    if isinstance(error, EngineFault):
-        return POISON
-    return INTERNAL
+    return _PROBLEMS.get(type(error), INTERNAL)
+
+
+_PROBLEMS: dict[type[Exception], Problem] = {EngineFault: POISON, TokenizerFailed: TOKENIZER_FAILED}
 
 
 def fault_of(delta: Delta) -> TwostrokeError | None:

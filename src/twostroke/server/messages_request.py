@@ -82,7 +82,7 @@ def count_tokens(body: bytes, parts: ServerParts) -> int:
     """Tokens of the prompt that these messages make. Raises InvalidRequest, HttpProblem."""
     chat, prefill = _chat_of(decode(body, CountRequest), parts)
     rendered = prompt_of_chat(checked_chat(chat, parts.limits.json_depth), parts) + prefill
-    return len(parts.tokenizer.encode_rendered(rendered))
+    return parts.tokenizer.count_rendered(rendered)
 
 
 def _chat_of(request: CountRequest, parts: ServerParts) -> tuple[ChatRequest, str]:

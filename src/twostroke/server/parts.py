@@ -17,6 +17,7 @@ from twostroke.cost.work import Work
 from twostroke.server.body_budget import BodyBudget
 from twostroke.server.door import Door
 from twostroke.server.facts import Listener
+from twostroke.server.lanes import Lanes
 from twostroke.server.live.view import EngineView
 from twostroke.server.logs import request_ended
 from twostroke.server.metrics import EngineGauges, ServerMetrics
@@ -58,11 +59,14 @@ class ServedTokenizer(Protocol):
     def special_ids(self) -> frozenset[int]:
         """Tokens that have no text."""
 
-    def encode_prompt(self, text: str) -> list[int]:
-        """Token ids of plain text."""
+    def encode_prompt(self, text: str, context_tokens: int | None = None) -> list[int]:
+        """Token ids of plain text. Raises ContextLengthExceeded where it leaves no room in `context_tokens`."""
 
-    def encode_rendered(self, text: str) -> list[int]:
-        """Token ids of a rendered chat."""
+    def encode_rendered(self, text: str, context_tokens: int | None = None) -> list[int]:
+        """Token ids of a rendered chat. context_tokens: as in encode_prompt."""
+
+    def count_rendered(self, text: str) -> int:
+        """The number of those."""
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids."""
@@ -147,7 +151,8 @@ class ServerParts:
     loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address).
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
     special_texts: the vocabulary's special tokens by their role, as eos_token. work: FLOPs and bytes of all steps.
-    door: bounds on what waits. bodies: on what comes in. drain_s: for what runs, after a signal.
+    door: bounds on what waits. bodies: on what comes in. lanes: threads that read them.
+    drain_s: for what runs, after a signal.
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: hear of each HTTP request at
     its end.
     """
@@ -167,6 +172,7 @@ class ServerParts:
     limits: Limits = field(default_factory=Limits)
     door: Door = field(default_factory=Door)
     bodies: BodyBudget = field(default_factory=BodyBudget)
+    lanes: Lanes = field(default_factory=Lanes)
     drain_s: float = 30.0
     quarantine: Quarantine = field(default_factory=Quarantine)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)

@@ -8,9 +8,10 @@ Must not know: sockets, responses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from twostroke.server.calls import Call
 from twostroke.server.decode import decode
@@ -34,6 +35,7 @@ from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
+_T = TypeVar("_T")
 DEFAULT_COMPLETION_TOKENS = 16
 RENDERED_END_CHARACTERS = 64
 _PLAIN_FIELDS = (
@@ -84,7 +86,7 @@ def call_of_chat(
     form = _form_of(grammar_of(request), tools)
     params = _params(request, logprobs, request.max_tokens, form, parts)
     rendered = _render(request, tools, template) + prefill
-    token_ids = parts.tokenizer.encode_rendered(rendered)
+    token_ids = _renamed(lambda: parts.tokenizer.encode_rendered(rendered, parts.context_tokens), "messages")
     call = _call(request, prefix, [token_ids], "messages", logprobs, [params], form, parts)
     shown = _shown(template.form, tools, parts.tokenizer)
     return replace(
@@ -157,7 +159,7 @@ def completion_call(body: bytes, parts: ServerParts) -> Call:
     request = read_completion(body, parts.limits.json_depth)
     check_model(request.model, parts)
     given = _split_prompts(request.prompt)
-    lists = [parts.tokenizer.encode_prompt(p) if isinstance(p, str) else p for p in given]
+    lists = [parts.tokenizer.encode_prompt(p, parts.context_tokens) if isinstance(p, str) else p for p in given]
     asked = grammar_of(request)
     params = [_params(request, request.logprobs, _room(request, ids, parts), asked, parts) for ids in lists]
     if request.echo:
@@ -270,10 +272,15 @@ def _params(
 
 
 def _check_all(prompts: Sequence[Prompt], param: str, parts: ServerParts) -> None:
-    """All prompts, before the first one is queued. The field is named as the client wrote it."""
+    """All prompts, before the first one is queued."""
+    for prompt in prompts:
+        _renamed(partial(parts.engine.check, prompt), param)
+
+
+def _renamed(work: Callable[[], _T], param: str) -> _T:
+    """The result of `work`; where it refuses the prompt, the field is named as the client wrote it."""
     try:
-        for prompt in prompts:
-            parts.engine.check(prompt)
+        return work()
     except InvalidRequest as error:
         if error.param == "prompt":
             error.param = param

@@ -6,6 +6,7 @@ Must not know: engines, generation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from twostroke.server.decode import decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import check_model, prompt_of_chat
 from twostroke.server.schema import ChatRequest, Tool, checked_chat
-from twostroke.types.errors import InvalidRequest
+from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 
 MAX_TOKENS = 1024 * 1024
 
@@ -53,11 +54,11 @@ def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
             chat_template_kwargs=request.chat_template_kwargs,
         )
         rendered = prompt_of_chat(checked_chat(chat, parts.limits.json_depth), parts)
-        ids = parts.tokenizer.encode_rendered(rendered)
+        ids = _listed(parts.tokenizer.encode_rendered, rendered)
     elif request.add_special_tokens is False:
-        ids = parts.tokenizer.encode_rendered(request.prompt or "")
+        ids = _listed(parts.tokenizer.encode_rendered, request.prompt or "")
     else:
-        ids = parts.tokenizer.encode_prompt(request.prompt or "")
+        ids = _listed(parts.tokenizer.encode_prompt, request.prompt or "")
     texts = [parts.tokenizer.token_bytes(i).decode("utf-8", errors="replace") for i in ids]
     return {
         "count": len(ids),
@@ -65,6 +66,16 @@ def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
         "tokens": ids,
         "token_strs": texts if request.return_token_strs else None,
     }
+
+
+def _listed(encode: Callable[[str, int], list[int]], text: str) -> list[int]:
+    """Raises InvalidRequest for a text of more tokens than are listed."""
+    try:
+        return encode(text, MAX_TOKENS + 1)
+    except ContextLengthExceeded:
+        raise InvalidRequest(
+            f"The text has more than {MAX_TOKENS:,} tokens, the most that are listed.", param="prompt"
+        ) from None
 
 
 def detokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:

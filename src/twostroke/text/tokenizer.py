@@ -7,19 +7,32 @@ Must not know: requests, chat messages, logits.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from twostroke.text.byte_alphabet import bytes_of
 from twostroke.text.special_tokens import SpecialTokens, ids_of_texts, read_special_tokens
-from twostroke.types.errors import CorruptModel, InvalidRequest, ModelNotFound, UnsupportedModel
+from twostroke.text.token_bound import TokenBound, covers_every_byte
+from twostroke.types.errors import (
+    CorruptModel,
+    InvalidRequest,
+    ModelNotFound,
+    TokenizerFailed,
+    UnsupportedModel,
+    prompt_too_long,
+)
 
 if TYPE_CHECKING:
     import tokenizers
 
 MAX_PROMPT_CHARACTERS = 4 * 1024 * 1024
 MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
+BOUNDED_CHARACTERS = 64 * 1024
+"""Shorter texts are tokenized at once: that takes milliseconds."""
+
+_T = TypeVar("_T")
 
 
 class Tokenizer:
@@ -53,17 +66,28 @@ class Tokenizer:
         special = read_special_tokens(folder)
         return cls(_load(folder), special)
 
-    def encode_prompt(self, text: str) -> list[int]:
-        """Token ids of plain text, with the special tokens (BOS) that the tokenizer puts around a text."""
-        return self._encode(text, add_special_tokens=True)
+    def encode_prompt(self, text: str, context_tokens: int | None = None) -> list[int]:
+        """Token ids of plain text, with the special tokens (BOS) that the tokenizer puts around a text.
 
-    def encode_rendered(self, text: str) -> list[int]:
-        """Token ids of text that already holds its special tokens, as a chat template writes it: no second BOS."""
-        return self._encode(text, add_special_tokens=False)
+        context_tokens: raise ContextLengthExceeded for a text that leaves no room in it, a long one before it is
+        tokenized. Raises InvalidRequest, TokenizerFailed.
+        """
+        return _ids(self._encoded(text, True, context_tokens))
+
+    def encode_rendered(self, text: str, context_tokens: int | None = None) -> list[int]:
+        """Token ids of text that already holds its special tokens, as a chat template writes it: no second BOS.
+
+        context_tokens and errors: as in `encode_prompt`.
+        """
+        return _ids(self._encoded(text, False, context_tokens))
+
+    def count_rendered(self, text: str) -> int:
+        """The number of tokens of `encode_rendered`, without a list of them."""
+        return len(self._encoded(text, False, None))
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of the ids without special tokens; ids outside the vocabulary are left out."""
-        return self._library.decode(list(token_ids), skip_special_tokens=True)
+        return _guarded(lambda: self._library.decode(list(token_ids), skip_special_tokens=True))
 
     def has(self, token_id: int) -> bool:
         """True where the id is a token of this vocabulary (models often have a few more rows)."""
@@ -94,18 +118,47 @@ class Tokenizer:
         found: int | None = self._library.token_to_id(token)
         return found
 
-    def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
+    @cached_property
+    def _bound(self) -> TokenBound | None:
+        """Made with the first long text: it goes over the whole vocabulary."""
+        return TokenBound(self._library) if covers_every_byte(self._library) else None
+
+    def _encoded(self, text: str, add_special_tokens: bool, context_tokens: int | None) -> tokenizers.Encoding:
         if len(text) > MAX_PROMPT_CHARACTERS:
             raise InvalidRequest(
                 f"The prompt has {len(text):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are read.", param="prompt"
             )
         try:
-            text.encode("utf-8")
+            data = text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InvalidRequest(
                 "The prompt holds half of a surrogate pair, which is no character.", param="prompt"
             ) from error
-        return list(self._library.encode(text, add_special_tokens=add_special_tokens).ids)
+        if context_tokens is not None and len(text) > BOUNDED_CHARACTERS and self._bound is not None:
+            fewest = self._bound.fewest(data)
+            if fewest >= context_tokens:
+                raise prompt_too_long(fewest, context_tokens, exact=False)
+        del data
+        # Of the library's ways to encode, this is the one that releases the GIL, and it makes no offsets.
+        encoding = _guarded(lambda: self._library.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0])
+        if context_tokens is not None and len(encoding) >= context_tokens:
+            raise prompt_too_long(len(encoding), context_tokens, exact=True)
+        return encoding
+
+
+def _ids(encoding: tokenizers.Encoding) -> list[int]:
+    ids: list[int] = encoding.ids
+    return ids
+
+
+def _guarded(call: Callable[[], _T]) -> _T:
+    """Where the library's Rust code panics it raises a BaseException, which nothing above would turn into an answer."""
+    try:
+        return call()
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise TokenizerFailed("The model's tokenizer failed on this text.", why=f"{error}.") from error
 
 
 def _load(folder: Path) -> tokenizers.Tokenizer:

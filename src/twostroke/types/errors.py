@@ -11,6 +11,7 @@ TwostrokeError
 │   └── CorruptModel      a file is not what its header claims
 ├── OutOfMemory           it does not fit, with the arithmetic (exit code 4)
 ├── BackendError          a native kernel refused or is missing (exit code 5)
+│   └── TokenizerFailed   the tokenizer library failed on a text (exit code 5, HTTP 500)
 ├── Overloaded            too much is waiting to serve this request in time (exit code 7, HTTP 503 with Retry-After)
 ├── UnreadOverflow        a stream's reader is too slow for what waits for it (exit code 1)
 └── EngineStopped         the engine was shut down while the request was alive (exit code 6)
@@ -57,6 +58,17 @@ class ContextLengthExceeded(InvalidRequest):
     """The prompt, or the prompt and max_tokens together, do not fit the context."""
 
 
+def prompt_too_long(least_tokens: int, context_tokens: int, *, exact: bool) -> ContextLengthExceeded:
+    """exact: whether `least_tokens` is the number of tokens, or only a number that it is not below."""
+    return ContextLengthExceeded(
+        f"The prompt has {'' if exact else 'at least '}{least_tokens:,} tokens, "
+        f"and the context has room for {context_tokens:,} in all.",
+        param="prompt",
+        code="context_length_exceeded",
+        fix=f"Shorten the prompt to at most {context_tokens - 1:,} tokens.",
+    )
+
+
 class ConfigError(UsageError):
     """An option, an environment value or a settings file is wrong."""
 
@@ -83,6 +95,10 @@ class OutOfMemory(TwostrokeError):
 
 class BackendError(TwostrokeError):
     """A native kernel refused its arguments, or the native library is missing."""
+
+
+class TokenizerFailed(BackendError):
+    """The tokenizer library failed on a text, as with a split pattern that takes too many steps."""
 
 
 class UnreadOverflow(TwostrokeError):

@@ -53,12 +53,18 @@ class Refusal:
 
 @dataclass
 class Fake:
-    """script: from (number of the request, its body) to what is sent. most_at_once: requests in flight."""
+    """script: from (number of the request, its body) to what is sent. most_at_once: requests in flight.
+
+    answers_per_connection: a connection that has given so many is closed when its next request has come,
+    with `goodbye` for an answer.
+    """
 
     script: Callable[[int, dict[str, Any]], list[Step] | Refusal] = lambda number, body: answer(body)
     models: Any = field(default_factory=lambda: {"data": [{"id": "fake-model", "max_model_len": 4096}]})
     models_status: int = 200
     content_type: str = "text/event-stream"
+    answers_per_connection: int = 1_000_000
+    goodbye: bytes = b""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[str] = field(default_factory=list)
     now: int = 0
@@ -66,12 +72,17 @@ class Fake:
     url: str = ""
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answered = 0
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 self.headers.append(head)
                 length = next((int(x.split(":")[1]) for x in head.lower().split("\r\n") if "content-length" in x), 0)
                 body = await reader.readexactly(length)
+                if answered == self.answers_per_connection:
+                    writer.write(self.goodbye)
+                    return
+                answered += 1
                 if head.startswith("GET"):
                     await self._whole(writer, self.models_status, self.models)
                 else:

@@ -94,6 +94,26 @@ def test_failures_are_counted_and_the_run_goes_on(bad: Any, words: str) -> None:
     assert report.figures.good == 3 and f"3 failed: {words}" in report.text()
 
 
+def test_a_request_that_a_kept_connection_lost_is_asked_again_and_told() -> None:
+    fake = Fake(answers_per_connection=1)
+    report = run(fake, closed_loop(6, Lengths(20), Lengths(4)), 1)
+    assert (report.figures.completed, report.figures.errors) == (6, {}) and report.asked_again > 0
+    assert f"{report.asked_again} requests were asked again on a fresh connection" in report.text()
+    value = report.as_json()
+    assert value["asked_again"] == sum(each["asked_again"] for each in value["requests"]) == report.asked_again
+
+
+def test_a_request_is_not_asked_again_where_an_answer_began_or_the_connection_was_fresh() -> None:
+    fake = Fake(lambda number, body: [chunk("a")] if body["max_tokens"] == 4 else answer(body))
+    assert run(fake, closed_loop(2, Lengths(20), Lengths(4)), 1).asked_again == 0
+    garbled = Fake(answers_per_connection=2, goodbye=b"nonsense\r\n\r\n")
+    with pytest.raises(ConfigError, match="illegal status line"):
+        run(garbled, closed_loop(2, Lengths(20), Lengths(4)), 1)
+    silent = Fake(answers_per_connection=0)
+    with pytest.raises(ConfigError, match="No server answers"):
+        run(silent, closed_loop(2, Lengths(20), Lengths(4)), 1)
+
+
 def test_an_answer_that_is_not_streamed_is_a_failure() -> None:
     fake = Fake(content_type="application/json")
     with pytest.raises(ConfigError, match="not streamed"):

@@ -16,7 +16,8 @@ class Observation:
     intended_s: when it should have been sent. sent_s: when it was. ended_s: end of the answer, or of the failure.
     times_s: arrivals of the answer's chunks, rising. counts: tokens of each chunk, 0 for one without text; empty where
     each chunk is one token. prompt_tokens, output_tokens: as the server counted (usage); None where it did not tell.
-    error: why there is no whole answer; empty for a whole one. priority: as in WorkloadRequest.
+    error: why there is no whole answer; empty for a whole one. priority: as in WorkloadRequest. asked_again: the server
+    closed the first connection before any byte of an answer, so the request was sent a second time.
     """
 
     intended_s: float
@@ -30,6 +31,7 @@ class Observation:
     status: int = 200
     error: str = ""
     priority: int = 0
+    asked_again: bool = False
 
     @property
     def whole(self) -> bool:

@@ -1,5 +1,8 @@
 """Sends one request and observes its answer.
 
+A server may close a kept connection while a request is on its way to it. Where no byte of an answer came, the request
+is sent once more on a fresh connection, and the observation says so.
+
 Knows: httpx2, both streaming routes, the clock it is given.
 Must not know: when requests are sent, what figures are made.
 """
@@ -14,6 +17,7 @@ from typing import Any
 import httpx2
 
 from twostroke.bench.load.answer import Answer
+from twostroke.bench.load.connections import Connections
 from twostroke.bench.load.server import describe
 from twostroke.bench.load.sse import EventReader
 from twostroke.workload.observation import Observation
@@ -21,6 +25,9 @@ from twostroke.workload.observation import Observation
 CHAT, COMPLETIONS = "chat", "completions"
 ROUTES = {CHAT: "/chat/completions", COMPLETIONS: "/completions"}
 MAX_ERROR_BYTES = 1 << 20
+NEW_CONNECTION = "connection.connect_tcp.started"
+CLOSED_UNANSWERED = "Server disconnected without sending a response."
+"""httpx's words for a connection that ended before an answer; other protocol errors mean that bytes came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +61,21 @@ class Asking:
         return json.dumps({name: given for name, given in value.items() if given is not None}).encode()
 
 
+@dataclass(slots=True)
+class _Sending:
+    """What came of sending a request once. closed_unanswered: a kept connection ended before any answer."""
+
+    answer: Answer = field(default_factory=Answer)
+    status: int = 0
+    error: str = ""
+    closed_unanswered: bool = False
+
+
 class LoadClient:
     """Asks and observes. clock: seconds; times in observations are from `start_s` on."""
 
-    def __init__(self, http: httpx2.AsyncClient, asking: Asking, clock: Callable[[], float]) -> None:
-        self._http, self._asking, self._clock = http, asking, clock
+    def __init__(self, connections: Connections, asking: Asking, clock: Callable[[], float]) -> None:
+        self._connections, self._asking, self._clock = connections, asking, clock
         self.start_s = clock()
 
     def now_s(self) -> float:
@@ -68,20 +85,12 @@ class LoadClient:
     async def ask(self, text: str, output_tokens: int, intended_s: float, priority: int = 0) -> Observation:
         """Send now, and observe until the answer ends or fails; failures are observations, not exceptions."""
         body = self._asking.body(text, output_tokens)
-        answer, status = Answer(), 0
         sent_s = self.now_s()
-        try:
-            url = self._asking.address + ROUTES[self._asking.route]
-            async with self._http.stream(
-                "POST", url, content=body, headers={"content-type": "application/json"}
-            ) as reply:
-                status = reply.status_code
-                error = await self._read(reply, answer)
-        except httpx2.TimeoutException as failure:
-            error = f"timed out ({type(failure).__name__})"
-        except (httpx2.RequestError, httpx2.StreamError, OSError, ValueError) as failure:
-            error = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
-        usage = answer.usage
+        sending = await self._send(self._connections.kept, body)
+        asked_again = sending.closed_unanswered
+        if asked_again:
+            sending = await self._send(self._connections.fresh, body)
+        answer, usage = sending.answer, sending.answer.usage
         details = usage.prompt_tokens_details
         return Observation(
             intended_s=intended_s,
@@ -92,10 +101,36 @@ class LoadClient:
             prompt_tokens=usage.prompt_tokens,
             output_tokens=usage.completion_tokens,
             cached_tokens=(details.cached_tokens or 0) if details is not None else 0,
-            status=status,
-            error=error,
+            status=sending.status,
+            error=sending.error,
             priority=priority,
+            asked_again=asked_again,
         )
+
+    async def _send(self, http: httpx2.AsyncClient, body: bytes) -> _Sending:
+        sending, connected = _Sending(), False
+
+        async def trace(event: str, _: Any) -> None:
+            nonlocal connected
+            connected = connected or event == NEW_CONNECTION
+
+        try:
+            async with http.stream(
+                "POST",
+                self._asking.address + ROUTES[self._asking.route],
+                content=body,
+                headers={"content-type": "application/json"},
+                extensions={"trace": trace},
+            ) as reply:
+                sending.status = reply.status_code
+                sending.error = await self._read(reply, sending.answer)
+        except httpx2.TimeoutException as failure:
+            sending.error = f"timed out ({type(failure).__name__})"
+        except (httpx2.RequestError, httpx2.StreamError, OSError, ValueError) as failure:
+            sending.error = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
+            ended = isinstance(failure, httpx2.ReadError) or str(failure) == CLOSED_UNANSWERED
+            sending.closed_unanswered = ended and not connected and not sending.status
+        return sending
 
     async def _read(self, reply: httpx2.Response, answer: Answer) -> str:
         if reply.status_code != 200:

@@ -32,12 +32,22 @@ class LoadReport:
     figures: Figures
     tools: tuple[ToolFigures, ...]
 
+    @property
+    def asked_again(self) -> int:
+        """Requests that were sent a second time, because a kept connection ended before any byte of an answer."""
+        return sum(seen.asked_again for seen in self.measured.seen)
+
     def text(self) -> str:
         """For a terminal."""
         lines = [f"{self.facts.model} at {self.facts.base_url}: {self.load}"]
         if self.measured.interrupted:
             lines.append(
                 f"interrupted: {self.measured.cut} requests under way were given up and are not in the figures"
+            )
+        if self.asked_again:
+            lines.append(
+                f"{self.asked_again} requests were asked again on a fresh connection: the server had closed the kept "
+                "one before any byte of an answer; their times run from the first send"
             )
         lines += [figures_text(self.figures, self.tools), "", *self.token_lines()]
         return "\n".join(lines)
@@ -76,6 +86,7 @@ class LoadReport:
             "settings": dict(self.settings),
             "interrupted": self.measured.interrupted,
             "cut": self.measured.cut,
+            "asked_again": self.asked_again,
             "definitions": PERCENTILES,
             "figures": self.figures.as_json(),
             "tokens": self.token_lines(),
@@ -103,6 +114,7 @@ class LoadReport:
             "cached_tokens": seen.cached_tokens,
             "status": seen.status,
             "error": seen.error,
+            "asked_again": seen.asked_again,
         }
 
 

@@ -17,7 +17,6 @@ import httpx2
 from twostroke.bench.load.answer import words_of
 from twostroke.types.errors import ConfigError
 
-CONNECT_S = 10.0
 MAX_BODY_BYTES = 4 << 20
 
 
@@ -46,17 +45,6 @@ def base_url(asked: str) -> str:
     for route in ("/chat/completions", "/completions", "/models"):
         text = text.removesuffix(route)
     return text if urlsplit(text).path else text + "/v1"
-
-
-def make_client(api_key: str | None, silence_s: float) -> httpx2.AsyncClient:
-    """As many connections as requests; silence_s: how long a server may say nothing."""
-    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-    return httpx2.AsyncClient(
-        headers=headers,
-        timeout=httpx2.Timeout(silence_s, connect=CONNECT_S, pool=None),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60),
-        trust_env=False,
-    )
 
 
 async def find_model(client: httpx2.AsyncClient, address: str, wanted: str | None) -> Facts:

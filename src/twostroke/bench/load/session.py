@@ -12,13 +12,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx2
-
 from twostroke.bench.load.client import CHAT, Asking, LoadClient
+from twostroke.bench.load.connections import Connections, open_connections
 from twostroke.bench.load.counting import require_answer, word_list
 from twostroke.bench.load.drive import Drive, Progress
 from twostroke.bench.load.interrupt import stopped_by_interrupt
-from twostroke.bench.load.server import Facts, base_url, find_model, make_client
+from twostroke.bench.load.server import Facts, base_url, find_model
 from twostroke.bench.load.words import OPENING, WordList
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.workload.arrange import Arrangement, arranged
@@ -64,14 +63,14 @@ class Session:
     """Made by `open_session`. words: None where every prompt brings its text."""
 
     def __init__(
-        self, http: httpx2.AsyncClient, asking: Asking, facts: Facts, words: WordList, clock: Callable[[], float]
+        self, connections: Connections, asking: Asking, facts: Facts, words: WordList, clock: Callable[[], float]
     ) -> None:
-        self._http, self._asking, self._clock = http, asking, clock
+        self._connections, self._asking, self._clock = connections, asking, clock
         self.facts, self.words = facts, words
 
     async def warm_up(self, requests: Sequence[WorkloadRequest], count: int, seed: int) -> None:
         """The first `count` requests with other words, one after the other. Raises ConfigError for a failed one."""
-        client = LoadClient(self._http, self._asking, self._clock)
+        client = LoadClient(self._connections, self._asking, self._clock)
         for index, request in enumerate(self._fitting(requests[:count])):
             text = self.words.text(request, seed ^ WARMUP_STREAM, index)
             require_answer(await client.ask(text, request.output_tokens, client.now_s()), self.facts.base_url)
@@ -90,7 +89,7 @@ class Session:
         early = sum(request.prompt_tokens for request in asked) <= PREPARED_TOKENS
         texts = [self.words.text(request, seed, index) for index, request in enumerate(asked)] if early else None
         progress, stop, indexes = Progress(len(asked)), asyncio.Event(), []
-        client = LoadClient(self._http, self._asking, self._clock)
+        client = LoadClient(self._connections, self._asking, self._clock)
 
         async def ask(index: int, request: WorkloadRequest, intended_s: float) -> Observation:
             text = texts[index] if texts is not None else self.words.text(request, seed, index)
@@ -121,13 +120,13 @@ class Session:
 async def open_session(target: Target, clock: Callable[[], float], count_words: bool) -> AsyncIterator[Session]:
     """Find the server and its model. count_words: some prompts have no text. Raises ConfigError for what is not so."""
     address = base_url(target.url)
-    async with make_client(target.api_key, target.silence_s) as http:
-        facts = await find_model(http, address, target.model)
+    async with open_connections(target.api_key, target.silence_s) as connections:
+        facts = await find_model(connections.kept, address, target.model)
         asking = Asking(address, facts.model, target.route, target.exact, target.extra)
         words = WordList((OPENING,), 0)
         if count_words:
-            words = await word_list(LoadClient(http, asking, clock), address, target.tokenizer)
-        yield Session(http, asking, facts, words, clock)
+            words = await word_list(LoadClient(connections, asking, clock), address, target.tokenizer)
+        yield Session(connections, asking, facts, words, clock)
 
 
 async def _tick(progress: Progress, watch: Watch) -> None:

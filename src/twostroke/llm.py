@@ -9,7 +9,7 @@ Must not know: how they were made, HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -22,6 +22,7 @@ from twostroke.spec.model import ModelSpec
 from twostroke.text.chat_template import ChatTemplate, required
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import BackendError, InvalidRequest
+from twostroke.types.field_values import whole_numbers
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 from twostroke.types.request import FinishReason
 from twostroke.types.sampling_params import SamplingParams
@@ -30,7 +31,7 @@ TextOrTokens = str | Sequence[int]
 
 
 class LLM:
-    """For one thread. For many callers at once use AsyncEngine, or serve the model.
+    """For any number of threads: prompts that are under way at the same time share their steps.
 
     model: "spark" (embedded), a folder, or a hub id. options: names of `twostroke serve --help`, as weights="int4".
     progress(done, total, what) is called while weights load. Raises ModelError, OutOfMemory, ConfigError.
@@ -143,7 +144,8 @@ class LLM:
         self._built.settler.wait()
 
     def close(self) -> None:
-        """Give back memory and threads; the object is of no use afterwards."""
+        """Give back memory and threads; answers under way in other threads end with EngineStopped."""
+        self.engine.stop()
         self._built.close()
 
     def __enter__(self) -> LLM:
@@ -158,7 +160,7 @@ class LLM:
         return required(self._template, self.model_name).render(messages)
 
     def _prompt(self, prompt: TextOrTokens, params: SamplingParams) -> Prompt:
-        ids = self.prompt_tokens(prompt) if isinstance(prompt, str) else prompt
+        ids = self.prompt_tokens(prompt) if isinstance(prompt, str) else whole_numbers("prompt", prompt)
         return Prompt(tuple(ids), params)
 
 
@@ -166,15 +168,12 @@ def _prompt_list(prompts: TextOrTokens | Sequence[TextOrTokens]) -> list[TextOrT
     """One text or one list of ids counts as one prompt."""
     if isinstance(prompts, str):
         return [prompts]
-    if prompts and all(isinstance(item, int) for item in prompts):
-        return [tuple(item for item in prompts if isinstance(item, int))]
-    made: list[TextOrTokens] = []
-    for item in prompts:
-        is_ids = isinstance(item, Sequence) and all(isinstance(part, int) for part in item)
-        if isinstance(item, int) or not (isinstance(item, str) or is_ids):
-            raise InvalidRequest("A prompt is neither text nor a list of token ids.", param="prompts")
-        made.append(item)
-    return made
+    if not isinstance(prompts, Iterable):
+        raise InvalidRequest("A prompt is neither text nor a list of token ids.", param="prompts")
+    items: list[Any] = list(prompts)
+    if items and not any(isinstance(item, Iterable) for item in items):
+        return [whole_numbers("prompts", items)]
+    return [item if isinstance(item, str) else whole_numbers("prompts", item) for item in items]
 
 
 def _unbroken(output: GenerationOutput) -> GenerationOutput:

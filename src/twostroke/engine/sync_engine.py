@@ -1,29 +1,38 @@
 """The engine as a plain loop: steps while somebody takes pieces.
 
-Knows: the stepper.
-Must not know: threads, event loops, HTTP.
+Several threads may take pieces at once: whoever has none steps the engine, and each step serves the requests of all.
+
+Knows: the stepper, turns among threads.
+Must not know: event loops, HTTP.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from twostroke.engine.collect import Collector
 from twostroke.engine.stepper import Stepper
+from twostroke.engine.turns import Turns
 from twostroke.types.errors import EngineStopped
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 
 
 class SyncEngine:
-    """For one thread. Several streams may be open: each step serves all of them, and pieces wait for their readers."""
+    """For any number of threads and open streams: each step serves all, and pieces wait for their readers."""
 
     def __init__(self, stepper: Stepper) -> None:
         self._stepper = stepper
         self._session = stepper.session
+        self._turns = Turns()
+        # Everything below is touched in a turn alone.
         self._mail: dict[str, deque[Delta]] = {}
+        self._num_steps = 0
+        self._reader_back_s = 0.0
+        self._stopped = False
 
     def generate(self, prompts: Sequence[Prompt]) -> list[GenerationOutput]:
         """Answer all prompts, batched; outputs in the order of the prompts.
@@ -49,50 +58,73 @@ class SyncEngine:
         """The scheduler's counts."""
         return self._stepper.gauges()
 
+    def stop(self) -> None:
+        """Wait for the present step; every later one raises EngineStopped, in the threads that need it."""
+        with self._turns:
+            self._stopped = True
+
     def _named(self, prompts: Sequence[Prompt]) -> list[Prompt]:
         ready = [self._session.prepare(prompt) for prompt in prompts]
         return [self._session.named(prompt) for prompt in ready]
 
     def _watched(self, deltas: Generator[Delta]) -> Iterator[Delta]:
-        """The engine stands still while the reader has a piece: the ledger must not take that for its own time."""
-        clock, ledger = self._stepper.clock, self._session.ledger
+        """The engine stands still while its readers have pieces: the ledger must not take that for its own time."""
+        clock = self._stepper.clock
         with contextlib.closing(deltas):
             for delta in deltas:
-                left_s = clock()
+                left_s, steps_then = clock(), self._num_steps
                 yield delta
-                ledger.away(clock() - left_s)
+                back_s = clock()
+                with self._turns:
+                    if self._num_steps == steps_then:  # else another thread stepped meanwhile
+                        self._session.ledger.away(back_s - max(left_s, self._reader_back_s))
+                        self._reader_back_s = back_s
 
     def _drive(self, prompts: list[Prompt]) -> Generator[Delta]:
         open_counts: dict[str, int] = {}
         try:
-            for prompt in prompts:
-                request_id = self._stepper.submit(prompt)
-                open_counts[request_id] = prompt.params.n
-                self._mail[request_id] = deque()
+            with self._turns:
+                self._check_running()
+                for prompt in prompts:
+                    request_id = self._stepper.submit(prompt)
+                    open_counts[request_id] = prompt.params.n
+                    self._mail[request_id] = deque()
             while open_counts:
                 for delta in self._taken(open_counts):
                     if delta.finish_reason is not None:
                         open_counts[delta.request_id] -= 1
                         if open_counts[delta.request_id] == 0:
-                            del open_counts[delta.request_id], self._mail[delta.request_id]
+                            del open_counts[delta.request_id]
+                            self._turns.soon(functools.partial(self._mail.pop, delta.request_id, None))
                     yield delta
         finally:
-            for request_id in open_counts:
-                self._mail.pop(request_id, None)
-                self._stepper.abort(request_id)
+            if open_counts:
+                self._turns.soon(functools.partial(self._abort, tuple(open_counts)))
+
+    def _abort(self, request_ids: tuple[str, ...]) -> None:
+        for request_id in request_ids:
+            self._mail.pop(request_id, None)
+            self._stepper.abort(request_id)
 
     def _taken(self, wanted: dict[str, int]) -> list[Delta]:
         """Waiting pieces of these requests, after a step where there are none."""
-        taken = self._waiting(wanted)
-        if taken:
-            return taken
-        deltas = self._stepper.step()
-        if deltas is None:
-            raise EngineStopped("The engine can plan no step, and a stream is still open.", why="This is a defect.")
-        for delta in deltas:
-            if delta.request_id in self._mail:
-                self._mail[delta.request_id].append(delta)
-        return self._waiting(wanted)
+        with self._turns:
+            taken = self._waiting(wanted)
+            if taken:
+                return taken
+            self._check_running()
+            self._num_steps += 1
+            deltas = self._stepper.step()
+            if deltas is None:
+                raise EngineStopped("The engine can plan no step, and a stream is still open.", why="This is a defect.")
+            for delta in deltas:
+                if delta.request_id in self._mail:
+                    self._mail[delta.request_id].append(delta)
+            return self._waiting(wanted)
+
+    def _check_running(self) -> None:
+        if self._stopped:
+            raise EngineStopped("The engine was closed.", why="A closed engine answers nothing.", fix="Make a new one.")
 
     def _waiting(self, wanted: dict[str, int]) -> list[Delta]:
         taken: list[Delta] = []

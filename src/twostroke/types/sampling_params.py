@@ -7,10 +7,12 @@ Must not know: logits, random generators, the vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.field_values import number, numbers_by_id, texts, truth, whole_number, whole_numbers
 from twostroke.types.grammar import Grammar
 
 MAX_TOP_LOGPROBS = 20
@@ -18,14 +20,18 @@ MAX_STOPS = 16
 MAX_STOP_CHARACTERS = 256
 MAX_LOGIT_BIAS = 1024
 MAX_N = 128
+TOP_K_OFF = -1
+"""As vLLM writes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """Frozen, validated at construction (raises InvalidRequest naming the field).
 
-    temperature: 0 means greedy. top_k: 0 means off. top_p, min_p: probabilities. seed: None lets the engine draw one.
-    logprobs: None means none; k >= 0 asks for the chosen token's logprob and the k most likely beside it.
+    Values are made exact at construction: one text for `stop` is one stop, lists become tuples, top_k=-1 becomes 0.
+
+    temperature: 0 means greedy. top_k: 0 or -1 means off. top_p, min_p: probabilities. seed: None lets the engine draw
+    one. logprobs: None means none; k >= 0 asks for the chosen token's logprob and the k most likely beside it.
     max_tokens: None means up to the end of the context; 0 computes the prompt alone. stop: strings that end the text
     and are not part of it. prompt_logprobs: as logprobs, of each prompt token after the first; such a prompt is
     computed whole, cached or not.
@@ -53,6 +59,7 @@ class SamplingParams:
     grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
+        self._make_exact()
         for name, low, high in _RANGES:
             _check_range(name, getattr(self, name), low, high)
         if self.repetition_penalty <= 0:
@@ -74,11 +81,40 @@ class SamplingParams:
                 raise InvalidRequest(f"logit_bias names the negative token id {token_id}.", param="logit_bias")
             _check_range("logit_bias", bias, -100, 100)
 
+    def _make_exact(self) -> None:
+        for names, read in _KINDS:
+            for name in names:
+                value = getattr(self, name)
+                if value is not None or name not in _OPTIONAL:
+                    object.__setattr__(self, name, read(name, value))
+        if self.top_k == TOP_K_OFF:
+            object.__setattr__(self, "top_k", 0)
+        if self.grammar is not None and not isinstance(self.grammar, Grammar):
+            raise InvalidRequest(
+                f"grammar must be a Grammar, not {type(self.grammar).__name__}.",
+                param="grammar",
+                fix="Make one with Grammar.json_schema or Grammar.regex.",
+            )
+
     @property
     def greedy(self) -> bool:
         """True where the most likely token is always taken."""
         return self.temperature == 0.0
 
+
+_OPTIONAL = ("seed", "max_tokens", "logprobs", "prompt_logprobs")
+
+_KINDS: tuple[tuple[tuple[str, ...], Callable[[str, Any], Any]], ...] = (
+    (("n", "top_k", "seed", "max_tokens", "min_tokens", "logprobs", "prompt_logprobs"), whole_number),
+    (
+        ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+        number,
+    ),
+    (("ignore_eos",), truth),
+    (("stop",), texts),
+    (("stop_token_ids",), whole_numbers),
+    (("logit_bias",), numbers_by_id),
+)
 
 _RANGES: tuple[tuple[str, float, float], ...] = (
     ("n", 1, MAX_N),

@@ -1,0 +1,96 @@
+"""A lock for several threads that is given in the order of asking, and work that waits for it without blocking.
+
+threading.Lock may be taken again at once by the thread that gave it back: a thread that steps an engine in a loop would
+keep every other thread out. Here the thread that has waited longest comes next.
+
+Knows: threads.
+Must not know: what is done in a turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+
+
+def _closed_gate() -> threading.Lock:
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """In the queue. granted: written under the guard alone."""
+
+    gate: threading.Lock = field(default_factory=_closed_gate)
+    granted: bool = False
+
+
+class Turns:
+    """`with turns:` one thread at a time. Not reentrant.
+
+    `soon` is for finalizers: the garbage collector may run them in the middle of this thread's own turn, where waiting
+    would never end.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()  # held for a few instructions, never while anything waits
+        self._held = False
+        self._queue: deque[_Place] = deque()
+        self._later: deque[Callable[[], object]] = deque()
+
+    def soon(self, action: Callable[[], object]) -> None:
+        """Run `action` in a turn: now where nobody has one, else at the end of the present or the start of the next."""
+        self._later.append(action)
+        if not self._guard.acquire(blocking=False):
+            return
+        mine = not self._held
+        self._held = True
+        self._guard.release()
+        if mine:
+            self._end()
+
+    def __enter__(self) -> None:
+        place = _Place()
+        try:
+            with self._guard:
+                if self._held:
+                    self._queue.append(place)
+                else:
+                    self._held = place.granted = True
+            if not place.granted:
+                place.gate.acquire()
+            self._run_later()
+        except BaseException:  # Ctrl-C while it waits
+            with self._guard:
+                granted = place.granted
+                if place in self._queue:
+                    self._queue.remove(place)
+            if granted:
+                self._end()
+            raise
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        try:
+            self._run_later()
+        finally:
+            with self._guard:
+                if self._queue:
+                    following = self._queue.popleft()
+                    following.granted = True
+                    following.gate.release()
+                else:
+                    self._held = False
+
+    def _run_later(self) -> None:
+        while self._later:
+            self._later.popleft()()

@@ -4,6 +4,7 @@ pyproject.toml."""
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 from setuptools import Distribution, setup
@@ -19,6 +20,7 @@ def build_kernels() -> None:
     if specification is None or specification.loader is None:
         raise RuntimeError(f"{BUILD_FILE} cannot be loaded")
     module = importlib.util.module_from_spec(specification)
+    sys.modules[specification.name] = module  # dataclasses look themselves up there
     specification.loader.exec_module(module)
     module.build_all(module.LIBRARY_FOLDER, module.machine())
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 import shutil
 import struct
 import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.native.compiling import static_program
 from twostroke.backends.cpu import available_levels, build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,28 +30,9 @@ STACK_MOVES = ("str", "stp", "stur", "ldr", "ldp", "ldur")
 Records = dict[str, bytes]
 
 
-def sweep(machine: str, level: str, folder: Path) -> Path:
+def sweep(machine: str, level: str) -> Path:
     """The sweep, static, with the flags that build.py compiles the library of this level with."""
-    program = folder / f"sweep_{machine}_{level}"
-    target = ["-target", f"{machine}-linux-musl", f"-mcpu={build.LEVELS[machine][level]}"]
-    levels = [f"-DTS_LEVEL_{name.upper()}" for name in (level, *build.CONTAINS.get(level, ()))]
-    flags = [*build.FLAGS, *build.RELEASE, *target, *levels, "-I", str(ROOT / "csrc/include")]
-
-    def compile_one(source: Path) -> str:
-        made = str(folder / f"{program.name}_{source.parent.name}_{source.stem}.o")
-        zig(*flags, "-c", str(source), "-o", made)
-        return made
-
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        objects = list(pool.map(compile_one, [*build.sources(), SWEEP]))
-    zig(*target, "-static", "-nostdlib++", *objects, "-o", str(program))
-    return program
-
-
-def zig(*arguments: str) -> None:
-    command = [sys.executable, "-m", "ziglang", "c++", *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-    assert result.returncode == 0, result.stderr[-3000:]
+    return static_program(machine, SWEEP, (*build.FLAGS, *build.RELEASE, *build.level_flags(machine, level)))
 
 
 def records(*command: str) -> Records:
@@ -71,12 +51,11 @@ def records(*command: str) -> Records:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Records]:
+def said() -> dict[str, Records]:
     """The records of every aarch64 level."""
     if QEMU is None:
         pytest.skip("qemu-aarch64 is not installed; the cross build itself is tested elsewhere")
-    folder = tmp_path_factory.mktemp("arm")
-    programs = {level: sweep("aarch64", level, folder) for level in build.LEVELS["aarch64"]}
+    programs = {level: sweep("aarch64", level) for level in build.LEVELS["aarch64"]}
     return {level: records(QEMU, "-cpu", PROCESSORS[level], str(program)) for level, program in programs.items()}
 
 
@@ -123,8 +102,8 @@ def test_the_vector_levels_say_the_same_bits(said: dict[str, Records]) -> None:
 
 
 @pytest.mark.skipif("avx2" not in available_levels(), reason="this CPU does not run avx2")
-def test_neon_says_the_same_bits_as_avx2(said: dict[str, Records], tmp_path: Path) -> None:
-    here = records(str(sweep("x86_64", "avx2", tmp_path)))
+def test_neon_says_the_same_bits_as_avx2(said: dict[str, Records]) -> None:
+    here = records(str(sweep("x86_64", "avx2")))
     for name, expected in here.items():
         if name in ("level", "best level"):
             continue
@@ -143,13 +122,11 @@ def test_neon_says_the_same_bits_as_avx2(said: dict[str, Records], tmp_path: Pat
         ("i8mm", "linear_i8mm", "usmmla", 70),
     ],
 )
-def test_the_sums_stay_in_registers(level: str, source: str, instruction: str, least: int, tmp_path: Path) -> None:
+def test_the_sums_stay_in_registers(level: str, source: str, instruction: str, least: int) -> None:
     """What the compiler made of the tiles: the level's own instruction, and no vector put aside on the stack."""
-    listing = tmp_path / "listing.s"
-    levels = [f"-DTS_LEVEL_{name.upper()}" for name in (level, *build.CONTAINS.get(level, ()))]
-    target = ["-target", build.TRIPLES["aarch64"], f"-mcpu={build.LEVELS['aarch64'][level]}"]
-    quiet = ["-Wno-unused-command-line-argument", *levels, "-I", str(ROOT / "csrc/include")]
-    zig(*build.FLAGS, *build.RELEASE, *target, *quiet, "-S", str(ROOT / f"csrc/arm/{source}.cpp"), "-o", str(listing))
+    flags = (*build.FLAGS, *build.RELEASE, "-target", build.TRIPLES["aarch64"], *build.level_flags("aarch64", level))
+    job = (ROOT / f"csrc/arm/{source}.cpp", (*flags, "-Wno-unused-command-line-argument"))
+    [listing] = build.compile_all(build.shared_cache(), build.zig(), [job], ".s")
     lines = [line.split() for line in listing.read_text().splitlines() if line.startswith("\t")]
     assert sum(words[0] == instruction for words in lines) >= least
     spills = [words for words in lines if words[0] in STACK_MOVES and words[1][0] == "q" and "[sp" in " ".join(words)]

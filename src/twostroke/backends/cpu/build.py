@@ -2,22 +2,32 @@
 
     python src/twostroke/backends/cpu/build.py [--out FOLDER] [--target aarch64] [--sanitize]
 
-Runs before the package is installed, so it uses the standard library alone.
+Runs before the package is installed, so it uses the standard library alone. What was compiled once is kept in the
+user's cache folder (`~/.cache/twostroke/objects`) and shared by all checkouts and all kinds of build.
 
-Knows: sources, compiler flags.
+Knows: sources, compiler flags, the cache of compiled files.
 Must not know: what the kernels compute.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import importlib.metadata
+import os
 import platform
+import re
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[4]
+HEADERS = ROOT / "csrc" / "include"
 LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
 TRIPLES = {"x86_64": "x86_64-linux-gnu.2.17", "aarch64": "aarch64-linux-gnu.2.28"}
 LEVELS: dict[str, dict[str, str]] = {
@@ -41,7 +51,96 @@ FLAGS = (
     *("-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-fno-math-errno", "-DNDEBUG"),
 )
 RELEASE = ("-fno-sanitize=undefined",)
-TRAPPING = ("-fsanitize=undefined", "-fsanitize-trap=undefined")
+TRAPPING = ("-O1", "-fsanitize=undefined", "-fsanitize-trap=undefined")
+MOST_CACHE_BYTES = 256 << 20
+IN_USE_S = 3600.0
+"""Files of the cache that were used this recently are never removed: another build may be about to link them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """command: what precedes the arguments. version: what tells its output from that of another compiler."""
+
+    command: tuple[str, ...]
+    version: str
+
+    def run(self, arguments: Sequence[str]) -> None:
+        """Raises RuntimeError with the compiler's words."""
+        result = subprocess.run([*self.command, *arguments], capture_output=True, text=True)
+        if result.returncode:
+            raise RuntimeError(f"Compiling {' '.join(arguments[-3:])} failed:\n{result.stderr}")
+
+
+class ObjectCache:
+    """Compiled files in one folder, each named by a hash of all that it was made from.
+
+    Several builds may use one folder at once: a file appears complete or not at all.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+
+    def get(self, suffix: str, inputs: Iterable[str | bytes], make: Callable[[Path], None]) -> Path:
+        """The file made from `inputs`; where it is not kept yet, `make` writes it to the path that it is given."""
+        digest = hashlib.sha256()
+        for part in inputs:
+            content = part.encode() if isinstance(part, str) else part
+            digest.update(len(content).to_bytes(8, "little") + content)
+        kept = self.folder / f"{digest.hexdigest()}{suffix}"
+        try:
+            os.utime(kept)
+        except FileNotFoundError:
+            partial = self.folder / f"partial-{os.getpid()}-{threading.get_ident()}{suffix}"
+            try:
+                make(partial)
+                partial.replace(kept)
+            finally:
+                partial.unlink(missing_ok=True)
+        return kept
+
+    def trim(self, most_bytes: int = MOST_CACHE_BYTES) -> None:
+        """Remove the files that were not used for the longest time, until `most_bytes` are left."""
+        found = []
+        for path in self.folder.iterdir():
+            try:
+                found.append((path.stat().st_mtime, path.stat().st_size, path))
+            except FileNotFoundError:  # another build removed it
+                continue
+        total = sum(size for _, size, _ in found)
+        for used_at, size, path in sorted(found):
+            if total <= most_bytes or used_at > time.time() - IN_USE_S:
+                return
+            path.unlink(missing_ok=True)
+            total -= size
+
+
+def zig() -> Compiler:
+    """The compiler of the `ziglang` package. Raises RuntimeError where it is missing."""
+    try:
+        version = importlib.metadata.version("ziglang")
+    except importlib.metadata.PackageNotFoundError:
+        wanted = "pip install ziglang==0.17.0"
+        raise RuntimeError(f"The kernels need the `ziglang` package to be compiled. Run: {wanted}") from None
+    return Compiler((sys.executable, "-m", "ziglang", "c++"), f"ziglang {version}")
+
+
+def shared_cache() -> ObjectCache:
+    """The user's cache of compiled files; `build/objects` in the checkout where that folder cannot be written."""
+    try:
+        return ObjectCache(_machine_facts()[0] / "objects")
+    except OSError:
+        return ObjectCache(ROOT / "build" / "objects")
+
+
+def _machine_facts() -> tuple[Path, int]:
+    """The cache folder and the number of cores, as env.py reads them. Nothing is installed when setup.py comes here."""
+    if "twostroke" not in sys.modules:
+        sys.path.insert(0, str(ROOT / "src"))
+    from twostroke.env import read_machine
+
+    facts = read_machine()
+    return facts.cache_folder, facts.cores
 
 
 def machine() -> str:
@@ -54,76 +153,93 @@ def machine() -> str:
     return name
 
 
-def sources() -> list[Path]:
-    """Every translation unit; each guards itself by level."""
-    return sorted(path for folder in ("generic", "x86", "arm") for path in (ROOT / "csrc" / folder).glob("*.cpp"))
+def sources(target: str) -> list[Path]:
+    """Every translation unit for one architecture; each guards itself by level."""
+    own = {"x86_64": "x86", "aarch64": "arm"}[target]
+    return sorted(path for folder in ("generic", own) for path in (ROOT / "csrc" / folder).glob("*.cpp"))
 
 
-def newest_input() -> float:
-    """Time of the newest file that a library depends on."""
-    inputs = [*sources(), *(ROOT / "csrc" / "include").rglob("*.h"), Path(__file__)]
-    return max(path.stat().st_mtime for path in inputs)
+def level_flags(target: str, level: str) -> tuple[str, ...]:
+    """What selects the instructions and the code of one level."""
+    names = (level, *CONTAINS.get(level, ()))
+    return (f"-mcpu={LEVELS[target][level]}", *(f"-DTS_LEVEL_{name.upper()}" for name in names))
 
 
-def build_all(out: Path, target: str, checks: tuple[str, ...] = RELEASE) -> list[Path]:
-    """Build what is out of date; returns the libraries. Raises RuntimeError with the compiler's words."""
+def with_headers(source: Path) -> list[bytes]:
+    """The content of a source and, once each, of all headers of ours that it includes, directly or not."""
+    found, left = {source: source.read_bytes()}, [source]
+    while left:
+        for name in re.findall(rb'^\s*#\s*include\s+"([^"]+)"', found[left.pop()], re.MULTILINE):
+            header = HEADERS / name.decode()
+            if header not in found and header.is_file():
+                found[header] = header.read_bytes()
+                left.append(header)
+    return list(found.values())
+
+
+def compile_all(
+    cache: ObjectCache, compiler: Compiler, jobs: Sequence[tuple[Path, Sequence[str]]], suffix: str = ".o"
+) -> list[Path]:
+    """The object of every (source, flags), from the cache or compiled on all cores. Raises RuntimeError."""
+
+    def compile_one(job: tuple[Path, Sequence[str]]) -> Path:
+        source, flags = job
+        places = ("-I", str(HEADERS), f"-ffile-prefix-map={ROOT}/=")
+        action = "-S" if suffix == ".s" else "-c"
+        return cache.get(
+            suffix,
+            (compiler.version, *flags, "", source.name, *with_headers(source)),
+            lambda made: compiler.run([*flags, *places, action, str(source), "-o", str(made)]),
+        )
+
+    with ThreadPoolExecutor(_machine_facts()[1]) as pool:
+        return list(pool.map(compile_one, jobs))
+
+
+def link(cache: ObjectCache, compiler: Compiler, objects: Sequence[Path], flags: Sequence[str], suffix: str) -> Path:
+    """Objects of the cache as one library or program."""
+    names = [path.name for path in objects]  # of an object, its name says the content
+    return cache.get(
+        suffix,
+        (compiler.version, *flags, "", *names),
+        lambda made: compiler.run([*flags, "-o", str(made), *map(str, objects), "-lpthread", "-lm"]),
+    )
+
+
+def build_all(
+    out: Path,
+    target: str,
+    checks: tuple[str, ...] = RELEASE,
+    levels: Sequence[str] | None = None,
+    cache: ObjectCache | None = None,
+) -> list[Path]:
+    """Put the libraries of `levels` (None: all of them) into `out`; returns them. Raises RuntimeError."""
+    chosen = list(LEVELS[target]) if levels is None else list(levels)
+    kept, compiler, triple = cache or shared_cache(), zig(), ("-target", TRIPLES[target])
+    flags = {level: (*FLAGS, *checks, *triple, *level_flags(target, level)) for level in chosen}
+    units = sources(target)
+    objects = compile_all(kept, compiler, [(unit, flags[level]) for level in chosen for unit in units])
     out.mkdir(parents=True, exist_ok=True)
     built = []
-    for level, cpu in LEVELS[target].items():
+    for index, level in enumerate(chosen):
+        own = objects[index * len(units) : (index + 1) * len(units)]
+        linking = (*checks, *triple, "-nostdlib++", "-shared", "-s")
         library = out / f"libtwostroke_{level}.so"
-        if not library.exists() or library.stat().st_mtime < newest_input():
-            _build_level(library, level, cpu, target, checks)
+        _copy(link(kept, compiler, own, linking, ".so"), library)
         built.append(library)
+    kept.trim()
     return built
 
 
-def _build_level(library: Path, level: str, cpu: str, target: str, checks: tuple[str, ...]) -> None:
-    objects = library.parent / f"objects-{target}-{level}"
-    objects.mkdir(exist_ok=True)
-    common = [
-        "-target",
-        TRIPLES[target],
-        f"-mcpu={cpu}",
-        *(f"-DTS_LEVEL_{name.upper()}" for name in (level, *CONTAINS.get(level, ()))),
-        "-I",
-        str(ROOT / "csrc/include"),
-    ]
-
-    def compile_one(source: Path) -> Path:
-        target_file = objects / f"{source.parent.name}_{source.stem}.o"
-        _zig([*FLAGS, *checks, *common, "-c", str(source), "-o", str(target_file)])
-        return target_file
-
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        compiled = list(pool.map(compile_one, sources()))
-    partial = library.with_suffix(".partial")
-    _zig(
-        [
-            *checks,
-            *common[:2],
-            "-nostdlib++",
-            "-shared",
-            "-s",
-            "-o",
-            str(partial),
-            *map(str, compiled),
-            "-lpthread",
-            "-lm",
-        ]
-    )
-    partial.replace(library)
-    for path in compiled:
-        path.unlink()
-    objects.rmdir()
-
-
-def _zig(arguments: list[str]) -> None:
-    result = subprocess.run([sys.executable, "-m", "ziglang", "c++", *arguments], capture_output=True, text=True)
-    if result.returncode == 0:
+def _copy(source: Path, target: Path) -> None:
+    """Replaced at once, and only where it differs: programs may be running it."""
+    content = source.read_bytes()
+    if target.exists() and target.read_bytes() == content:
         return
-    if "No module named ziglang" in result.stderr:
-        raise RuntimeError("The kernels need the `ziglang` package to be compiled. Run: pip install ziglang==0.17.0")
-    raise RuntimeError(f"Compiling {arguments[-3:]} failed:\n{result.stderr}")
+    partial = target.with_suffix(f".{os.getpid()}.partial")
+    partial.write_bytes(content)
+    partial.chmod(0o755)
+    partial.replace(target)
 
 
 def main() -> int:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib.metadata
 import os
 import platform
 import re
@@ -117,12 +116,11 @@ class ObjectCache:
 
 def zig() -> Compiler:
     """The compiler of the `ziglang` package. Raises RuntimeError where it is missing."""
-    try:
-        version = importlib.metadata.version("ziglang")
-    except importlib.metadata.PackageNotFoundError:
-        wanted = "pip install ziglang==0.17.0"
-        raise RuntimeError(f"The kernels need the `ziglang` package to be compiled. Run: {wanted}") from None
-    return Compiler((sys.executable, "-m", "ziglang", "c++"), f"ziglang {version}")
+    command = (sys.executable, "-m", "ziglang")
+    answer = subprocess.run([*command, "version"], capture_output=True, text=True)
+    if answer.returncode:
+        raise RuntimeError("The kernels need the `ziglang` package to be compiled. Run: pip install ziglang==0.17.0")
+    return Compiler((*command, "c++"), f"zig {answer.stdout.strip()}")
 
 
 def shared_cache() -> ObjectCache:

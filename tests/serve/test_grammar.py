@@ -187,6 +187,16 @@ def test_more_grammars_than_may_wait_are_told_to_come_back(spark: Live) -> None:
     assert all(retries)
 
 
+def test_a_fresh_server_answers_all_that_ask_for_the_same_form_at_once() -> None:
+    """No process for grammars runs yet, so that all twenty wait for the first compilation."""
+    with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built, serving(built.parts) as fresh:
+        with ThreadPoolExecutor(20) as pool:
+            asked = [pool.submit(ask, fresh, guided_json=SCHEMA, seed=seed) for seed in range(20)]
+            replies = [each.result() for each in asked]
+    assert [reply.status for reply in replies] == [200] * 20
+    assert all(set(json.loads(content(reply))) == {"ok", "n"} for reply in replies)
+
+
 def test_the_openai_package_sees_the_fault(client: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.chat.completions.create(model="spark", messages=ASK, extra_body={"guided_regex": "["})

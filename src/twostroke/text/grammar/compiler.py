@@ -18,7 +18,8 @@ from twostroke.text.grammar.check import check
 from twostroke.text.grammar.guard import GrammarGuard, GuardOpening
 from twostroke.text.grammar.machine import GrammarMachine
 from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens, grammar_tokens
-from twostroke.types.errors import InvalidRequest, Overloaded
+from twostroke.text.grammar.trials import Trials
+from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar, TokenMask
 
 if TYPE_CHECKING:
@@ -65,16 +66,15 @@ class GrammarCompiler:
         self._vocab_size = vocab_size
         self._end_token_ids = tuple(sorted(end_token_ids))
         self._limits = limits or GrammarLimits()
-        self._trials = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar-trial")
+        self._trials = Trials(self._tried, self._limits.waiting, self._limits.compile_s)
         self._builds = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar-build")
-        self._room = threading.BoundedSemaphore(self._limits.waiting)
         self._lock = threading.Lock()  # of the two below
         self._kept: OrderedDict[Grammar, str] = OrderedDict()  # sources of those that passed
         self._tokens: tuple[Tokens, llguidance.LLTokenizer] | None = None
         self._guard: GrammarGuard | None = None  # the trial thread's own
 
     def submit(self, grammar: Grammar, count: int = 1) -> Future[tuple[TokenMask, ...]]:
-        """Begin to make `count` machines; returns at once.
+        """Begin to make `count` machines; returns at once. Requests for the same grammar share its trial.
 
         Raises Overloaded where too many wait, InvalidRequest where no grammar fits this model. The future raises
         InvalidRequest with the grammar's fault.
@@ -83,13 +83,7 @@ class GrammarCompiler:
         if source is not None:
             return self._builds.submit(self._machines, grammar, source, count)
         self._check_model()
-        if not self._room.acquire(blocking=False):
-            raise Overloaded(
-                "Too many grammars wait to be compiled.", retry_after_s=self._limits.compile_s, fix="Try again later."
-            )
-        future = self._trials.submit(self._tried, grammar, count)
-        future.add_done_callback(lambda _: self._room.release())
-        return future
+        return self._after(self._trials.join(grammar), grammar, count)
 
     def compile(self, grammar: Grammar) -> TokenMask:
         """One machine, waited for."""
@@ -97,9 +91,28 @@ class GrammarCompiler:
 
     def close(self) -> None:
         """Give threads and process back."""
-        self._trials.submit(self._end_guard)
-        for pool in (self._trials, self._builds):
-            pool.shutdown(wait=True, cancel_futures=False)
+        self._trials.close(self._end_guard)
+        self._builds.shutdown(wait=True, cancel_futures=False)
+
+    def _after(self, trial: Future[str], grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
+        """Machines of the source that the trial brings. Who cancels the future does not wait for the trial either."""
+        made: Future[tuple[TokenMask, ...]] = Future()
+
+        def build() -> None:
+            if not made.set_running_or_notify_cancel():
+                return
+            try:
+                made.set_result(self._machines(grammar, trial.result(), count))
+            except BaseException as error:
+                made.set_exception(error)
+
+        def tried(_: Future[str]) -> None:
+            if not trial.cancelled():
+                self._builds.submit(build)
+
+        made.add_done_callback(lambda done: done.cancelled() and trial.cancel())
+        trial.add_done_callback(tried)
+        return made
 
     def _check_model(self) -> None:
         if not self._end_token_ids:
@@ -115,16 +128,16 @@ class GrammarCompiler:
         if self._guard is not None:
             self._guard.close()
 
-    def _tried(self, grammar: Grammar, count: int) -> tuple[TokenMask, ...]:
-        """In the trial thread: checked here, tried in the guard's process, and then made."""
-        source = self._found(grammar)  # two may have asked for the same at once
+    def _tried(self, grammar: Grammar) -> str:
+        """In the trial thread: checked here, and tried in the guard's process."""
+        source = self._found(grammar)  # it may have been kept since the request for it came
         if source is None:
             check(grammar)
             if self._guard is None:
                 self._guard = GrammarGuard(self._opening(self._vocabulary_tokens()[0]))
             source = self._guard.source(grammar)
             self._keep(grammar, source)
-        return self._machines(grammar, source, count)
+        return source
 
     def _machines(self, grammar: Grammar, source: str, count: int) -> tuple[TokenMask, ...]:
         """The same work that the guard's process has done within its limits, `count` times."""

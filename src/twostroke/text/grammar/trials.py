@@ -1,0 +1,94 @@
+"""Trials of new grammars: one at a time, and one for each grammar, however many requests wait for it.
+
+Knows: futures, threads, how many grammars may wait.
+Must not know: what a trial does, machines, requests.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from twostroke.types.errors import Overloaded, TwostrokeError
+from twostroke.types.grammar import Grammar
+
+Try = Callable[[Grammar], str]
+"""A grammar to its tried source; raises what is wrong with it."""
+
+
+class _Trial:
+    """One trial and the futures of those that wait for it."""
+
+    def __init__(self, at_work: Future[str]) -> None:
+        self.at_work = at_work
+        self.waiting: list[Future[str]] = []
+
+
+class Trials:
+    """For any number of threads; one thread of its own runs `try_one`.
+
+    waiting: grammars that may wait to be tried, the one at work among them. retry_s: told to whoever is refused.
+    """
+
+    def __init__(self, try_one: Try, waiting: int, retry_s: float) -> None:
+        self._try_one = try_one
+        self._waiting = waiting
+        self._retry_s = retry_s
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar-trial")
+        self._lock = threading.Lock()
+        self._running: dict[Grammar, _Trial] = {}
+
+    def join(self, grammar: Grammar) -> Future[str]:
+        """Begin the trial of a grammar, or wait for the one that has begun. Each caller has a future of its own.
+
+        Raises Overloaded where too many other grammars wait. A trial that nobody waits for any more is not begun.
+        """
+        made: Future[str] = Future()
+        with self._lock:
+            trial = self._running.get(grammar)
+            if trial is None:
+                if len(self._running) >= self._waiting:
+                    raise Overloaded(
+                        "Too many grammars wait to be compiled.", retry_after_s=self._retry_s, fix="Try again later."
+                    )
+                trial = self._running[grammar] = _Trial(self._pool.submit(self._run, grammar))
+            trial.waiting.append(made)
+        made.add_done_callback(lambda done: self._left(grammar, done))
+        return made
+
+    def close(self, last: Callable[[], object]) -> None:
+        """Finish what waits, call `last` in the thread of the trials, end."""
+        self._pool.submit(last)
+        self._pool.shutdown(wait=True, cancel_futures=False)
+
+    def _run(self, grammar: Grammar) -> str:
+        try:
+            source = self._try_one(grammar)
+        except BaseException as error:
+            for made in self._ended(grammar):
+                # Each its own: those who wait name their own field in it.
+                made.set_exception(copy.copy(error) if isinstance(error, TwostrokeError) else error)
+            raise
+        for made in self._ended(grammar):
+            made.set_result(source)
+        return source
+
+    def _ended(self, grammar: Grammar) -> list[Future[str]]:
+        """Those who still wait; from now on the next request for this grammar begins a new trial."""
+        with self._lock:
+            trial = self._running.pop(grammar)
+        return [made for made in trial.waiting if made.set_running_or_notify_cancel()]
+
+    def _left(self, grammar: Grammar, made: Future[str]) -> None:
+        """Give the place back where the last one that waited was cancelled before the trial began."""
+        if not made.cancelled():
+            return
+        with self._lock:
+            trial = self._running.get(grammar)
+            if trial is None or made not in trial.waiting:
+                return
+            trial.waiting.remove(made)
+            if not trial.waiting and trial.at_work.cancel():
+                del self._running[grammar]

@@ -14,6 +14,7 @@ import msgspec
 
 from twostroke.server.parts import ServedTokenizer
 from twostroke.server.schema import ChatRequest, Tool
+from twostroke.text.grammar.check import checked_schema
 from twostroke.text.tools.forced import SpecialId, forced_calls, held_style, strict_calls
 from twostroke.text.tools.styles import HERMES, ToolStyle
 from twostroke.text.turn import TurnForm
@@ -95,24 +96,28 @@ def _choice(request: ChatRequest, tools: Sequence[Tool]) -> str:
 
 def _schemas(tools: Sequence[Tool], *, all_held: bool) -> dict[str, Any]:
     """Of the arguments, by name. Where not all are held to their schemas, those that are not strict may be anything."""
-    return {
-        tool.function.name: _closed(tool.function.parameters) if all_held or tool.function.strict else ANY_ARGUMENTS
-        for tool in tools
-    }
+    return {tool.function.name: _held(tool) if all_held or tool.function.strict else ANY_ARGUMENTS for tool in tools}
 
 
-def _closed(parameters: dict[str, Any] | None) -> dict[str, Any]:
-    """A function takes the arguments that it names, and no others where its schema leaves that open.
+def _held(tool: Tool) -> Any:
+    """The schema of a tool's arguments for the compiler. Raises InvalidRequest that names the tool.
 
-    A weak model that may invent arguments does not stop inventing.
+    A function takes the arguments that it names and no others: one that names none takes none.
     """
-    schema = parameters or {"type": "object"}
-    if schema.get("type") != "object" or any(key in schema for key in _OPENING):
-        return schema
-    return {"properties": {}, **schema, "additionalProperties": False}
+    schema = tool.function.parameters or ANY_ARGUMENTS
+    if schema.get("type") == "object" and not any(name in schema for name in _SAYS_MORE):
+        schema = {**schema, "properties": {}}
+    try:
+        return checked_schema(schema)
+    except InvalidRequest as error:
+        error.param = "tools"
+        error.what = f"The parameters of the tool {tool.function.name!r}: {error.what}"
+        raise
 
 
-_OPENING = ("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref")
+_SAYS_MORE = (
+    "properties additionalProperties patternProperties propertyNames unevaluatedProperties allOf anyOf oneOf $ref"
+).split()
 
 
 def _described(tool: Tool) -> dict[str, Any]:

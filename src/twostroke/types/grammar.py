@@ -37,7 +37,19 @@ class GrammarKind(enum.StrEnum):
     LARK = "lark"
     CHOICE = "choice"
 
+    @property
+    def words(self) -> str:
+        """For messages."""
+        return _WORDS[self]
 
+
+_WORDS = {
+    GrammarKind.JSON_OBJECT: "JSON object",
+    GrammarKind.JSON_SCHEMA: "JSON schema",
+    GrammarKind.REGEX: "regular expression",
+    GrammarKind.LARK: "grammar",
+    GrammarKind.CHOICE: "list of choices",
+}
 _CAPS_BYTES = {
     GrammarKind.JSON_OBJECT: 0,
     GrammarKind.JSON_SCHEMA: MAX_SCHEMA_BYTES,
@@ -62,10 +74,10 @@ class Grammar:
         cap_bytes = _CAPS_BYTES[self.kind]
         if size_bytes > cap_bytes:
             raise InvalidRequest(
-                f"The {self.kind} has {size_bytes:,} bytes; at most {cap_bytes:,} are read.", param="grammar"
+                f"The {self.kind.words} has {size_bytes:,} bytes; at most {cap_bytes:,} are read.", param="grammar"
             )
         if not self.text and self.kind is not GrammarKind.JSON_OBJECT:
-            raise InvalidRequest(f"The {self.kind} is empty.", param="grammar")
+            raise InvalidRequest(f"The {self.kind.words} is empty.", param="grammar")
 
     @classmethod
     def json_object(cls) -> Grammar:

@@ -1,4 +1,4 @@
-"""What is looked at in a grammar before a compiler sees it: depth, counts, lengths.
+"""What is done to a grammar before a compiler sees it: depth, counts and lengths are checked, schemas adapted.
 
 Knows: JSON Schema's keywords.
 Must not know: tokens, the compiler.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from twostroke.text.grammar.schema import adapted
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import MAX_CHOICES, MAX_REGEX_BYTES, Grammar, GrammarKind
 
@@ -18,10 +19,17 @@ MAX_REPEATS = 65536
 _COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
 
 
-def check(grammar: Grammar) -> None:
-    """Raises InvalidRequest for what no client needs and a compiler could choke on."""
-    if grammar.kind is GrammarKind.JSON_SCHEMA:
-        _check_schema(_parsed(grammar.text))
+def checked(grammar: Grammar) -> str:
+    """The grammar's text for the compiler. Raises InvalidRequest with param "grammar"."""
+    if grammar.kind is not GrammarKind.JSON_SCHEMA:
+        return grammar.text
+    return json.dumps(checked_schema(_parsed(grammar.text)))
+
+
+def checked_schema(schema: Any) -> Any:
+    """The schema for the compiler. Raises InvalidRequest for what no client needs and a compiler could choke on."""
+    _check_schema(schema)
+    return adapted(schema)
 
 
 def _parsed(text: str) -> Any:

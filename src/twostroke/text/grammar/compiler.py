@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from twostroke.text.grammar.check import check
+from twostroke.text.grammar.check import checked
 from twostroke.text.grammar.guard import GrammarGuard, GuardOpening
 from twostroke.text.grammar.machine import GrammarMachine
 from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens, grammar_tokens
@@ -132,10 +132,9 @@ class GrammarCompiler:
         """In the trial thread: checked here, and tried in the guard's process."""
         source = self._found(grammar)  # it may have been kept since the request for it came
         if source is None:
-            check(grammar)
             if self._guard is None:
                 self._guard = GrammarGuard(self._opening(self._vocabulary_tokens()[0]))
-            source = self._guard.source(grammar)
+            source = self._guard.source(grammar.kind, checked(grammar))
             self._keep(grammar, source)
         return source
 
@@ -150,11 +149,11 @@ class GrammarCompiler:
         for _ in range(count):
             matcher = llguidance.LLMatcher(tokens, source, log_level=0, limits=limits)
             if matcher.is_error():
-                raise InvalidRequest(f"The {grammar.kind} cannot be used.", param="grammar")
+                raise InvalidRequest(f"The {grammar.kind.words} cannot be used.", param="grammar")
             made.append(GrammarMachine(matcher))
             if time.thread_time() > until_s:
                 raise InvalidRequest(
-                    f"The {grammar.kind} takes too long to compile for {count} completions.", param="grammar"
+                    f"The {grammar.kind.words} takes too long to compile for {count} completions.", param="grammar"
                 )
         return tuple(made)
 

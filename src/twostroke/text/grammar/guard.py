@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import subprocess
 import sys
@@ -18,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from twostroke.text.grammar.faults import in_users_terms
 from twostroke.types.errors import BackendError, InvalidRequest
-from twostroke.types.grammar import Grammar
+from twostroke.types.grammar import GrammarKind
 
 CHILD = Path(__file__).with_name("guard_child.py")
 START_S = 60.0  # a busy machine may take long to start a process; no grammar is at work yet
@@ -58,20 +58,20 @@ class GrammarGuard:
         self._opening = opening
         self._process: subprocess.Popen[bytes] | None = None
 
-    def source(self, grammar: Grammar) -> str:
+    def source(self, kind: GrammarKind, text: str) -> str:
         """The grammar in llguidance's own language, known to compile within the limits. Raises InvalidRequest."""
         process = self._started()
-        answer = self._asked(process, {"kind": str(grammar.kind), "text": grammar.text}, self._opening.wall_s)
+        answer = self._asked(process, {"kind": str(kind), "text": text}, self._opening.wall_s)
         if answer is None:
             self.close()
             raise InvalidRequest(
-                f"The {grammar.kind} takes too much time or memory to compile.",
+                f"The {kind.words} takes too much time or memory to compile.",
                 param="grammar",
                 why=f"It may take {self._opening.wall_s:g} s and {self._opening.memory_bytes / 2**20:,.0f} MiB.",
                 fix="Make it simpler.",
             )
         if answer.get("fault"):
-            raise InvalidRequest(f"The {grammar.kind} cannot be used: {_short(answer['fault'])}", param="grammar")
+            raise InvalidRequest(f"The {kind.words} cannot be used: {in_users_terms(answer['fault'])}", param="grammar")
         return str(answer["source"])
 
     def close(self) -> None:
@@ -129,21 +129,11 @@ class GrammarGuard:
         return True
 
 
-MAX_FAULT_CHARACTERS = 400
-_LISTING = re.compile(r"\d+ \||<non-verbose/>")
-_PLACE = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
 _EASY = {"kind": "regex", "text": "a"}
 
 
 def _line(value: dict[str, Any]) -> bytes:
     return json.dumps(value).encode() + b"\n"
-
-
-def _short(fault: str) -> str:
-    """The library's own words about the grammar, without its listing of the text."""
-    lines = (line.strip() for line in fault.splitlines())
-    kept = [line for line in lines if line and line != "^" and not _LISTING.match(line)]
-    return _PLACE.sub("", " ".join(kept))[:MAX_FAULT_CHARACTERS]
 
 
 def _close(pipe: IO[bytes]) -> None:

@@ -59,7 +59,10 @@ def held_style(style: ToolStyle) -> ToolStyle:
 
 
 def forced_calls(style: ToolStyle, schemas: Mapping[str, Any], special_id: SpecialId, *, parallel: bool) -> Grammar:
-    """Calls and nothing else. schemas: tool name -> JSON schema of its arguments. parallel: one call or more."""
+    """Calls and nothing else. schemas: tool name -> JSON schema of its arguments, as check.checked_schema gives it.
+
+    parallel: one call or more.
+    """
     form = _FORMS[style.name]
     return _grammar(style, schemas, special_id, [_calls(form, style, special_id, form.mark, parallel)], [])
 

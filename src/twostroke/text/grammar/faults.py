@@ -1,0 +1,49 @@
+"""The compiler's words about a grammar, said in the terms of whoever wrote it.
+
+Knows: llguidance's messages.
+Must not know: grammars, requests.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_FAULT_CHARACTERS = 400
+_LISTING = re.compile(r"\d+ \||<non-verbose/>")
+_PLACE = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
+_TERMS: tuple[tuple[str, str], ...] = (
+    (r"Unimplemented keys: \[(?P<keys>.*)\]", "the keywords {keys} are not supported."),
+    (r"Unsatisfiable schema: (?P<why>.*)", "no value can fit it: {why}."),
+    (r"Pointer '(?P<at>.*)' does not exist", "a $ref leads to {at}, and there is nothing."),
+    (
+        r"Resource '(?P<at>.*)' is not present in a registry.*",
+        "a $ref leads to {at}; only references inside the schema are followed.",
+    ),
+    (
+        r"oneOf constraints are not supported.*",
+        "the alternatives of a oneOf must exclude one another, as by a property with a constant of its own in each; "
+        "use anyOf.",
+    ),
+    (
+        r"regex parse error: (?P<pattern>.*?) \^+ error: (?P<why>.*)",
+        "the pattern {pattern} cannot be read: {why}.",
+    ),
+    (r"Failed to generate regex for (?P<kind>\w+) range.*", "the bounds of a number are too far apart."),
+    (
+        r"lookarounds not supported yet; \w+ in regex (?P<pattern>.*)",
+        "the pattern {pattern} has an anchor or a word boundary in its middle, which is not supported.",
+    ),
+)
+
+
+def in_users_terms(fault: str) -> str:
+    """One line without the compiler's listing of the text."""
+    lines = (line.strip() for line in fault.splitlines())
+    kept = [line for line in lines if line and line != "^" and not _LISTING.match(line)]
+    told = _PLACE.sub("", " ".join(kept))
+    for pattern, words in _TERMS:
+        found = re.fullmatch(pattern, told)
+        if found is not None:
+            told = words.format(**found.groupdict())
+            break
+    return told[:MAX_FAULT_CHARACTERS]

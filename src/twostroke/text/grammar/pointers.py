@@ -1,0 +1,75 @@
+"""Places in a JSON document: pointers (RFC 6901), and what a schema's `$ref` leads to.
+
+Knows: JSON Pointer, `$ref`.
+Must not know: other keywords.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+MAX_STEPS = 32
+
+
+class Pointers:
+    """Of one schema; references out of it lead nowhere."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._targets = frozenset(_all_targets(root))
+
+    def at(self, pointer: str) -> Any:
+        """What stands there, None for nothing."""
+        found = self._root
+        for step in pointer.split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, dict) and key in found:
+                found = found[key]
+            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            else:
+                return None
+        return found
+
+    def resolved(self, schema: Any) -> Any:
+        """What a schema that is a reference and nothing else leads to; any other schema as it is."""
+        for _ in range(MAX_STEPS):
+            targets = self.targets(schema)
+            if not targets or not set(schema) <= {"$ref", "title", "description", "default"}:
+                return schema
+            schema = self.at(targets[0])
+        return schema
+
+    def targets(self, schema: Any) -> list[str]:
+        """The pointer of its own `$ref`, where it stays inside the document."""
+        ref = schema.get("$ref") if isinstance(schema, dict) else None
+        return [unquote(ref[1:])] if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")) else []
+
+    def lead_into(self, pointer: str) -> bool:
+        """True where some `$ref` leads to this place or below it."""
+        return any(target == pointer or target.startswith(f"{pointer}/") for target in self._targets)
+
+
+def joined(pointer: str, *steps: str | int) -> str:
+    """The pointer of something further in."""
+    return pointer + "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+def shown(pointer: str) -> str:
+    """As people write it: $.properties.name."""
+    return ("$" + pointer.replace("/", ".").replace("~1", "/").replace("~0", "~"))[:200]
+
+
+def _all_targets(root: Any) -> list[str]:
+    found, todo = [], [root]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict):
+            ref = item.get("$ref")
+            if isinstance(ref, str) and ref.startswith("#"):
+                found.append(unquote(ref[1:]))
+            todo += item.values()
+        elif isinstance(item, list):
+            todo += item
+    return found

@@ -1,0 +1,299 @@
+"""JSON schemas as people's libraries write them, made into what the compiler takes; the rules are stated here.
+
+    adapted({"type": "object", "properties": {"a": {"type": "string", "format": "path"}}})
+
+- An object with `properties` or `patternProperties` takes no other keys, unless the
+  schema says something about other keys.
+- A `format` that the compiler does not know is an annotation; base64 and a few more have patterns here.
+- A pattern with look-around is left out beside a `format` that the compiler knows; anywhere else it is refused.
+- `propertyNames` holds for names that are enumerated or that fit a pattern or a length.
+- `uniqueItems` holds where the items have at most MAX_UNIQUE possible values; elsewhere items may repeat, up to
+  the number of possible values where there is one.
+- A keyword that would change the answer and is not implemented is refused.
+
+Knows: JSON Schema's keywords, which of them llguidance implements.
+Must not know: tokens, requests, the compiler's process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from twostroke.text.grammar.formats import COMPILER_FORMATS, narrowed_string
+from twostroke.text.grammar.pointers import Pointers, joined, shown
+from twostroke.types.errors import InvalidRequest
+
+MAX_UNIQUE = 4
+MAX_NAMED_BYTES = 1024 * 1024
+"""Of an object whose names `propertyNames` enumerates: each name gets a copy of the schema of its values."""
+
+Schema = dict[str, Any]
+_NOT_SUPPORTED = (
+    "not if then else dependentRequired dependentSchemas dependencies contains minContains maxContains "
+    "unevaluatedProperties unevaluatedItems $dynamicRef $recursiveRef"
+).split()
+_SCHEMAS_BY_NAME = ("properties", "patternProperties", "$defs", "definitions")
+_LISTS_OF_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+_ONE_SCHEMA = ("additionalProperties", "items", "additionalItems")
+_COMPOSED = ("allOf", "anyOf", "oneOf", "$ref")
+_MERGED = {"type", "properties", "required", "title", "description", "$schema", "$comment", "default", "examples"}
+
+
+def adapted(schema: Any) -> Any:
+    """A schema that `check` has passed. The one given is not changed. Raises InvalidRequest with param "grammar"."""
+    return _Adapter(schema).adapted()
+
+
+class _Adapter:
+    """One schema's way through the rules, from the outside in."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._pointers = Pointers(root)
+        self._open = self._parts_of_compositions()
+
+    def adapted(self) -> Any:
+        return self._schema(self._root, "")
+
+    def _schema(self, schema: Any, at: str) -> Any:
+        if not isinstance(schema, dict):
+            return schema
+        _refuse_unsupported(schema, at)
+        made = self._merged(schema, at)
+        for rule in (self._property_names, self._unique, self._closed):
+            made = rule(made, at)
+        made = narrowed_string(made, at)
+        for name in _SCHEMAS_BY_NAME:
+            if isinstance(made.get(name), dict):
+                made[name] = {key: self._schema(value, joined(at, name, key)) for key, value in made[name].items()}
+        for name in _LISTS_OF_SCHEMAS:
+            if isinstance(made.get(name), list):
+                made[name] = [self._schema(value, joined(at, name, place)) for place, value in enumerate(made[name])]
+        for name in _ONE_SCHEMA:
+            if isinstance(made.get(name), dict):
+                made[name] = self._schema(made[name], joined(at, name))
+        return made
+
+    def _merged(self, schema: Schema, at: str) -> Schema:
+        """Objects in an `allOf` that name different properties are one object, which can then be closed."""
+        made = dict(schema)
+        if "unevaluatedProperties" in made:  # what is left of it is a boolean without a composition
+            made.setdefault("additionalProperties", made.pop("unevaluatedProperties"))
+        objects = self._objects(schema, at)
+        if objects is None or at in self._open:
+            return made
+        properties = {name: value for each in objects for name, value in each.get("properties", {}).items()}
+        required = [name for each in objects for name in each.get("required", ())]
+        kept = {name: value for name, value in made.items() if name not in _MERGED and name != "allOf"}
+        return {**kept, "type": "object", "properties": properties, "required": required}
+
+    def _objects(self, schema: Schema, at: str) -> list[Schema] | None:
+        """The objects that an `allOf` and its own schema put together, where they can be one."""
+        parts = schema.get("allOf")
+        if not isinstance(parts, list) or self._pointers.lead_into(joined(at, "allOf")):
+            return None
+        own = {name: value for name, value in schema.items() if name not in ("allOf", "$defs", "definitions")}
+        objects = [own, *(self._pointers.resolved(part) for part in parts)]
+        if not all(map(_is_plain_object, objects)):
+            return None
+        names = [name for each in objects for name in each.get("properties", {})]
+        return objects if len(set(names)) == len(names) else None
+
+    def _property_names(self, schema: Schema, at: str) -> Schema:
+        if "propertyNames" not in schema:
+            return schema
+        made = dict(schema)
+        rule = self._pointers.resolved(made.pop("propertyNames"))
+        if rule is False:
+            return {**made, "properties": {}, "additionalProperties": False}
+        if not isinstance(rule, dict):
+            return made
+        names = self._values(rule)
+        pattern = None if names is not None else _name_pattern(rule, at)
+        if names is None and pattern is None:
+            return made
+        if self._pointers.lead_into(joined(at, "additionalProperties")):
+            raise _refused("propertyNames", at, "A $ref points into the schema of its values.")
+        if names is not None:
+            return _with_names(made, [name for name in names if isinstance(name, str)], at)
+        if made.get("properties") or made.get("patternProperties"):
+            raise _refused("propertyNames", at, "Beside properties it is supported with enumerated names alone.")
+        values = made.get("additionalProperties", {})
+        return {**made, "patternProperties": {pattern: values}, "additionalProperties": False}
+
+    def _unique(self, schema: Schema, at: str) -> Schema:
+        if "uniqueItems" not in schema:
+            return schema
+        made = dict(schema)
+        if made.pop("uniqueItems") is not True or "prefixItems" in made:
+            return made
+        values = self._values(made.get("items"))
+        if values is None:
+            return made
+        most = made.get("maxItems")
+        made["maxItems"] = min(most, len(values)) if isinstance(most, int) else len(values)
+        if len(values) > MAX_UNIQUE or "anyOf" in made:
+            return made
+        orders = itertools.chain.from_iterable(
+            itertools.permutations(values, count) for count in range(_whole(made.get("minItems")), made["maxItems"] + 1)
+        )
+        lists = [_exactly(order) for order in orders]
+        return {**made, "anyOf": lists} if lists and made.get("type") == "array" else made
+
+    def _closed(self, schema: Schema, at: str) -> Schema:
+        """See the rules above. A part of a composition stays open: closed, it would forbid the other parts' keys."""
+        named = schema.get("properties", {})
+        names_keys = isinstance(schema.get("properties"), dict) or isinstance(schema.get("patternProperties"), dict)
+        if not names_keys or not isinstance(named, dict) or at in self._open:
+            return schema
+        if any(name in schema for name in ("additionalProperties", *_COMPOSED)):
+            return schema
+        closed = {**schema, "additionalProperties": False}
+        if schema.get("patternProperties"):
+            return closed
+        required = schema.get("required")
+        missing = [name for name in required if name not in named] if isinstance(required, list) else []
+        if _whole(schema.get("minProperties")) > len(named) + len(missing):
+            return schema
+        return {**closed, "properties": {**named, **{name: {} for name in missing}}}
+
+    def _values(self, schema: Any) -> list[Any] | None:
+        """Every value that can fit, where the schema enumerates them."""
+        schema = self._pointers.resolved(schema)
+        if not isinstance(schema, dict):
+            return None
+        if "const" in schema:
+            return [schema["const"]]
+        if isinstance(schema.get("enum"), list):
+            return _distinct(schema["enum"])
+        if schema.get("type") == "boolean":
+            return [True, False]
+        for name in ("anyOf", "oneOf"):
+            if isinstance(schema.get(name), list):
+                found = [self._pointers.resolved(part) for part in schema[name]]
+                flat = [_plain_values(part) for part in found]
+                return None if None in flat else _distinct(value for part in flat for value in part or ())
+        return None
+
+    def _parts_of_compositions(self) -> set[str]:
+        """Where schemas stand that describe the same object together with others."""
+        found: set[str] = set()
+        for at, schema in _all_schemas(self._root, ""):
+            around = len([name for name in ("properties", *_COMPOSED) if name in schema])
+            for name in ("allOf", "anyOf", "oneOf"):
+                parts = schema.get(name)
+                merges = name == "allOf" and at not in found and self._objects(schema, at) is not None
+                if not isinstance(parts, list) or merges:
+                    continue
+                if around > 1 or at in found or (name == "allOf" and len(parts) > 1):
+                    found.update(joined(at, name, place) for place in range(len(parts)))
+            if "$ref" in schema and (around > 1 or at in found):
+                found.update(self._pointers.targets(schema))
+        return self._followed(found)
+
+    def _followed(self, found: set[str]) -> set[str]:
+        """With what the parts themselves refer to and are put together from."""
+        todo = list(found)
+        while todo:
+            at = todo.pop()
+            schema = self._pointers.at(at)
+            if not isinstance(schema, dict):
+                continue
+            more = self._pointers.targets(schema)
+            for name in ("allOf", "anyOf", "oneOf"):
+                if isinstance(schema.get(name), list):
+                    more += [joined(at, name, place) for place in range(len(schema[name]))]
+            todo += [each for each in more if each not in found]
+            found.update(more)
+        return found
+
+
+def _all_schemas(schema: Any, at: str) -> Iterator[tuple[str, Schema]]:
+    """Every schema and where it stands, from the outside in."""
+    if not isinstance(schema, dict):
+        return
+    yield at, schema
+    for name in _SCHEMAS_BY_NAME:
+        if isinstance(schema.get(name), dict):
+            for key, value in schema[name].items():
+                yield from _all_schemas(value, joined(at, name, key))
+    for name in _LISTS_OF_SCHEMAS:
+        if isinstance(schema.get(name), list):
+            for place, value in enumerate(schema[name]):
+                yield from _all_schemas(value, joined(at, name, place))
+    for name in _ONE_SCHEMA:
+        yield from _all_schemas(schema.get(name), joined(at, name))
+
+
+def _refuse_unsupported(schema: Schema, at: str) -> None:
+    for name in _NOT_SUPPORTED:
+        closes = name == "unevaluatedProperties" and not any(each in schema for each in _COMPOSED)
+        if name in schema and not (closes and isinstance(schema[name], bool)):
+            raise _refused(name, at)
+
+
+def _refused(keyword: str, at: str, why: str = "") -> InvalidRequest:
+    return InvalidRequest(
+        f"The JSON schema uses {keyword!r} at {shown(at)}, which is not supported{'' if why else ' here'}.",
+        param="grammar",
+        why=why,
+        fix="Describe the answer without it.",
+    )
+
+
+def _is_plain_object(schema: Any) -> bool:
+    if not isinstance(schema, dict) or not set(schema) <= _MERGED:
+        return False
+    lists = isinstance(schema.get("properties", {}), dict) and isinstance(schema.get("required", []), list)
+    return lists and schema.get("type", "object") == "object"
+
+
+def _with_names(schema: Schema, names: list[str], at: str) -> Schema:
+    """The object with these names and no others."""
+    properties = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
+    values = schema.get("additionalProperties", {})
+    if len(names) * len(json.dumps(values)) > MAX_NAMED_BYTES:
+        raise _refused("propertyNames", at, "It has too many names for a schema of values of this size.")
+    own = properties or {}
+    return {**schema, "properties": {n: own.get(n, values) for n in names}, "additionalProperties": False}
+
+
+def _name_pattern(rule: Schema, at: str) -> str | None:
+    """None where every name fits."""
+    kept = {name for name in rule if name not in ("type", "title", "description", "$schema", "$comment", "examples")}
+    if rule.get("format") not in COMPILER_FORMATS:
+        kept.discard("format")
+    if rule.get("type", "string") != "string":
+        raise _refused("propertyNames", at, "Names are strings.")
+    if not kept:
+        return None
+    if kept == {"pattern"} and isinstance(rule["pattern"], str):
+        return rule["pattern"]
+    if kept <= {"minLength", "maxLength"}:
+        most = rule.get("maxLength")
+        return rf"^[\s\S]{{{_whole(rule.get('minLength'))},{most if isinstance(most, int) else ''}}}$"
+    raise _refused("propertyNames", at, "It is supported with enumerated names, with a pattern, or with a length.")
+
+
+def _plain_values(schema: Any) -> list[Any] | None:
+    if isinstance(schema, dict) and "const" in schema:
+        return [schema["const"]]
+    values = schema.get("enum") if isinstance(schema, dict) else None
+    return values if isinstance(values, list) else None
+
+
+def _distinct(values: Any) -> list[Any]:
+    """In their order; 1 and true are two values, as in JSON."""
+    return list({json.dumps(value, sort_keys=True): value for value in values}.values())
+
+
+def _exactly(values: tuple[Any, ...]) -> Schema:
+    size = {"type": "array", "minItems": len(values), "maxItems": len(values)}
+    return {**size, "prefixItems": [{"const": value} for value in values]} if values else size
+
+
+def _whole(value: Any) -> int:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0

@@ -34,6 +34,7 @@ from twostroke.server.errors import (
     problem_of,
     unknown_model,
     unknown_request,
+    unknown_response,
 )
 from twostroke.server.explanations import explanation_of
 from twostroke.server.history_metrics import HistoryCollector
@@ -90,6 +91,9 @@ def routes_of(parts: ServerParts) -> list[Route]:
         Route("/v1/chat/completions", _generate(parts, chat_call, _chat_shape), methods=["POST"]),
         Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),
         Route("/v1/responses", _generate(parts, responses_call, ResponsesShape), methods=["POST"]),
+        Route("/v1/responses/{name}", _no_response, methods=["GET", "DELETE"]),
+        Route("/v1/responses/{name}/input_items", _no_response, methods=["GET"]),
+        Route("/v1/responses/{name}/cancel", _no_response, methods=["POST"]),
         Route("/v1/messages", _generate(parts, messages_call, MessagesShape), methods=["POST"]),
         Route("/v1/messages/count_tokens", _read(parts, _counted), methods=["POST"]),
         Route("/v1/embeddings", _no_embeddings(parts), methods=["POST"]),
@@ -153,6 +157,10 @@ def _no_embeddings(parts: ServerParts) -> Endpoint:
         raise HttpProblem(no_embeddings(parts.served_name))
 
     return endpoint
+
+
+async def _no_response(request: Request) -> Response:
+    raise HttpProblem(unknown_response(request.path_params["name"]))
 
 
 def _model_object(parts: ServerParts) -> dict[str, object]:

@@ -135,6 +135,17 @@ def unknown_request(asked: str) -> Problem:
     )
 
 
+def unknown_response(asked: str) -> Problem:
+    """404 for an answer of /v1/responses that a client wants back."""
+    return Problem(
+        404,
+        f"No response with the id {asked[:200]!r} is kept. This server keeps none: `store` is answered with false. "
+        "Send the whole conversation as `input`.",
+        param="response_id",
+        code="response_not_found",
+    )
+
+
 def no_embeddings(served: str) -> Problem:
     """400: the model has none."""
     return Problem(

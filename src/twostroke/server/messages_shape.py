@@ -13,6 +13,7 @@ from twostroke.server.calls import Call
 from twostroke.server.errors import Problem, messages_problem
 from twostroke.server.parts import ServerParts
 from twostroke.server.shape import Block, ChatTurn, Closed, Counts, Event, Opened, Step
+from twostroke.text.tools.cut_json import complete_part
 from twostroke.types.output import Delta
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -109,15 +110,17 @@ def _block(block: Block, text: str) -> dict[str, Any]:
         return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _input(text)}
     if block.kind == "reasoning":
         return {"type": "thinking", "thinking": text, "signature": ""}
-    return {"type": "text", "text": text, "citations": None}
+    return {"type": "text", "text": text}  # no `citations`: clients take null for a wrong value
 
 
 def _input(text: str) -> Any:
-    """The arguments as an object; those of a call that broke off are kept as text, so that nothing is made up."""
+    """The arguments as an object. Of a call that broke off, the values that are complete, as clients put a stream
+    together; what is no object at all is kept as text, so that nothing is made up.
+    """
     try:
         made = json.loads(text or "{}")
     except (ValueError, RecursionError):
-        made = None
+        made = complete_part(text)
     return made if isinstance(made, dict) else {"_unreadable": text}
 
 

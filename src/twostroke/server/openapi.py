@@ -59,6 +59,7 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
     paths["/v1/requests/{name}/explain"] = {"get": explained | _named(parts)}
     paths |= _engine_paths()
     paths["/v1/embeddings"] = {"post": _refused("No embeddings here.")}
+    paths |= _responses_paths(parts)
     paths["/metrics"] = {"get": _text("Prometheus metrics.")}
     return {
         "openapi": "3.1.0",
@@ -99,6 +100,20 @@ def _engine_paths() -> dict[str, Any]:
         "/v1/engine/about": {"get": _operation("Facts of the engine.", "EngineAbout", "Error", streams=False)},
         "/v1/engine/steps": {"get": {**frames, "parameters": frames_query(MAX_FRAMES)}},
         "/v1/engine/trace": {"get": {**traced, "parameters": TRACE_QUERY}},
+    }
+
+
+def _responses_paths(parts: ServerParts) -> dict[str, Any]:
+    """What a server that keeps no answers has to say of them."""
+    absent = {
+        "summary": "Answers are not kept: 404.",
+        "responses": _errors("Error", (401, 403, 404, 405, 500)),
+        **_named(parts),
+    }
+    return {
+        "/v1/responses/{name}": {"get": absent, "delete": absent},
+        "/v1/responses/{name}/input_items": {"get": absent},
+        "/v1/responses/{name}/cancel": {"post": absent},
     }
 
 

@@ -127,7 +127,8 @@ class ResponsesShape:
         return f"{_ID_PREFIXES[block.kind]}_{self._call.response_id.removeprefix('resp_')}_{block.index}"
 
     def _item(self, block: Block, done: bool) -> dict[str, Any]:
-        status = "completed" if done else "in_progress"
+        cut = self._turn.finish_reason == "length" and block is self._turn.made.blocks[-1]
+        status = ("incomplete" if cut else "completed") if done else "in_progress"
         made: dict[str, Any] = {"id": self._item_id(block), "status": status}
         if block.kind == "call":
             call = {"call_id": block.call_id, "name": block.name, "arguments": block.text}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
-from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece, Thought
+from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece, Said, Thought
 from twostroke.types.output import Delta
 
 HEARTBEAT = b": waiting\n\n"
@@ -147,6 +147,7 @@ class ChatTurn:
     def __init__(self, call: Call, new_id: Callable[[], str]) -> None:
         self._turn = call.new_turn()
         self._one = call.tools.one
+        self._calls_only = call.tools.forced
         self.made = Blocks(lambda: call.new_call_id(new_id()))
         self.finish_reason = ""
         self.stop_reason: str | int | None = None
@@ -159,12 +160,18 @@ class ChatTurn:
         pieces = self._turn.feed(delta.text)
         if delta.finish_reason is not None:
             pieces += self._turn.finish()
-        steps = self.made.take(piece for piece in pieces if not (self._one and _call_index(piece)))
+        steps = self.made.take(piece for piece in pieces if self._belongs(piece))
         if delta.finish_reason is not None:
             steps += self.made.close()
             self.finish_reason = delta.finish_reason.value
             self.stop_reason = delta.stop_reason
         return steps
+
+    def _belongs(self, piece: Piece) -> bool:
+        """Text of an answer that must be calls is a call that broke off before its name: no text for the user."""
+        if self._calls_only and isinstance(piece, Said):
+            return False
+        return not (self._one and _call_index(piece))
 
     @property
     def called(self) -> bool:

@@ -41,7 +41,13 @@ GENERATING: dict[str, dict[str, Any]] = {
     "/v1/responses": {"model": "org/fake-model", "input": "hi", "max_output_tokens": 16},
 }
 """Routes that start work in the engine, each with a body that it takes."""
-NOT_GENERATING = {"/v1/messages/count_tokens", "/v1/embeddings", "/tokenize", "/detokenize"}
+NOT_GENERATING = {
+    "/v1/messages/count_tokens",
+    "/v1/embeddings",
+    "/tokenize",
+    "/detokenize",
+    "/v1/responses/x/cancel",  # a 404: no response is kept
+}
 
 
 def routes() -> list[tuple[str, str]]:

@@ -96,7 +96,7 @@ def test_a_message_has_no_citations_key(calling: Live) -> None:
 
 def test_an_answer_that_is_asked_for_again_is_a_404(client: OpenAI, calling: Live) -> None:
     made = client.responses.create(model=MODEL, input="hi")
-    for again in (client.responses.retrieve, client.responses.delete, client.responses.cancel):
+    for again in (client.responses.retrieve, client.responses.delete):
         with pytest.raises(openai.NotFoundError) as caught:
             again(made.id)
         assert caught.value.code == "response_not_found" and caught.value.param == "response_id"

@@ -46,7 +46,6 @@ NOT_GENERATING = {
     "/v1/embeddings",
     "/tokenize",
     "/detokenize",
-    "/v1/responses/x/cancel",  # a 404: no response is kept
 }
 
 

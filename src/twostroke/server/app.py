@@ -93,7 +93,6 @@ def routes_of(parts: ServerParts) -> list[Route]:
         Route("/v1/responses", _generate(parts, responses_call, ResponsesShape), methods=["POST"]),
         Route("/v1/responses/{name}", _no_response, methods=["GET", "DELETE"]),
         Route("/v1/responses/{name}/input_items", _no_response, methods=["GET"]),
-        Route("/v1/responses/{name}/cancel", _no_response, methods=["POST"]),
         Route("/v1/messages", _generate(parts, messages_call, MessagesShape), methods=["POST"]),
         Route("/v1/messages/count_tokens", _read(parts, _counted), methods=["POST"]),
         Route("/v1/embeddings", _no_embeddings(parts), methods=["POST"]),

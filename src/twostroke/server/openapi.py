@@ -113,7 +113,6 @@ def _responses_paths(parts: ServerParts) -> dict[str, Any]:
     return {
         "/v1/responses/{name}": {"get": absent, "delete": absent},
         "/v1/responses/{name}/input_items": {"get": absent},
-        "/v1/responses/{name}/cancel": {"post": absent},
     }
 
 

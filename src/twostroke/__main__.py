@@ -4,7 +4,7 @@ Knows: where the command is.
 Must not know: verbs.
 """
 
-from twostroke.cli.main import main
+from twostroke.cli.start import run
 
 if __name__ == "__main__":
-    main(prog_name="twostroke")
+    run()

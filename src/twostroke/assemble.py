@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from twostroke.assets import spark_path
-from twostroke.backends.cpu import CpuOps, NativePacker, best_level
+from twostroke.backends.cpu import CpuOps, NativePacker, best_level, require_level
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, populate, settle
 from twostroke.cache.manager import CacheManager
@@ -146,6 +146,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     spec = ModelSpec.from_hf(read_object(folder.path / "config.json"))
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec), machine, best_level())
     settings = resolver.resolved()
+    require_level(settings["cpu_level"])
     context, sequences = settings["context"], settings["max_sequences"]
     needs = MemoryNeeds(
         weight_bytes=spec.weight_bytes(_same_format(settings["weights"])),

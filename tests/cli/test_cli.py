@@ -19,7 +19,7 @@ from twostroke.cli.main import VERBS
 def run(
     *words: str, text: str | None = None, environ: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from twostroke.cli.main import main; main(prog_name='twostroke')", *words]
+    command = [sys.executable, "-m", "twostroke", *words]
     stdin = {"stdin": subprocess.DEVNULL} if text is None else {"input": text}
     return subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **(environ or {})}, timeout=120, **stdin
@@ -132,14 +132,7 @@ def test_bench_phases_measures_both_phases():
 
 
 def test_serve_answers_and_stops_cleanly():
-    command = [
-        sys.executable,
-        "-c",
-        "from twostroke.cli.main import main; main(prog_name='twostroke')",
-        "serve",
-        "--port",
-        "0",
-    ]
+    command = [sys.executable, "-m", "twostroke", "serve", "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         lines = []

@@ -14,14 +14,14 @@ import click
 
 from twostroke.cli.bench_serve import serve
 from twostroke.cli.bench_sweep import sweep
-from twostroke.cli.command import ExampleCommand, clear_errors, numbers, option_flags, print_json
+from twostroke.cli.command import ExampleCommand, SuggestingGroup, clear_errors, numbers, option_flags, print_json
 from twostroke.cli.compare import compare, peers
 from twostroke.cli.predict import predict
 from twostroke.cli.progress import progress_bar
 from twostroke.options import ENGINE_OPTIONS
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def command() -> None:
     """Measure this machine with this engine, and any server under load."""
 

@@ -9,8 +9,8 @@ Must not know: scheduler, cache.
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +20,10 @@ from twostroke.cli.command import ExampleCommand, clear_errors, option_flags
 from twostroke.cli.generate import explained, timing_line
 from twostroke.cli.progress import progress_bar
 from twostroke.cli.sampling_flags import pop_sampling, sampling_flags, take_sampling
+from twostroke.cli.streams import as_text
 from twostroke.options import ENGINE_OPTIONS
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.output import Timings
+from twostroke.types.output import Delta, Timings
 
 HELP = (
     "/stats  TTFT and ITL of the last answer\n/explain  what its time went to\n/reset  forget the conversation\n"
@@ -36,8 +37,9 @@ HELP = (
 @sampling_flags
 @option_flags(ENGINE_OPTIONS)
 @click.option("--explain", is_flag=True, help="Say after each answer what its time went to, and what would help.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line: an answer, a note or an error.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def command(model: str, system: str | None, explain: bool, verbose: bool, **values: Any) -> None:
+def command(model: str, system: str | None, explain: bool, as_json: bool, verbose: bool, **values: Any) -> None:
     """Talk with MODEL. History is kept; /help lists the commands; Ctrl-C stops an answer, Ctrl-D ends."""
     with clear_errors(verbose):
         sampling = pop_sampling(values)
@@ -47,13 +49,68 @@ def command(model: str, system: str | None, explain: bool, verbose: bool, **valu
             llm = LLM(model, progress=progress, **values)
         with llm:
             _load_line_editing()
-            conversation = Conversation(llm, take_sampling(sampling, llm.sampling_defaults), system)
-            click.echo(f"{llm.model_name}; /help for commands.")
-            while (line := _read_line()) is not None:
-                if line.strip() and not conversation.handle(line.strip(), click.echo):
+            printer = JsonLines() if as_json else Plain()
+            conversation = Conversation(llm, take_sampling(sampling, llm.sampling_defaults), system, printer)
+            if not as_json:
+                click.echo(f"{llm.model_name}; /help for commands.")
+            while (line := _read_line(printer)) is not None:
+                if line.strip() and not conversation.handle(line.strip()):
                     return
                 if explain and line.strip() and not line.startswith("/"):
-                    click.echo(conversation.explanation())
+                    printer.note(conversation.explanation())
+
+
+class Plain:
+    """A conversation as people read it, as it comes."""
+
+    def note(self, text: str) -> None:
+        """What a command of the conversation answers."""
+        click.echo(text)
+
+    def problem(self, text: str) -> None:
+        """A line that got no answer."""
+        click.echo(f"error: {text}", err=True)
+
+    def piece(self, text: str) -> None:
+        """The next words of an answer."""
+        click.echo(text, nl=False)
+
+    def answered(self, text: str, last: Delta | None, stopped: bool) -> None:
+        """An answer is whole, or Ctrl-C stopped it."""
+        click.echo(" [stopped]" if stopped else "")
+
+
+class JsonLines:
+    """The same as one JSON document a line, for programs."""
+
+    def note(self, text: str) -> None:
+        """As `Plain.note`."""
+        self._line({"note": text})
+
+    def problem(self, text: str) -> None:
+        """As `Plain.problem`."""
+        self._line({"error": text})
+
+    def piece(self, text: str) -> None:
+        """Nothing: the whole answer comes at its end."""
+
+    def answered(self, text: str, last: Delta | None, stopped: bool) -> None:
+        """As `Plain.answered`."""
+        reason = last.finish_reason.value if last is not None and last.finish_reason is not None else None
+        timings = None if last is None else last.timings
+        self._line(
+            {
+                "answer": text,
+                "finish_reason": "stopped" if stopped else reason,
+                "num_output_tokens": 0 if last is None else last.num_output_tokens,
+                "num_cached_tokens": 0 if last is None else last.num_cached_tokens,
+                "ttft_s": None if timings is None else timings.ttft_s,
+                "e2e_s": None if timings is None else timings.e2e_s,
+            }
+        )
+
+    def _line(self, value: dict[str, Any]) -> None:
+        click.echo(json.dumps(value))
 
 
 def _load_line_editing() -> None:
@@ -64,16 +121,20 @@ def _load_line_editing() -> None:
         return
 
 
-def _read_line() -> str | None:
+def _read_line(printer: Plain | JsonLines) -> str | None:
     """One message, continued over lines that end in a backslash; None at the end of the input."""
     parts: list[str] = []
     while True:
         try:
-            part = input("> " if not parts else ". ") if sys.stdin.isatty() else input()
+            part = as_text(input("> " if not parts else ". ") if sys.stdin.isatty() else input(), "The line")
+        except InvalidRequest as error:
+            printer.problem(str(error))
+            parts.clear()
+            continue
         except EOFError:
             return "\n".join(parts) if parts else None
         except KeyboardInterrupt:
-            click.echo()
+            click.echo(err=True)
             return None
         if not part.endswith("\\"):
             return "\n".join([*parts, part])
@@ -87,29 +148,30 @@ class Conversation:
     llm: Any
     params: Any
     system: str | None
+    printer: Plain | JsonLines = field(default_factory=Plain)
     messages: list[dict[str, str]] = field(default_factory=list)
     last: tuple[Timings, int, int, int] | None = None
     last_id: str = ""
 
-    def handle(self, line: str, echo: Callable[..., Any]) -> bool:
+    def handle(self, line: str) -> bool:
         """One line of the user; False where the conversation ends."""
         name, _, rest = line.partition(" ")
         if name in ("/exit", "/quit"):
             return False
         if name == "/stats":
-            echo(self.stats())
+            self.printer.note(self.stats())
         elif name == "/explain":
-            echo(self.explanation())
+            self.printer.note(self.explanation())
         elif name == "/reset":
             self.messages.clear()
-            echo("Forgotten.")
+            self.printer.note("Forgotten.")
         elif name == "/system":
             self.system = rest or None
-            echo("System message set." if rest else "No system message.")
+            self.printer.note("System message set." if rest else "No system message.")
         elif name.startswith("/"):
-            echo(HELP if name == "/help" else f"There is no command {name}.\n{HELP}")
+            self.printer.note(HELP if name == "/help" else f"There is no command {name}.\n{HELP}")
         else:
-            self._answer(line, echo)
+            self._answer(line)
         return True
 
     def stats(self) -> str:
@@ -123,22 +185,23 @@ class Conversation:
         """What the time of the last answer went to, and what would help."""
         return explained(self.llm, self.last_id) if self.last_id else "No answer yet."
 
-    def _answer(self, line: str, echo: Callable[..., Any]) -> None:
+    def _answer(self, line: str) -> None:
         messages = [*self.messages, {"role": "user", "content": line}]
-        text, tokens, delta = "", 0, None
+        text, tokens, delta, stopped = "", 0, None, False
         try:
             prompt = self.llm.messages_tokens(self._with_system(messages))
             for delta in self.llm.stream(prompt, self.params):
-                echo(delta.text, nl=False)
-                sys.stdout.flush()
+                self.printer.piece(delta.text)
                 text += delta.text
                 tokens = delta.num_output_tokens
         except InvalidRequest as error:
-            echo(f"error: {error}\n/reset starts anew.", err=True)
+            self.printer.problem(f"{error}\n/reset starts anew.")
             return
         except KeyboardInterrupt:
-            echo(" [stopped]", nl=False)
-        echo("")
+            stopped = True
+        self.printer.answered(text, delta, stopped)
+        if delta is not None and delta.error is not None:
+            self.printer.problem(delta.error)
         self.messages = [*messages, {"role": "assistant", "content": text}]
         if delta is not None and delta.timings is not None:
             self.last = (delta.timings, len(prompt), tokens, delta.num_cached_tokens)

@@ -10,13 +10,16 @@ Must not know: what a verb does.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import click
 
+from twostroke.cli.interrupt import INTERRUPTED, interruptible
+from twostroke.cli.streams import output_problem
 from twostroke.options import Option
 from twostroke.types.errors import (
     BackendError,
@@ -53,6 +56,25 @@ class ExampleCommand(click.Command):
         super().format_help(ctx, formatter)
 
 
+class SuggestingGroup(click.Group):
+    """A group that names the nearest command for one that it has not."""
+
+    synonyms: Mapping[str, str] = {}
+    """What other programs call a command -> what it is called here."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does. Raises UsageError (exit code 2) for an unknown name."""
+        name = args[0]
+        known = self.list_commands(ctx)
+        if name in known or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        near = self.synonyms.get(name) or next(iter(difflib.get_close_matches(name, known, 1, cutoff=0.5)), "")
+        hint = f"Did you mean '{near}'?" if near else f"There are {', '.join(known)}."
+        raise click.UsageError(f"There is no command {name!r}. {hint}", ctx)
+
+
 def option_flags(options: tuple[Option, ...]) -> Callable[[Decorated], Decorated]:
     """A decorator that adds one flag for each option of the table; values stay text, config.py reads them."""
 
@@ -74,24 +96,38 @@ def exit_code(error: TwostrokeError) -> int:
 def clear_errors(verbose: bool) -> Iterator[None]:
     """Print what, why and what to do, without a traceback unless asked; end with the documented code."""
     try:
-        yield
+        with interruptible():
+            yield
     except (click.exceptions.Exit, click.ClickException, SystemExit):
         raise
     except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+        sys.exit(INTERRUPTED)
     except TwostrokeError as error:
         if verbose:
             raise
-        _print_error(error.what, error.why, error.fix)
+        print_error(error)
         sys.exit(exit_code(error))
     except Exception as error:
+        end_with_output_problem()
         if verbose:
             raise
         _print_error(f"Unexpected failure: {type(error).__name__}: {error}", "", "Run again with -v for the traceback.")
         sys.exit(1)
+
+
+def end_with_output_problem() -> None:
+    """Ends the process with code 1 where standard output takes nothing; 0 where its reader has left (`| head`)."""
+    problem = output_problem()
+    if problem is None:
+        return
+    if problem:
+        _print_error("Standard output cannot be written.", f"{problem}.", "Send the output to another place.")
+    sys.exit(1 if problem else 0)
+
+
+def print_error(error: TwostrokeError) -> None:
+    """On standard error, in three lines at most."""
+    _print_error(error.what, error.why, error.fix)
 
 
 def _print_error(what: str, why: str, fix: str) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 
-from twostroke.cli.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.command import ExampleCommand, SuggestingGroup, clear_errors, print_json
 from twostroke.cli.progress import progress_bar
 
 PEERS_HELP = "Where the peers' environments are [default: the cache folder]."
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def peers() -> None:
     """The engines to compare with, each in an environment of its own."""
 
@@ -25,8 +25,9 @@ def peers() -> None:
 @peers.command(cls=ExampleCommand, example="twostroke bench peers install llama_cpp")
 @click.argument("names", nargs=-1, required=True)
 @click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def install(names: tuple[str, ...], peers_folder: Path | None, verbose: bool) -> None:
+def install(names: tuple[str, ...], peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
     """Install engines to compare with: openvino, llama_cpp, onnxruntime, vllm, transformers."""
     with clear_errors(verbose):
         from twostroke.bench.peers import environment
@@ -34,9 +35,14 @@ def install(names: tuple[str, ...], peers_folder: Path | None, verbose: bool) ->
         from twostroke.env import process_environment, read_machine
 
         folder = peers_folder or read_machine().cache_folder / "peers"
-        for peer in [find_peer(name) for name in ",".join(names).split(",")]:
+        installed = {}
+        for name, peer in [(name, find_peer(name)) for name in ",".join(names).split(",")]:
             python = environment.install(folder, peer, process_environment(), lambda line: click.echo(line, err=True))
-            click.echo(f"{peer.title}: {python}")
+            installed[name] = str(python)
+            if not as_json:
+                click.echo(f"{peer.title}: {python}")
+        if as_json:
+            print_json(installed)
 
 
 @peers.command(name="list", cls=ExampleCommand, example="twostroke bench peers list")
@@ -89,6 +95,7 @@ def compare(
     """Us and other engines on the same random checkpoint, in turn, beside the machine's limits."""
     with clear_errors(verbose):
         from twostroke.bench.cases import QUICK, STANDARD
+        from twostroke.bench.peers.peer import find_peer
         from twostroke.bench.run_compare import Asked, run
         from twostroke.cli.output_file import check_place, write_json, write_whole
 
@@ -105,6 +112,8 @@ def compare(
             threads=threads,
             cases=QUICK if quick else STANDARD,
         )
+        for name in asked.peers:
+            find_peer(name)  # before gigabytes are written
         with progress_bar("checkpoint") as progress:
             for result in run(asked, time.perf_counter, lambda line: click.echo(line, err=True), progress):
                 if save is not None:

@@ -14,8 +14,9 @@ import click
 from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.progress import progress_bar
 from twostroke.cli.sampling_flags import pop_sampling, sampling_flags, take_sampling
+from twostroke.cli.streams import as_text
 from twostroke.options import ENGINE_OPTIONS
-from twostroke.types.errors import InvalidRequest
+from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import GenerationOutput
 
 
@@ -72,7 +73,7 @@ def _read_stdin() -> str:
         raise InvalidRequest(
             "There is no prompt.", fix='Give one: twostroke generate "What is prefill?", or pipe text in.'
         )
-    return sys.stdin.read()
+    return as_text(sys.stdin.read(), "Standard input")
 
 
 def explained(llm: Any, request_id: str) -> str:
@@ -88,10 +89,11 @@ def _stream(llm: Any, token_ids: list[int], params: Any, verbose: bool) -> str:
     tokens = 0
     for delta in llm.stream(token_ids, params):
         click.echo(delta.text, nl=False)
-        sys.stdout.flush()
         tokens = delta.num_output_tokens
         last = delta
     click.echo()
+    if last is not None and last.error is not None:
+        raise EngineStopped(last.error, why="The answer above is not whole.", fix="Ask again.")
     if verbose and last is not None and last.timings is not None:
         click.echo(timing_line(last.timings, len(token_ids), tokens), err=True)
     return "" if last is None else str(last.request_id)
@@ -117,6 +119,7 @@ def output_json(output: GenerationOutput, model: str) -> dict[str, Any]:
                 "token_ids": list(c.token_ids),
                 "finish_reason": c.finish_reason.value,
                 "stop_reason": c.stop_reason,
+                "error": c.error,
                 "logprobs": None
                 if c.logprobs is None
                 else [

@@ -7,6 +7,8 @@ Must not know: how requests are sent.
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +18,7 @@ import click
 from twostroke.cli.plan import COUNT, DURATION, reading
 from twostroke.options import parse_count
 from twostroke.types.errors import ConfigError
+from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
 if TYPE_CHECKING:
     from twostroke.bench.load.session import Target
@@ -99,14 +102,20 @@ def read_target(url: str, options: dict[str, Any]) -> Target:
     )
 
 
-def read_file(path: Path) -> str:
-    """The text of a trace. Raises ConfigError where it cannot be read."""
+def read_file(path: Path, option: str = "--trace ") -> str:
+    """The text of a trace: of a file or of a pipe. Raises ConfigError where it cannot be read."""
+    what = f"{option}{path} cannot be read."
     try:
-        if path.stat().st_size > MAX_TRACE_BYTES:
-            raise ConfigError(f"--trace {path} is larger than {MAX_TRACE_BYTES >> 30} GiB.", fix="Give a part of it.")
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(what, why="It is a device, and may never end.", fix="Give a file.")
+            found = file.read(MAX_TRACE_BYTES + 1)
+        if len(found) > MAX_TRACE_BYTES:
+            raise ConfigError(f"{option}{path} is larger than {MAX_TRACE_BYTES >> 30} GiB.", fix="Give a part of it.")
+        return found.decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--trace {path} cannot be read.", why=f"{error}.") from None
+        fix = fix_unreadable(error, "Give a file with a trace.")
+        raise ConfigError(what, why=why_unreadable(error), fix=fix) from None
 
 
 def _read_body(text: str | None) -> dict[str, Any]:

@@ -7,10 +7,16 @@ Must not know: what they do.
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from twostroke import __version__
+from twostroke.cli.command import SuggestingGroup, end_with_output_problem, exit_code, print_error
+from twostroke.cli.streams import checked_arguments, open_missing_streams, prepare_streams
+from twostroke.types.errors import InvalidRequest
 
 VERBS: dict[str, tuple[str, str]] = {
     "serve": ("twostroke.cli.serve", "Serve a model over HTTP with the OpenAI API."),
@@ -28,15 +34,52 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
+SYNONYMS = {
+    "run": "chat",
+    "complete": "generate",
+    "completion": "generate",
+    "start": "serve",
+    "server": "serve",
+    "download": "pull",
+    "get": "pull",
+    "install": "pull",
+    "benchmark": "bench",
+    "compare": "bench compare",
+    "peers": "bench peers",
+    "sweep": "bench sweep",
+    "predict": "bench predict",
+    "check": "doctor",
+    "settings": "config",
+    "monitor": "top",
+    "why": "explain",
+}
+"""What other programs call a verb, and verbs of a group without it."""
+
+
+class LazyGroup(SuggestingGroup):
     """Imports a verb's module only when that verb runs, so that --help stays quick."""
+
+    synonyms = SYNONYMS
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
+        """As click does, with standard streams that are closed or full, and arguments that are not text."""
+        open_missing_streams()
+        prepare_streams()
+        try:
+            checked_arguments(sys.argv[1:] if args is None else args)
+            return super().main(args, *rest, **named)
+        except InvalidRequest as error:
+            print_error(error)
+            sys.exit(exit_code(error))
+        finally:
+            end_with_output_problem()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs, in the order of the table."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load one verb; None for an unknown name (click suggests the nearest)."""
+        """Load one verb; None for an unknown name."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = importlib.import_module(VERBS[cmd_name][0]).command

@@ -21,7 +21,13 @@ from twostroke.cli.progress import progress_bar
 def command(model: str, revision: str | None, endpoint: str | None, as_json: bool, verbose: bool) -> None:
     """Download MODEL (safetensors, tokenizer, settings; never code). Resumes where it stopped; pins the commit."""
     with clear_errors(verbose):
+        from twostroke.assemble import EMBEDDED
+        from twostroke.assets import spark_path
         from twostroke.weights.hub import resolve_model
+
+        if model == EMBEDDED:
+            _tell_embedded(str(spark_path()), as_json)
+            return
 
         with progress_bar("download") as progress:
             folder = resolve_model(model, revision=revision, endpoint=endpoint, progress=progress)
@@ -29,3 +35,11 @@ def command(model: str, revision: str | None, endpoint: str | None, as_json: boo
             print_json({"path": str(folder.path), "source": folder.source, "revision": folder.revision})
         else:
             click.echo(f"{folder.source} at {folder.revision or 'a local folder'}\n{folder.path}")
+
+
+def _tell_embedded(path: str, as_json: bool) -> None:
+    """The embedded model is here already."""
+    if as_json:
+        print_json({"path": path, "source": "spark", "revision": None})
+    else:
+        click.echo(f"spark is part of this package: there is nothing to download. Try: twostroke chat\n{path}")

@@ -14,6 +14,7 @@ import click
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import MAX_SCHEMA_BYTES, Grammar
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -69,7 +70,9 @@ def _grammar(schema_file: str | None, pattern: str | None) -> Grammar | None:
         with open(schema_file, encoding="utf-8") as file:
             return Grammar.json_schema(file.read(MAX_SCHEMA_BYTES + 1))
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"{schema_file} cannot be read.", why=f"{error}.") from None
+        fix = fix_unreadable(error, "Give a file with a JSON schema.")
+        what = f"--json-schema {schema_file} cannot be read."
+        raise InvalidRequest(what, why=why_unreadable(error), fix=fix) from None
 
 
 def pop_sampling(values: dict[str, Any]) -> dict[str, Any]:

@@ -21,11 +21,13 @@ import click
 
 from twostroke.cli.collector import lasting_heap
 from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.interrupt import finish_undisturbed
 from twostroke.cli.progress import progress_bar
 from twostroke.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 
 if TYPE_CHECKING:
     from twostroke.server.build import BuiltServer
+    from twostroke.server.supervise import Supervisor
     from twostroke.server.worker import Line
 
 BEAT_S = 1.0
@@ -80,7 +82,10 @@ def _serve(
 
     with built, logging_to_stderr(built.resolved["log"], verbose), lasting_heap():
         tell, watch = _watching(built, line)
-        run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener)
+        try:
+            run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener)
+        finally:
+            finish_undisturbed()  # nothing is left but to close what is open
 
 
 def _line(descriptor: int) -> Line:
@@ -125,7 +130,15 @@ def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
         click.echo(f"supervisor: {text}", err=True)
 
     with bind(*address_of(collect(options, asked_by_environment()))) as listener:
-        return asyncio.run(Supervisor(worker, listener, environment, say, SystemdNotifier(notify_address())).run())
+        supervisor = Supervisor(worker, listener, environment, say, SystemdNotifier(notify_address()))
+        return asyncio.run(_to_the_end(supervisor))
+
+
+async def _to_the_end(supervisor: Supervisor) -> int:
+    try:
+        return await supervisor.run()
+    finally:
+        finish_undisturbed()
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def command(file: Path, perfetto: Path | None, as_json: bool, verbose: bool) -> 
 
         if perfetto is not None:
             check_place(perfetto, "--perfetto")
-        records = list(read_lines(read_file(file).splitlines(), file.name))
+        records = list(read_lines(read_file(file, "").splitlines(), file.name))
         if perfetto is not None:
             write_whole(perfetto, json.dumps(trace({file.name: records})), "--perfetto")
         found = _summary(records)

@@ -19,6 +19,7 @@ class Drain:
         self._limit_s = limit_s
         self._clock = clock
         self._until_s: float | None = None
+        self._begun_s = 0.0
 
     @property
     def begun(self) -> bool:
@@ -29,7 +30,13 @@ class Drain:
         """Take nothing new. A second call changes nothing."""
         if self._until_s is None:
             self._door.draining = True
-            self._until_s = self._clock() + self._limit_s
+            self._begun_s = self._clock()
+            self._until_s = self._begun_s + self._limit_s
+
+    @property
+    def lasts_s(self) -> float:
+        """Since it began."""
+        return self._clock() - self._begun_s
 
     @property
     def over(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import signal
 import socket
 import threading
@@ -27,7 +28,10 @@ from twostroke.server.protocol import DeadlineProtocol
 from twostroke.server.security import is_loopback
 from twostroke.types.errors import ConfigError, EngineStopped
 
+log = logging.getLogger("twostroke.server")
 CUT_S = 2
+SAME_SIGNAL_S = 0.1
+LAST_WORDS_S = 2.0
 KEEP_ALIVE_S = 30
 MAX_HEADER_BYTES = 64 * 1024
 Announce = Callable[[str], None]
@@ -76,19 +80,28 @@ async def serve(parts: ServerParts, listener: socket.socket, announce: Announce,
     ended by itself, or where requests did not finish in the time for draining.
     """
     await parts.engine.start()
-    try:
-        server = make_server(parts, listener, announce, watch)
-        await server.serve(sockets=[listener])
-        if not parts.engine.alive:
-            raise EngineStopped("The engine ended by itself.", why="Its log says how.", fix="Start the server again.")
-        if server.cut:
-            raise EngineStopped(
-                f"{server.cut} requests were cut short.",
-                why=f"They did not finish in the {parts.drain_s:g} s for draining.",
-                fix="Give a longer --drain.",
-            )
-    finally:
-        await parts.engine.stop()
+    server = make_server(parts, listener, announce, watch)
+    with signals_to(server):
+        try:
+            await server.serve(sockets=[listener])
+            if not parts.engine.alive:
+                raise EngineStopped(
+                    "The engine ended by itself.", why="Its log says how.", fix="Start the server again."
+                )
+            if server.cut:
+                raise _cut_short(server.cut, server.hurried, parts.drain_s)
+        finally:
+            await parts.engine.stop()
+            await server.last_words()
+
+
+def _cut_short(count: int, hurried: bool, drain_s: float) -> EngineStopped:
+    what = f"{count} request{'s were' if count > 1 else ' was'} cut short."
+    if hurried:
+        return EngineStopped(what, why="A second signal came.", fix="One signal lets requests finish first.")
+    return EngineStopped(
+        what, why=f"They did not finish in the {drain_s:g} s for draining.", fix="Give a longer --drain."
+    )
 
 
 def make_server(parts: ServerParts, listener: socket.socket, announce: Announce, watch: Watch = no_watch) -> Server:
@@ -123,7 +136,7 @@ class Hear:
 class Server(uvicorn.Server):
     """uvicorn's server with an announcement, a drain, and signals that end it instead of the process.
 
-    cut: requests that did not finish in time.
+    cut: requests that did not finish. hurried: because a second signal came.
     """
 
     def __init__(
@@ -138,6 +151,7 @@ class Server(uvicorn.Server):
         self._drain = drain
         self._closing = closing
         self.cut = 0
+        self.hurried = False
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: is it time to go?"""
@@ -149,11 +163,17 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal drains: the socket stays open, so that new requests hear 503. The second ends it now."""
+        """The first signal drains: the socket stays open, so that new requests get 503. A second one ends it now.
+
+        A launcher that passes on what the terminal sends to every process makes two signals of one Ctrl-C.
+        """
         if not self._drain.begun:
             self._drain.begin()
-            return
-        self.should_exit = self.force_exit = True
+            if self._drain.cut:
+                log.warning("requests that run may finish: %d; a second signal ends them now", self._drain.cut)
+        elif self._drain.lasts_s > SAME_SIGNAL_S and not self.should_exit:
+            self.cut, self.hurried = self._drain.cut, True
+            self.should_exit = self.force_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then announce."""
@@ -166,24 +186,35 @@ class Server(uvicorn.Server):
         self._closing.began = True
         await super().shutdown(sockets=sockets)
 
+    async def last_words(self) -> None:
+        """The engine has stopped: streams that were cut tell their clients so, and end."""
+        if tasks := list(self.server_state.tasks):
+            await asyncio.wait(tasks, timeout=LAST_WORDS_S)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals go to `handle_exit`.
+        """Nothing: see `signals_to`, which lasts longer.
 
         uvicorn's own version raises the signal again afterwards, which would end the process before the engine stops.
         """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = asyncio.get_running_loop()
-        kinds = (signal.SIGINT, signal.SIGTERM)
+        yield
+
+
+@contextmanager
+def signals_to(server: Server) -> Iterator[None]:
+    """SIGINT and SIGTERM go to the server, until its engine has stopped: a signal meanwhile does not interrupt that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    for kind in kinds:
+        loop.add_signal_handler(kind, server.handle_exit, kind, None)
+    try:
+        yield
+    finally:
         for kind in kinds:
-            loop.add_signal_handler(kind, self.handle_exit, kind, None)
-        try:
-            yield
-        finally:
-            for kind in kinds:
-                loop.remove_signal_handler(kind)
+            loop.remove_signal_handler(kind)
 
 
 def bind(host: str, port: int) -> socket.socket:

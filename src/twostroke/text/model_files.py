@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from twostroke.types.errors import CorruptModel
+from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
 
@@ -25,7 +26,8 @@ def read_text(path: Path, max_bytes: int = MAX_JSON_BYTES) -> str:
             )
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CorruptModel(f"{path} cannot be read.", why=f"{error}.", fix="Download the model again.") from error
+        fix = fix_unreadable(error, "Download the model again.")
+        raise CorruptModel(f"{path} cannot be read.", why=why_unreadable(error), fix=fix) from error
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from twostroke.types.errors import (
     UnsupportedModel,
     prompt_too_long,
 )
+from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
 if TYPE_CHECKING:
     import tokenizers
@@ -174,6 +175,11 @@ def _load(folder: Path) -> tokenizers.Tokenizer:
         raise ModelNotFound(f"{folder} has no tokenizer.json.", fix="Give the folder of a Hugging Face model.")
     if path.stat().st_size > MAX_TOKENIZER_BYTES:
         raise CorruptModel(f"{path} is larger than {MAX_TOKENIZER_BYTES:,} bytes.", fix="Check the download.")
+    try:
+        path.open("rb").close()  # the library does not tell a file that may not be read from a broken one
+    except OSError as error:
+        fix = fix_unreadable(error, "Download the model again.")
+        raise CorruptModel(f"{path} cannot be read.", why=why_unreadable(error), fix=fix) from None
     import tokenizers
 
     try:

@@ -9,12 +9,15 @@ Must not know: what is in the files.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 from dataclasses import dataclass
 from pathlib import Path
 
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
+from twostroke.types.unreadable import fix_unreadable, why_unreadable
+from twostroke.weights.hub_names import hub_id_of
 from twostroke.weights.hub_progress import Meter, Progress
 from twostroke.weights.hub_resume import Hub, is_transport_error, prefetch
 
@@ -32,6 +35,8 @@ SETTINGS = (
 UNWANTED = ("consolidated*.safetensors", "*/*.safetensors", "*/*.json")
 """Second copies of the weights under other names, and whatever lies in subfolders."""
 
+EMBEDDED = "spark"
+EMBEDDED_HINT = f"{EMBEDDED!r} is the small model that is part of this package"
 DEFAULT_ENDPOINT = "https://huggingface.co"
 
 
@@ -60,7 +65,7 @@ def resolve_model(
     ConfigError (a revision of a local folder), ModelError (full disk, broken server).
     """
     local = Path(name_or_path).expanduser()
-    if (local / "config.json").is_file():
+    if _is_local(local):
         if revision is not None:
             raise ConfigError(
                 f"--revision {revision} was given for the local folder {local}.",
@@ -68,7 +73,7 @@ def resolve_model(
                 fix="Leave --revision out, or give a hub id.",
             )
         return ModelFolder(local.resolve(), name_or_path, None)
-    if local.exists() or not _looks_like_hub_id(name_or_path):
+    if _exists(local) or not _looks_like_hub_id(name_or_path):
         raise _no_local_model(name_or_path, local)
     if endpoint is not None and token is None and endpoint.rstrip("/") != DEFAULT_ENDPOINT:
         access: str | bool | None = False
@@ -92,7 +97,7 @@ def resolve_config(
     Arguments and errors as of resolve_model.
     """
     local = Path(name_or_path).expanduser()
-    if local.exists() or not _looks_like_hub_id(name_or_path):
+    if _exists(local) or not _looks_like_hub_id(name_or_path):
         return resolve_model(name_or_path, revision).path / "config.json"
     from huggingface_hub import constants, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
@@ -116,6 +121,23 @@ def resolve_config(
     return Path(path)
 
 
+def _is_local(folder: Path) -> bool:
+    """Raises ModelError for a folder that may not be looked into."""
+    try:
+        return (folder / "config.json").is_file()
+    except OSError as error:
+        fix = fix_unreadable(error, "Check the path.")
+        raise ModelError(f"{folder} cannot be read.", why=why_unreadable(error), fix=fix) from None
+
+
+def _exists(path: Path) -> bool:
+    """A path that may not be looked at is no hub id either."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
+
+
 def _no_config(repo_id: str) -> ModelNotFound:
     return ModelNotFound(
         f"{repo_id} has no config.json.",
@@ -131,20 +153,42 @@ def _looks_like_hub_id(name: str) -> bool:
 
 def _no_local_model(name: str, local: Path) -> ModelNotFound:
     if local.is_file():
-        return ModelNotFound(
-            f"{name} is a file.", why="A model is a folder with config.json.", fix=f"Try {local.parent}."
-        )
+        return _is_a_file(name, local)
     if local.is_dir():
         inner = sorted(child.parent for child in local.glob("*/config.json"))
         hint = f"Did you mean {inner[0]}?" if inner else "Give the folder that holds config.json, or a hub id."
         return ModelNotFound(f"{name} holds no config.json.", why="So it is not a model's folder.", fix=hint)
-    near: list[str] = []
-    if local.parent.is_dir():
-        near = difflib.get_close_matches(local.name, [p.name for p in local.parent.iterdir() if p.is_dir()], 1)
+    hub_id = hub_id_of(name)
+    if hub_id is not None:
+        return ModelNotFound(
+            f"{name} is no folder and no hub id.",
+            why="Models come from the hub, under names that read publisher/model.",
+            fix=f"Did you mean {hub_id}?",
+        )
+    beside: list[str] = []
+    with contextlib.suppress(OSError):
+        beside = [path.name for path in local.parent.iterdir() if path.is_dir()]
+    near = difflib.get_close_matches(local.name, [EMBEDDED, *beside], 1)
+    if near and near[0] in beside:
+        fix = f"Did you mean {local.parent / near[0]}?"
+    else:
+        fix = f"{'Did you mean spark? ' if near else ''}Check the path, or give a hub id; {EMBEDDED_HINT}."
+    why = "It is no hub id either: those read publisher/model."
+    return ModelNotFound(f"There is no folder {name}.", why=why, fix=fix)
+
+
+def _is_a_file(name: str, local: Path) -> ModelNotFound:
+    if local.suffix.lower() == ".gguf":
+        return ModelNotFound(
+            f"{name} is a GGUF file, and those are not read.",
+            why="A model is a folder with config.json, tokenizer.json and safetensors.",
+            fix="Give the hub id of the model that it was made from, with --weights int8 or int4.",
+        )
+    beside = (local.parent / "config.json").is_file()
     return ModelNotFound(
-        f"There is no folder {name}.",
-        why="It is no hub id either: those read publisher/model.",
-        fix=f"Did you mean {local.parent / near[0]}?" if near else "Check the path, or give a hub id.",
+        f"{name} is a file.",
+        why="A model is a folder with config.json.",
+        fix=f"Give its folder: {local.parent}" if beside else "Give the model's folder, or a hub id.",
     )
 
 

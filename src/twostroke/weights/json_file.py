@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from twostroke.types.errors import CorruptModel
+from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
 MAX_CONFIG_BYTES = 16 << 20
 DOWNLOAD_AGAIN = "Download the model again; if that does not help, its publisher has to repair it."
@@ -58,8 +59,11 @@ def open_regular(path: Path) -> int:
         return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
         raise CorruptModel(f"{path.name} is missing in {path.parent}.", fix="Download the model again.") from None
-    except (OSError, ValueError) as error:
-        raise CorruptModel(f"{path} cannot be opened.", why=f"{error}.", fix="Check its permissions.") from None
+    except OSError as error:
+        fix = fix_unreadable(error, "Check the disk.")
+        raise CorruptModel(f"{path} cannot be opened.", why=why_unreadable(error), fix=fix) from None
+    except ValueError as error:
+        raise CorruptModel(f"{path!s:.200} is no path.", why=f"{error}.", fix="Check the path.") from None
 
 
 def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -140,10 +140,26 @@ def load_library(level: str) -> ctypes.CDLL:
     return library
 
 
+def highest_level() -> int:
+    """Place in LEVELS of the highest level that this CPU runs, built or not. Raises BackendError."""
+    return int(load_library("generic").ts_best_level())
+
+
 def best_level() -> str:
     """The highest level that this CPU runs and that was built. Raises BackendError where there is none."""
-    highest = int(load_library("generic").ts_best_level())
-    return next(level for level in reversed(LEVELS[: highest + 1]) if library_path(level).is_file())
+    return next(level for level in reversed(LEVELS[: highest_level() + 1]) if library_path(level).is_file())
+
+
+def require_level(level: str) -> None:
+    """Raises BackendError for a level that this machine has not, or that this CPU cannot run."""
+    load_library(level)
+    runs = available_levels()
+    if level not in runs:
+        raise BackendError(
+            f"This CPU cannot run the {level} kernels.",
+            why=f"It lacks their instructions; it runs {', '.join(runs)}.",
+            fix=f"Leave --cpu-level out, or give --cpu-level {runs[-1]}.",
+        )
 
 
 def available_levels() -> list[str]:

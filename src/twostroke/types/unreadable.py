@@ -1,0 +1,29 @@
+"""Why a file cannot be read, in words: the reason without Python's own form of it, and what to do.
+
+Knows: exceptions of reading.
+Must not know: which file it is, who asked for it.
+"""
+
+from __future__ import annotations
+
+import errno
+
+NOT_TEXT = "It is not UTF-8 text: byte 0x{byte:02x} at position {position:,}."
+
+
+def why_unreadable(error: OSError | UnicodeDecodeError) -> str:
+    """One sentence, such as "Permission denied."."""
+    if isinstance(error, UnicodeDecodeError):
+        return NOT_TEXT.format(byte=error.object[error.start], position=error.start)
+    if error.errno == errno.EISDIR:
+        return "It is a folder."
+    return f"{error.strerror or error}."
+
+
+def fix_unreadable(error: OSError | UnicodeDecodeError, otherwise: str) -> str:
+    """What to do. otherwise: where neither the path nor its permissions are wrong."""
+    if isinstance(error, PermissionError):
+        return "Check the permissions of the file and of its folders."
+    if isinstance(error, FileNotFoundError):
+        return "Check the path."
+    return otherwise

@@ -1,0 +1,304 @@
+"""The command as a process among others: its streams closed, full or not text, its signals early, late and doubled.
+
+Nothing here may end in a traceback, and every exit code is a documented one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serve.harness import wait_until
+
+TWOSTROKE = [sys.executable, "-m", "twostroke"]
+WAIT_S = 120.0
+
+
+def run(*words: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
+    if "input" in streams:
+        del streams["stdin"]
+    done = subprocess.run([*TWOSTROKE, *words], timeout=WAIT_S, check=False, **streams)
+    text = [b"" if stream is None else stream for stream in (done.stdout, done.stderr)]
+    found = [stream.decode() for stream in text]
+    assert "Traceback" not in found[1] and "Exception ignored" not in found[1], found[1]
+    return subprocess.CompletedProcess(done.args, done.returncode, *found)
+
+
+def without(*numbers: int) -> Callable[[], None]:
+    """For a child process: these descriptors are closed when it begins."""
+
+    def close() -> None:
+        for number in numbers:
+            os.close(number)
+
+    return close
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["generate", "--help"], ["generate", "hi", "--max-tokens", "3"], ["config", "--json"]]
+)
+def test_a_full_device_is_one_clear_error(words: list[str], unbuffered: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = run(*words, stdout=full, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
+    assert done.returncode == 1
+    assert done.stderr.count("Standard output cannot be written.") == 1 and "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("numbers", [(0,), (1,), (2,), (0, 1, 2)])
+def test_closed_streams(numbers: tuple[int, ...]) -> None:
+    said = run("generate", "hi", "--max-tokens", "3", preexec_fn=without(*numbers))
+    assert said.returncode == 0 and bool(said.stdout) == (1 not in numbers)
+    assert run("genrate", preexec_fn=without(*numbers)).returncode == 2
+    asked = run("generate", "--max-tokens", "3", input=None, stdin=None, preexec_fn=without(0))
+    assert asked.returncode == 2 and "prompt is empty" in asked.stderr
+    assert run("chat", stdin=None, preexec_fn=without(0)).returncode == 0
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    process = subprocess.Popen([*TWOSTROKE, "config"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait(WAIT_S)) == (b"", 0)
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "en_US.UTF-8", "C"])
+def test_input_that_is_not_text_is_told_with_its_byte(locale: str) -> None:
+    done = run("generate", "--max-tokens", "3", input=b"caf\xe9", env={**os.environ, "LC_ALL": locale})
+    assert done.returncode == 2
+    assert "Standard input is not UTF-8 text." in done.stderr and "0xe9" in done.stderr
+    chat = run("chat", "--max-tokens", "3", input=b"caf\xe9\nWhat is ITL?\n", env={**os.environ, "LC_ALL": locale})
+    assert chat.returncode == 0 and "The line is not UTF-8 text." in chat.stderr
+    assert len(chat.stdout) > len("spark; /help for commands.\n"), "the next line is answered"
+
+
+@pytest.mark.parametrize("words", [["generate", "caf\udce9"], ["generate", "x", "--model", "\udcff"], ["\udcff"]])
+def test_arguments_that_are_not_text(words: list[str]) -> None:
+    done = run(*words)
+    assert done.returncode == 2 and "is not UTF-8 text" in done.stderr
+
+
+BEGIN = "import twostroke.cli.start as start, sys; print('here', flush=True); start.run()"
+
+
+@pytest.mark.parametrize("after_ms", [0, 10, 20, 40, 60, 80, 100, 150, 250])
+def test_ctrl_c_at_any_time_ends_with_130_and_says_nothing(after_ms: int) -> None:
+    """From the first line of the command on. (Before it, Python itself is starting.)"""
+    words = ["generate", "hi", "--max-tokens", "2000", "--raw"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import twostroke.cli.interrupt as i; i.end_quietly(); {BEGIN}", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None and process.stdout.readline() == b"here\n"
+    time.sleep(after_ms / 1e3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=WAIT_S)
+    assert (process.returncode, errors) == (130, b"")
+
+
+@contextmanager
+def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server process and its URL."""
+    command = [*TWOSTROKE, "serve", "--port", "0", "--threads", "1", "--json", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    text, url = "", ""
+    while not url:
+        line = process.stdout.readline()
+        assert line, "it ended"
+        text += line
+        with contextlib.suppress(ValueError):
+            url = json.loads(text)["url"]
+    try:
+        yield process, url
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def gauge(url: str, name: str) -> float:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=WAIT_S) as got:
+        lines = got.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
+def ask(url: str, max_tokens: int, into: list[bytes], count: int = 1) -> threading.Thread:
+    """Stream an answer in a thread of its own."""
+    body = {"model": "spark", "prompt": "hi", "max_tokens": max_tokens, "ignore_eos": True, "stream": True, "n": count}
+    request = urllib.request.Request(
+        f"{url}/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+
+    def read() -> None:
+        with urllib.request.urlopen(request, timeout=WAIT_S) as got:
+            into.append(got.read())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    wait_until(lambda: gauge(url, "twostroke_requests_running") > 0 or not thread.is_alive(), "a running request")
+    return thread
+
+
+@pytest.mark.parametrize("supervise", [(), ("--supervise",)])
+@pytest.mark.parametrize("gap_s", [0.0, 0.05, 0.15, 0.3])
+def test_two_signals_to_an_idle_server_end_it_once(gap_s: float, supervise: tuple[str, ...]) -> None:
+    with served(*supervise) as (process, _):
+        process.send_signal(signal.SIGINT)
+        time.sleep(gap_s)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=WAIT_S)
+        assert (process.returncode, errors) == (0, "")
+
+
+def test_one_ctrl_c_that_comes_twice_lets_a_stream_finish() -> None:
+    with served() as (process, url):
+        streamed: list[bytes] = []
+        thread = ask(url, 300, streamed)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        thread.join(WAIT_S)
+        process.communicate(timeout=WAIT_S)
+        assert process.returncode == 0 and b'"finish_reason":"length"' in streamed[0]
+
+
+def test_a_second_ctrl_c_ends_now_and_tells_the_stream() -> None:
+    with served() as (process, url):
+        streamed: list[bytes] = []
+        thread = ask(url, 1900, streamed, 4)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        thread.join(WAIT_S)
+        _, errors = process.communicate(timeout=WAIT_S)
+        assert process.returncode == 6 and "A second signal came." in errors and "Traceback" not in errors
+        assert b"engine_stopped" in streamed[0] and streamed[0].endswith(b"data: [DONE]\n\n")
+
+
+def _obey_permissions() -> None:
+    """For a child process: root without its right to read what it may not."""
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None)
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.fixture
+def spark_copy(tmp_path: Path) -> Path:
+    from twostroke.assets import spark_path
+
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for each in Path(spark_path()).iterdir():
+        (folder / each.name).write_bytes(each.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors", ""])
+def test_a_model_that_may_not_be_read_says_so(spark_copy: Path, name: str) -> None:
+    (spark_copy / name).chmod(0)
+    done = run("generate", "hi", "--model", str(spark_copy), preexec_fn=_obey_permissions)
+    (spark_copy / name).chmod(0o700)
+    assert done.returncode == 3
+    assert "Permission denied." in done.stderr and "permissions" in done.stderr
+    assert "Errno" not in done.stderr and "Download" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "needles"),
+    [
+        (["generate", "x", "--json-schema", "{place}"], ["--json-schema", "It is a folder."]),
+        (["generate", "x", "--json-schema", "{place}/none"], ["--json-schema", "No such file", "Check the path"]),
+        (["trace", "{place}"], ["It is a folder."]),
+        (["simulate", "--trace", "/dev/zero", "--hardware", "h100-sxm"], ["--trace", "device"]),
+    ],
+)
+def test_files_that_cannot_be_read(words: list[str], needles: list[str], tmp_path: Path) -> None:
+    done = run(*(word.format(place=tmp_path) for word in words))
+    assert done.returncode == 2 and "Errno" not in done.stderr
+    assert all(needle in done.stderr for needle in needles), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "needles"),
+    [
+        (["genrate", "hi"], 2, ["Did you mean 'generate'?"]),
+        (["run"], 2, ["Did you mean 'chat'?"]),
+        (["compare"], 2, ["Did you mean 'bench compare'?"]),
+        (["bench", "swep"], 2, ["Did you mean 'sweep'?"]),
+        (["bench", "peers", "instal", "vllm"], 2, ["Did you mean 'install'?"]),
+        (["xyzzy"], 2, ["There are serve, generate,"]),
+        (["pull", "llama3.2:1b"], 3, ["Did you mean meta-llama/Llama-3.2-1B-Instruct?"]),
+        (["serve", "qwen3:0.6b"], 3, ["Did you mean Qwen/Qwen3-0.6B?"]),
+        (["pull", "https://huggingface.co/Qwen/Qwen3-0.6B"], 3, ["Did you mean Qwen/Qwen3-0.6B?"]),
+        (["chat", "sparc"], 3, ["'spark'"]),
+        (["generate", "x", "--kv-memory", "1"], 2, ["1 byte", "one page", "without a unit means bytes"]),
+        (["generate", "x", "--cpu-level", "neon"], 5, ["neon"]),
+        (["bench", "compare", "--peers", "nonsense", "--model", "/nowhere"], 2, ["No peer is called 'nonsense'"]),
+    ],
+)
+def test_what_was_probably_meant(words: list[str], code: int, needles: list[str]) -> None:
+    done = run(*words)
+    assert done.returncode == code, done.stderr
+    assert all(needle in done.stderr for needle in needles), done.stderr
+
+
+def test_the_embedded_model_needs_no_download() -> None:
+    done = run("pull", "spark")
+    assert done.returncode == 0 and "nothing to download" in done.stdout
+    found = json.loads(run("pull", "spark", "--json").stdout)
+    assert (Path(found["path"]) / "config.json").is_file()
+
+
+def test_a_level_that_this_cpu_lacks_is_named_with_those_it_runs() -> None:
+    code = "import sys, twostroke.backends.cpu.library as library\nlibrary.highest_level = lambda: 0\n"
+    code += "from twostroke.cli.start import run\nrun()"
+    from twostroke.backends.cpu import LEVELS
+
+    level = list(LEVELS)[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "generate", "x", "--cpu-level", level], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 5
+    assert f"This CPU cannot run the {level} kernels." in done.stderr and "it runs generic" in done.stderr
+
+
+def test_chat_in_json_is_one_document_a_line() -> None:
+    done = run("chat", "--json", "--max-tokens", "4", input=b"What is ITL?\n/stats\n/exit\n")
+    answer, note = (json.loads(line) for line in done.stdout.splitlines())
+    assert answer["answer"] and answer["finish_reason"] == "length" and answer["num_output_tokens"] == 4
+    assert "TTFT" in note["note"]
+
+
+def _verbs(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    import click
+
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        if isinstance(command, click.Group):
+            yield from _verbs(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+def test_everything_that_prints_has_json() -> None:
+    from twostroke.cli.main import main
+
+    lacking = [words for words, command in _verbs(main) if "--json" not in {o for p in command.params for o in p.opts}]
+    assert lacking == []

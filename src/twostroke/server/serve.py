@@ -89,19 +89,14 @@ async def serve(parts: ServerParts, listener: socket.socket, announce: Announce,
                     "The engine ended by itself.", why="Its log says how.", fix="Start the server again."
                 )
             if server.cut:
-                raise _cut_short(server.cut, server.hurried, parts.drain_s)
+                raise EngineStopped(
+                    f"{server.cut} requests were cut short.",
+                    why=f"They did not finish in the {parts.drain_s:g} s for draining.",
+                    fix="Give a longer --drain.",
+                )
         finally:
             await parts.engine.stop()
             await server.last_words()
-
-
-def _cut_short(count: int, hurried: bool, drain_s: float) -> EngineStopped:
-    what = f"{count} request{'s were' if count > 1 else ' was'} cut short."
-    if hurried:
-        return EngineStopped(what, why="A second signal came.", fix="One signal lets requests finish first.")
-    return EngineStopped(
-        what, why=f"They did not finish in the {drain_s:g} s for draining.", fix="Give a longer --drain."
-    )
 
 
 def make_server(parts: ServerParts, listener: socket.socket, announce: Announce, watch: Watch = no_watch) -> Server:
@@ -136,7 +131,7 @@ class Hear:
 class Server(uvicorn.Server):
     """uvicorn's server with an announcement, a drain, and signals that end it instead of the process.
 
-    cut: requests that did not finish. hurried: because a second signal came.
+    cut: requests that did not finish in time.
     """
 
     def __init__(
@@ -151,7 +146,6 @@ class Server(uvicorn.Server):
         self._drain = drain
         self._closing = closing
         self.cut = 0
-        self.hurried = False
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: is it time to go?"""
@@ -172,7 +166,7 @@ class Server(uvicorn.Server):
             if self._drain.cut:
                 log.warning("requests that run may finish: %d; a second signal ends them now", self._drain.cut)
         elif self._drain.lasts_s > SAME_SIGNAL_S and not self.should_exit:
-            self.cut, self.hurried = self._drain.cut, True
+            log.warning("a second signal: requests that are cut short: %d", self._drain.cut)
             self.should_exit = self.force_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -248,7 +248,7 @@ def test_files_that_cannot_be_read(words: list[str], needles: list[str], tmp_pat
         (["serve", "qwen3:0.6b"], 3, ["Did you mean Qwen/Qwen3-0.6B?"]),
         (["pull", "https://huggingface.co/Qwen/Qwen3-0.6B"], 3, ["Did you mean Qwen/Qwen3-0.6B?"]),
         (["chat", "sparc"], 3, ["'spark'"]),
-        (["generate", "x", "--kv-memory", "1"], 2, ["1 byte", "one page", "without a unit means bytes"]),
+        (["generate", "x", "--kv-memory", "1"], 4, ["1 byte", "one page", "without a unit means bytes"]),
         (["generate", "x", "--cpu-level", "neon"], 5, ["neon"]),
         (["bench", "compare", "--peers", "nonsense", "--model", "/nowhere"], 2, ["No peer is called 'nonsense'"]),
     ],

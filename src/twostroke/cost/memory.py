@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twostroke.spec.formats import PAGE_TOKENS
-from twostroke.types.errors import ConfigError, OutOfMemory
+from twostroke.types.errors import OutOfMemory
 
 KEPT_FREE_SHARE = 0.10
 """Share of the available memory left for the rest of the machine, unless --kv-memory says otherwise."""
@@ -44,10 +44,7 @@ class KVPlan:
 
 
 def plan_kv(needs: MemoryNeeds, available_bytes: int, asked_bytes: int | None) -> KVPlan:
-    """Size the KV pool; raises OutOfMemory, with the figures, where weights and one page per sequence cannot fit.
-
-    Raises ConfigError where less than a page was asked for.
-    """
+    """Size the KV pool; raises OutOfMemory, with the figures, where weights and one page per sequence cannot fit."""
     page_bytes = needs.kv_token_bytes * PAGE_TOKENS
     fixed_bytes = needs.weight_bytes + needs.buffer_bytes
     free_bytes = int(available_bytes * (1 - KEPT_FREE_SHARE)) - fixed_bytes
@@ -68,8 +65,8 @@ def plan_kv(needs: MemoryNeeds, available_bytes: int, asked_bytes: int | None) -
     return KVPlan(num_pages, num_pages * page_bytes, reason)
 
 
-def _less_than_a_page(page_bytes: int, asked_bytes: int) -> ConfigError:
-    return ConfigError(
+def _less_than_a_page(page_bytes: int, asked_bytes: int) -> OutOfMemory:
+    return OutOfMemory(
         f"--kv-memory asks for {asked_bytes:,} byte{'s' * (asked_bytes != 1)}: less than one page of the KV cache.",
         why=f"A page holds {PAGE_TOKENS} tokens and takes {page_bytes:,} bytes. A number without a unit means bytes.",
         fix="Give a size with a unit, such as --kv-memory 2GB, or leave the option out.",

@@ -8,6 +8,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.tiers import TIER
+
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("ops", "attention", "embed", "linear")
 GRIDS = [f"tests/ops/test_{name}_native.py" for name in NAMES]
@@ -33,8 +35,11 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_grid_between_forbidden_pages() -> None:
+    def under(side: str) -> subprocess.CompletedProcess[str]:
+        return run("-m", "tests.native.fences", side, *TIER.arguments(), *GRIDS)
+
     with ThreadPoolExecutor(max_workers=2) as pool:
-        for result in pool.map(lambda side: run("-m", "tests.native.fences", side, *GRIDS), ("start", "end")):
+        for result in pool.map(under, ("start", "end")):
             assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
 
 

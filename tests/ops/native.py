@@ -1,4 +1,7 @@
-"""What the tests of the native weight ops share: every level of this machine, operands from a seed.
+"""What the tests of the native ops share: levels, operands from a seed and references, each made once.
+
+Operands depend on neither level nor threads, so they and their references are kept for all of them. What is kept is
+read-only.
 
 Knows: the binding, codecs.
 Must not know: a test's expectations.
@@ -6,15 +9,19 @@ Must not know: a test's expectations.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
-from twostroke.backends.cpu.library import available_levels
+from tests.tiers import levels
 from twostroke.backends.cpu.ops import CpuOps
+from twostroke.ops import embed as embed_contract
+from twostroke.ops import linear as linear_contract
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.quant.codec import pack_weight
 from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 
-LEVELS = available_levels()
+LEVELS = levels()
 INTEGER_FORMATS = [WeightFormat(kind, group) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (64, 128, 256)]
 FORMATS = [F32, BF16, *INTEGER_FORMATS]
 OUT_FEATURES = (1, 63, 64, 65, 200)
@@ -26,19 +33,50 @@ def format_id(weight_format: WeightFormat) -> str:
     return weight_format.kind.name.lower() + (str(weight_format.group) if weight_format.group else "")
 
 
+class Answers:
+    """checked: whether results are compared with references. Where only the way of dying counts, none is computed."""
+
+    checked = True
+
+
+@cache
 def random_weight(rows: int, columns: int, weight_format: WeightFormat, with_bias: bool) -> PackedWeight:
     """A Gaussian (rows, columns) matrix, always the same for the same shape."""
     rng = np.random.default_rng([rows, columns])
     values = rng.standard_normal((rows, columns), dtype=np.float32)
     bias = rng.standard_normal(rows, dtype=np.float32) if with_bias else None
-    return pack_weight(values, weight_format, bias)
+    made = pack_weight(values, weight_format, bias)
+    for array in (made.data, made.scales, made.bias):
+        if array is not None:
+            array.flags.writeable = False
+    return made
 
 
+@cache
 def random_rows(rows: int, columns: int) -> F32Array:
     """(rows, columns) Gaussian float32, a view inside NaN: a kernel that reads past a row shows it."""
     room = np.full((rows, columns + 3), np.nan, np.float32)
     room[:, :columns] = np.random.default_rng([rows, columns, 1]).standard_normal((rows, columns), dtype=np.float32)
+    room.flags.writeable = False
     return room[:, :columns]
+
+
+@cache
+def linear_answer(count: int, rows: int, columns: int, weight_format: WeightFormat, with_bias: bool) -> F32Array:
+    """The reference's random_rows(count, columns) times random_weight(rows, columns, ...)."""
+    x = np.ascontiguousarray(random_rows(count, columns))
+    out = np.empty((count, rows), np.float32)
+    linear_contract.reference(out, x, random_weight(rows, columns, weight_format, with_bias))
+    return out
+
+
+@cache
+def embed_answer(rows: int, columns: int, weight_format: WeightFormat, token_ids: tuple[int, ...]) -> F32Array:
+    """The reference's rows of random_weight(rows, columns, ..., with_bias=False)."""
+    out = np.empty((len(token_ids), columns), np.float32)
+    table = random_weight(rows, columns, weight_format, False)
+    embed_contract.reference(out, table, np.array(token_ids, np.int32))
+    return out
 
 
 def guarded(rows: int, columns: int) -> tuple[F32Array, F32Array]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 
-from twostroke.backends.cpu import CpuOps, available_levels
+from tests.ops.native import LEVELS, Answers
+from twostroke.backends.cpu import CpuOps
 from twostroke.ops import attention, kv_write
 from twostroke.ops.kv_pages import quantize_rows
 from twostroke.ops.operands import AttentionBatch, KVLayer, bf16_to_f32, new_kv_layer
@@ -29,7 +32,7 @@ def near(kind: KVKind, found: np.ndarray, expected: np.ndarray) -> bool:
     return bool(error.max() < STEP[kind] and np.sqrt(np.mean(error**2)) < USUAL)
 
 
-@pytest.fixture(scope="module", params=list(itertools.product(available_levels(), (1, 2))), ids=str)
+@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
 def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
     made = CpuOps(*request.param)
     yield made
@@ -49,8 +52,9 @@ def slots_of(pages: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return (pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS).astype(np.int32)
 
 
-def filled_layer(kind: KVKind, kv_heads: int, dim: int, ops: CpuOps, contexts: list[int]) -> tuple[KVLayer, np.ndarray]:
-    """A layer whose used positions are random and whose unused ones are NaN, and a scattered page table."""
+@cache
+def filled_layer(kind: KVKind, kv_heads: int, dim: int, contexts: tuple[int, ...]) -> tuple[KVLayer, np.ndarray]:
+    """A layer whose used positions are random and whose unused ones are NaN, and a scattered page table: read-only."""
     pages_each = -(-max(contexts) // PAGE_TOKENS)
     layer = new_kv_layer(kind, pages_each * len(contexts) + 1, kv_heads, dim)
     spoil(layer)
@@ -59,8 +63,38 @@ def filled_layer(kind: KVKind, kv_heads: int, dim: int, ops: CpuOps, contexts: l
     for s, context in enumerate(contexts):
         slots = slots_of(table[s], np.arange(context))
         k, v = normal(context, kv_heads, dim, seed=10 + s), normal(context, kv_heads, dim, seed=40 + s)
-        ops.kv_write(layer, k, v, slots)
+        kv_write.reference(layer, k, v, slots)
+    layer.data.flags.writeable = table.flags.writeable = False
     return layer, table
+
+
+def writable(layer: KVLayer) -> KVLayer:
+    return replace(layer, data=layer.data.copy())
+
+
+@cache
+def queries(rows: int, heads: int, more: int, dim: int, seed: int) -> np.ndarray:
+    """(rows, heads, dim), a view of as many heads and `more`."""
+    q = normal(rows, heads + more, dim, seed=seed)
+    q.flags.writeable = False
+    return q[:, :heads]
+
+
+def batch_of(contexts: tuple[int, ...], counts: tuple[int, ...], table: np.ndarray) -> AttentionBatch:
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return AttentionBatch(starts, np.array(contexts, np.int32), table)
+
+
+@cache
+def answer(
+    kind: KVKind, shape: tuple[int, int], dim: int, window: int, contexts: tuple[int, ...], counts: tuple[int, ...]
+) -> np.ndarray:
+    """The reference: of all levels and all numbers of threads."""
+    layer, table = filled_layer(kind, shape[0], dim, contexts)
+    q = queries(sum(counts), shape[0] * shape[1], 2, dim, 99)
+    out = np.empty(q.shape, np.float32)
+    attention.reference(out, q, layer, batch_of(contexts, counts, table), dim**-0.5, window)
+    return out
 
 
 def alone(ops: CpuOps, q: np.ndarray, layer: KVLayer, table: np.ndarray, position: int, window: int) -> np.ndarray:
@@ -112,15 +146,15 @@ GRID = list(itertools.product(KVKind, ((1, 1), (2, 3), (1, 8), (2, 4)), (16, 20,
 @pytest.mark.parametrize(("kind", "shape", "dim", "window"), GRID)
 def test_attention(ops, kind, shape, dim, window):
     kv_heads, group = shape
-    contexts, counts = [1, 40, 150, 259], [1, 1, 70, 19]
-    layer, table = filled_layer(kind, kv_heads, dim, ops, contexts)
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    batch = AttentionBatch(starts, np.array(contexts, np.int32), table)
-    q = normal(int(starts[-1]), kv_heads * group + 2, dim, seed=99)[:, : kv_heads * group]
-    found, expected = np.empty(q.shape, np.float32), np.empty(q.shape, np.float32)
+    contexts, counts = (1, 40, 150, 259), (1, 1, 70, 19)
+    layer, table = filled_layer(kind, kv_heads, dim, contexts)
+    batch = batch_of(contexts, counts, table)
+    starts = batch.row_starts
+    q = queries(sum(counts), kv_heads * group, 2, dim, 99)
+    found = np.empty(q.shape, np.float32)
     ops.attention(found, q, layer, batch, dim**-0.5, window)
-    attention.reference(expected, q, layer, batch, dim**-0.5, window)
-    assert near(kind, found, expected)
+    if Answers.checked:
+        assert near(kind, found, answer(kind, shape, dim, window, contexts, counts))
     for s, row in ((1, 1), (2, 2), (2, 60), (3, 80), (3, 90)):
         position = contexts[s] - (int(starts[s + 1]) - row)
         assert np.array_equal(alone(ops, q[row : row + 1], layer, table[s : s + 1], position, window), found[row])
@@ -130,13 +164,13 @@ def test_attention(ops, kind, shape, dim, window):
 def test_long_contexts_are_the_same_in_segments(ops, kind, window):
     """1,300 positions are three segments, merged: by two threads, where there are few rows, else by one in order."""
     dim, context = 32, 1300
-    layer, table = filled_layer(kind, 1, dim, ops, [context, 5])
-    q = normal(103, 4, dim, seed=98)
-    batch = AttentionBatch(np.array([0, 100, 103], np.int32), np.array([context, 5], np.int32), table)
-    found, expected = np.empty(q.shape, np.float32), np.empty(q.shape, np.float32)
-    ops.attention(found, q, layer, batch, dim**-0.5, window)
-    attention.reference(expected, q, layer, batch, dim**-0.5, window)
-    assert near(kind, found, expected)
+    contexts, counts = (context, 5), (100, 3)
+    layer, table = filled_layer(kind, 1, dim, contexts)
+    q = queries(103, 4, 2, dim, 99)
+    found = np.empty(q.shape, np.float32)
+    ops.attention(found, q, layer, batch_of(contexts, counts, table), dim**-0.5, window)
+    if Answers.checked:
+        assert near(kind, found, answer(kind, (1, 4), dim, window, contexts, counts))
     single = CpuOps(ops.level, 1)
     for row in (0, 1, 37, 99):
         for other in (ops, single):
@@ -151,7 +185,7 @@ def test_long_contexts_are_the_same_in_segments(ops, kind, window):
 
 @pytest.mark.parametrize(("kind", "value"), itertools.product(KVKind, (np.nan, np.inf)))
 def test_a_query_that_is_not_finite_stays_in_its_row(ops, kind, value):
-    layer, table = filled_layer(kind, 1, 16, ops, [40])
+    layer, table = filled_layer(kind, 1, 16, (40,))
     batch = AttentionBatch(np.array([0, 20], np.int32), np.array([40], np.int32), table)
     q = normal(20, 2, 16, seed=97)
     clean, found = np.empty(q.shape, np.float32), np.empty(q.shape, np.float32)
@@ -165,7 +199,8 @@ def test_a_query_that_is_not_finite_stays_in_its_row(ops, kind, value):
 
 @pytest.mark.parametrize("kind", KVKind)
 def test_a_value_that_is_not_a_number_is_seen_by_those_who_see_its_position(ops, kind):
-    layer, table = filled_layer(kind, 1, 16, ops, [40])
+    layer, table = filled_layer(kind, 1, 16, (40,))
+    layer = writable(layer)
     broken = np.full((1, 1, 16), np.nan, np.float32)
     ops.kv_write(layer, normal(1, 1, 16), broken, slots_of(table[0], np.array([30])))
     q = normal(40, 2, 16, seed=96)
@@ -180,7 +215,8 @@ def test_many_small_weights_beside_a_large_one_are_not_lost(ops, kind):
     """The first position draws 900 times the weight of each other in its tile: V of ones must give ones."""
     k = np.zeros((64, 1, 16), np.float32)
     k[0, 0, 0] = 1
-    layer, table = filled_layer(kind, 1, 16, ops, [64])
+    layer, table = filled_layer(kind, 1, 16, (64,))
+    layer = writable(layer)
     ops.kv_write(layer, k, np.ones_like(k), slots_of(table[0], np.arange(64)))
     q = np.zeros((1, 1, 16), np.float32)
     q[0, 0, 0] = np.log(900)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,10 +14,12 @@ from tests.ops.native import (
     INTEGER_FORMATS,
     LEVELS,
     OUT_FEATURES,
+    Answers,
     check_guard,
     format_id,
     guarded,
     linear,
+    linear_answer,
     random_rows,
     random_weight,
 )
@@ -39,14 +42,26 @@ def level(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def one_thread(level: str) -> Iterator[CpuOps]:
-    ops = CpuOps(level, 1)
-    yield ops
-    ops.close()
+    yield from opened(level, 1)
 
 
 @pytest.fixture(scope="module")
 def two_threads(level: str) -> Iterator[CpuOps]:
-    ops = CpuOps(level, 2)
+    yield from opened(level, 2)
+
+
+@pytest.fixture(scope="module")
+def three_threads(level: str) -> Iterator[CpuOps]:
+    yield from opened(level, 3)
+
+
+@pytest.fixture(scope="module")
+def seven_threads(level: str) -> Iterator[CpuOps]:
+    yield from opened(level, 7)
+
+
+def opened(level: str, threads: int) -> Iterator[CpuOps]:
+    ops = CpuOps(level, threads)
     yield ops
     ops.close()
 
@@ -66,10 +81,11 @@ def test_reference_and_batch_invariance(
     weight = random_weight(rows, columns, weight_format, with_bias=columns % 2 == 1)
     x = random_rows(max(ROWS), columns)
     whole = linear(one_thread, x, weight)
-    expected = reference(x, weight)
-    # float32 sums of `columns` products; integer kinds differ in the rounding of a sum of few groups
-    scale = float(np.abs(expected).max())
-    np.testing.assert_allclose(whole, expected, rtol=0, atol=2e-7 * scale * np.sqrt(columns) + 1e-6)
+    if Answers.checked:
+        expected = linear_answer(len(x), rows, columns, weight_format, columns % 2 == 1)
+        # float32 sums of `columns` products; integer kinds differ in the rounding of a sum of few groups
+        scale = float(np.abs(expected).max())
+        np.testing.assert_allclose(whole, expected, rtol=0, atol=2e-7 * scale * np.sqrt(columns) + 1e-6)
     for count in ROWS:
         np.testing.assert_array_equal(linear(two_threads, x[:count], weight), whole[:count])
     for row in (1, 17, 63, 99):
@@ -89,6 +105,15 @@ def test_every_number_of_rows(
         np.testing.assert_array_equal(linear(two_threads, x[:count], weight), single[:count])
 
 
+@cache
+def gated_answer(half: int, columns: int, weight_format: WeightFormat) -> F32Array:
+    """linear_silu's reference of what follows."""
+    out = np.empty((37, half), np.float32)
+    weight = random_weight(2 * half, columns, weight_format, with_bias=half % 2 == 1)
+    linear_silu.reference(out, np.ascontiguousarray(3 * random_rows(37, columns)), weight)
+    return out
+
+
 @all_formats
 @pytest.mark.parametrize(("half", "columns"), [(1, 40), (31, 64), (64, 300), (65, 100), (150, 130), (192, 64)])
 def test_what_is_made_of_the_sums(
@@ -106,9 +131,9 @@ def test_what_is_made_of_the_sums(
     gated, room = guarded(37, half)
     two_threads.linear_silu(gated, x, weight)
     check_guard(gated, room)
-    expected = np.empty((37, half), np.float32)
-    linear_silu.reference(expected, np.ascontiguousarray(x), weight)
-    np.testing.assert_allclose(gated, expected, rtol=2e-5, atol=2e-5 * float(np.abs(expected).max()))
+    if Answers.checked:
+        expected = gated_answer(half, columns, weight_format)
+        np.testing.assert_allclose(gated, expected, rtol=2e-5, atol=2e-5 * float(np.abs(expected).max()))
     for row in (0, 20, 36):
         alone = np.empty((1, half), np.float32)
         one_thread.linear_silu(alone, x[row : row + 1], weight)
@@ -137,7 +162,11 @@ def test_the_vector_levels_agree_bit_for_bit(weight_format: WeightFormat) -> Non
     vector_levels = [level for level in LEVELS if level != "generic"]
     weight = random_weight(200, 300, weight_format, with_bias=True)
     x = random_rows(13, 300)
-    results = [linear(CpuOps(level, 1), x, weight) for level in vector_levels]
+    results = []
+    for level in vector_levels:
+        ops = CpuOps(level, 1)
+        results.append(linear(ops, x, weight))
+        ops.close()
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
 
@@ -240,32 +269,30 @@ def test_overlong_outputs_of_f32_follow_the_order_of_k(one_thread: CpuOps) -> No
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("out_features", [256, 581])
 def test_few_rows_take_several_panels_at_once(
-    weight_format: WeightFormat, rows: int, out_features: int, level: str
+    weight_format: WeightFormat, rows: int, out_features: int, one_thread: CpuOps, three_threads: CpuOps
 ) -> None:
     """Panels that are read in turn, those that are left over, and tasks that one thread takes from another."""
     weight = random_weight(out_features, 700, weight_format, with_bias=True)
     gates = random_weight(2 * (out_features // 64 * 64), 700, weight_format, with_bias=False)
     x = random_rows(16, 700)
-    one, three = CpuOps(level, 1), CpuOps(level, 3)
-    expected = reference(x[:rows], weight)
+    one, three = one_thread, three_threads
     found = linear(three, x[:rows], weight)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * float(np.abs(expected).max()))
+    if Answers.checked:
+        expected = linear_answer(16, out_features, 700, weight_format, True)[:rows]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * float(np.abs(expected).max()))
     np.testing.assert_array_equal(found, linear(one, x, weight)[:rows])
     few, many = np.empty((rows, gates.rows // 2), np.float32), np.empty((16, gates.rows // 2), np.float32)
     three.linear_silu(few, x[:rows], gates)
     one.linear_silu(many, x, gates)
     np.testing.assert_array_equal(few, many[:rows])
-    one.close()
-    three.close()
 
 
 @integer_formats
 @pytest.mark.parametrize("rows", [5, 16, 17, 31, 33, 47, 100])
-def test_few_panels_for_many_threads(weight_format: WeightFormat, rows: int, level: str) -> None:
+def test_few_panels_for_many_threads(
+    weight_format: WeightFormat, rows: int, one_thread: CpuOps, seven_threads: CpuOps
+) -> None:
     """More threads than panels: rows are parted, some parts may stay empty."""
     weight = random_weight(64, 128, weight_format, with_bias=False)
     x = random_rows(rows, 128)
-    one, many = CpuOps(level, 1), CpuOps(level, 7)
-    np.testing.assert_array_equal(linear(many, x, weight), linear(one, x, weight))
-    one.close()
-    many.close()
+    np.testing.assert_array_equal(linear(seven_threads, x, weight), linear(one_thread, x, weight))

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from twostroke.backends.cpu import CpuOps, available_levels
+from tests.ops.native import LEVELS
+from twostroke.backends.cpu import CpuOps
 from twostroke.ops import head_norm, rms_norm, rope
 from twostroke.ops.operands import RopeTable
 from twostroke.types.errors import BackendError
 
 
-@pytest.fixture(scope="module", params=list(itertools.product(available_levels(), (1, 2))), ids=str)
+@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
 def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
     made = CpuOps(*request.param)
     yield made

@@ -1,0 +1,108 @@
+"""Options of a run: `--quick` runs a part of the tests (`make test`), otherwise all of them run (`make test-all`)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.tiers import KEPT_CASES, NATIVE_TESTS, ROOT, TIER, digest_of, levels, thinned
+
+GRIDS = ("tests/ops", "tests/quant")
+FIRST = ("laws", "spec", "config", "cost", "pure", "scheduler", "sampling", "workload", "planner", "runner", "text")
+"""Folders that answer quickly come first."""
+CACHE_KEY = "twostroke/native-green"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    own = parser.getgroup("twostroke")
+    own.addoption("--quick", action="store_true", help="one level of kernels, thinned grids, no test marked slow")
+    own.addoption("--grid-seed", type=int, help="chooses the cases of thinned grids (default: today's date)")
+    own.addoption("--skip-native", action="store_true", help=f"leave out {', '.join(NATIVE_TESTS)}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    option = config.option
+    if option.grid_seed is None:
+        option.grid_seed = int(time.strftime("%Y%m%d", time.gmtime()))
+    TIER.quick, TIER.seed = option.quick, option.grid_seed
+    if is_worker(config) or not (option.quick and runs_everything(config)):
+        return
+    # Options go to the workers, so what is decided here holds there.
+    option.skip_native = config.cache.get(CACHE_KEY, "") == digest_of()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """The head of the run, also with -q, which keeps pytest's own header back."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or is_worker(session.config) or not TIER.quick:
+        return
+    reporter.write_line(
+        f"quick run: kernels of level {', '.join(levels())}; of large grids {KEPT_CASES} cases, chosen by "
+        f"--grid-seed {TIER.seed}; nothing marked slow. `make test-all` runs everything."
+    )
+    if session.config.option.skip_native:
+        reporter.write_line(NOT_RUN, yellow=True)
+
+
+NOT_RUN = (
+    f"NOT RUN: {', '.join(NATIVE_TESTS)}. Kernels, ops and these tests are those of a green run with the same seed."
+)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if terminalreporter.config.option.skip_native:
+        terminalreporter.write_line(NOT_RUN, yellow=True)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config = session.config
+    if is_worker(config) or config.option.skip_native or not (TIER.quick and runs_everything(config)):
+        return
+    config.cache.set(CACHE_KEY, digest_of() if exitstatus == 0 else "")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=place)
+    if not TIER.quick:
+        return
+    kept = [item for item in items if item.get_closest_marker("slow") is None]
+    if config.option.skip_native:
+        kept = [item for item in kept if not lies_in(item, NATIVE_TESTS)]
+    kept = thin(kept)
+    chosen = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = kept
+
+
+def thin(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The items, without most cases of the large grids."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if lies_in(item, GRIDS):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = {item for name, grid in cases.items() for item in set(grid) - set(thinned(grid, name))}
+    return [item for item in items if item not in left_out]
+
+
+def place(item: pytest.Item) -> int:
+    """The order of a run; files and tests within keep theirs."""
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    return FIRST.index(folder) if folder in FIRST else len(FIRST)
+
+
+def lies_in(item: pytest.Item, folders: tuple[str, ...]) -> bool:
+    return any(ROOT / folder in item.path.parents for folder in folders)
+
+
+def runs_everything(config: pytest.Config) -> bool:
+    """No file, no name and no mark was asked for, and results can be kept."""
+    option = config.option
+    asked = option.keyword or option.markexpr or getattr(option, "lf", True)
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and hasattr(config, "cache") and not asked
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether pytest-xdist started this process: its controller decides for all."""
+    return hasattr(config, "workerinput")

@@ -1,0 +1,75 @@
+"""How much a run tests: everything, or with `--quick` what a contributor can wait for.
+
+tests/conftest.py sets TIER before any test module is imported, so modules may ask while they are collected.
+
+Knows: levels of kernels, the options of the run.
+Must not know: what a test checks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from twostroke.backends.cpu.library import available_levels
+
+ROOT = Path(__file__).resolve().parents[1]
+NATIVE_TESTS = ("tests/ops", "tests/native", "tests/quant")
+NATIVE_INPUTS = (
+    *("csrc", "src/twostroke/backends", "src/twostroke/ops", "src/twostroke/quant", "src/twostroke/spec/formats.py"),
+    *("tests/tiers.py", "tests/conftest.py", *NATIVE_TESTS),
+)
+KEPT_CASES = 24
+"""As many cases of a thinned grid are left; smaller grids are left whole."""
+Case = TypeVar("Case")
+
+
+@dataclass
+class Tier:
+    """quick: a part is enough. seed: chooses the cases of thinned grids."""
+
+    quick: bool = False
+    seed: int = 0
+
+    def arguments(self) -> list[str]:
+        """For a pytest of its own that runs the same part."""
+        return ["--quick", "--grid-seed", str(self.seed)] if self.quick else []
+
+
+TIER = Tier()
+
+
+def levels() -> tuple[str, ...]:
+    """The instruction-set levels to test: all that this machine runs; the best of them in a quick run."""
+    found = tuple(available_levels())
+    return found[-1:] if TIER.quick else found
+
+
+def fewer(whole: int, quick: int) -> int:
+    """How many examples, schedules or seconds: `quick` of them in a quick run."""
+    return quick if TIER.quick else whole
+
+
+def thinned(cases: Sequence[Case], name: str) -> list[Case]:
+    """KEPT_CASES of a grid, in their order; `name` makes the choice another one for each grid."""
+    if len(cases) <= KEPT_CASES:
+        return list(cases)
+    chosen = random.Random(f"{TIER.seed} {name}").sample(range(len(cases)), KEPT_CASES)
+    return [cases[index] for index in sorted(chosen)]
+
+
+def digest_of(paths: Iterable[str] = NATIVE_INPUTS) -> str:
+    """A hash of all sources below `paths` and of the seed: equal where a run would do the same again."""
+    digest = hashlib.sha256(f"{TIER.seed} {levels()}".encode())
+    for path in paths:
+        place = ROOT / path
+        files = [place] if place.is_file() else sorted(place.rglob("*"))
+        for file in files:
+            if file.suffix in (".py", ".cpp", ".h"):
+                content = file.read_bytes()
+                digest.update(f"{file.relative_to(ROOT)} {len(content)} ".encode() + content)
+    return digest.hexdigest()

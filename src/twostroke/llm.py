@@ -20,6 +20,7 @@ from twostroke.cost.ledger import MAX_FINISHED
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.spec.model import ModelSpec
 from twostroke.text.chat_template import ChatTemplate, required
+from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import BackendError, InvalidRequest
 from twostroke.types.field_values import whole_numbers
@@ -85,14 +86,18 @@ class LLM:
         """Token ids of a plain prompt, BOS included where the tokenizer adds one."""
         return self.tokenizer.encode_prompt(text)
 
-    def messages_tokens(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Token ids of a conversation, ready for the assistant's answer. Raises InvalidRequest."""
-        return self.tokenizer.encode_rendered(self._rendered(messages))
+    def messages_tokens(self, messages: Sequence[Mapping[str, Any]], *, parse_special: bool = False) -> list[int]:
+        """Token ids of a conversation, ready for the assistant's answer. Raises InvalidRequest.
 
-    def chat_tokens(self, text: str, system: str | None = None) -> list[int]:
-        """Token ids of one user message, after a system message where given."""
+        parse_special: True makes control tokens of their texts in messages, which can forge turns.
+        """
+        prompt = self._rendered(messages, parse_special)
+        return self.tokenizer.encode_rendered(prompt.text, quoted=prompt.quoted)
+
+    def chat_tokens(self, text: str, system: str | None = None, *, parse_special: bool = False) -> list[int]:
+        """Token ids of one user message, after a system message where given. parse_special: see messages_tokens."""
         before = [] if system is None else [{"role": "system", "content": system}]
-        return self.messages_tokens([*before, {"role": "user", "content": text}])
+        return self.messages_tokens([*before, {"role": "user", "content": text}], parse_special=parse_special)
 
     def generate(
         self,
@@ -117,9 +122,9 @@ class LLM:
 
     def chat(self, messages: Sequence[Mapping[str, Any]], params: SamplingParams | None = None) -> GenerationOutput:
         """The assistant's next message. messages: objects with role and content. Raises as `generate` does."""
-        text = self._rendered(messages)
-        output = self.generate([self.tokenizer.encode_rendered(text)], params)[0]
-        return replace(output, prompt=text)
+        prompt = self._rendered(messages, False)
+        token_ids = self.tokenizer.encode_rendered(prompt.text, quoted=prompt.quoted)
+        return replace(self.generate([token_ids], params)[0], prompt=prompt.text)
 
     def stream(self, prompt: TextOrTokens, params: SamplingParams | None = None) -> Iterator[Delta]:
         """The answer piece by piece. Closing the iterator ends the request."""
@@ -156,8 +161,10 @@ class LLM:
     ) -> None:
         self.close()
 
-    def _rendered(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        return required(self._template, self.model_name).render(messages)
+    def _rendered(self, messages: Sequence[Mapping[str, Any]], parse_special: bool) -> Rendered:
+        quoting = Quoting() if parse_special else self.tokenizer.quoting()
+        template = required(self._template, self.model_name)
+        return quoting.shown(template.render(messages, each_text=quoting.hide))
 
     def _prompt(self, prompt: TextOrTokens, params: SamplingParams) -> Prompt:
         ids = self.prompt_tokens(prompt) if isinstance(prompt, str) else whole_numbers("prompt", prompt)

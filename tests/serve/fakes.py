@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from twostroke.engine.limits import EngineLimits
 from twostroke.server.parts import ServerParts
 from twostroke.text.messages import normalized
+from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.tools.styles import HERMES
 from twostroke.text.turn import TurnForm
 from twostroke.types.errors import EngineStopped
@@ -41,14 +42,17 @@ class ByteTokenizer:
 
     special_ids = frozenset({END_ID})
 
-    def encode_prompt(self, text: str, context_tokens: int | None = None) -> list[int]:
+    def encode_prompt(self, text: str, context_tokens: int | None = None, *, parse_special: bool = True) -> list[int]:
         return list(text.encode())
 
-    def encode_rendered(self, text: str, context_tokens: int | None = None) -> list[int]:
+    def encode_rendered(self, text: str, context_tokens: int | None = None, *, quoted: Spans = ()) -> list[int]:
         return list(text.encode())
 
-    def count_rendered(self, text: str) -> int:
+    def count_rendered(self, text: str, *, quoted: Spans = ()) -> int:
         return len(text.encode())
+
+    def quoting(self) -> Quoting:
+        return Quoting()
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(i for i in token_ids if i < 256).decode(errors="replace")
@@ -74,6 +78,7 @@ class PlainTemplate:
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
+        each_text: Callable[[str], str] = str,
     ) -> str:
         messages = normalized(messages)  # as the real one does first
         named = "".join(f"tool {tool['function']['name']}\n" for tool in tools or ())

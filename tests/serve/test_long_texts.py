@@ -125,7 +125,7 @@ class Waiting(ByteTokenizer):
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Semaphore(0), threading.Event()
 
-    def count_rendered(self, text: str) -> int:
+    def count_rendered(self, text: str, **named: Any) -> int:
         if len(text) > 64 * 1024:
             self.begun.release()
             assert self.go_on.wait(20)

@@ -38,7 +38,12 @@ CHECKS: Any = [
 ]
 EXAMPLES = 40
 NEEDED = ("model", "messages", "prompt", "input", "tokens")
-SHORT: dict[str, dict[str, Any]] = {"/v1/messages": {"max_tokens": 4}, "/tokenize": {"model": MODEL, "prompt": "a"}}
+SHORT: dict[str, dict[str, Any]] = {
+    "/v1/completions": {"prompt": "a"},
+    "/v1/responses": {"input": "a"},
+    "/v1/messages": {"max_tokens": 4},
+    "/tokenize": {"model": MODEL, "prompt": "a"},
+}
 DOCUMENT = json.loads(json.dumps(openapi_document(fake_parts())))
 SCHEMA: Any = schemathesis.openapi.from_dict(DOCUMENT)
 OPERATIONS = [(result.ok().path, result.ok().method) for result in SCHEMA.get_all_operations()]

@@ -91,6 +91,7 @@ QWEN = """{%- if tools %}
     {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{% endif %}
 {%- endif %}"""
 
+DEEPSEEK_USER = "<｜User｜>"
 TEMPLATES = {"chatml": CHATML, "llama2": LLAMA2, "llama3": LLAMA3, "mistral": MISTRAL, "qwen": QWEN, "spark": SPARK}
 TEXTS = {"bos_token": "<s>", "eos_token": "</s>"}
 USER = {"role": "user", "content": '  Why <slow> & "what" é 你?\n'}

@@ -50,6 +50,7 @@ class CountRequest(msgspec.Struct, kw_only=True):
     tool_choice: dict[str, Any] | None = None
     thinking: dict[str, Any] | None = None
     output_config: dict[str, Any] | None = None
+    parse_special: bool | None = None  # extension: as in chat completions
 
 
 class MessagesRequest(CountRequest, kw_only=True):
@@ -81,8 +82,8 @@ def messages_call(body: bytes, parts: ServerParts) -> Call:
 def count_tokens(body: bytes, parts: ServerParts) -> int:
     """Tokens of the prompt that these messages make. Raises InvalidRequest, HttpProblem."""
     chat, prefill = _chat_of(decode(body, CountRequest), parts)
-    rendered = prompt_of_chat(checked_chat(chat, parts.limits.json_depth), parts) + prefill
-    return parts.tokenizer.count_rendered(rendered)
+    prompt = prompt_of_chat(checked_chat(chat, parts.limits.json_depth), parts, prefill)
+    return parts.tokenizer.count_rendered(prompt.text, quoted=prompt.quoted)
 
 
 def _chat_of(request: CountRequest, parts: ServerParts) -> tuple[ChatRequest, str]:
@@ -108,6 +109,7 @@ def _chat_of(request: CountRequest, parts: ServerParts) -> tuple[ChatRequest, st
         parallel_tool_calls=parallel,
         response_format=_response_format(request.output_config),
         chat_template_kwargs=_thinking(request.thinking, parts),
+        parse_special=request.parse_special,
     )
     return chat, prefill
 

@@ -22,6 +22,7 @@ from twostroke.server.live.view import EngineView
 from twostroke.server.logs import request_ended
 from twostroke.server.metrics import EngineGauges, ServerMetrics
 from twostroke.server.quarantine import Quarantine
+from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.turn import TurnForm
 from twostroke.types.output import Delta, Prompt
 
@@ -59,14 +60,17 @@ class ServedTokenizer(Protocol):
     def special_ids(self) -> frozenset[int]:
         """Tokens that have no text."""
 
-    def encode_prompt(self, text: str, context_tokens: int | None = None) -> list[int]:
+    def encode_prompt(self, text: str, context_tokens: int | None = None, *, parse_special: bool = True) -> list[int]:
         """Token ids of plain text. Raises ContextLengthExceeded where it leaves no room in `context_tokens`."""
 
-    def encode_rendered(self, text: str, context_tokens: int | None = None) -> list[int]:
-        """Token ids of a rendered chat. context_tokens: as in encode_prompt."""
+    def encode_rendered(self, text: str, context_tokens: int | None = None, *, quoted: Spans = ()) -> list[int]:
+        """Token ids of a rendered chat. context_tokens: as in encode_prompt. quoted: where control tokens are text."""
 
-    def count_rendered(self, text: str) -> int:
+    def count_rendered(self, text: str, *, quoted: Spans = ()) -> int:
         """The number of those."""
+
+    def quoting(self) -> Quoting:
+        """For one prompt: finds control tokens in what a client wrote."""
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids."""
@@ -100,8 +104,9 @@ class ServedTemplate(Protocol):
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
+        each_text: Callable[[str], str] = str,
     ) -> str:
-        """The prompt's text; raises InvalidRequest."""
+        """The prompt's text; raises InvalidRequest. each_text: put in place of each string of the request."""
 
 
 def new_hex_id() -> str:

@@ -28,6 +28,7 @@ from twostroke.server.schema import (
     read_completion,
 )
 from twostroke.server.tool_use import ToolUse, special_ids_of, tool_use
+from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.tools.prompt import with_tools
 from twostroke.text.turn import TurnForm
 from twostroke.types.errors import InvalidRequest
@@ -85,8 +86,9 @@ def call_of_chat(
     tools = tool_use(request, template.form, parts.tokenizer)
     form = _form_of(grammar_of(request), tools)
     params = _params(request, logprobs, request.max_tokens, form, parts)
-    rendered = _render(request, tools, template) + prefill
-    token_ids = _renamed(lambda: parts.tokenizer.encode_rendered(rendered, parts.context_tokens), "messages")
+    prompt = _render(request, tools, template, parts.tokenizer, prefill)
+    encode = partial(parts.tokenizer.encode_rendered, prompt.text, parts.context_tokens, quoted=prompt.quoted)
+    token_ids = _renamed(encode, "messages")
     call = _call(request, prefix, [token_ids], "messages", logprobs, [params], form, parts)
     shown = _shown(template.form, tools, parts.tokenizer)
     return replace(
@@ -94,22 +96,29 @@ def call_of_chat(
         prompts=tuple(replace(prompt, shown_token_ids=shown) for prompt in call.prompts),
         form=_turn_form(template.form, tools, form),
         tools=tools,
-        rendered_end=rendered[-RENDERED_END_CHARACTERS:],
+        rendered_end=prompt.text[-RENDERED_END_CHARACTERS:],
         asked=asked,
     )
 
 
-def prompt_of_chat(request: ChatRequest, parts: ServerParts) -> str:
-    """The prompt's text. Raises InvalidRequest, HttpProblem (404)."""
+def prompt_of_chat(request: ChatRequest, parts: ServerParts, prefill: str = "") -> Rendered:
+    """The prompt's text. prefill: how the answer begins. Raises InvalidRequest, HttpProblem (404)."""
     template = _template_for(request, parts)
-    return _render(request, tool_use(request, template.form, parts.tokenizer), template)
+    return _render(request, tool_use(request, template.form, parts.tokenizer), template, parts.tokenizer, prefill)
 
 
-def _render(request: ChatRequest, tools: ToolUse, template: ServedTemplate) -> str:
-    variables = request.chat_template_kwargs
+def _render(
+    request: ChatRequest, tools: ToolUse, template: ServedTemplate, tokenizer: ServedTokenizer, prefill: str
+) -> Rendered:
+    """Control tokens in what the client wrote are quoted, unless it asks for them."""
+    quoting = Quoting() if request.parse_special else tokenizer.quoting()
+    variables, hide = request.chat_template_kwargs, quoting.hide
     if template.knows_tools:
-        return template.render(request.messages, tools=tools.offered, variables=variables)
-    return template.render(with_tools(request.messages, tools.offered or ()), variables=variables)
+        text = template.render(request.messages, tools=tools.offered, variables=variables, each_text=hide)
+    else:
+        told = with_tools(request.messages, tools.offered or ())
+        text = template.render(told, variables=variables, each_text=hide)
+    return quoting.shown(text + hide(prefill))
 
 
 def _template_for(request: ChatRequest, parts: ServerParts) -> ServedTemplate:
@@ -159,7 +168,9 @@ def completion_call(body: bytes, parts: ServerParts) -> Call:
     request = read_completion(body, parts.limits.json_depth)
     check_model(request.model, parts)
     given = _split_prompts(request.prompt)
-    lists = [parts.tokenizer.encode_prompt(p, parts.context_tokens) if isinstance(p, str) else p for p in given]
+    special = request.parse_special is not False
+    encode = partial(parts.tokenizer.encode_prompt, context_tokens=parts.context_tokens, parse_special=special)
+    lists = [encode(prompt) if isinstance(prompt, str) else prompt for prompt in given]
     asked = grammar_of(request)
     params = [_params(request, request.logprobs, _room(request, ids, parts), asked, parts) for ids in lists]
     if request.echo:

@@ -73,6 +73,7 @@ class ResponsesRequest(msgspec.Struct, kw_only=True):
     ignore_eos: bool | None = None
     cache_salt: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    parse_special: bool | None = None
     # known, not supported
     previous_response_id: Any = None
     conversation: Any = None
@@ -84,7 +85,7 @@ class ResponsesRequest(msgspec.Struct, kw_only=True):
 _NOT_SUPPORTED = ("previous_response_id", "conversation", "prompt", "max_tool_calls")
 _SAME = (
     "model temperature top_p stream top_k min_p repetition_penalty seed stop ignore_eos cache_salt "
-    "chat_template_kwargs parallel_tool_calls"
+    "chat_template_kwargs parallel_tool_calls parse_special"
 ).split()
 
 

@@ -80,6 +80,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     ttft_s: float | None = None
     itl_s: float | None = None
     return_progress: bool | None = None
+    parse_special: bool | None = None  # control tokens in texts: false for chats, true for prompts (SECURITY.md)
     # the form of the answer (grammar.py)
     response_format: Any = None
     structured_outputs: Any = None

@@ -7,6 +7,7 @@ Must not know: engines, generation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     chat_template_kwargs: dict[str, Any] | None = None
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
+    parse_special: bool | None = None
 
 
 class DetokenizeRequest(msgspec.Struct, kw_only=True):
@@ -46,19 +48,23 @@ def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
         check_model(request.model, parts)
     if (request.prompt is None) == (request.messages is None):
         raise InvalidRequest("Send either prompt or messages.", param="prompt")
+    prompt = request.prompt or ""
     if request.messages is not None:
         chat = ChatRequest(
             model=parts.served_name,
             messages=request.messages,
             tools=request.tools,
             chat_template_kwargs=request.chat_template_kwargs,
+            parse_special=request.parse_special,
         )
         rendered = prompt_of_chat(checked_chat(chat, parts.limits.json_depth), parts)
-        ids = _listed(parts.tokenizer.encode_rendered, rendered)
+        ids = _listed(partial(parts.tokenizer.encode_rendered, quoted=rendered.quoted), rendered.text)
     elif request.add_special_tokens is False:
-        ids = _listed(parts.tokenizer.encode_rendered, request.prompt or "")
+        quoted = ((0, len(prompt)),) if request.parse_special is False else ()
+        ids = _listed(partial(parts.tokenizer.encode_rendered, quoted=quoted), prompt)
     else:
-        ids = _listed(parts.tokenizer.encode_prompt, request.prompt or "")
+        special = request.parse_special is not False
+        ids = _listed(partial(parts.tokenizer.encode_prompt, parse_special=special), prompt)
     texts = [parts.tokenizer.token_bytes(i).decode("utf-8", errors="replace") for i in ids]
     return {
         "count": len(ids),

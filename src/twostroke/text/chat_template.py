@@ -6,7 +6,7 @@ Must not know: HTTP, token ids.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,14 @@ from jinja2 import meta
 from jinja2.exceptions import SecurityError
 
 from twostroke.text.messages import normalized
-from twostroke.text.model_files import read_object, read_text
 from twostroke.text.reasoning import reasoning_style
 from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
+from twostroke.text.template_files import read_sources
 from twostroke.text.tools.styles import HERMES, style_of_template
 from twostroke.text.turn import TurnForm
 from twostroke.types.errors import CorruptModel, InvalidRequest
 
-MAX_TEMPLATE_BYTES = 1024 * 1024
 MAX_OUTPUT_CHARACTERS = 4 * 1024 * 1024
 RENDER_LIMIT_S = 5.0
 _FAULTS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
@@ -63,7 +62,7 @@ class ChatTemplate:
     def from_folder(cls, path: str | Path) -> ChatTemplate | None:
         """The template of a Hugging Face folder, None where it has none. Raises CorruptModel."""
         folder = Path(path)
-        sources = _read_sources(folder)
+        sources = read_sources(folder)
         return cls(sources, read_special_tokens(folder).texts) if sources else None
 
     def render(
@@ -74,8 +73,11 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         documents: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
+        each_text: Callable[[str], str] = str,
     ) -> str:
         """The prompt's text, special tokens and all. variables: values for names that the template itself asks for.
+
+        each_text: what is put in place of each string of the messages, tools, documents and variables (quoting.py).
 
         Raises InvalidRequest for messages that are wrong or that the template refuses (with its own words), for
         variables it does not know, and where it takes more time or text than allowed.
@@ -86,12 +88,15 @@ class ChatTemplate:
         made = normalized(messages)
         if "developer" not in self._sources[name]:
             made = [{**m, "role": "system"} if m["role"] == "developer" else m for m in made]
-        names = {
-            **self._special_texts,
+        given = {
             **extra,
             "messages": made,
             "tools": list(tools) if tools else None,
             "documents": list(documents) if documents else None,
+        }
+        names = {
+            **self._special_texts,
+            **{name: _with_texts(value, each_text) for name, value in given.items()},
             "add_generation_prompt": add_generation_prompt,
         }
         try:
@@ -144,6 +149,15 @@ class ChatTemplate:
         return "".join(pieces)
 
 
+def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """A copy of JSON-like data with every string changed, keys too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {_with_texts(key, change): _with_texts(item, change) for key, item in value.items()}
+    return [_with_texts(item, change) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def required(template: ChatTemplate | None, model_name: str) -> ChatTemplate:
     """The template, or InvalidRequest that says what to do without one."""
     if template is None:
@@ -154,25 +168,3 @@ def required(template: ChatTemplate | None, model_name: str) -> ChatTemplate:
             fix="Use completions (generate) with a plain prompt.",
         )
     return template
-
-
-def _read_sources(folder: Path) -> dict[str, str]:
-    """chat_template.jinja wins over tokenizer_config.json; additional_chat_templates/ adds named ones."""
-    file = folder / "chat_template.jinja"
-    if file.is_file():
-        sources = {"default": read_text(file, MAX_TEMPLATE_BYTES)}
-        extra = folder / "additional_chat_templates"
-        if extra.is_dir():
-            sources |= {path.stem: read_text(path, MAX_TEMPLATE_BYTES) for path in sorted(extra.glob("*.jinja"))}
-        return sources
-    value = read_object(folder / "tokenizer_config.json").get("chat_template")
-    if value is None:
-        return {}
-    named = [{"name": "default", "template": value}] if isinstance(value, str) else value
-    try:
-        return {str(entry["name"]): str(entry["template"]) for entry in named}
-    except (TypeError, KeyError) as error:
-        raise CorruptModel(
-            f"{folder / 'tokenizer_config.json'} has an unreadable chat_template.",
-            why="It is neither text nor a list of objects with name and template.",
-        ) from error

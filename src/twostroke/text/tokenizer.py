@@ -7,13 +7,16 @@ Must not know: requests, chat messages, logits.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from twostroke.text.byte_alphabet import bytes_of
+from twostroke.text.control_tokens import ControlTokens
+from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.special_tokens import SpecialTokens, ids_of_texts, read_special_tokens
+from twostroke.text.template_files import read_sources
 from twostroke.text.token_bound import TokenBound, covers_every_byte
 from twostroke.types.errors import (
     CorruptModel,
@@ -44,12 +47,16 @@ class Tokenizer:
     that holds but for a space in front of the text, so that `token_bytes` of all tokens joined is the text.
     """
 
-    def __init__(self, library: tokenizers.Tokenizer, special: SpecialTokens) -> None:
+    def __init__(
+        self, library: tokenizers.Tokenizer, special: SpecialTokens, template_sources: Iterable[str] = ()
+    ) -> None:
+        """template_sources: of the model's chat templates, for the control tokens that they write."""
         # A limit or a padding left in tokenizer.json by its trainer would silently change prompts.
         library.no_truncation()
         library.no_padding()
         self._library = library
         self.special_texts = dict(special.texts)
+        self._control = ControlTokens(library, template_sources)
         self.bos_id, self.end_token_ids = ids_of_texts(special, library.token_to_id)
         self.special_ids = frozenset(i for i, t in library.get_added_tokens_decoder().items() if t.special)
         self.vocab_size: int = library.get_vocab_size(with_added_tokens=True)
@@ -65,26 +72,33 @@ class Tokenizer:
         """Read a Hugging Face folder. Raises ModelNotFound without tokenizer.json, CorruptModel for a broken one."""
         folder = Path(path)
         special = read_special_tokens(folder)
-        return cls(_load(folder), special)
+        return cls(_load(folder), special, read_sources(folder).values())
 
-    def encode_prompt(self, text: str, context_tokens: int | None = None) -> list[int]:
+    def encode_prompt(self, text: str, context_tokens: int | None = None, *, parse_special: bool = True) -> list[int]:
         """Token ids of plain text, with the special tokens (BOS) that the tokenizer puts around a text.
 
         context_tokens: raise ContextLengthExceeded for a text that leaves no room in it, a long one before it is
-        tokenized. Raises InvalidRequest, TokenizerFailed.
+        tokenized. parse_special: False encodes the texts of control tokens as text.
+        Raises InvalidRequest, TokenizerFailed.
         """
-        return _ids(self._encoded(text, True, context_tokens))
+        quoted = () if parse_special else ((0, len(text)),)
+        return self._encoded(text, True, quoted, context_tokens)
 
-    def encode_rendered(self, text: str, context_tokens: int | None = None) -> list[int]:
+    def encode_rendered(self, text: str, context_tokens: int | None = None, *, quoted: Spans = ()) -> list[int]:
         """Token ids of text that already holds its special tokens, as a chat template writes it: no second BOS.
 
-        context_tokens and errors: as in `encode_prompt`.
+        quoted: parts in which the texts of control tokens are text. context_tokens and errors: as in `encode_prompt`.
         """
-        return _ids(self._encoded(text, False, context_tokens))
+        return self._encoded(text, False, quoted, context_tokens)
 
-    def count_rendered(self, text: str) -> int:
-        """The number of tokens of `encode_rendered`, without a list of them."""
-        return len(self._encoded(text, False, None))
+    def count_rendered(self, text: str, *, quoted: Spans = ()) -> int:
+        """The number of tokens of `encode_rendered`."""
+        _utf8(text)
+        return len(self._encoding(text, False)) if not quoted else len(self._encoded(text, False, quoted, None))
+
+    def quoting(self) -> Quoting:
+        """For one prompt: finds control tokens in what a client wrote."""
+        return Quoting(self._control.find, self._control.always)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of the ids without special tokens; ids outside the vocabulary are left out."""
@@ -124,32 +138,39 @@ class Tokenizer:
         """Made with the first long text: it goes over the whole vocabulary."""
         return TokenBound(self._library) if covers_every_byte(self._library) else None
 
-    def _encoded(self, text: str, add_special_tokens: bool, context_tokens: int | None) -> tokenizers.Encoding:
-        if len(text) > MAX_PROMPT_CHARACTERS:
-            raise InvalidRequest(
-                f"The prompt has {len(text):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are read.", param="prompt"
-            )
-        try:
-            data = text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InvalidRequest(
-                "The prompt holds half of a surrogate pair, which is no character.", param="prompt"
-            ) from error
+    def _encoded(self, text: str, add_special_tokens: bool, quoted: Spans, context_tokens: int | None) -> list[int]:
+        data = _utf8(text)
         if context_tokens is not None and len(text) > BOUNDED_CHARACTERS and self._bound is not None:
             fewest = self._bound.fewest(data)
             if fewest >= context_tokens:
                 raise prompt_too_long(fewest, context_tokens, exact=False)
         del data
-        # Of the library's ways to encode, this is the one that releases the GIL, and it makes no offsets.
-        encoding = _guarded(lambda: self._library.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0])
-        if context_tokens is not None and len(encoding) >= context_tokens:
-            raise prompt_too_long(len(encoding), context_tokens, exact=True)
-        return encoding
+        found: list[int] | tokenizers.Encoding
+        if quoted:
+            found = _guarded(lambda: self._control.encode(text, quoted, add_special_tokens))
+        else:
+            found = self._encoding(text, add_special_tokens)
+        if context_tokens is not None and len(found) >= context_tokens:
+            raise prompt_too_long(len(found), context_tokens, exact=True)
+        return found if isinstance(found, list) else found.ids
+
+    def _encoding(self, text: str, add_special_tokens: bool) -> tokenizers.Encoding:
+        """Of the library's ways to encode, this is the one that releases the GIL; it makes no offsets."""
+        return _guarded(lambda: self._library.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0])
 
 
-def _ids(encoding: tokenizers.Encoding) -> list[int]:
-    ids: list[int] = encoding.ids
-    return ids
+def _utf8(text: str) -> bytes:
+    """Raises InvalidRequest for what is too long, or no text."""
+    if len(text) > MAX_PROMPT_CHARACTERS:
+        raise InvalidRequest(
+            f"The prompt has {len(text):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are read.", param="prompt"
+        )
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(
+            "The prompt holds half of a surrogate pair, which is no character.", param="prompt"
+        ) from error
 
 
 def _guarded(call: Callable[[], _T]) -> _T:
@@ -157,6 +178,8 @@ def _guarded(call: Callable[[], _T]) -> _T:
     try:
         return call()
     except BaseException as error:
+        if isinstance(error, InvalidRequest):
+            raise
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise TokenizerFailed("The model's tokenizer failed on this text.", why=f"{error}.") from error

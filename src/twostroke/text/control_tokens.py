@@ -1,0 +1,170 @@
+"""The tokens that give a conversation its form, found in texts, and texts encoded with some of them as ordinary text.
+
+Knows: added tokens of the `tokenizers` library, what chat templates write.
+Must not know: messages, requests.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from twostroke.text.quoting import Spans
+from twostroke.text.reasoning import reasoning_style
+from twostroke.text.tools.styles import HERMES, style_of_template
+from twostroke.types.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import tokenizers
+
+SEARCHED_CHARACTERS = 128 * 1024
+"""Searched at a time, so that other threads run in between: the `re` module never releases the GIL."""
+
+_BRACKETS = {"<": ">", "[": "]"}
+
+
+class ControlTokens:
+    """All that the vocabulary flags as special, and those that the template writes in brackets (DeepSeek's user and
+    assistant marks are not flagged). Not the marks of reasoning and tool calls that a model writes as text, where they
+    are not flagged: earlier answers in a conversation hold them.
+
+    always: True where the library looks for control tokens in normalized text. A client's text may then become one
+    that `find` does not see, so every chat prompt goes through `encode`, which sees only those of the template.
+    """
+
+    def __init__(self, library: tokenizers.Tokenizer, template_sources: Iterable[str] = ()) -> None:
+        self._library = library
+        self._added = library.get_added_tokens_decoder()
+        sources = list(template_sources)
+        exempt = {mark for source in sources for mark in _marks_of(source)}
+
+        def is_control(token: tokenizers.AddedToken) -> bool:
+            text = token.content
+            bracketed = len(text) > 2 and _BRACKETS.get(text[0]) == text[-1]
+            written = bracketed and text not in exempt and any(text in source for source in sources)
+            return bool(text) and (token.special or written)
+
+        self._ids = {token.content: token_id for token_id, token in self._added.items() if is_control(token)}
+        self.always = library.normalizer is not None and any(self._added[i].normalized for i in self._ids.values())
+
+    def find(self, text: str) -> Iterator[tuple[int, int]]:
+        """The places of control tokens' texts: from the left, the longest at each place."""
+        if not any(beginning in text for beginning in self._beginnings):
+            return
+        place = 0
+        while place < len(text):
+            window_end = place + SEARCHED_CHARACTERS
+            found = self._pattern.search(text, place, window_end + self._longest)
+            if found is None or found.start() >= window_end:
+                place = window_end
+                continue
+            yield found.span()
+            place = found.end()
+
+    def encode(self, text: str, quoted: Spans, add_special_tokens: bool) -> list[int]:
+        """Token ids, where control tokens' texts count as text within `quoted` and as control tokens elsewhere.
+
+        Raises InvalidRequest where the vocabulary can write a quoted text as a control token only.
+        """
+        library, twins, ids = self._plain
+        pieces: list[str] = []
+        num_twins = last = 0
+        for start, end in (*quoted, (len(text), len(text))):
+            before = self._with_twins(text[last:start], twins)
+            num_twins += len(before) // 2
+            pieces += [*before, text[start:end]]
+            last = end
+        joined = "".join(pieces)
+        made: list[int] = library.encode_batch_fast([joined], add_special_tokens=False)[0].ids
+        found = [ids.get(token_id, token_id) for token_id in made]
+        control = set(self._ids.values())
+        if sum(token_id in control for token_id in found) != num_twins:
+            raise InvalidRequest(
+                "The text holds a control token's text, which this model's tokenizer cannot write as ordinary text.",
+                param="prompt",
+                fix="Leave it out, or send parse_special: true.",
+            )
+        if not add_special_tokens:
+            return found
+        # What is added around a text (BOS) comes from the post-processor, which knows the vocabulary's ids.
+        whole: list[int] = library.encode_batch_fast([joined], add_special_tokens=True)[0].ids
+        end = len(made)
+        first = next(place for place in range(len(whole) - end + 1) if whole[place : place + end] == made)
+        return [*whole[:first], *found, *whole[first + end :]]
+
+    def _with_twins(self, text: str, twins: dict[str, str]) -> list[str]:
+        """Pieces of ordinary text and twins in turn."""
+        pieces, last = [], 0
+        for start, end in self.find(text):
+            pieces += [text[last:start], twins[text[start:end]]]
+            last = end
+        return [*pieces, text[last:]]
+
+    @cached_property
+    def _plain(self) -> tuple[tokenizers.Tokenizer, dict[str, str], dict[int, int]]:
+        """The same model (shared, not copied), in which each control token has a twin's text that nobody can guess.
+
+        With it: the twins by their tokens' texts, and this library's ids of added tokens to those of the vocabulary.
+        """
+        import tokenizers
+
+        library = tokenizers.Tokenizer(self._library.model)
+        for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+            if getattr(self._library, part) is not None:
+                setattr(library, part, getattr(self._library, part))
+        mark = str(secrets.randbelow(10**23) + 10**23)
+        twins = {text: f"{mark}{place:06}" for place, text in enumerate(self._ids)}
+        texts = {token_id: twins.get(token.content, token.content) for token_id, token in self._added.items()}
+        library.add_tokens([_twin(self._added[token_id], text) for token_id, text in sorted(texts.items())])
+        found = ((library.token_to_id(text), token_id) for token_id, text in texts.items())
+        return library, twins, {own: token_id for own, token_id in found if own is not None}
+
+    @cached_property
+    def _beginnings(self) -> frozenset[str]:
+        return frozenset(text[:2] for text in self._ids)
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self._ids))
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(_trie_pattern(sorted(self._ids)))
+
+
+def _marks_of(source: str) -> Iterator[str]:
+    """What a model of this template writes in its own answers."""
+    reasoning = reasoning_style(source)
+    if reasoning is not None:
+        yield from (reasoning.opening, reasoning.closing)
+    yield from (style_of_template(source) or HERMES).marks
+
+
+def _twin(token: tokenizers.AddedToken, text: str) -> tokenizers.AddedToken:
+    import tokenizers
+
+    return tokenizers.AddedToken(
+        text,
+        single_word=token.single_word,
+        lstrip=token.lstrip,
+        rstrip=token.rstrip,
+        normalized=token.normalized,
+        special=False,
+    )
+
+
+def _trie_pattern(texts: list[str]) -> str:
+    """A pattern for the longest of these texts (sorted), which looks at each character of a text once."""
+    ends = "" in texts
+    by_first: dict[str, list[str]] = {}
+    for text in texts:
+        if text:
+            by_first.setdefault(text[0], []).append(text[1:])
+    branches = [re.escape(first) + _trie_pattern(rests) for first, rests in by_first.items()]
+    if not branches:
+        return ""
+    joined = branches[0] if len(branches) == 1 and not ends else f"(?:{'|'.join(branches)})"
+    return f"{joined}?" if ends else joined

@@ -1,0 +1,79 @@
+"""Control tokens that a client wrote, told apart from those of the template, in one rendered prompt.
+
+A client's text may hold the texts of control tokens. Before the template sees it, each is replaced by a placeholder
+that nobody can guess. Afterwards the texts are put back, and their places are known: they are quoted, and become
+ordinary tokens.
+
+    quoting = tokenizer.quoting()
+    prompt = quoting.shown(template.render(messages, each_text=quoting.hide))
+    ids = tokenizer.encode_rendered(prompt.text, quoted=prompt.quoted)
+
+Knows: places in texts.
+Must not know: tokens' ids, templates.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+Spans = tuple[tuple[int, int], ...]
+"""(start, end) of parts of a text, in order, none touching the inside of another."""
+
+MARK_DIGITS, NUMBER_DIGITS = 24, 6
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A prompt's text. quoted: where it holds a control token's text that a client wrote."""
+
+    text: str
+    quoted: Spans = ()
+
+
+def nothing_found(_text: str) -> Iterable[tuple[int, int]]:
+    """For texts that may hold control tokens as such."""
+    return ()
+
+
+class Quoting:
+    """Of one prompt, for one thread. find: the places of control tokens' texts in a text. always: the prompt counts as
+    quoted somewhere even where nothing was found.
+
+    Placeholders are digits, which no filter of a template (upper, title, tojson) changes.
+    """
+
+    def __init__(self, find: Callable[[str], Iterable[tuple[int, int]]] = nothing_found, always: bool = False) -> None:
+        self._find = find
+        self._always = always
+        self._mark = str(secrets.randbelow(9 * 10 ** (MARK_DIGITS - 1)) + 10 ** (MARK_DIGITS - 1))
+        self._numbers: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+
+    def hide(self, text: str) -> str:
+        """A client's text with placeholders in place of the control tokens' texts."""
+        pieces, last = [], 0
+        for start, end in self._find(text):
+            pieces += [text[last:start], self._mark, self._number(text[start:end])]
+            last = end
+        return "".join([*pieces, text[last:]]) if pieces else text
+
+    def shown(self, text: str) -> Rendered:
+        """A rendered text with the placeholders' texts back in their places."""
+        if not self._texts:
+            return Rendered(text, ((0, 0),) if self._always else ())
+        first, *others = text.split(self._mark)
+        pieces, quoted, length = [first], [], len(first)
+        for other in others:
+            hidden = self._texts.get(other[:NUMBER_DIGITS], "")
+            rest = other[NUMBER_DIGITS:]
+            quoted.append((length, length + len(hidden)))
+            pieces += [hidden, rest]
+            length += len(hidden) + len(rest)
+        return Rendered("".join(pieces), tuple(quoted))
+
+    def _number(self, text: str) -> str:
+        number = self._numbers.setdefault(text, f"{len(self._numbers):0{NUMBER_DIGITS}}")
+        self._texts[number] = text
+        return number

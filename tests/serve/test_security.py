@@ -109,6 +109,39 @@ def test_pages_of_other_sites_cannot_use_a_server_on_loopback(origin: str, statu
         assert bool(engine.prompts) == (status == 200)
 
 
+@pytest.mark.parametrize(
+    ("path", "fetch", "status"),
+    [
+        ("/v1/models", {"site": "cross-site", "mode": "no-cors", "dest": "image"}, 403),
+        ("/v1/engine/steps?frames=1", {"site": "cross-site", "mode": "no-cors", "dest": "script"}, 403),
+        ("/v1/engine/steps?frames=1", {"site": "cross-site", "mode": "navigate", "dest": "document"}, 403),
+        ("/v1/engine/steps?frames=1", {"site": "CROSS-SITE"}, 403),
+        ("/metrics", {"site": "cross-site", "mode": "navigate", "dest": "document"}, 403),
+        ("/", {"site": "cross-site", "mode": "navigate", "dest": "iframe"}, 403),
+        ("/", {"site": "cross-site", "mode": "no-cors", "dest": "image"}, 403),
+        ("/", {"site": "cross-site", "mode": "navigate", "dest": "document"}, 200),
+        ("/", {"site": "none", "mode": "navigate", "dest": "document"}, 200),
+        ("/v1/engine/steps?frames=1", {"site": "same-origin", "mode": "cors", "dest": "empty"}, 200),
+        ("/v1/models", {"site": "same-site", "mode": "cors", "dest": "empty"}, 200),
+        ("/v1/models", {}, 200),
+    ],
+)
+def test_pages_of_other_sites_cannot_get_anything_but_a_link_to_the_page(
+    path: str, fetch: dict[str, str], status: int
+) -> None:
+    with serving(fake_parts()) as live:
+        reply = live.get(path, **{f"sec_fetch_{name}": value for name, value in fetch.items()})
+        assert reply.status == status
+        if status == 403:
+            assert reply.error["code"] == "invalid_origin"
+
+
+def test_behind_a_proxy_the_key_decides_and_not_the_site() -> None:
+    with serving(fake_parts(api_key=KEY, loopback_only=False)) as live:
+        assert live.get("/v1/models", sec_fetch_site="cross-site").status == 401
+        assert live.get("/v1/models", sec_fetch_site="cross-site", x_api_key=KEY).status == 200
+
+
 def test_no_cors_header_is_ever_sent() -> None:
     with serving(fake_parts()) as live:
         reply = live.call("OPTIONS", "/v1/completions", headers={"Origin": "http://localhost"})

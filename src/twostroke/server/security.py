@@ -23,6 +23,7 @@ from twostroke.types.errors import ConfigError
 
 LABEL_DIGITS = 16
 MAX_HEADERS = 100
+PAGE_PATH = "/"
 PUBLIC_PATHS = frozenset({"/health", "/live", "/ready", *page_files()})
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,255}))(?::\d{1,5})?")
 
@@ -58,6 +59,8 @@ class Gate:
             return
         headers = {name.lower(): value for name, value in reversed(scope["headers"])}
         problem = TOO_MANY_HEADERS if len(scope["headers"]) > MAX_HEADERS else self._host_problem(headers)
+        if problem is None and self._loopback_only and _of_another_site(scope, headers):
+            problem = FOREIGN_ORIGIN
         client = self._client(scope, headers)
         if problem is None and client is None:
             problem = BAD_KEY
@@ -88,6 +91,17 @@ class Gate:
         digests = [_digest(key) for key in sent]
         fits = [known for known in self._key_digests for digest in digests if hmac.compare_digest(digest, known)]
         return fits[0].hex()[:LABEL_DIGITS] if fits else None
+
+
+def _of_another_site(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+    """A browser asks because a page of another site told it to, and it is not a link to our page that was followed.
+
+    Images, scripts and `no-cors` fetches send no Origin with a GET; Sec-Fetch-Site no page can forge or leave out.
+    """
+    if headers.get(b"sec-fetch-site", b"").strip().lower() != b"cross-site":
+        return False
+    whole_tab = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
+    return not (whole_tab and scope["path"] == PAGE_PATH and scope["method"] in ("GET", "HEAD"))
 
 
 def client_of(scope: Scope) -> str:

@@ -94,6 +94,26 @@ def test_plan_of_a_hub_model_downloads_config_json_alone(tmp_path: Path, monkeyp
     assert asked == {"/meta/big/resolve/main/config.json"}
 
 
+def test_what_does_not_fit_ends_with_code_4_and_names_the_reserve(folder: str) -> None:
+    words = ["plan", folder, "--hardware", "rtx4090", "--weights", "int8"]
+    told = run(*words)
+    assert told.exit_code == 4
+    assert "DOES NOT FIT" in told.stdout and "24 GB there may be used 21.6 GB" in told.stdout
+    assert "10%, 2.4 GB, are the reserve" in told.stdout
+    found = json.loads(run(*words, "--json").stdout)
+    assert run(*words, "--json").exit_code == 4
+    assert found["memory"]["fits"] is False and found["memory"]["reserve_bytes"] == 2_400_000_000
+    assert found["memory"]["needed_bytes"] > 21.6e9
+    assert run("plan", folder, "--hardware", "h200", "--weights", "int8").exit_code == 0
+
+
+def test_a_long_catalogue_stays_readable(folder: str) -> None:
+    told = run("plan", "spark", "--hardware", "ryzen-7840u").stdout
+    assert "and, more slowly:" in told
+    lacking = run("plan", folder, "--hardware", "h200").stdout
+    assert "would not do (does not hold them):" in lacking and "ryzen-7950x" in lacking
+
+
 @pytest.mark.parametrize("name", ["roof.svg", "roof.png", "ROOF.PNG"])
 def test_plot_writes_a_picture(folder: str, tmp_path: Path, name: str) -> None:
     target = tmp_path / name

@@ -12,7 +12,8 @@ from twostroke.types.errors import ConfigError
 BY_NAME = {entry.name: entry for entry in CATALOGUE}
 RANGES = {
     HardwareClass.GPU: ((16e9, 300e9), (200e9, 1e13), (100, 2000)),
-    HardwareClass.APPLE: ((64e9, 600e9), (400e9, 1.2e12), (20, 100)),
+    HardwareClass.APPLE: ((16e9, 600e9), (60e9, 1.2e12), (20, 100)),
+    HardwareClass.PC: ((16e9, 128e9), (50e9, 300e9), (5, 250)),
     HardwareClass.CPU: ((256e9, 2e12), (200e9, 1e12), (10, 1000)),
 }
 
@@ -21,6 +22,21 @@ def test_what_was_asked_for_is_there() -> None:
     asked = "rtx3090 rtx4090 rtx5090 a100-80gb h100-sxm h200 b200 mi300x m2-ultra m4-ultra epyc-9654 xeon-8592+"
     assert set(asked.split()) <= set(BY_NAME)
     assert sum(entry.kind is HardwareClass.CPU for entry in CATALOGUE) >= 5
+    apple = {f"m{number}{kind}" for number in (1, 2, 3, 4) for kind in ("", "-pro", "-max")}
+    assert apple <= set(BY_NAME)
+    titles = [entry.title for entry in CATALOGUE if entry.kind is HardwareClass.PC]
+    for words in (
+        "AMD Ryzen 5",
+        "AMD Ryzen 7",
+        "AMD Ryzen 9",
+        "AMD Ryzen AI",
+        "Core i5",
+        "Core i7",
+        "Core i9",
+        "Core Ultra",
+    ):
+        assert any(words in title for title in titles), words
+    assert len(BY_NAME) == len(CATALOGUE)
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -39,6 +55,13 @@ def test_figures_of_the_vendors() -> None:
     """Those that DOMAIN's worked figures use, and the rates that one knows by heart."""
     read = {name: BY_NAME[name].read_bytes_per_s / 1e9 for name in ("rtx4090", "rtx3090", "a100-80gb", "m2-ultra")}
     assert read == {"rtx4090": 1008, "rtx3090": 936, "a100-80gb": 2039, "m2-ultra": 800}
+    consumer = {
+        name: BY_NAME[name].read_bytes_per_s / 1e9 for name in ("ryzen-7950x", "core-i9-14900k", "m1", "m4-pro")
+    }
+    assert consumer == {"ryzen-7950x": 83.2, "core-i9-14900k": 89.6, "m1": 68.25, "m4-pro": 273}
+    assert BY_NAME["m1"].product_rate(WeightKind.F32) == pytest.approx(2.6e12, rel=0.02), "Apple says 2.6 teraflops"
+    assert BY_NAME["m1-max"].product_rate(WeightKind.F32) == pytest.approx(10.4e12, rel=0.03)
+    assert BY_NAME["core-i7-12700k"].f32_flops_per_s == pytest.approx((8 * 3.6 * 32 + 4 * 2.7 * 16) * 1e9)
     assert BY_NAME["a100-80gb"].product_rate(WeightKind.BF16) == 312e12
     assert BY_NAME["h100-sxm"].product_rate(WeightKind.INT4) == 1979e12
     assert BY_NAME["epyc-9654"].product_rate(WeightKind.F32) == pytest.approx(96 * 2.4e9 * 32)
@@ -52,7 +75,8 @@ def test_a_machine_that_nobody_sells_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"), [("H100-SXM", "h100-sxm"), ("rtx 4090", "rtx4090"), ("m2_ultra", "m2-ultra")]
+    ("asked", "found"),
+    [("H100-SXM", "h100-sxm"), ("rtx 4090", "rtx4090"), ("m2_ultra", "m2-ultra"), ("Ryzen 7950X", "ryzen-7950x")],
 )
 def test_spelling_is_forgiven(asked: str, found: str) -> None:
     assert find_hardware(asked, CATALOGUE).name == found

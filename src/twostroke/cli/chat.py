@@ -49,7 +49,7 @@ def command(model: str, system: str | None, explain: bool, as_json: bool, verbos
             llm = LLM(model, progress=progress, **values)
         with llm:
             _load_line_editing()
-            printer = JsonLines() if as_json else Plain()
+            printer = ChatJson() if as_json else ChatText()
             conversation = Conversation(llm, take_sampling(sampling, llm.sampling_defaults), system, printer)
             if not as_json:
                 click.echo(f"{llm.model_name}; /help for commands.")
@@ -60,7 +60,7 @@ def command(model: str, system: str | None, explain: bool, as_json: bool, verbos
                     printer.note(conversation.explanation())
 
 
-class Plain:
+class ChatText:
     """A conversation as people read it, as it comes."""
 
     def note(self, text: str) -> None:
@@ -80,22 +80,22 @@ class Plain:
         click.echo(" [stopped]" if stopped else "")
 
 
-class JsonLines:
+class ChatJson:
     """The same as one JSON document a line, for programs."""
 
     def note(self, text: str) -> None:
-        """As `Plain.note`."""
+        """As `ChatText.note`."""
         self._line({"note": text})
 
     def problem(self, text: str) -> None:
-        """As `Plain.problem`."""
+        """As `ChatText.problem`."""
         self._line({"error": text})
 
     def piece(self, text: str) -> None:
         """Nothing: the whole answer comes at its end."""
 
     def answered(self, text: str, last: Delta | None, stopped: bool) -> None:
-        """As `Plain.answered`."""
+        """As `ChatText.answered`."""
         reason = last.finish_reason.value if last is not None and last.finish_reason is not None else None
         timings = None if last is None else last.timings
         self._line(
@@ -121,7 +121,7 @@ def _load_line_editing() -> None:
         return
 
 
-def _read_line(printer: Plain | JsonLines) -> str | None:
+def _read_line(printer: ChatText | ChatJson) -> str | None:
     """One message, continued over lines that end in a backslash; None at the end of the input."""
     parts: list[str] = []
     while True:
@@ -148,7 +148,7 @@ class Conversation:
     llm: Any
     params: Any
     system: str | None
-    printer: Plain | JsonLines = field(default_factory=Plain)
+    printer: ChatText | ChatJson = field(default_factory=ChatText)
     messages: list[dict[str, str]] = field(default_factory=list)
     last: tuple[Timings, int, int, int] | None = None
     last_id: str = ""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from twostroke.planner.expect import Expectation
     from twostroke.planner.target import Target
 
+DOES_NOT_FIT = 4
 FORMATS = ("f32", "bf16", "int8", "int4")
 PICTURES = (".png", ".svg")
 
@@ -101,7 +102,8 @@ def command(
     """Memory, TTFT, ITL, the side of the ridge and the cost of tokens, and which hardware would do.
 
     MODEL is a folder, a hub id or `spark`; nothing but its config.json is read or downloaded. Without --hardware the
-    plan is for this machine, as `twostroke doctor` measured it (it is measured now where it never was).
+    plan is for this machine, as `twostroke doctor` measured it (it is measured now where it never was). The exit code
+    is 4 where not even one sequence fits.
     """
     with clear_errors(verbose):
         from twostroke.cli.output_file import check_place
@@ -127,6 +129,8 @@ def command(
             print_json(plan_json(plan))
         else:
             click.echo(plan_text(plan))
+        if not plan.expectation.room.sequences:
+            raise SystemExit(DOES_NOT_FIT)
 
 
 def _here() -> Target:

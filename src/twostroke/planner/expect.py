@@ -37,6 +37,11 @@ class Room:
     sequences: int
 
     @property
+    def reserve_bytes(self) -> int:
+        """Of the memory, what the engine leaves to the rest of the machine."""
+        return self.memory_bytes - int(self.memory_bytes * (1 - KEPT_FREE_SHARE))
+
+    @property
     def needed_bytes(self) -> int:
         """Weights, buffers and one sequence."""
         return self.weight_bytes + self.buffer_bytes + self.kv_bytes_per_sequence

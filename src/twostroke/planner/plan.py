@@ -101,7 +101,12 @@ def plan_json(plan: ModelPlan) -> dict[str, Any]:
             "read_bytes_per_s": expectation.target.read_bytes_per_s,
             "peak_ops_per_s": expectation.target.peak_ops_per_s(ask.weight_format.kind),
         },
-        "memory": {**asdict(expectation.room), "fits": expectation.room.sequences > 0},
+        "memory": {
+            **asdict(expectation.room),
+            "needed_bytes": expectation.room.needed_bytes,
+            "reserve_bytes": expectation.room.reserve_bytes,
+            "fits": expectation.room.sequences > 0,
+        },
         "prefill": _phase_json(expectation.prefill),
         "decode_one": _phase_json(expectation.decode_one),
         "decode": _phase_json(expectation.decode),

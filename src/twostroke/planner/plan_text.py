@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from twostroke.cost.memory import KEPT_FREE_SHARE
 from twostroke.planner.ceilings import answer_s
 from twostroke.planner.choose import Candidate, seconds
 from twostroke.planner.expect import ARITHMETIC, Expectation, Phase
 from twostroke.planner.plan import ModelPlan
 from twostroke.planner.savings import needed_read_words
 
+MOST_CANDIDATES = 24
 LACK_WORDS = {"memory": "does not hold them", "ttft": "TTFT too long", "itl": "ITL too long"}
 
 
@@ -69,8 +71,9 @@ def _memory(plan: ModelPlan) -> list[str]:
     ]
     if room.sequences == 0:
         lines.append(
-            f"DOES NOT FIT: weights, buffers and one sequence need {size(room.needed_bytes)} "
-            f"of {size(room.memory_bytes)}"
+            f"DOES NOT FIT: weights, buffers and one sequence need {size(room.needed_bytes)}. Of "
+            f"{size(room.memory_bytes)} there may be used {size(room.memory_bytes - room.reserve_bytes)}: "
+            f"{KEPT_FREE_SHARE:.0%}, {size(room.reserve_bytes)}, are the reserve that is left free"
         )
         return lines
     lines.append(f"sequences that fit  {room.sequences:>12,}")
@@ -147,18 +150,34 @@ def price_reason(found: Expectation, ratio: float) -> str:
 
 def _catalogue(plan: ModelPlan) -> list[str]:
     return [
-        f"{'hardware that would do':<38} {'holds':>7} {'TTFT':>9} {'ITL':>9} {'written':>14}",
+        f"{'hardware that would do':<48} {'holds':>7} {'TTFT':>9} {'ITL':>9} {'written':>14}",
         *_candidate_lines([each for each in plan.candidates if each.does]),
-        *(["would not do:"] if any(not each.does for each in plan.candidates) else []),
-        *_candidate_lines([each for each in plan.candidates if not each.does]),
+        *_lacking_lines([each for each in plan.candidates if not each.does]),
     ]
 
 
 def _candidate_lines(found: list[Candidate]) -> Iterator[str]:
-    for each in found:
+    """The fastest first, and of the rest only the names."""
+    ordered = sorted(found, key=lambda each: -_written(each))
+    for each in ordered[:MOST_CANDIDATES]:
         target, load = each.expectation.target, each.expectation.load
         figures = f"{'-':>9} {'-':>9} {'-':>14}"
         if load is not None:
             figures = f"{seconds(load.ttft_s):>9} {seconds(load.itl_s):>9} {rate(load.output_tokens_per_s):>14}"
-        why = "" if each.does else "  " + ", ".join(LACK_WORDS[lack] for lack in each.lacks)
-        yield f"  {target.title:<36} {each.expectation.room.sequences:>7,} {figures}{why}"
+        yield f"  {target.title:<46} {each.expectation.room.sequences:>7,} {figures}"
+    if ordered[MOST_CANDIDATES:]:
+        yield "  and, more slowly: " + ", ".join(each.hardware.name for each in ordered[MOST_CANDIDATES:])
+
+
+def _written(candidate: Candidate) -> float:
+    load = candidate.expectation.load
+    return 0.0 if load is None else load.output_tokens_per_s
+
+
+def _lacking_lines(found: list[Candidate]) -> Iterator[str]:
+    """One line for each reason."""
+    by_lack: dict[str, list[str]] = {}
+    for each in found:
+        by_lack.setdefault(", ".join(LACK_WORDS[lack] for lack in each.lacks), []).append(each.hardware.name)
+    for lack, names in by_lack.items():
+        yield f"would not do ({lack}): {', '.join(names)}"

@@ -15,8 +15,13 @@ from twostroke.spec.hardware import HardwareClass, HardwareSpec, find_hardware
 from twostroke.spec.hardware_catalogue import CATALOGUE
 from twostroke.types.errors import ConfigError
 
-MAX_DEVICES = {HardwareClass.GPU: 8, HardwareClass.APPLE: 1, HardwareClass.CPU: 2}
-STEP_TOKENS = {HardwareClass.GPU: 2048, HardwareClass.APPLE: 512, HardwareClass.CPU: 512}
+MAX_DEVICES = {HardwareClass.GPU: 8, HardwareClass.APPLE: 1, HardwareClass.CPU: 2, HardwareClass.PC: 1}
+STEP_TOKENS = {
+    HardwareClass.GPU: 2048,
+    HardwareClass.APPLE: 512,
+    HardwareClass.CPU: 512,
+    HardwareClass.PC: 512,
+}
 HERE_STEP_TOKENS = 512
 
 
@@ -80,7 +85,8 @@ def named_target(asked: str) -> Target:
     most = MAX_DEVICES[hardware.kind]
     if not 1 <= devices <= most:
         raise ConfigError(
-            f"--hardware {asked[:60]}: {hardware.title} is planned with 1 to {most} devices.",
+            f"--hardware {asked[:60]}: {hardware.title} is planned with "
+            f"{f'1 to {most} devices' if most > 1 else 'one device'}.",
             why="More are not linked as fast as the model of a split layer assumes.",
             fix=f"Ask for at most {most}; several replicas serve more users.",
         )

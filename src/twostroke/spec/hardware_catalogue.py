@@ -1,7 +1,8 @@
 """Public hardware, one line each with the vendor's document that says so. Dense rates, without sparsity.
 
-Rates of CPUs are not published as such: cores x base clock x operations a cycle, at the base clock because nothing
-more is promised with all cores busy. Prices are not here: they change by the week (--price-per-hour).
+Desktops, laptops and Apple's chips but the largest stand in hardware_consumer.py. Rates of CPUs are not published as
+such: cores x base clock x operations a cycle, at the base clock because nothing more is promised with all cores busy.
+Prices are not here: they change by the week (--price-per-hour).
 
 Knows: published figures, as of November 2026.
 Must not know: models.
@@ -12,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.spec.hardware import HardwareClass, HardwareSpec
+from twostroke.spec.hardware_consumer import APPLE_FAMILIES, PROCESSORS
 
 GB, TERA = 10**9, 1e12
 
@@ -68,6 +70,7 @@ CATALOGUE: tuple[HardwareSpec, ...] = (
         "NVIDIA DGX B200 and HGX datasheets, an eighth of the system, sparse rates halved",
     ),
     _gpu("mi300x", "AMD Instinct MI300X", 192, 5300, (163.4, 1307.4, 2614.9), "AMD Instinct MI300X datasheet"),
+    *APPLE_FAMILIES,
     _apple(
         *("m2-ultra", "Apple M2 Ultra, 76-core GPU", 192, 800, 27.2, "Apple newsroom, 5 June 2023 (memory, bandwidth)"),
         "Apple publishes no rate; 76 cores x 256 operations x 1.4 GHz",
@@ -95,4 +98,5 @@ CATALOGUE: tuple[HardwareSpec, ...] = (
     _cpu("xeon-8480+", "Intel Xeon Platinum 8480+", 56, 2.0, 307.2, AMX, "Intel ARK, Xeon Platinum 8480+"),
     _cpu("xeon-8592+", "Intel Xeon Platinum 8592+", 64, 1.9, 358.4, AMX, "Intel ARK, Xeon Platinum 8592+"),
     _cpu("xeon-6980p", "Intel Xeon 6980P, MRDIMM 8800", 128, 2.0, 844.8, AMX, "Intel ARK, Xeon 6980P"),
+    *PROCESSORS,
 )

@@ -1,16 +1,23 @@
-# Two commands: `make serve` runs the embedded model, `make test` runs every test. Only Python 3.11+ is needed.
+# `make serve` runs the embedded model; `make test` runs in a few minutes what a change most likely breaks; `make test-all`
+# runs every test, as CI does. Only Python 3.11+ is needed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := setup.py pyproject.toml $(wildcard csrc/*/*.cpp csrc/*/*/*.h src/twostroke/backends/cpu/build.py)
 
-.PHONY: serve test lint docs clean
+# Two processes, each with whole files of tests: the fixtures of a module are made once.
+TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: serve test test-all lint docs clean
 
 serve: $(VENV)/.runtime
 	$(BIN)/twostroke serve
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(TEST) --quick
+
+test-all: $(VENV)/.test
+	$(TEST)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check src tests tools setup.py

@@ -24,6 +24,7 @@ from twostroke.backends.cpu.health import check_kernels
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, populate, settle
 from twostroke.cache.manager import CacheManager
 from twostroke.config import (
+    GAP_LIMITER,
     ModelFacts,
     Resolved,
     Resolver,
@@ -32,6 +33,7 @@ from twostroke.config import (
     objectives_of,
     resolve_engine,
     resolve_memory,
+    step_rule,
 )
 from twostroke.cost.explain import Explainer
 from twostroke.cost.explain_advice import Options
@@ -55,8 +57,10 @@ from twostroke.quant.formats import weight_format
 from twostroke.runner.backing import PoolBacking
 from twostroke.runner.build import RunnerSizes, build_runner, new_kv
 from twostroke.sampling.random_draw import sibling_seed
+from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.scheduler.limits import SchedulerLimits
-from twostroke.scheduler.objective_policy import ObjectivePolicy, objective_policy
+from twostroke.scheduler.objective_policy import objective_policy
+from twostroke.scheduler.policy import ArrivalPolicy, Policy, arrival_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, WeightFormat
 from twostroke.spec.model import MatrixRole, ModelSpec
@@ -235,7 +239,7 @@ def build_heart(
     template = ChatTemplate.from_folder(folder)
     settler.start()
     backing.start()
-    explainer = Explainer(ledger, found.costs, Options(*sizes))
+    explainer = Explainer(ledger, found.costs, Options(*sizes, step_rule(resolved)))
     return Heart(
         stepper,
         session,
@@ -281,12 +285,15 @@ def load(found: Found, resolved: Resolved, progress: Progress | None, report: Re
         packer.close()
 
 
-def _policy(found: Found, resolved: Resolved) -> ObjectivePolicy | None:
-    """None, which is order of arrival, where nothing is promised."""
+def _policy(found: Found, resolved: Resolved) -> Policy:
+    """By order of arrival where nothing is promised."""
+    guessed = not found.costs.measured
+    if resolved["step_limiter"] == GAP_LIMITER:
+        return arrival_policy(found.costs.now, GapRule(), PAGE_TOKENS, guessed)
     if not objectives_of(resolved).any:
-        return None
+        return ArrivalPolicy()
     limits = SchedulerLimits(resolved["max_step_tokens"], resolved["max_sequences"])
-    return objective_policy(found.costs.now, objectives_of(resolved), limits, PAGE_TOKENS)
+    return objective_policy(found.costs.now, objectives_of(resolved), limits, PAGE_TOKENS, guessed=guessed)
 
 
 def _settler(weights: ModelWeights, machine: Machine) -> Settler:

@@ -14,6 +14,7 @@ from typing import Any
 from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
 from twostroke.env import Machine
 from twostroke.options import BY_NAME
+from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.spec.model import ModelSpec
 from twostroke.types.errors import ConfigError
@@ -23,6 +24,7 @@ QUEUED_REQUESTS, QUEUED_POOLS, DRAIN_S = 1024, 16, 30.0
 BODY_MEMORY_BYTES = 256 * 1024 * 1024
 MAX_DEFAULT_CONTEXT = 32_768
 STEP_TOKENS, OBJECTIVE_STEP_TOKENS = 512, 2048
+GAP_LIMITER, ITL_LIMITER, NO_LIMITER = "GapLimiter", "ItlLimiter", "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
         OBJECTIVE_STEP_TOKENS if promised else STEP_TOKENS,
         "only a cap: steps are sized by the objectives" if promised else "default",
     )
+    resolver.put("step_limiter", *_step_limiter(promised, resolver.asked_value("max_step_tokens") is not None))
     sequences = resolver.pick("max_sequences", 64, "default")
     if sequences > step_tokens:
         raise ConfigError(
@@ -147,10 +150,25 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
     resolver.pick("trace", None, "none asked for")
 
 
+def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
+    """Which limiter sizes prompts beside running streams, and why."""
+    if promised:
+        return ITL_LIMITER, "prompts beside streams take what --itl leaves of each step, by predicted step times"
+    if step_asked:
+        return NO_LIMITER, "--max-step-tokens was asked for: each step is filled to it, however long its streams wait"
+    return GAP_LIMITER, f"{GapRule()}, whichever is more, by measured step times; prompts alone fill the step"
+
+
+def step_rule(resolved: Resolved) -> str:
+    """What sizes prompts beside streams, in words; empty where max_step_tokens alone does."""
+    promised = f"ItlLimiter (--itl {1e3 * resolved['itl']:g}ms)" if resolved["itl"] is not None else ""
+    return {GAP_LIMITER: f"GapLimiter ({GapRule()})", ITL_LIMITER: promised}.get(resolved["step_limiter"], "")
+
+
 def resolve_objectives(resolver: Resolver) -> LatencyObjectives:
     """What is promised; none by default, because no figure would be true of every model and machine."""
     ttft_s = resolver.pick("ttft", None, "no objective: in order of arrival, nobody is refused")
-    itl_s = resolver.pick("itl", None, "no objective: a step is filled to max_step_tokens")
+    itl_s = resolver.pick("itl", None, "no objective: see step_limiter")
     return LatencyObjectives(ttft_s, itl_s)
 
 

@@ -140,14 +140,15 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "TIME",
         parse_seconds,
         "Objective: 95% of a request's gaps between tokens, such as 50ms. Sizes each step's prefill.",
-        "none: each step is filled to --max-step-tokens",
+        "none: no gap beyond 8 decode steps or 250 ms, whichever is more",
     ),
     Option(
         "max_step_tokens",
         "TOKENS",
         parse_count,
-        "For experts: most tokens of one engine step. With objectives a step's size follows from them, up to this.",
-        "512, or 2048 with objectives",
+        "For experts: most tokens of one engine step. With objectives a step's size follows from them, up to this; "
+        "without, every step is filled to this.",
+        "512 for prompts alone and fewer beside running streams; 2048 with objectives",
     ),
     Option("max_sequences", "COUNT", parse_count, "Sequences in one step.", "64"),
     Option("threads", "COUNT", parse_count, "CPU threads.", "the cores this process may use"),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cost.machines import calibration
 from twostroke.assemble import EMBEDDED, find_model, resolve_all
-from twostroke.config import collect, objectives_of
+from twostroke.config import collect, objectives_of, step_rule
 from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf
 from twostroke.cost_here import check_objectives, costs_here
@@ -44,6 +44,17 @@ def test_without_objectives_nothing_changes_and_with_them_the_budget_is_only_a_c
     assert kept["max_step_tokens"] == 2048 and "sized by the objectives" in reasons["max_step_tokens"]
     assert kept["step_cost"] in ("measured", "guessed") and "doctor" in reasons["step_cost"]
     assert resolve_all(EMBEDDED, {"ttft": "1s", "max_step_tokens": "300"})["max_step_tokens"] == 300
+
+
+def test_the_limiter_of_steps_has_a_name_and_its_rule_is_told() -> None:
+    plain = resolve_all(EMBEDDED, {})
+    reasons = {setting.name: setting.reason for setting in plain.settings}
+    assert plain["step_limiter"] == "GapLimiter" and "8 decode steps or 250 ms" in reasons["step_limiter"]
+    assert "8 decode steps" in step_rule(plain)
+    static = resolve_all(EMBEDDED, {"max_step_tokens": "128"})
+    assert static["step_limiter"] == "none" and not step_rule(static)
+    kept = resolve_all(EMBEDDED, {"itl": "500ms"})
+    assert kept["step_limiter"] == "ItlLimiter" and "500ms" in step_rule(kept)
 
 
 @pytest.mark.parametrize("level", OPERATIONS)

@@ -14,7 +14,7 @@ from tests.cost.virtual import COST, Lab, text
 from twostroke.cost.shape import Segment, StepPrediction
 from twostroke.planner.ask import Ask
 from twostroke.planner.closed_loop import Load, closed_loop, decoding, prompt_steps_s
-from twostroke.scheduler.itl_limiter import KEPT_SHARE, MIN_CHUNK_TOKENS
+from twostroke.scheduler.chunk_sizer import KEPT_SHARE, MIN_CHUNK_TOKENS
 from twostroke.types.objectives import ITL_SHARE
 from twostroke.workload import objectives
 from twostroke.workload.summary import percentile

@@ -1,51 +1,105 @@
-"""The correction of the cost model: it follows, it is bounded, outliers do not move it."""
+"""The correction of the cost model: it follows, it is bounded, one outlier does not move it, a pause lets it go."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twostroke.scheduler.cost_correction import LEAST, MOST, WINDOW_STEPS, CostCorrection, StepKind
+from twostroke.scheduler.cost_correction import (
+    DECODE,
+    IDLE_HALF_S,
+    LEAST,
+    MOST,
+    USUAL_STEPS,
+    WINDOW_STEPS,
+    CostCorrection,
+    size_class,
+)
 from twostroke.scheduler.window import Window
 
+CHUNK = size_class(96)
 
-def test_it_believes_the_model_until_steps_say_otherwise_and_then_follows() -> None:
+
+def test_it_believes_the_model_until_two_steps_say_otherwise() -> None:
+    for prior in (1.0, 2.0):
+        correction = CostCorrection(prior, believed=False)
+        assert correction.usual(DECODE) == correction.high(CHUNK) == prior
+        correction.observe(CHUNK, 1.0, 0.5)
+        assert correction.high(CHUNK) == prior, "one step may be an outlier"
+        correction.observe(CHUNK, 1.0, 0.5)
+        assert correction.usual(CHUNK) == correction.high(CHUNK) == 0.5
+        for _ in range(USUAL_STEPS):
+            correction.observe(CHUNK, 1.0, 0.9)
+        assert correction.usual(CHUNK) == 0.9
+
+
+def test_a_size_that_was_never_seen_takes_the_nearest_one() -> None:
     correction = CostCorrection()
-    assert correction.usual(StepKind.DECODE) == correction.high(StepKind.MIXED) == 1.0
-    for _ in range(8):
-        correction.observe(StepKind.DECODE, 1.0, 1.3)
-    assert correction.usual(StepKind.DECODE) == correction.high(StepKind.DECODE) == 1.3
-    assert correction.usual(StepKind.MIXED) == 1.3, "a kind that was never seen takes the worst of the others"
-    for _ in range(WINDOW_STEPS):
-        correction.observe(StepKind.DECODE, 1.0, 0.9)
-    assert correction.usual(StepKind.DECODE) == 0.9
+    for _ in range(3):
+        correction.observe(DECODE, 1.0, 3.0)
+    assert correction.usual(CHUNK) == 3.0, "decode alone says something"
+    for rows, ratio in ((64, 1.5), (512, 1.2)):
+        for _ in range(3):
+            correction.observe(size_class(rows), 1.0, ratio)
+    assert correction.usual(size_class(40)) == 1.5 and correction.usual(size_class(300)) == 1.2
+    assert correction.usual(size_class(200)) == 1.5, "two are as near: the slower one"
 
 
-def test_outliers_do_not_move_it() -> None:
-    correction = CostCorrection()
-    for index in range(WINDOW_STEPS):
-        correction.observe(StepKind.MIXED, 0.010, 5.0 if index in (5, 40) else 0.011)
-    assert abs(correction.usual(StepKind.MIXED) - 1.1) < 1e-9
-    assert abs(correction.high(StepKind.MIXED) - 1.1) < 1e-9
+def test_one_outlier_moves_nothing_wherever_it_comes() -> None:
+    for place in range(WINDOW_STEPS):
+        correction = CostCorrection()
+        for index in range(WINDOW_STEPS):
+            correction.observe(CHUNK, 0.010, 5.0 if index == place else 0.011)
+            if index > 2:
+                assert correction.usual(CHUNK) == correction.high(CHUNK) == 1.1
 
 
 def test_nineteen_of_twenty_steps_do_not_pass_high() -> None:
     correction = CostCorrection()
     for index in range(WINDOW_STEPS):
-        correction.observe(StepKind.DECODE, 1.0, 1.0 + index / 100)
-    passing = sum(1.0 + index / 100 > correction.high(StepKind.DECODE) for index in range(WINDOW_STEPS))
+        correction.observe(DECODE, 1.0, 1.0 + index / 100)
+    passing = sum(1.0 + index / 100 > correction.high(DECODE) for index in range(WINDOW_STEPS))
     assert 0 < passing < WINDOW_STEPS / 20
 
 
-@given(st.lists(st.tuples(st.sampled_from(StepKind), st.floats(0, 1e6), st.floats(0, 1e6))))
-def test_it_stays_bounded_and_is_a_function_of_what_it_saw(seen: list[tuple[StepKind, float, float]]) -> None:
+def test_after_idle_time_the_model_counts_again_and_new_steps_outweigh_old_ones() -> None:
+    """What a slow minute taught must not refuse requests for ever after."""
+    correction = CostCorrection()
+    for second in range(WINDOW_STEPS):
+        correction.observe(CHUNK, 1.0, 4.0, now=float(second))
+    last_s = WINDOW_STEPS - 1.0
+    correction.at(last_s)
+    assert correction.high(CHUNK) == 4.0
+    correction.at(last_s + IDLE_HALF_S)
+    assert correction.high(CHUNK) == 2.0
+    correction.at(last_s + 10 * IDLE_HALF_S)
+    assert correction.high(CHUNK) < 1.01
+    for step in range(4):
+        correction.observe(CHUNK, 1.0, 1.0, now=last_s + 10 * IDLE_HALF_S + step)
+    assert correction.usual(CHUNK) == 1.0
+
+
+def test_a_guess_has_nothing_to_go_back_to() -> None:
+    correction = CostCorrection(2.0, believed=False)
+    for second in range(9):
+        correction.observe(CHUNK, 1.0, 0.4, now=float(second))
+    correction.at(1000.0)
+    assert correction.high(CHUNK) == 0.4
+
+
+@given(st.lists(st.tuples(st.sampled_from([DECODE, 5, 6, 9]), st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 100))))
+def test_it_stays_bounded_and_is_a_function_of_what_it_saw(seen: list[tuple[int, float, float, float]]) -> None:
     first, second = CostCorrection(), CostCorrection()
-    for kind, predicted_s, measured_s in seen:
-        first.observe(kind, predicted_s, measured_s)
-        second.observe(kind, predicted_s, measured_s)
-    for kind in StepKind:
-        assert LEAST <= first.usual(kind) <= first.high(kind) <= MOST
-        assert (first.usual(kind), first.high(kind)) == (second.usual(kind), second.high(kind))
+    now = 0.0
+    for size, predicted_s, measured_s, pause_s in seen:
+        now += measured_s + pause_s
+        first.observe(size, predicted_s, measured_s, now)
+        second.observe(size, predicted_s, measured_s, now)
+        for each in (first, second):
+            each.at(now + pause_s)
+    for size in (DECODE, 4, 5, 6, 9, 12):
+        assert LEAST <= first.usual(size) <= first.high(size) <= MOST
+        assert (first.usual(size), first.high(size)) == (second.usual(size), second.high(size))
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1), st.integers(1, 12), st.sampled_from([0.5, 0.9]))

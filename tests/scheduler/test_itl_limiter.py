@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.scheduler.fakes import PAGE, LineCost, promised, request
 from twostroke.cost.shape import Segment
-from twostroke.scheduler.itl_limiter import FILLED_SHARE, KEPT_SHARE, MIN_CHUNK_TOKENS, ItlLimiter
+from twostroke.scheduler.chunk_sizer import FILLED_SHARE, KEPT_SHARE, MIN_CHUNK_TOKENS, ChunkSizer
 from twostroke.scheduler.limits import SchedulerLimits
 
 ALIGN = 16
@@ -29,10 +29,10 @@ def test_a_chunk_keeps_the_bound_or_is_the_minimum(
     streams: int, start: int, wanted: int, more: int, row_s: float, jagged_s: float, bound_s: float
 ) -> None:
     cost = LineCost(row_s=row_s, jagged_s=jagged_s)
-    limiter = ItlLimiter(lambda segments: cost.predict(segments).seconds, ALIGN)
+    sizer = ChunkSizer(lambda segments: cost.predict(segments).seconds, ALIGN)
     base = [Segment(100, 1, True)] * streams
     remaining = wanted + more
-    chunk = limiter.chunk(base, start, wanted, remaining, bound_s)
+    chunk = sizer.chunk(base, start, wanted, remaining, bound_s)
     assert cost.calls <= 8
     assert 1 <= chunk.num_tokens <= wanted
     seconds = cost.seconds([*base, Segment(start, chunk.num_tokens, False)])

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.scheduler.fakes import PAGE, LineCost, World, promised
-from twostroke.scheduler.itl_limiter import MIN_CHUNK_TOKENS
+from twostroke.scheduler.chunk_sizer import MIN_CHUNK_TOKENS
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.sampling_params import SamplingParams

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.scheduler.fakes import LineCost, World, request
@@ -17,7 +19,7 @@ class NotingPolicy(ArrivalPolicy):
         super().__init__()
         self.measured_s: list[float] = []
 
-    def observe(self, plan: Plan, measured_s: float) -> None:
+    def observe(self, plan: Plan, measured_s: float, now: float, stream_starts: Sequence[int]) -> None:
         self.measured_s.append(measured_s)
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from tests.sim.machines import setup
 from twostroke.cost.record_json import record_line
+from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.sim.autoscale import Autoscale
 from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
 from twostroke.sim.recorder import Recorder
@@ -63,12 +64,14 @@ def digest(outcome: FleetOutcome, recorder: Recorder | None) -> str:
 TIGHT = setup(num_pages=60, step_tokens=64, sequences=8)
 WIDE = setup(num_pages=2000, step_tokens=256, sequences=64, machine="h100-sxm")
 KEPT = replace(setup(num_pages=400), promised=LatencyObjectives(0.1, 0.02))
+EVEN = replace(setup(num_pages=400, step_tokens=256), gap_rule=GapRule(0.002, 3))
 SCALED = Autoscale(1, 5, 4.0, 0.05, 0.1, 0.5)
 
 CASES: dict[str, tuple[FleetPlan, list[WorkloadRequest], str, str]] = {
     "tight": (FleetPlan(TIGHT), load(1, 120, 20), "0c969ed7effed835cabc", "0bae40eeac960f3bd74b"),
     "full": (FleetPlan(WIDE), load(2, 300, 1), "89224f93888ebed6318c", "809b2fa64279e644bcc2"),
     "objectives": (FleetPlan(KEPT), load(3, 200, 2), "019c5b71dfc04189ea02", "0dab27a84bf4637829e3"),
+    "gaps": (FleetPlan(EVEN), load(7, 200, 20), "7ff51a4f05163929c584", "0e36bb7e3cbd62ad03cc"),
     "fleet": (FleetPlan(TIGHT, 3), load(4, 150, 4), "4d2b1d6bdca43d29d899", "00c72167947364b066a5"),
     "split": (FleetPlan(TIGHT, 2, 2), load(5, 100, 8), "861af5a65763d796f2be", "d31b1f89c652088f01e6"),
     "scaled": (FleetPlan(TIGHT, autoscale=SCALED), load(6, 200, 10), "c4fd07c078df2e9d6f6c", "f38c182a9603ed0f4ba2"),
@@ -95,3 +98,13 @@ def test_the_cases_hold_what_is_hard() -> None:
     assert any(seen.error for seen in kept.seen) and any(seen.times_s for seen in kept.seen)
     scaled = Fleet(CASES["scaled"][0], LeastLoaded()).run(CASES["scaled"][1])
     assert len(scaled.scaling) > 3
+
+
+def test_the_default_rule_shortens_the_gaps_of_streams() -> None:
+    """The same load with the rule and with steps that are filled."""
+    longest_s = []
+    for rule in (EVEN.gap_rule, None):
+        plan = FleetPlan(replace(EVEN, gap_rule=rule))
+        seen = Fleet(plan, LeastLoaded()).run(CASES["gaps"][1]).seen
+        longest_s.append(max(b - a for each in seen for a, b in zip(each.times_s, each.times_s[1:], strict=False)))
+    assert longest_s[0] < 0.6 * longest_s[1]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.sim.machines import cost_of, setup
 from twostroke.cache.manager import CacheManager, PageState
 from twostroke.cost.shape import Segment
+from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Gauges, Scheduler
 from twostroke.sim.fleet import Fleet, FleetPlan
@@ -113,6 +114,7 @@ def test_skipping_changes_nothing(seed: int) -> None:
         watermark=dice.choice([0, 2]),
     )
     cuts = [dice.uniform(0, 2) for _ in range(dice.choice([0, 20]))]
+    how = replace(how, gap_rule=dice.choice([None, GapRule(0.001, 2), GapRule(0.003, 1)]))
     slow_seen, slow = simulate(asked, how, False, [])
     fast_seen, fast = simulate(asked, how, True, cuts)
     assert fast_seen == slow_seen
@@ -137,7 +139,7 @@ def test_at_every_moment_counts_are_those_of_single_steps(seed: int) -> None:
         sequences=dice.choice([3, 8]),
         page_tokens=dice.choice([1, 4, 16]) if seed % 4 else 4,
     )
-    how = replace(how, num_pages=how.num_pages * 16 // how.page_tokens)
+    how = replace(how, num_pages=how.num_pages * 16 // how.page_tokens, gap_rule=GapRule(0.002, 2))
     cuts = [dice.uniform(0, dice.choice([0.1, 2])) for _ in range(10)]
     slow: list[tuple[Gauges, list[int]]] = []
     fast: list[tuple[Gauges, list[int]]] = []

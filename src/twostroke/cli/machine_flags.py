@@ -56,7 +56,10 @@ MACHINE_FLAGS = (
     click.option("--weights", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8 or int4."),
     click.option("--kv-format", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8 or int4."),
     count_flag("--context", "Longest sequence [default: the model's, 32k at most]."),
-    count_flag("--max-step-tokens", "Rows of a step [default: 512; 2048 on a GPU]."),
+    count_flag(
+        "--max-step-tokens",
+        "Rows of each step [default: 512, 2048 on a GPU; fewer beside streams].",
+    ),
     count_flag("--max-sequences", "Sequences of a step [default: 64]."),
     click.option(
         "--kv-memory", metavar="BYTES", callback=reading(parse_bytes), default=None, help="Of a replica's KV pool."
@@ -99,6 +102,7 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
     """(title, settings, one replica). Raises ConfigError, ModelError, OutOfMemory."""
     from twostroke.planner.ask import make_ask
     from twostroke.planner.model_config import read_model
+    from twostroke.scheduler.gap_limiter import GapRule
     from twostroke.sim.setup import Sizes, replica_setup
 
     target = read_hardware(options["hardware"])
@@ -118,7 +122,8 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
             f"--context {context} is more than the model's {found.spec.max_positions} positions.",
             fix=f"Ask for at most {found.spec.max_positions}.",
         )
-    sizes = Sizes(step_tokens, sequences, context, options["kv_memory"])
+    rule = None if options["max_step_tokens"] else GapRule()
+    sizes = Sizes(step_tokens, sequences, context, options["kv_memory"], rule)
     setup = replica_setup(found.spec, ask.weights, ask.kv_kind, target.machine, target.memory_bytes, sizes)
     settings = {
         "model": options["model"],
@@ -126,6 +131,7 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
         "weights": ask.weights,
         "kv_format": ask.kv_format,
         "max_step_tokens": step_tokens,
+        "step_limiter": "none" if rule is None else f"GapLimiter: {rule}, whichever is more",
         "max_sequences": sequences,
         "context_tokens": setup.context_tokens,
         "kv_tokens": setup.num_pages * setup.page_tokens,

@@ -32,10 +32,14 @@ LEAST_CHUNK_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What could be set otherwise, as it is. step_tokens: --max-step-tokens; max_sequences: --max-sequences."""
+    """What could be set otherwise, as it is. step_tokens: --max-step-tokens; max_sequences: --max-sequences.
+
+    step_rule: what sizes prompts beside streams where that is not max_step_tokens alone, in words.
+    """
 
     step_tokens: int
     max_sequences: int
+    step_rule: str = ""
 
 
 def advice_for(scene: Scene, causes: list[Cause], what_if: WhatIf | None, options: Options) -> list[Advice]:
@@ -124,6 +128,10 @@ def _stretched(scene: Scene, cause: Cause, options: Options) -> list[Advice]:
         return []
     longest = max(who, key=lambda share: share.longest_s)
     rows = max(2, longest.num_tokens // longest.num_steps)
+    if options.step_rule:
+        return [
+            Advice(f"chunks of {rows} tokens follow from {options.step_rule}; a shorter --itl makes them smaller", 0.0)
+        ]
     fewer = max(LEAST_CHUNK_TOKENS, options.step_tokens // 4)
     if fewer >= rows:
         text = f"chunks of {rows} tokens are small already; a second replica for long prompts would take the whole away"

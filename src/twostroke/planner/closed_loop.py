@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.planner.ask import Ask
-from twostroke.scheduler.itl_limiter import KEPT_SHARE, ItlLimiter
+from twostroke.scheduler.chunk_sizer import KEPT_SHARE, ChunkSizer
+from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.objectives import ITL_SHARE
 from twostroke.workload.summary import counted_percentile
@@ -44,15 +45,17 @@ def decoding(ask: Ask, streams: int) -> list[Segment]:
 def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> list[float]:
     """Seconds of each step that reads a part of one prompt, with `others` streams decoding in it.
 
-    A chunk beside streams is sized as the engine does it: as long as the ITL objective allows, where there is one.
+    A chunk beside streams is sized as the engine does it: as long as the ITL objective allows, or the default's rule.
     """
     streams = decoding(ask, others)
 
     def seconds(segments: Sequence[Segment]) -> float:
         return cost.predict(segments).seconds
 
-    limiter = ItlLimiter(seconds, PAGE_TOKENS)
-    bound_s = KEPT_SHARE * ask.itl_s if others and ask.itl_s is not None else None
+    sizer = ChunkSizer(seconds, PAGE_TOKENS)
+    bound_s = None
+    if others:
+        bound_s = KEPT_SHARE * (GapRule().bound_s(seconds, streams) if ask.itl_s is None else ask.itl_s)
     found: list[float] = []
     start, rows = 0, step_tokens - others
     while start < ask.prompt_tokens:
@@ -61,7 +64,7 @@ def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> l
         if bound_s is None:
             found.append(seconds([*streams, Segment(start, rows, rows == left)]))
         else:
-            chunk = limiter.chunk(streams, start, rows, left, bound_s)
+            chunk = sizer.chunk(streams, start, rows, left, bound_s)
             rows = chunk.num_tokens
             found.append(chunk.seconds)
         start += rows

@@ -17,7 +17,7 @@ from twostroke.planner.expect import Expectation, Phase, expect, step_budget
 from twostroke.planner.published import figures_for
 from twostroke.planner.savings import Saving, savings
 from twostroke.planner.target import Target
-from twostroke.scheduler.itl_limiter import KEPT_SHARE, MIN_CHUNK_TOKENS
+from twostroke.scheduler.chunk_sizer import KEPT_SHARE, MIN_CHUNK_TOKENS
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.spec.hardware import HardwareSpec
 from twostroke.spec.hardware_catalogue import CATALOGUE

@@ -1,58 +1,126 @@
-"""How far the cost model is off on this machine today: measured over predicted, by kind of step.
+"""How far the cost model is off on this machine today: measured over predicted, by the size of a step.
 
-Knows: seconds, kinds of steps.
-Must not know: what a step holds, how it was predicted.
+Knows: seconds, sizes of steps, idle time.
+Must not know: how a step was predicted, clocks.
 """
 
 from __future__ import annotations
 
-import enum
+from collections import deque
+from collections.abc import Iterable
 
-from twostroke.scheduler.window import Window
 from twostroke.types.objectives import ITL_SHARE
 
-WINDOW_STEPS = 64
-PRIOR = (1.0, 1.0, 1.0)
-"""The model is believed until a few steps have shown otherwise."""
+WINDOW_STEPS, USUAL_STEPS = 64, 15
+"""The steps that `high` and `usual` look back at, of one size class."""
+LEAST_EVIDENCE = 3
+"""With fewer steps of a class, the prior takes the places of those that are missing."""
 LEAST, MOST = 0.1, 10.0
-USUAL, HIGH = 0.5, ITL_SHARE + 0.01
+HIGH = ITL_SHARE + 0.01
 """An ITL objective is met where 95% of the gaps keep it, so that 4% of the steps may pass."""
+GUESS_PRIOR = 2.0
+"""For a cost model that nobody measured: its first steps are planned as if they took twice what it says."""
+IDLE_HALF_S = 10.0
+"""Idle time after which a correction of a measured cost model counts half."""
+KEPT_AFTER_IDLE = 2
+"""Steps of a class that are remembered over such a pause; new ones outweigh them soon."""
+DECODE = 0
+"""The class of steps in which every sequence has one row."""
 
 
-class StepKind(enum.Enum):
-    """Kinds err differently: products of few rows read weights, those of many rows multiply."""
+def size_class(prefill_rows: int) -> int:
+    """Steps err differently by size: few rows read weights, many rows multiply. A class for each power of two."""
+    return prefill_rows.bit_length() if prefill_rows else DECODE
 
-    DECODE = "decode"
-    PREFILL = "prefill"
-    MIXED = "mixed"
+
+class _Ratios:
+    """measured / predicted of the last steps of one class, with the prior where there are too few."""
+
+    def __init__(self, prior: float) -> None:
+        self._prior = prior
+        self._values: deque[float] = deque(maxlen=WINDOW_STEPS)
+        self.usual = self.high = prior
+
+    def add(self, ratio: float) -> None:
+        self._values.append(ratio)
+        self._update()
+
+    def forget(self) -> None:
+        while len(self._values) > KEPT_AFTER_IDLE:
+            self._values.popleft()
+        self._update()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def _update(self) -> None:
+        missing = [self._prior] * (LEAST_EVIDENCE - len(self._values))
+        values = sorted([*missing, *self._values])
+        last = sorted([*missing, *list(self._values)[-USUAL_STEPS:]])
+        self.usual = last[len(last) // 2]
+        # The slowest one never counts: it may be an outlier until a second one says the same.
+        self.high = max(self.usual, values[min(len(values) - 2, int(HIGH * len(values)))])
 
 
 class CostCorrection:
-    """Ratios of the last 64 steps of each kind, each bounded to [1/10, 10]. The same observations give the same ratios.
+    """The same observations at the same times give the same ratios; each is bounded to [1/10, 10].
 
-    `usual` is their median: up to half of them may be outliers. `high` is their 96th percentile, for promises: two of
-    64 may be outliers. Where steps take as long as predicted, both are equal.
+    `usual` is the median of the last 15 steps of a size class, `high` the 96th percentile of the last 64, without the
+    slowest: one outlier moves neither. Two steps outweigh the prior. A class that was not seen twice takes the ratio
+    of the nearest one that was.
+
+    believed: the cost model was measured on this machine, so that after idle time what it says counts again. A guess
+    has nothing to go back to; there a pause only shortens the memory.
     """
 
-    def __init__(self) -> None:
-        self._ratios = {kind: Window(WINDOW_STEPS, PRIOR) for kind in StepKind}
+    def __init__(self, prior: float = 1.0, believed: bool = True) -> None:
+        self._prior = prior
+        self._believed = believed
+        self._classes: dict[int, _Ratios] = {}
+        self._last_s: float | None = None
+        self._weight = 1.0
 
-    def observe(self, kind: StepKind, predicted_s: float, measured_s: float) -> None:
-        """One finished step; a step that took no time says nothing."""
-        if predicted_s > 0 and measured_s > 0:
-            self._ratios[kind].add(min(MOST, max(LEAST, measured_s / predicted_s)))
+    @property
+    def num_prefills(self) -> int:
+        """Steps with prompts in them that it remembers."""
+        return sum(len(ratios) for size, ratios in self._classes.items() if size != DECODE)
 
-    def usual(self, kind: StepKind) -> float:
-        """What a step of this kind takes, in units of its prediction."""
-        return self._ratio(kind, USUAL)
+    def at(self, now: float) -> None:
+        """It is this late: what was learned counts less, the longer nothing was computed."""
+        idle_s = 0.0 if self._last_s is None else max(0.0, now - self._last_s)
+        self._weight = 0.5 ** (idle_s / IDLE_HALF_S) if self._believed else 1.0
 
-    def high(self, kind: StepKind) -> float:
-        """What 96% of the steps of this kind do not pass, in units of their predictions."""
-        return self._ratio(kind, HIGH)
+    def observe(self, size: int, predicted_s: float, measured_s: float, now: float = 0.0) -> None:
+        """One step that ended now; a step that took no time says nothing."""
+        if predicted_s <= 0 or measured_s <= 0:
+            return
+        if self._last_s is not None and now - measured_s - self._last_s > IDLE_HALF_S:
+            for ratios in self._classes.values():
+                ratios.forget()
+        self._last_s, self._weight = now, 1.0
+        if size not in self._classes:
+            self._classes[size] = _Ratios(self._prior)
+        # Rounded, so that the last bits of sums of seconds never decide the size of a chunk.
+        self._classes[size].add(round(min(MOST, max(LEAST, measured_s / predicted_s)), 3))
 
-    def _ratio(self, kind: StepKind, share: float) -> float:
-        """Of the kind; where it was never seen, the worst of those that were."""
-        windows = [self._ratios[kind]]
-        if not windows[0].num_seen:
-            windows = [window for window in self._ratios.values() if window.num_seen]
-        return max((window.quantile(share) or 1.0 for window in windows), default=1.0)
+    def usual(self, size: int) -> float:
+        """What a step of this class takes, in units of its prediction."""
+        return self._weighted(max((ratios.usual for ratios in self._nearest(size)), default=self._prior))
+
+    def high(self, size: int) -> float:
+        """What 96% of the steps of this class do not pass, in units of their predictions."""
+        return self._weighted(max((ratios.high for ratios in self._nearest(size)), default=self._prior))
+
+    def _weighted(self, ratio: float) -> float:
+        return ratio if self._weight == 1.0 else ratio**self._weight
+
+    def _nearest(self, size: int) -> Iterable[_Ratios]:
+        """Of the class, or of those nearest to it that were seen twice; decode stands apart from prompts of any size,
+        and says something of them where nothing else does."""
+        seen = [each for each, ratios in self._classes.items() if len(ratios) >= LEAST_EVIDENCE - 1]
+        if size in seen or (not seen and size in self._classes):
+            return (self._classes[size],)
+        known = seen or list(self._classes)
+        others = [each for each in known if (each == DECODE) == (size == DECODE)] or known
+        distance = min((abs(each - size) for each in others), default=0)
+        return [self._classes[each] for each in others if abs(each - size) == distance]

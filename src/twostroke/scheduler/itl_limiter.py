@@ -6,47 +6,29 @@ Must not know: queues, pages, which cost model predicts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from twostroke.cost.shape import Segment
+from twostroke.scheduler.batch_decodes import decode_segment
+from twostroke.scheduler.chunk_sizer import KEPT_SHARE, ChunkSizer
+from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.scheduler.limits import StepLoad
 from twostroke.scheduler.sequence import Sequence as Waiting
+from twostroke.scheduler.step_time import StepTime
 
-KEPT_SHARE = 0.97
-"""Of an objective that a step may fill; the rest is for what a prediction leaves out."""
 TTFT_SHARE = 0.25
 """Of the TTFT objective that a step without streams may take: a request that comes now waits for it to end."""
-FILLED_SHARE, AIM_SHARE = 0.95, 0.98
-"""Of the bound: a step this full is full enough; what the next trial aims at."""
-MIN_CHUNK_TOKENS = 32
-"""Progress that a step's first prefill always makes, whatever the objective."""
-MAX_TRIALS = 6
-
-Seconds = Callable[[Sequence[Segment]], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """The most tokens that were found to fit; within says whether they keep the bound or are the forced minimum."""
-
-    num_tokens: int
-    seconds: float
-    within: bool
 
 
 class ItlLimiter:
-    """Satisfies `scheduler.limits.Limiter`. Chunks end at multiples of align_tokens, or at the prompt's end.
+    """Satisfies `scheduler.limits.Limiter`. Streams whose ITL was not promised have the default's rule."""
 
-    Every size that it lets pass was predicted to keep the bound, or is the minimum: so when predictions are right, no
-    step passes the objective unless the minimum forces it. It needs three or four predictions where time is nearly a
-    line in the chunk's size, up to seven where the largest chunk that fits leaves much of the bound, eight at most: the
-    whole, the minimum, then up to six between them.
-    """
-
-    def __init__(self, seconds: Seconds, align_tokens: int, ttft_s: float | None = None) -> None:
-        self._seconds = seconds
-        self._align_tokens = align_tokens
+    def __init__(
+        self, times: StepTime, align_tokens: int, ttft_s: float | None = None, rule: GapRule | None = None
+    ) -> None:
+        self._times = times
+        self._rule = rule or GapRule()
+        self.sizer = ChunkSizer(times.high_s, align_tokens)
         self._idle_bound_s = None if ttft_s is None else TTFT_SHARE * ttft_s
 
     def limit(self, sequence: Waiting, wanted_tokens: int, step: StepLoad) -> int:
@@ -59,53 +41,17 @@ class ItlLimiter:
         bound_s = self.bound_s([part for part, _ in step.parts])
         if bound_s is None:
             return wanted_tokens
-        base = segments_of(step)
-        chunk = self.chunk(base, sequence.computed, wanted_tokens, sequence.remaining, bound_s)
+        base = step.segments()
+        chunk = self.sizer.chunk(base, sequence.computed, wanted_tokens, sequence.remaining, bound_s)
         return chunk.num_tokens if chunk.within or not step.num_prefill_tokens else 0
 
     def bound_s(self, others: Sequence[Waiting]) -> float | None:
-        """Seconds that a step with these sequences may take; None where nothing was promised."""
-        promises = [s.objectives.itl_s for s in others if s.num_output and s.objectives.itl_s is not None]
-        if promises and any(s.interactive for s in others):
+        """Seconds that a step with these sequences may take; None where nobody waits for its end."""
+        streams = [s for s in others if s.num_output and s.interactive]
+        if not streams:
+            return self._idle_bound_s
+        promises = [s.objectives.itl_s for s in streams if s.objectives.itl_s is not None]
+        if promises:
             return KEPT_SHARE * min(promises)
-        return self._idle_bound_s
-
-    def chunk(self, base: Sequence[Segment], start: int, wanted: int, remaining: int, bound_s: float) -> Chunk:
-        """The largest chunk from `start` on, beside `base`, that keeps the step under bound_s; at least the minimum."""
-
-        def seconds(num_tokens: int) -> float:
-            return self._seconds([*base, Segment(start, num_tokens, num_tokens == remaining)])
-
-        high, high_s = wanted, seconds(wanted)
-        if high_s <= bound_s:
-            return Chunk(wanted, high_s, True)
-        least = self._aligned(start, MIN_CHUNK_TOKENS) or self._align_tokens - start % self._align_tokens
-        least = min(wanted, least)
-        low, low_s = least, seconds(least)
-        if low_s > bound_s or least == wanted:
-            return Chunk(least, low_s, low_s <= bound_s)
-        for trial in range(MAX_TRIALS):
-            if high - low <= self._align_tokens or low_s >= FILLED_SHARE * bound_s:
-                break
-            # Time is nearly a line in the chunk's size; every other trial halves, for where it is not.
-            share = 0.5 if trial % 2 else (AIM_SHARE * bound_s - low_s) / (high_s - low_s)
-            middle = self._aligned(start, low + int((high - low) * min(0.95, max(0.05, share))))
-            if middle <= low:
-                middle = low + self._align_tokens
-            if middle >= high:
-                break
-            middle_s = seconds(middle)
-            if middle_s <= bound_s:
-                low, low_s = middle, middle_s
-            else:
-                high, high_s = middle, middle_s
-        return Chunk(low, low_s, True)
-
-    def _aligned(self, start: int, num_tokens: int) -> int:
-        """At most num_tokens, so that the chunk ends at a multiple; 0 where it would be empty."""
-        return max(0, num_tokens - (start + num_tokens) % self._align_tokens)
-
-
-def segments_of(step: StepLoad) -> list[Segment]:
-    """What a cost model must know of a step that is being planned."""
-    return [Segment(s.computed, num_tokens, num_tokens == s.remaining) for s, num_tokens in step.parts]
+        segments: list[Segment] = [decode_segment(s) for s in streams]
+        return KEPT_SHARE * self._rule.bound_s(self._times.usual_s, segments)

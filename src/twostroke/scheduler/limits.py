@@ -8,9 +8,11 @@ Must not know: pages, queues.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Positions
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from twostroke.cost.shape import Segment
 from twostroke.scheduler.sequence import Sequence
 
 
@@ -31,13 +33,15 @@ class StepLoad:
     """What a step holds so far. parts: each sequence with its rows. num_decode_tokens: rows of the running sequences
     with one position to compute, once all of them are in: they are first.
 
-    num_streams: sequences, with one row each, that are in it and not among the parts (`SteadyDecode.begin_one`).
+    num_streams: sequences, with one row each, that are in it and not among the parts (`SteadyDecode.begin_one`);
+    stream_starts: the position that each of them computes.
     full: a limit cut somebody short, so nobody else gets more.
     """
 
     num_tokens: int = 0
     num_decode_tokens: int = 0
     num_streams: int = 0
+    stream_starts: Positions[int] = ()
     full: bool = False
     parts: list[tuple[Sequence, int]] = field(default_factory=list)
 
@@ -50,6 +54,16 @@ class StepLoad:
     def num_prefill_tokens(self) -> int:
         """Rows of prompts; who enters with one position left to compute is one of them."""
         return self.num_tokens - self.num_decode_tokens
+
+    def segments(self) -> list[Segment]:
+        """What a cost model must know of the step as it is planned so far."""
+        found = [Segment(start, 1, True) for start in self.stream_starts]
+        return found + [Segment(s.computed, num_tokens, num_tokens == s.remaining) for s, num_tokens in self.parts]
+
+    def streams(self) -> list[Segment]:
+        """Of those whose readers have tokens already and wait for the next one."""
+        found = [Segment(start, 1, True) for start in self.stream_starts]
+        return found + [Segment(s.computed, 1, True) for s, rows in self.parts if rows == 1 and s.num_output]
 
     def add(self, sequence: Sequence, num_tokens: int) -> None:
         """One more sequence, before it is computed."""

@@ -9,12 +9,12 @@ Must not know: pages, executors, where the cost model came from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Positions
 
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.scheduler.ageing import TURN_STEPS, AgeingTurns
 from twostroke.scheduler.batch_decodes import BatchDecodes
 from twostroke.scheduler.batch_share import BATCH_SHARE, BatchShare
-from twostroke.scheduler.cost_correction import CostCorrection
 from twostroke.scheduler.itl_limiter import ItlLimiter
 from twostroke.scheduler.limits import Limiter, SchedulerLimits, StepLoad
 from twostroke.scheduler.queues import Queues
@@ -29,6 +29,8 @@ from twostroke.types.plan import Plan
 
 class ObjectivePolicy:
     """Satisfies `scheduler.policy.Policy`. Batch work (priority above 0) has no promises."""
+
+    streams_pass = False
 
     def __init__(
         self,
@@ -57,6 +59,7 @@ class ObjectivePolicy:
 
         A preempted stream comes here again and is not refused.
         """
+        self._times.at(now)
         request = newcomer.request
         promised = self._objectives.loosened(request.objectives)
         newcomer.objectives = promised if newcomer.interactive else NO_OBJECTIVES
@@ -78,6 +81,7 @@ class ObjectivePolicy:
 
     def prefills(self, queues: Queues, now: float) -> Iterator[Sequence]:
         """The oldest where it has its turn, batch work where it is due, then by slack, then batch work."""
+        self._times.at(now)
         wanting = [s for s in (*queues.prefilling, *queues.waiting) if s.interactive] if self._turns.open else []
         self._oldest = self._turns.oldest(wanting)
         return self._in_order(queues, now, self._oldest)
@@ -98,9 +102,9 @@ class ObjectivePolicy:
         wanted = bool(prefilled or queues.waiting)
         self._turns.planned([s for s, _ in prefilled if s.interactive], self._oldest, wanted)
 
-    def observe(self, plan: Plan, measured_s: float) -> None:
+    def observe(self, plan: Plan, measured_s: float, now: float, stream_starts: Positions[int]) -> None:
         """Correct the cost model."""
-        self._times.observe(plan, measured_s)
+        self._times.observe(plan, measured_s, now, stream_starts)
 
     def ended(self, sequence: Sequence) -> None:
         """Learn how long answers are."""
@@ -124,10 +128,11 @@ def objective_policy(
     limits: SchedulerLimits,
     page_tokens: int,
     refusal_factor: float = REFUSAL_FACTOR,
+    guessed: bool = False,
 ) -> ObjectivePolicy:
-    """The policy for these promises on a machine that `cost` predicts."""
-    times = StepTime(cost, CostCorrection())
-    limiter = ItlLimiter(times.high_s, page_tokens, objectives.ttft_s)
+    """The policy for these promises on a machine that `cost` predicts. guessed: nobody measured the machine."""
+    times = StepTime.of(cost, guessed)
+    limiter = ItlLimiter(times, page_tokens, objectives.ttft_s)
     room = Room(limits.max_sequences, limits.max_step_tokens, BATCH_SHARE + 1 / TURN_STEPS)
     streams = StreamRule(times.high_s, limits.max_sequences)
     return ObjectivePolicy(objectives, times, limiter, streams, TtftGate(times, limiter, room, refusal_factor))

@@ -7,11 +7,15 @@ Must not know: pages, executors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Positions
 from typing import Protocol
 
+from twostroke.cost.shape import StepCost
+from twostroke.scheduler.gap_limiter import GapLimiter, GapRule
 from twostroke.scheduler.limits import Limiter, StepLoad
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
+from twostroke.scheduler.step_time import StepTime
 from twostroke.types.plan import Plan
 
 
@@ -19,6 +23,8 @@ class Policy(Protocol):
     """Deterministic: what it answers depends on what it was told, `now` and results of steps included."""
 
     limiters: tuple[Limiter, ...]
+    streams_pass: bool
+    """True where every stream is in every step and nobody is refused, so that steps of streams can be looked ahead."""
 
     def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
         """Give a new sequence its rank and its promises, before it waits. Raises Overloaded to refuse it.
@@ -38,17 +44,24 @@ class Policy(Protocol):
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """What a step holds, once it is planned and before it is computed."""
 
-    def observe(self, plan: Plan, measured_s: float) -> None:
-        """A step was computed."""
+    def observe(self, plan: Plan, measured_s: float, now: float, stream_starts: Positions[int]) -> None:
+        """A step was computed and ended now. stream_starts: of streams that were in it and not in the plan."""
 
     def ended(self, sequence: Sequence) -> None:
         """A sequence has left."""
 
 
 class ArrivalPolicy:
-    """Satisfies Policy, without objectives: by priority, then by arrival; what runs goes first."""
+    """Satisfies Policy, without objectives: by priority, then by arrival; what runs goes first.
 
-    limiters: tuple[Limiter, ...] = ()
+    times, limiters: where limiters decide by measured steps, these are what they ask.
+    """
+
+    streams_pass = True
+
+    def __init__(self, times: StepTime | None = None, limiters: tuple[Limiter, ...] = ()) -> None:
+        self._times = times
+        self.limiters = limiters
 
     def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
         """Lower priority values first, then arrival; a preempted one has its old place again."""
@@ -60,6 +73,8 @@ class ArrivalPolicy:
 
     def prefills(self, queues: Queues, now: float) -> Iterable[Sequence]:
         """Running ones by admission, then the waiting ones by rank."""
+        if self._times is not None:
+            self._times.at(now)
         return [*queues.prefilling, *queues.waiting]
 
     def may_enter(self, newcomer: Sequence, queues: Queues) -> bool:
@@ -69,8 +84,16 @@ class ArrivalPolicy:
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """Nothing."""
 
-    def observe(self, plan: Plan, measured_s: float) -> None:
-        """Nothing."""
+    def observe(self, plan: Plan, measured_s: float, now: float, stream_starts: Positions[int]) -> None:
+        """Correct the cost model, where there is one."""
+        if self._times is not None:
+            self._times.observe(plan, measured_s, now, stream_starts)
 
     def ended(self, sequence: Sequence) -> None:
         """Nothing."""
+
+
+def arrival_policy(cost: StepCost, rule: GapRule, page_tokens: int, guessed: bool = False) -> ArrivalPolicy:
+    """The default: order of arrival, with prompts in chunks that keep this rule on a machine that `cost` predicts."""
+    times = StepTime.of(cost, guessed)
+    return ArrivalPolicy(times, (GapLimiter(times, max(1, page_tokens // 4), rule),))

@@ -6,6 +6,7 @@ Must not know: executors, models, text, clocks (`now` is an argument).
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Positions
 from dataclasses import dataclass
 
 from twostroke.cache.manager import CacheManager
@@ -51,7 +52,6 @@ class Scheduler:
         self._limiters = budgets + self._policy.limiters
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._siblings = SiblingRule(cache.page_tokens)
-        self._may_look_ahead = policy is None  # another may shorten what a look ahead believes to be whole steps
         self._steady: SteadyDecode | None = None
         self._misses: MissReasons | None = MissReasons(cache)
         self._num_added = 0
@@ -61,6 +61,7 @@ class Scheduler:
         self._hit_tokens = 0
         self._now = 0.0  # the latest that was heard of
         self._since_s = 0.0  # from when the streams of the step under way wait for it
+        self._beside: Positions[int] = ()  # of the step under way: positions of streams that are not in its plan
 
     @property
     def has_work(self) -> bool:
@@ -139,9 +140,11 @@ class Scheduler:
         find = self._queues.find
         self._now = max(self._now, now)
         # What the streams feel: from one step's end to the next one's, what the driver does in between included, or the
-        # executor's own time where that is more.
-        self._policy.observe(plan, max(now - self._since_s, result.model_s + result.sampling_s))
-        self._since_s = now
+        # executor's own time where that is more. Cold steps, and steps that failed, say nothing of the next ones.
+        if not (result.cold or result.failed):
+            measured_s = max(now - self._since_s, result.model_s + result.sampling_s)
+            self._policy.observe(plan, measured_s, now, self._beside)
+        self._since_s, self._beside = now, ()
         for planned in plan.sequences:
             sequence = find(planned.request.request_id)
             if sequence is not None and sequence.admission is not None:
@@ -151,10 +154,11 @@ class Scheduler:
     def look_ahead(self, continuation: Continuation, told: Told) -> SteadyDecode | None:
         """For simulators, who know the tokens that will come: streams that are not planned one by one from now on.
 
-        told: hears of a stream's tokens when it ends or is planned again. None where the limiters allow no streams.
+        told: hears of a stream's tokens when it ends or is planned again. None where a policy may leave streams out.
+        A policy does not hear of steps that are skipped: they take what the cost model says, and would teach nothing.
         Why prefixes were missed is not looked for: that is told beside records of steps, and nobody has those here.
         """
-        if self._may_look_ahead:
+        if self._policy.streams_pass:
             self._misses = None
             self._cache.forget_misses()
             self._pages.streams = streams = Streams(self._cache, continuation, told)
@@ -164,10 +168,17 @@ class Scheduler:
     def schedule_beside(self, steady: SteadyDecode, now: float) -> Plan | None:
         """As `schedule`, where `steady.begin_one` has begun the step for the streams; the plan has all others."""
         self._now = max(self._now, now)
-        return self._plan_prefills(StepLoad(steady.num_streams, num_streams=steady.num_streams), {}, [], now)
+        self._beside = steady.positions()
+        step = StepLoad(steady.num_streams, num_streams=steady.num_streams, stream_starts=self._beside)
+        plan = self._plan_prefills(step, {}, [], now)
+        if plan is None:
+            self._beside = ()
+        return plan
 
     def skip(self, steps: int, now: float) -> list[FinishedEvent]:
         """Do for the streams what `steady` has just allowed, the last step committed at `now`; who ended in it."""
+        if not self._beside:
+            self._since_s = now
         ended = [] if self._steady is None else self._steady.skip(steps)
         return [self._end(sequence, FinishReason.LENGTH, now) for sequence in ended]
 

@@ -106,7 +106,7 @@ class TtftGate:
         wanted = min(tokens, self._room.max_chunk_tokens)
         if wanted <= 1 or pace.bound_s is None:
             return self._times.usual_s([*pace.streams, Segment(0, wanted, True)]) * tokens / wanted
-        chunk = self._limiter.chunk(pace.streams, 0, wanted, wanted, pace.bound_s)
+        chunk = self._limiter.sizer.chunk(pace.streams, 0, wanted, wanted, pace.bound_s)
         return chunk.seconds * tokens / chunk.num_tokens
 
     def _place_s(self, missing: int, running: Sequence[Waiting]) -> float:

@@ -16,7 +16,6 @@ from typing import Any
 from twostroke import __version__, assemble
 from twostroke.config import Resolved, resolve_overload, resolve_server
 from twostroke.engine.async_engine import AsyncEngine
-from twostroke.scheduler.cost_correction import CostCorrection
 from twostroke.scheduler.step_time import StepTime
 from twostroke.server.body_budget import BodyBudget
 from twostroke.server.crash_notes import CrashNotes
@@ -115,7 +114,7 @@ def build_server(
 def _forecast(found: assemble.Found) -> Forecast:
     resolved = found.resolver.resolved()
     room = Room(resolved["max_sequences"], resolved["max_step_tokens"])
-    return Forecast(StepTime(found.costs.now, CostCorrection()), room)
+    return Forecast(StepTime.of(found.costs.now, not found.costs.measured), room)
 
 
 def _door_rules(resolved: Resolved) -> DoorRules:

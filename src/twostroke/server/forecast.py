@@ -46,7 +46,8 @@ class Forecast(Nobody):
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
         """Correct the cost model; remember what runs."""
-        self._times.observe(plan, max(duration_s, result.model_s + result.sampling_s))
+        if not (result.cold or result.failed):
+            self._times.observe(plan, max(duration_s, result.model_s + result.sampling_s))
         going = [s for s in plan.sequences if s.request.request_id in result.sampled]
         self._streams = tuple(Segment(s.start + s.num_tokens, 1, True) for s in going)
         self._prompt_tokens = tuple(len(s.request.prompt_token_ids) for s in going)

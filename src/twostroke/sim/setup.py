@@ -15,8 +15,10 @@ from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import SteadyCost
 from twostroke.models.batch import Buffers
 from twostroke.quant.formats import weight_format
+from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
+from twostroke.scheduler.policy import Policy, arrival_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.hardware import HardwareSpec
@@ -31,7 +33,8 @@ class ReplicaSetup:
     """The same objects as production's, in numbers. kv_token_bytes: of one position in all layers.
 
     context_tokens: the longest sequence; longer requests are refused as the engine refuses them. promised: objectives
-    that the scheduler keeps; without any it goes by arrival.
+    that the scheduler keeps; without any it goes by arrival, with prompts in chunks that keep gap_rule (None: each step
+    is filled).
     """
 
     cost: SteadyCost
@@ -41,14 +44,19 @@ class ReplicaSetup:
     kv_token_bytes: int
     page_tokens: int = PAGE_TOKENS
     promised: LatencyObjectives = NO_OBJECTIVES
+    gap_rule: GapRule | None = None
 
     def heart(self) -> tuple[CacheManager, Scheduler]:
         """An empty pool and a fresh scheduler over it, as `assemble` builds them."""
         cache = CacheManager(self.num_pages, self.page_tokens)
-        if not self.promised.any:
+        if self.promised.any:
+            return cache, Scheduler(cache, self.limits, self._objective_policy())
+        if self.gap_rule is None:
             return cache, Scheduler(cache, self.limits)
-        policy = objective_policy(self.cost, self.promised, self.limits, self.page_tokens)
-        return cache, Scheduler(cache, self.limits, policy)
+        return cache, Scheduler(cache, self.limits, arrival_policy(self.cost, self.gap_rule, self.page_tokens))
+
+    def _objective_policy(self) -> Policy:
+        return objective_policy(self.cost, self.promised, self.limits, self.page_tokens)
 
     def can_serve(self, prompt_tokens: int, output_tokens: int) -> bool:
         """False for a request that is too long. The scheduler wants room for a token behind every prompt."""
@@ -64,12 +72,16 @@ class ReplicaSetup:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What an operator may choose. context_tokens, kv_bytes: None takes what the engine would."""
+    """What an operator may choose. context_tokens, kv_bytes: None takes what the engine would.
+
+    gap_rule: of the engine's default; None where an operator has asked for max_step_tokens.
+    """
 
     max_step_tokens: int = 512
     max_sequences: int = 64
     context_tokens: int | None = None
     kv_bytes: int | None = None
+    gap_rule: GapRule | None = None
 
 
 def replica_setup(
@@ -88,6 +100,7 @@ def replica_setup(
     )
     plan = plan_kv(needs, memory_bytes, sizes.kv_bytes)
     return ReplicaSetup(
+        gap_rule=sizes.gap_rule,
         cost=step_cost(spec, lambda _role: chosen, kv_kind, machine),
         num_pages=plan.num_pages,
         limits=SchedulerLimits(sizes.max_step_tokens, sizes.max_sequences),

@@ -33,6 +33,7 @@ class StepResult:
 
     failed: request id -> reason, for requests whose own work failed; they end, the others go on.
     prompt_logprobs: request id -> of the prompt tokens behind its planned `scores`, in order.
+    cold: memory was being made ready while the step ran, so that its time says nothing of later steps.
     """
 
     sampled: Mapping[str, SampledToken]
@@ -40,3 +41,4 @@ class StepResult:
     model_s: float = 0.0
     sampling_s: float = 0.0
     prompt_logprobs: Mapping[str, tuple[TokenLogprob, ...]] = field(default_factory=dict)
+    cold: bool = False

@@ -65,3 +65,32 @@ def colours_in(driver: webdriver.Chrome, css: str) -> int:
 def complaints(driver: webdriver.Chrome) -> list[str]:
     """Errors of the console since the last call: scripts that failed, what the policy stopped."""
     return [json.dumps(entry) for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def resize(driver: webdriver.Chrome, width: int, height: int) -> None:
+    """The page's own size, also below what a window may have; until the test's end."""
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def forget(driver: webdriver.Chrome, url: str) -> None:
+    """What pages of this address have kept."""
+    driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": url.rstrip("/"), "storageTypes": "all"})
+
+
+def set_value(driver: webdriver.Chrome, css: str, value: str) -> None:
+    """As a user who types it and leaves the field, in one call."""
+    found = """
+      const field = document.querySelector(arguments[0]);
+      field.value = arguments[1];
+      field.dispatchEvent(new Event("change"));
+    """
+    driver.execute_script(found, css, value)
+
+
+def box(driver: webdriver.Chrome, css: str) -> dict[str, float]:
+    """Place and size in the window."""
+    found: dict[str, float] = driver.execute_script(
+        "return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", css
+    )
+    return found

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
-from tests.page.browser import CHROMIUM, DRIVER, browser
+from tests.page.browser import CHROMIUM, DRIVER, browser, complaints
+from tests.page.scripted import ReasoningTemplate, Scripted, scripted
 from tests.serve.harness import Live, serving
 from twostroke.server.build import build_server
 
@@ -31,14 +32,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(NOT_RUN, yellow=True, bold=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark() -> Iterator[Live]:
     settings = {"kv_memory": "20MB", "threads": 1, "max_step_tokens": 128, "ttft": "2s", "itl": "100ms"}
     with build_server("spark", settings) as built, serving(built.parts) as live:
         yield live
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def patient() -> Iterator[Live]:
     """Without objectives: prompts are read in order of arrival."""
     settings = {"kv_memory": "40MB", "threads": 1, "max_step_tokens": 128}
@@ -47,6 +48,32 @@ def patient() -> Iterator[Live]:
 
 
 @pytest.fixture
-def chromium(tmp_path: Path) -> Iterator[webdriver.Chrome]:
-    with browser(tmp_path) as driver:
+def script() -> Iterator[Scripted]:
+    """Answers that the test writes."""
+    with scripted() as made:
+        yield made
+
+
+@pytest.fixture
+def thinking() -> Iterator[Scripted]:
+    """The same of a model that reasons first."""
+    with scripted(template=ReasoningTemplate()) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def one_chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """One process for all tests; `chromium` is what they take."""
+    with browser(tmp_path_factory.mktemp("downloads")) as driver:
         yield driver
+
+
+@pytest.fixture
+def chromium(one_chromium: webdriver.Chrome, tmp_path: Path) -> Iterator[webdriver.Chrome]:
+    """Downloads go to tmp_path. It leaves the page at the end, so that no stream of it holds up its server."""
+    behaviour = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    one_chromium.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
+    one_chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    complaints(one_chromium)
+    yield one_chromium
+    one_chromium.get("about:blank")

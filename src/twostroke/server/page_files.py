@@ -16,10 +16,10 @@ from starlette.routing import Route
 
 FOLDER = Path(__file__).with_name("page")
 KINDS = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -38,10 +38,11 @@ HEADERS = {
 def page_files() -> dict[str, tuple[str, bytes]]:
     """Path of the URL -> (kind, bytes). These hold nothing secret; what they show is asked for with the key."""
     found = {}
-    for each in FOLDER.iterdir():
-        kind = KINDS.get(each.name.rpartition(".")[2])
+    for each in FOLDER.rglob("*"):
+        kind = KINDS.get(each.suffix)
         if kind is not None:
-            found["/" if each.name == "index.html" else f"/page/{each.name}"] = (kind, each.read_bytes())
+            path = each.relative_to(FOLDER).as_posix()
+            found["/" if path == "index.html" else f"/page/{path}"] = (kind, each.read_bytes())
     return found
 
 

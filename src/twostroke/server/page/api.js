@@ -1,12 +1,17 @@
 // Calls of the server's own API, with the key where it asks for one.
+import { read, write } from "/page/storage.js";
+
 const KEPT = "twostroke-key";
+let inMemory = null; // where the browser keeps nothing
+
+const theKey = () => read(KEPT, true) ?? inMemory;
 
 export class Refused extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
 
 function headers() {
-  const key = sessionStorage.getItem(KEPT);
+  const key = theKey();
   return key ? { authorization: `Bearer ${key}` } : {};
 }
 
@@ -17,25 +22,35 @@ function askKey() {
   asking ??= new Promise((done) => {
     const dialog = document.getElementById("key"), field = document.getElementById("key-text");
     dialog.addEventListener("close", () => {
-      sessionStorage.setItem(KEPT, field.value);
+      inMemory = field.value;
+      write(KEPT, inMemory, true);
       field.value = "";
       asking = null;
       done();
     }, { once: true });
-    if (sessionStorage.getItem(KEPT)) document.getElementById("key-title").textContent = "That was not its key";
+    if (theKey()) document.getElementById("key-title").textContent = "That was not its key";
     dialog.showModal();
   });
   return asking;
 }
 
+async function reached(path, options) {
+  try {
+    return await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused(0, "The server does not answer. Does it still run?");
+  }
+}
+
 /** fetch that raises Refused with the server's own words, and asks for a key once it is refused without one. */
 export async function call(path, options = {}) {
   for (;;) {
-    const sent = sessionStorage.getItem(KEPT);
-    const answer = await fetch(path, { ...options, headers: { ...options.headers, ...headers() } });
+    const sent = theKey();
+    const answer = await reached(path, { ...options, headers: { ...options.headers, ...headers() } });
     if (answer.ok) return answer;
     if (answer.status === 401) {
-      if (sessionStorage.getItem(KEPT) === sent) await askKey();
+      if (theKey() === sent) await askKey();
       continue;
     }
     let message = `The server answered with status ${answer.status}.`;
@@ -48,13 +63,22 @@ export async function getJson(path) {
   return (await call(path)).json();
 }
 
+export function postJson(path, body, signal) {
+  return call(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+}
+
+function brokenOff(error) {
+  if (error.name === "AbortError") throw error;
+  throw new Refused(0, "The connection ended before the answer did.");
+}
+
 /** The data of server-sent events, parsed, until [DONE] or the end. */
 export async function* events(answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await reader.read().catch(brokenOff);
       if (done) return;
       const blocks = (rest + value).split("\n\n");
       rest = blocks.pop();

@@ -1,17 +1,20 @@
 // The start: theme, facts of the engine, then chat and live view.
 import { getJson } from "/page/api.js";
 import { forgetColours } from "/page/canvas.js";
-import { Chat } from "/page/chat.js";
-import { Live } from "/page/live.js";
-import { Recorder } from "/page/record.js";
-import { Store } from "/page/store.js";
+import { Chat } from "/page/chat/chat.js";
+import { Live } from "/page/engine/live.js";
+import { Recorder } from "/page/engine/record.js";
+import { Store } from "/page/engine/store.js";
+import { read, write } from "/page/storage.js";
 import { count } from "/page/text.js";
 
+const AGAIN_MS = 2000;
 const state = document.getElementById("state");
 
 function say(words, good = false) {
   if (state.textContent === words) return;
   state.textContent = words;
+  state.classList.toggle("good", good);
   state.classList.toggle("bad", !good);
 }
 
@@ -22,10 +25,36 @@ function themes(redraw) {
     forgetColours();
     redraw();
   };
-  choice.value = localStorage.getItem("twostroke-theme") ?? "";
-  choice.addEventListener("change", () => { localStorage.setItem("twostroke-theme", choice.value); apply(); });
+  const kept = read("twostroke-theme");
+  choice.value = ["light", "dark"].includes(kept) ? kept : "";
+  choice.addEventListener("change", () => { write("twostroke-theme", choice.value); apply(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", apply);
   apply();
+}
+
+/** On a narrow screen one part is shown at a time. */
+function views(redraw) {
+  const buttons = [...document.querySelectorAll("#views button")];
+  for (const button of buttons) {
+    button.addEventListener("click", () => {
+      document.body.dataset.view = button.dataset.view;
+      for (const each of buttons) each.setAttribute("aria-pressed", String(each === button));
+      redraw();
+    });
+  }
+}
+
+/** Panels for experts are folded at first; which are open is kept. */
+function panels(redraw) {
+  const open = new Set((read("twostroke-panels") ?? "").split(" "));
+  const all = [...document.querySelectorAll("#engine details")];
+  for (const panel of all) {
+    panel.open = open.has(panel.id);
+    panel.addEventListener("toggle", () => {
+      write("twostroke-panels", all.filter((each) => each.open).map((each) => each.id).join(" "));
+      redraw();
+    });
+  }
 }
 
 async function facts() {
@@ -34,19 +63,23 @@ async function facts() {
       return await getJson("/v1/engine/about");
     } catch (error) {
       say(`not connected: ${error.message}`);
-      await new Promise((done) => setTimeout(done, 2000));
+      await new Promise((done) => setTimeout(done, AGAIN_MS));
     }
   }
 }
 
 let live = null;
-themes(() => live?.draw());
+const redraw = () => live?.draw();
+themes(redraw);
+views(redraw);
+panels(redraw);
 const about = await facts();
 const { weights, kv_format: kv, context, threads } = about.settings;
-document.getElementById("model").textContent =
-  `${about.model} · ${weights} weights, ${kv} KV · ${count(context)} tokens of context · ${threads} threads`;
+const model = document.getElementById("model");
+model.textContent = `${about.model} · ${weights} weights, ${kv} KV · ${count(context)} tokens of context · ${threads} threads`;
+model.title = model.textContent;
 const store = new Store();
-new Chat(about.model);
+new Chat(about);
 new Recorder(store, say);
 live = new Live(store, about, say);
 document.documentElement.dataset.ready = "yes";

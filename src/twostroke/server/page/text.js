@@ -11,6 +11,12 @@ export function make(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** The element with these children too. One by one: a call with a hundred thousand arguments ends in a stack overflow. */
+export function filled(element, children) {
+  for (const child of children) element.append(child);
+  return element;
+}
+
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 0.0995) return `${(seconds * 1e3).toFixed(1)} ms`;

@@ -3,17 +3,24 @@ import { colour, surface } from "/page/canvas.js";
 import { count, duration, make, shortName } from "/page/text.js";
 
 const MOST = 24;
+const PHASES = { queued: "waits", decoding: "decode", back: "interrupted" };
+const ENDS = { stop: "done", length: "cut", abort: "stopped" };
 
 export class Lanes {
   constructor(store, explain) {
     this.store = store;
     this.explain = explain;
     this.list = document.getElementById("lanes");
+    this.axis = document.getElementById("lanes-axis").children;
+    this.window = document.getElementById("window");
     this.rows = new Map();
   }
 
-  draw(seconds) {
+  draw() {
+    const seconds = Number(this.window.value);
     const now = this.store.now(), from = now - seconds;
+    this.axis[0].textContent = `${seconds} s ago`;
+    this.axis[1].textContent = `${seconds / 2} s ago`;
     const end = (each) => (each.ended ? each.ended.finished_s : now);
     const shown = [...this.store.requests.values()]
       .filter((each) => end(each) >= from)
@@ -25,8 +32,11 @@ export class Lanes {
     shown.forEach((each, place) => {
       const row = this.row(each.id);
       if (this.list.children[place] !== row.item) this.list.insertBefore(row.item, this.list.children[place] ?? null);
-      const words = `${shortName(each.id)} · ${told(each)}`;
-      if (row.button.textContent !== words) row.button.textContent = words;
+      const words = `${told(each)} · ${shortName(each.id)}`;
+      if (row.button.textContent !== words) {
+        row.button.textContent = words;
+        row.canvas.setAttribute("aria-label", `Times of ${words}`);
+      }
       paint(row.canvas, each, from, now);
     });
   }
@@ -34,7 +44,7 @@ export class Lanes {
   row(id) {
     if (!this.rows.has(id)) {
       const button = make("button", { type: "button", title: `Explain ${id}`, onclick: () => this.explain(id) });
-      const canvas = make("canvas", { "aria-hidden": "true" });
+      const canvas = make("canvas", { role: "img" });
       this.rows.set(id, { button, canvas, item: make("li", { class: "lane", "data-request": id }, button, canvas) });
     }
     return this.rows.get(id);
@@ -42,10 +52,9 @@ export class Lanes {
 }
 
 function told(each) {
-  if (each.ended) return `${each.ended.output_tokens} tokens, ${each.ended.reason}`;
-  if (each.phase === "filling") return `prefill ${count(each.computed)} of ${count(each.prompt)}`;
-  if (each.phase === "back") return "preempted";
-  return each.phase;
+  if (each.ended) return `${count(each.ended.output_tokens)} tokens, ${ENDS[each.ended.reason] ?? each.ended.reason}`;
+  if (each.phase === "filling") return `prefill, ${count(each.computed)} of ${count(each.prompt)}`;
+  return PHASES[each.phase] ?? each.phase;
 }
 
 function paint(canvas, each, from, now) {

@@ -82,11 +82,16 @@ export class Store {
     own.prompt = ended.prompt_tokens;
   }
 
-  /** Steps of the last `seconds`. */
-  latest(seconds) {
-    const from = this.now() - seconds;
-    let place = this.steps.length;
-    while (place > 0 && this.steps[place - 1].end >= from) place -= 1;
-    return this.steps.slice(place);
+  /** Steps of the last `seconds` before the last step: an idle engine keeps its last figures. */
+  recent(seconds) {
+    const from = (this.steps.at(-1)?.end ?? 0) - seconds;
+    return this.steps.slice(this.steps.findLastIndex((step) => step.end < from) + 1);
+  }
+
+  /** The request that ended last, or null. */
+  lastEnded() {
+    let last = null;
+    for (const { ended } of this.requests.values()) if (ended && !(last?.finished_s > ended.finished_s)) last = ended;
+    return last;
   }
 }

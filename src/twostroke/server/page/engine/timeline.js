@@ -1,9 +1,18 @@
 // The step timeline: a bar a step, stacked by what its time went to.
 import { colour, line, surface, words } from "/page/canvas.js";
+import { announce } from "/page/announce.js";
 import { duration } from "/page/text.js";
 
 const PARTS = ["host", "sampling", "decode", "prefill"];
-const BAR = 5, LEFT = 56, TOP = 8, BOTTOM = 6;
+const BAR = 5, LEFT = 56, TOP = 8, BOTTOM = 20;
+const HINT = "Point at a bar, or press an arrow key, to read one step.";
+
+/** The next 1, 2 or 5 times a power of ten: the axis stays where it is while figures change. */
+function rounded(seconds) {
+  const power = 10 ** Math.floor(Math.log10(seconds));
+  return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= seconds * 0.999);
+}
+
 
 export class Timeline {
   constructor(store) {
@@ -38,6 +47,7 @@ export class Timeline {
   choose(step) {
     this.chosen = step;
     this.hover(null);
+    if (step !== null) announce(this.text.textContent);
   }
 
   hover(step) {
@@ -50,12 +60,12 @@ export class Timeline {
     if (!found) return;
     const { context, width, height } = found;
     if (!this.frozen) this.shown = this.store.steps.slice(-Math.floor((width - LEFT) / BAR));
-    const longest = Math.max(0.001, ...this.shown.map((step) => step.seconds));
+    const longest = rounded(Math.max(0.001, ...this.shown.map((step) => step.seconds)));
     const high = height - TOP - BOTTOM;
     for (const share of [0, 0.5, 1]) {
       const y = height - BOTTOM - share * high;
       line(context, [[LEFT, y], [width, y]], "line");
-      words(context, duration(share * longest), LEFT - 4, y + 4, "right");
+      words(context, `${+(1e3 * share * longest).toPrecision(2)} ms`, LEFT - 4, y + 4, "right");
     }
     this.shown.forEach((step, place) => {
       let y = height - BOTTOM;
@@ -70,19 +80,26 @@ export class Timeline {
         context.strokeRect(LEFT + place * BAR - 0.5, TOP - 4, BAR, height - TOP - BOTTOM + 6);
       }
     });
+    if (this.shown.length) {
+      words(context, "older", LEFT, height - 5);
+      words(context, "newest step", LEFT + Math.max(140, this.shown.length * BAR), height - 5, "right");
+    }
     this.tell();
   }
 
   tell() {
     const wanted = this.hovered ?? this.chosen;
-    const step = this.shown.find((each) => each.step === wanted) ?? this.shown.at(-1);
-    if (!step) return;
+    const step = wanted === null ? null : this.shown.find((each) => each.step === wanted);
+    if (!step) {
+      if (this.text.textContent !== HINT) this.text.textContent = HINT;
+      return;
+    }
     const rows = [];
     if (step.prefillTokens) rows.push(`${step.prefillTokens} prompt positions`);
     if (step.decodeTokens) rows.push(`${step.decodeTokens} decoding`);
     const told = step.predicted === null ? "" : `, predicted ${duration(step.predicted)}`;
     this.text.textContent =
       `Step ${step.step}: ${duration(step.seconds)}${told}; prefill ${duration(step.prefill)}, decode ${duration(step.decode)}, ` +
-      `sampling ${duration(step.sampling)}, host ${duration(step.host)}; ${rows.join(" and ") || "nothing"}, ${step.waiting} waiting`;
+      `sampling ${duration(step.sampling)}, between steps ${duration(step.host)}; ${rows.join(" and ") || "nothing"}, ${step.waiting} waiting`;
   }
 }

@@ -1,0 +1,5 @@
+// What a screen reader is told: few things, one at a time, never figures that change by themselves.
+
+export function announce(words) {
+  document.getElementById("announcer").textContent = words;
+}

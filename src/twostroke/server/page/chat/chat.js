@@ -1,0 +1,188 @@
+// The chat: questions are asked, answers come in; each keeps its figures. What no longer fits the context is left out, and said.
+import { announce } from "/page/announce.js";
+import { Chats } from "/page/chat/chats.js";
+import { fit, messagesOf, promptTokens } from "/page/chat/fit.js";
+import { Follower } from "/page/chat/follow.js";
+import { History, titleOf } from "/page/chat/history.js";
+import { Settings } from "/page/chat/settings.js";
+import { figuresOf, streamed } from "/page/chat/stream.js";
+import { AnswerView, QuestionView } from "/page/chat/turn.js";
+import { welcome } from "/page/chat/welcome.js";
+import { read, write } from "/page/storage.js";
+import { count, make } from "/page/text.js";
+
+const OPEN = "twostroke-open"; // this tab's chat: a reload shows it again
+const MOST_READ_ALOUD = 600;
+const byId = (id) => document.getElementById(id);
+const emptyAnswer = () => ({ text: "", reasoning: "", figures: "", notice: "", failed: false, id: "" });
+
+export class Chat {
+  constructor(about) {
+    this.model = about.model;
+    this.context = about.settings.context;
+    this.room = Math.min(this.context, about.settings.kv_tokens ?? Infinity);
+    this.settings = new Settings(this.room);
+    this.history = new History();
+    this.chats = new Chats(this.history, (id) => { if (id !== this.chat.id) this.open(this.history.load(id)); },
+      (id) => { if (id === this.chat.id) this.open(null); });
+    this.follower = new Follower(byId("scroller"), byId("talk"), byId("newest"));
+    this.list = byId("messages");
+    this.running = null;
+    welcome(this.model, (text) => this.send(text));
+    this.listen();
+    const kept = read(OPEN, true);
+    this.open(kept ? this.history.load(kept) : null);
+  }
+
+  listen() {
+    const field = byId("question");
+    byId("ask").addEventListener("submit", (event) => { event.preventDefault(); this.sendField(); });
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      this.sendField();
+    });
+    byId("stop").addEventListener("click", () => this.running?.abort());
+    byId("clear").addEventListener("click", () => { this.open(null); field.focus(); });
+    addEventListener("pagehide", () => {
+      if (this.running) this.keep("The page was left before the answer ended.");
+      this.left = true;
+    });
+    addEventListener("pageshow", () => { this.left = false; }); // the browser may bring the same page back
+  }
+
+  /** Show a kept chat, or a new one for null. */
+  open(chat) {
+    this.running?.abort();
+    this.running = null;
+    this.chat = chat ?? { id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, at: 0, from: 0, turns: [] };
+    this.list.replaceChildren();
+    this.views = [];
+    for (const turn of this.chat.turns) this.show(turn).end();
+    this.changed();
+    this.busy(false);
+    this.follower.follow();
+  }
+
+  show(turn) {
+    const place = this.views.length;
+    const question = new QuestionView(turn.question, (text) => this.edit(place, text));
+    const answer = new AnswerView(this.model, turn.answer, () => this.edit(place, turn.question));
+    this.list.append(question.item, answer.item);
+    this.views.push({ question, answer });
+    return answer;
+  }
+
+  /** Title, first screen and the line above the turns that are still sent. */
+  changed() {
+    const { turns, from } = this.chat;
+    byId("chat-title").textContent = titleOf(this.chat);
+    byId("welcome").hidden = turns.length > 0;
+    this.list.querySelector(".dropped")?.remove();
+    if (from > 0 && this.views[from]) {
+      const words = `The model no longer sees what stands above: it does not fit the context of ${count(this.room)} tokens.`;
+      this.views[from].question.item.before(make("li", { class: "dropped" }, words));
+    }
+    write(OPEN, this.chat.id, true);
+  }
+
+  keep(notice = "") {
+    if (notice) Object.assign(this.chat.turns.at(-1).answer, { notice });
+    this.chat.at = Date.now();
+    if (!this.history.save(this.chat)) byId("room").textContent = "This chat could not be kept: the browser's storage is full or off.";
+  }
+
+  sendField() {
+    const field = byId("question"), text = field.value.trim();
+    if (text && this.send(text)) field.value = "";
+  }
+
+  /** Ask the question of a turn anew; that turn and all later ones go. False where an answer is still coming. */
+  edit(place, text) {
+    if (this.running) return false;
+    this.chat.turns.splice(place);
+    this.chat.from = 0;
+    for (const { question, answer } of this.views.splice(place)) { question.item.remove(); answer.item.remove(); }
+    return this.send(text);
+  }
+
+  /** False where an answer is still coming. */
+  send(text) {
+    if (this.running) return false;
+    const turn = { question: text, answer: emptyAnswer() };
+    const earlier = [...this.chat.turns];
+    this.chat.turns.push(turn);
+    const view = this.show(turn);
+    this.changed();
+    this.follower.follow();
+    this.running = new AbortController();
+    this.busy(true);
+    view.begin();
+    this.keep();
+    this.answer(this.chat, earlier, turn, view, this.running);
+    return true;
+  }
+
+  async answer(chat, earlier, turn, view, running) {
+    const { answer } = turn;
+    try {
+      const end = await this.ask(chat, earlier, turn, view, running.signal);
+      view.end();
+      answer.figures = await figuresOf(answer.id, end);
+    } catch (error) {
+      if (this.left) return; // what came until then is kept
+      const stopped = error.name === "AbortError";
+      answer.failed = !stopped;
+      answer.notice = stopped ? "You stopped this answer." : error.message;
+    }
+    view.end();
+    announce(answer.failed ? `Error: ${answer.notice}` : `${this.model}: ${answer.text.slice(0, MOST_READ_ALOUD)} ${answer.notice}`);
+    if (this.chat !== chat) { // another one is shown by now
+      if (this.history.load(chat.id)) this.history.save(chat);
+      return;
+    }
+    this.running = null;
+    this.keep();
+    this.busy(false);
+  }
+
+  async ask(chat, earlier, turn, view, signal) {
+    const { system, most, sampling } = this.settings;
+    const messages = (from) => messagesOf(system, earlier, from, turn.question);
+    const tokensFrom = (from) => promptTokens(this.model, messages(from), signal);
+    const fitted = await fit(tokensFrom, chat.from, earlier.length, this.room, most);
+    if (fitted.from !== chat.from) {
+      chat.from = fitted.from;
+      if (this.chat === chat) this.changed();
+    }
+    const body = { model: this.model, messages: messages(fitted.from), max_tokens: fitted.maxTokens, ...sampling };
+    const end = await streamed(body, signal, turn.answer, (kind, data) => this.heard(view, kind, data));
+    if (end.reason === "length") turn.answer.notice = this.cut(fitted, end);
+    else if (!turn.answer.text) turn.answer.notice = "The model ended without an answer.";
+    byId("room").textContent = end.usage ? `${count(end.usage.total_tokens)} of ${count(this.room)} tokens of context used.` : "";
+    return end;
+  }
+
+  heard(view, kind, data) {
+    if (kind === "progress") view.reading(data);
+    if (kind === "begun") view.writing(data);
+    if (kind === "thought") view.thinks();
+    if (kind === "text") view.thought(data);
+    if (kind === "text" || kind === "thought") view.grow();
+  }
+
+  cut({ prompt, maxTokens }, { usage }) {
+    const made = count(usage?.completion_tokens ?? maxTokens);
+    if (prompt + maxTokens >= this.room) return `The answer was cut after ${made} tokens: the context of ${count(this.room)} tokens is full.`;
+    return `The answer was cut after ${made} tokens: that is the limit in Settings.`;
+  }
+
+  busy(is) {
+    const stop = byId("stop"), had = document.activeElement;
+    byId("send").hidden = is;
+    stop.hidden = !is;
+    if (is && had === byId("send")) stop.focus();
+    if (!is && had === stop) byId("question").focus();
+    this.list.classList.toggle("busy", is);
+  }
+}

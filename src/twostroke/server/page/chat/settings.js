@@ -1,0 +1,88 @@
+// Settings of the chat: system prompt and sampling. An empty field leaves the choice to the server and the model.
+import { readJson, write } from "/page/storage.js";
+import { count, make } from "/page/text.js";
+
+const KEY = "twostroke-settings";
+const DEFAULTS = { max_tokens: 1024 };
+
+const FIELDS = [
+  { name: "max_tokens", label: "Most tokens of an answer", min: 1, step: 1, empty: "all there is room for", help: "Where the context has less room, the answer gets what is left. Empty: all of it." },
+  { name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.1, help: "0 takes the likeliest token each time; higher is more varied." },
+  { name: "top_p", label: "Top-p", min: 0.01, max: 1, step: 0.01, help: "Draw from the likeliest tokens that together have this probability." },
+  { name: "top_k", label: "Top-k", min: 0, step: 1, max: 1000, help: "Draw from so many of the likeliest tokens; 0: from all." },
+  { name: "min_p", label: "Min-p", min: 0, max: 1, step: 0.01, help: "Leave out tokens below this share of the likeliest one's probability." },
+  { name: "repetition_penalty", label: "Repetition penalty", min: 0.1, max: 2, step: 0.05, help: "Above 1: words that were there before become less likely." },
+  { name: "seed", label: "Seed", min: 0, max: 2 ** 31 - 1, step: 1, empty: "a new one each time", help: "The same seed and messages give the same answer." },
+];
+
+/** A number within the field's bounds; null for none. */
+function within(field, text, context) {
+  const value = text.trim() === "" ? NaN : Number(text);
+  if (!Number.isFinite(value)) return null;
+  const most = field.name === "max_tokens" ? context - 1 : field.max;
+  const inside = Math.min(most, Math.max(field.min, value));
+  return field.step === 1 ? Math.round(inside) : inside;
+}
+
+export class Settings {
+  constructor(context) {
+    this.context = context;
+    const kept = readJson(KEY);
+    this.values = kept && typeof kept === "object" ? { ...kept } : { ...DEFAULTS };
+    for (const field of FIELDS) this.values[field.name] = within(field, String(this.values[field.name] ?? ""), context);
+    this.inputs = new Map();
+    this.dialog = document.getElementById("settings");
+    document.getElementById("settings-open").addEventListener("click", () => this.dialog.showModal());
+    this.draw();
+  }
+
+  get system() { return String(this.values.system ?? ""); }
+
+  /** How many tokens an answer may have; Infinity: as many as there is room for. */
+  get most() { return this.values.max_tokens ?? Infinity; }
+
+  /** Fields of a request; max_tokens is not among them. */
+  get sampling() {
+    const chosen = FIELDS.filter(({ name }) => name !== "max_tokens" && this.values[name] !== null);
+    return Object.fromEntries(chosen.map(({ name }) => [name, this.values[name]]));
+  }
+
+  draw() {
+    const system = make("textarea", { id: "setting-system", rows: 3, placeholder: "None" });
+    system.value = this.system;
+    system.addEventListener("change", () => { this.values.system = system.value.trim(); this.keep(); });
+    this.note = make("p", { class: "figures", role: "status" });
+    document.getElementById("settings-body").replaceChildren(
+      make("p", { class: "setting" }, make("label", { for: "setting-system" }, "System prompt"), system,
+        make("span", { class: "figures" }, "Stands before every chat. It tells the model who it is and how to answer.")),
+      make("div", { class: "settings" }, ...FIELDS.map((field) => this.row(field))), this.note,
+      make("p", { class: "ends" }, make("button", { type: "button", id: "settings-reset", onclick: () => this.reset() }, "Back to the defaults")));
+  }
+
+  row(field) {
+    const { name, label, min, step, help } = field, most = name === "max_tokens" ? this.context - 1 : field.max;
+    const id = `setting-${name}`;
+    const input = make("input", { id, type: "number", min, max: most, step, placeholder: field.empty ?? "the model's own", "aria-describedby": `${id}-help` });
+    input.value = this.values[name] ?? "";
+    input.addEventListener("change", () => this.change(field, input, most));
+    return make("p", { class: "setting" }, make("label", { for: id }, label), input, make("span", { class: "figures", id: `${id}-help` }, help));
+  }
+
+  change(field, input, most) {
+    const value = within(field, input.value, this.context);
+    const moved = value !== null && value !== Number(input.value);
+    this.note.textContent = moved ? `${field.label} goes from ${field.min} to ${count(most)}; it is ${value} now.` : "";
+    this.values[field.name] = value;
+    input.value = value ?? "";
+    this.keep();
+  }
+
+  reset() {
+    this.values = { ...Object.fromEntries(FIELDS.map(({ name }) => [name, null])), ...DEFAULTS };
+    this.values.max_tokens = Math.min(this.values.max_tokens, this.context - 1);
+    this.keep();
+    this.draw();
+  }
+
+  keep() { write(KEY, JSON.stringify(this.values)); }
+}

@@ -1,0 +1,120 @@
+// How one turn looks: the question with its buttons, the answer as it grows.
+import { copyButton } from "/page/copy.js";
+import { explain } from "/page/engine/explain.js";
+import { MarkdownView } from "/page/markdown.js";
+import { count, duration, make } from "/page/text.js";
+
+const button = (label, onclick, name = null) => make("button", { type: "button", class: name, onclick }, label);
+
+export class QuestionView {
+  /** edited(text): the question is asked anew. */
+  constructor(text, edited) {
+    Object.assign(this, { text, edited });
+    this.bubble = make("div", { class: "text" }, text);
+    this.actions = make("div", { class: "actions" }, copyButton(() => text), button("Edit", () => this.edit(), "edit"));
+    this.item = make("li", { class: "user" }, make("span", { class: "unseen" }, "You: "), this.bubble, this.actions);
+  }
+
+  edit() {
+    const field = make("textarea", { "aria-label": "Edit the message" });
+    field.value = this.text;
+    const close = () => { form.replaceWith(this.bubble, this.actions); this.actions.querySelector(".edit").focus(); };
+    const send = () => { if (field.value.trim() && this.edited(field.value.trim()) === false) close(); };
+    const form = make("form", { class: "editor" }, field,
+      make("p", { class: "figures" }, this.item.nextElementSibling?.nextElementSibling ? "Sending it removes the messages below." : ""),
+      make("p", { class: "ends" }, button("Cancel", close), make("button", { type: "submit", class: "main" }, "Send")));
+    form.addEventListener("submit", (event) => { event.preventDefault(); send(); });
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") close();
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      send();
+    });
+    this.actions.remove();
+    this.bubble.replaceWith(form);
+    field.focus();
+  }
+}
+
+export class AnswerView {
+  /** answer: what is shown, and is filled while it comes. again(): asks for another one. */
+  constructor(model, answer, again) {
+    this.answer = answer;
+    this.thoughts = make("div", { class: "thoughts" });
+    this.summary = make("summary", {}, "Reasoning");
+    this.reasoning = make("details", { class: "reasoning", hidden: "" }, this.summary, this.thoughts);
+    this.text = make("div", { class: "text" });
+    this.markdown = new MarkdownView(this.text);
+    this.progress = make("progress", { max: 1, value: 0, "aria-label": "Reading the prompt", hidden: "" });
+    this.notice = make("p", { class: "notice", hidden: "" });
+    this.figures = make("p", { class: "figures" });
+    this.again = button("Regenerate", again, "again");
+    this.explain = button("Explain", () => explain(answer.id), "explain");
+    this.actions = make("div", { class: "actions", hidden: "" }, copyButton(() => answer.text), this.again, this.explain);
+    this.item = make("li", { class: "assistant" }, make("span", { class: "who" }, model), this.reasoning, this.text, this.progress,
+      this.notice, this.figures, this.actions);
+    this.frame = 0;
+    this.draw();
+  }
+
+  /** Once a picture of the screen, however many tokens come in between. */
+  grow() {
+    this.frame ||= requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    const { text, reasoning, figures, notice, failed } = this.answer;
+    this.reasoning.hidden = !reasoning;
+    if (this.thoughts.textContent !== reasoning) this.thoughts.textContent = reasoning;
+    this.markdown.update(text);
+    this.figures.textContent = figures;
+    this.notice.hidden = !notice;
+    this.notice.textContent = notice;
+    this.notice.classList.toggle("error", failed);
+  }
+
+  /** Reasoning is open while it comes, and folded by the first word of the answer. */
+  thinks() {
+    if (this.isThinking) return;
+    this.isThinking = true;
+    this.reasoning.open = true;
+  }
+
+  thought(seconds) {
+    if (!this.isThinking || this.thoughtFor) return;
+    this.thoughtFor = seconds;
+    this.reasoning.open = false;
+    this.summary.textContent = `Reasoning, ${duration(seconds)}`;
+  }
+
+  begin() {
+    this.item.setAttribute("aria-busy", "true");
+    this.item.classList.add("busy");
+    this.figures.textContent = "sent";
+  }
+
+  reading({ total, processed, cache, waiting_ahead: ahead, time_ms: spent }) {
+    this.progress.hidden = false;
+    this.progress.max = total;
+    this.progress.value = processed;
+    const queue = ahead ? `waiting behind ${count(ahead)}` : `reading the prompt: ${count(processed)} of ${count(total)} tokens`;
+    this.figures.textContent = `${queue}${cache ? ` (${count(cache)} cached)` : ""}, ${duration(spent / 1e3)}`;
+  }
+
+  writing(ttft) {
+    this.progress.hidden = true;
+    this.answer.figures = `TTFT ${duration(ttft)}, writing`;
+  }
+
+  end() {
+    this.item.removeAttribute("aria-busy");
+    this.item.classList.remove("busy");
+    this.progress.hidden = true;
+    this.actions.hidden = false;
+    this.explain.hidden = !this.answer.id;
+    this.again.textContent = this.answer.failed || !this.answer.text ? "Try again" : "Regenerate";
+    this.draw();
+  }
+}

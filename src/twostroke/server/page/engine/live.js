@@ -1,0 +1,68 @@
+// The live view: one stream of frames, and everything that draws from it.
+import { call, events } from "/page/api.js";
+import { explain } from "/page/engine/explain.js";
+import { PageMap } from "/page/engine/kv.js";
+import { Lanes } from "/page/engine/lanes.js";
+import { Latency } from "/page/engine/latency.js";
+import { Predicted } from "/page/engine/predicted.js";
+import { Roofline } from "/page/engine/roofline.js";
+import { Summary } from "/page/engine/summary.js";
+import { Timeline } from "/page/engine/timeline.js";
+
+const AGAIN_MS = 2000;
+
+/** Until the page is in sight. */
+async function shown() {
+  while (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
+}
+
+export class Live {
+  constructor(store, about, say) {
+    this.store = store;
+    this.say = say;
+    this.paused = false;
+    this.timeline = new Timeline(store);
+    this.drawers = [
+      new Summary(store, explain), new Lanes(store, explain), this.timeline, new Roofline(store, about.limits), new Predicted(store),
+      new PageMap(store, about.page_tokens), new Latency(store),
+    ];
+    const pause = document.getElementById("pause");
+    pause.addEventListener("click", () => {
+      this.paused = !this.paused;
+      this.timeline.frozen = this.paused;
+      pause.setAttribute("aria-pressed", String(this.paused));
+      pause.textContent = this.paused ? "Go on" : "Pause";
+      this.draw();
+    });
+    document.getElementById("window").addEventListener("change", () => this.draw());
+    new ResizeObserver(() => this.draw()).observe(document.getElementById("engine"));
+    // A stream holds one of the few connections that a browser opens to a server: six tabs would leave none for a chat.
+    document.addEventListener("visibilitychange", () => { if (document.hidden) this.looking?.abort(); });
+    addEventListener("pagehide", () => this.looking?.abort());
+  }
+
+  draw() {
+    if (!this.store.frame) return;
+    for (const each of this.drawers) each.draw();
+  }
+
+  /** Follow while the page is in sight; a stream that ends is asked for again. */
+  async follow() {
+    for (;;) {
+      await shown();
+      this.looking = new AbortController();
+      try {
+        for await (const frame of events(await call("/v1/engine/steps", { signal: this.looking.signal }))) {
+          this.store.add(frame);
+          this.say("live", true);
+          if (!this.paused) this.draw();
+        }
+        this.say("the stream ended; asking again");
+      } catch (error) {
+        if (this.looking.signal.aborted) continue;
+        this.say(`not connected: ${error.message}`);
+      }
+      await new Promise((done) => setTimeout(done, AGAIN_MS));
+    }
+  }
+}

@@ -1,4 +1,4 @@
-"""docs/page-light.png and docs/page-dark.png: the page before the embedded model under some load, in a real Chromium.
+"""docs/images/page.png (light, of the README) and page-dark.png: the embedded model answers a question under some load.
 
     python -m tools.take_screenshots [FOLDER]
 
@@ -16,15 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from selenium.webdriver.support.select import Select
-from tests.page.browser import browser, by, complaints
-from tests.page.test_page import ask, open_page
+from tests.page.browser import browser, by, complaints, resize
+from tests.page.steps import ask, open_page, send
 from tests.serve.harness import Live, serving
 
 from twostroke.server.build import build_server
 
-SETTINGS = {"kv_memory": "24MB", "threads": 2, "max_step_tokens": 256, "ttft": "1s", "itl": "60ms"}
-SIZE = (1440, 1560)
-REQUESTS, GAP_S, BEFORE_S = 60, 0.09, 3.2
+SETTINGS = {"kv_memory": "24MB", "threads": 2, "max_step_tokens": 256}
+WIDTH, HEIGHT = 1440, 900
+REQUESTS, GAP_S, BEFORE_S = 16, 0.3, 2.5
 SYSTEM = "You answer in short sentences about inference engines. " * 6
 
 
@@ -51,15 +51,17 @@ def _one(live: Live, place: int) -> None:
 
 def take(live: Live, theme: str, file: Path) -> None:
     """One picture, in the middle of the load."""
-    with browser(Path(tempfile.gettempdir()), SIZE) as driver, ThreadPoolExecutor(1) as pool:
+    with browser(Path(tempfile.gettempdir())) as driver, ThreadPoolExecutor(1) as pool:
+        resize(driver, WIDTH, HEIGHT)
         open_page(driver, live)
-        Select(by(driver, "#theme")).select_by_visible_text(theme)
+        Select(by(driver, "#theme")).select_by_value(theme)
         Select(by(driver, "#window")).select_by_value("5")
         ask(driver, "What is prefill?", 80)
         loading = pool.submit(load, live)
-        ask(driver, "And why is decode slow?", 120)
         time.sleep(BEFORE_S)
-        by(driver, "#question").send_keys("What does the roofline tell me?")
+        ask(driver, "Why is decode memory-bound?", 80)
+        send(driver, "What is a KV cache?")
+        time.sleep(0.6)  # a frame of the live view
         driver.save_screenshot(str(file))
         loading.result()
         print(file, complaints(driver) or "no complaints")
@@ -67,10 +69,11 @@ def take(live: Live, theme: str, file: Path) -> None:
 
 def main() -> None:
     """Both themes."""
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs")
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images")
+    folder.mkdir(parents=True, exist_ok=True)
     with build_server("spark", SETTINGS) as built, serving(built.parts) as live:
-        for theme in ("light", "dark"):
-            take(live, theme, folder / f"page-{theme}.png")
+        for theme, name in (("light", "page.png"), ("dark", "page-dark.png")):
+            take(live, theme, folder / name)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def plant(driver: webdriver.Chrome, chats: int, characters: int) -> None:
     """Older chats than any, the first one the oldest."""
     script = """
       for (let at = 0; at < arguments[0]; at += 1) {
-        const answer = { text: "x".repeat(arguments[1]), reasoning: "", figures: "", notice: "", failed: false, id: "" };
+        const answer = { text: "x".repeat(arguments[1]) };
         const chat = { id: `old-${at}`, at: at + 1, from: 0, turns: [{ question: `old ${at}`, answer }] };
         localStorage.setItem(`twostroke-chat:old-${at}`, JSON.stringify(chat));
       }
@@ -117,7 +117,8 @@ def test_damaged_entries_are_no_obstacle(chromium: webdriver.Chrome, script: Scr
         """
         localStorage.setItem("twostroke-chat:a", "{");
         localStorage.setItem("twostroke-chat:b", JSON.stringify({ turns: [{ question: 1 }, null, 7] }));
-        localStorage.setItem("twostroke-chat:c", JSON.stringify({ turns: [{ question: "whole", answer: { text: 5 } }] }));
+        const odd = { turns: [{ question: "whole", answer: { text: 5 } }] };
+        localStorage.setItem("twostroke-chat:c", JSON.stringify(odd));
         localStorage.setItem("twostroke-settings", "[");
         localStorage.setItem("twostroke-panels", "nonsense");
         """

@@ -140,8 +140,11 @@ def test_nothing_on_the_engine_side_jumps(chromium: webdriver.Chrome, spark: Liv
     resize(chromium, 1440, 900)
     open_page(chromium, spark)
     places = """
-      return ["#tiles", "#last", "#lanes", "#steps", "#steps-text", "#panel-latency", ...[1, 2, 3, 4, 5, 6].map((n) => `#tiles div:nth-child(${n})`)]
-        .map((css) => { const { x, y, width, height } = document.querySelector(css).getBoundingClientRect(); return [css, x, y, width, height]; });
+      const tiles = [1, 2, 3, 4, 5, 6].map((n) => `#tiles div:nth-child(${n})`);
+      return ["#tiles", "#last", "#lanes", "#steps", "#steps-text", "#panel-latency", ...tiles].map((css) => {
+        const { x, y, width, height } = document.querySelector(css).getBoundingClientRect();
+        return [css, x, y, width, height];
+      });
     """
     before: Any = chromium.execute_script(places)
     tile = chromium.execute_script("return document.querySelector('#tiles dd')")
@@ -194,8 +197,8 @@ def test_contrast_of_text_is_enough_in_both_themes(chromium: webdriver.Chrome, s
     ask(chromium, "What is a token?")
     measure = """
       const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-      const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-        .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
+      const linear = (v) => v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4;
+      const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
       const back = (each) => {
         for (let at = each; at; at = at.parentElement) {
           const colour = parse(getComputedStyle(at).backgroundColor);

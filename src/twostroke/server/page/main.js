@@ -76,7 +76,7 @@ panels(redraw);
 const about = await facts();
 const { weights, kv_format: kv, context, threads } = about.settings;
 const model = document.getElementById("model");
-model.textContent = `${about.model} · ${weights} weights, ${kv} KV · ${count(context)} tokens of context · ${threads} threads`;
+model.textContent = `${about.model} · ${weights} weights, ${kv} KV · ${count(context)} tokens of context · ${threads} ${threads === 1 ? "thread" : "threads"}`;
 model.title = model.textContent;
 const store = new Store();
 new Chat(about);

@@ -58,6 +58,7 @@ export class Chat {
     this.chat = chat ?? { id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, at: 0, from: 0, turns: [] };
     this.list.replaceChildren();
     this.views = [];
+    byId("room").textContent = "";
     for (const turn of this.chat.turns) this.show(turn).end();
     this.changed();
     this.busy(false);
@@ -80,7 +81,7 @@ export class Chat {
     byId("welcome").hidden = turns.length > 0;
     this.list.querySelector(".dropped")?.remove();
     if (from > 0 && this.views[from]) {
-      const words = `The model no longer sees what stands above: it does not fit the context of ${count(this.room)} tokens.`;
+      const words = `The messages above no longer fit the context of ${count(this.room)} tokens, and are not sent.`;
       this.views[from].question.item.before(make("li", { class: "dropped" }, words));
     }
     write(OPEN, this.chat.id, true);

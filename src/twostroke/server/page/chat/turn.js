@@ -54,6 +54,7 @@ export class AnswerView {
     this.item = make("li", { class: "assistant" }, make("span", { class: "who" }, model), this.reasoning, this.text, this.progress,
       this.notice, this.figures, this.actions);
     this.frame = 0;
+    this.state = ""; // what the server does for it, until there are figures
     this.draw();
   }
 
@@ -69,7 +70,7 @@ export class AnswerView {
     this.reasoning.hidden = !reasoning;
     if (this.thoughts.textContent !== reasoning) this.thoughts.textContent = reasoning;
     this.markdown.update(text);
-    this.figures.textContent = figures;
+    this.figures.textContent = figures || this.state;
     this.notice.hidden = !notice;
     this.notice.textContent = notice;
     this.notice.classList.toggle("error", failed);
@@ -92,7 +93,12 @@ export class AnswerView {
   begin() {
     this.item.setAttribute("aria-busy", "true");
     this.item.classList.add("busy");
-    this.figures.textContent = "sent";
+    this.tell("sent");
+  }
+
+  tell(state) {
+    this.state = state;
+    this.figures.textContent = state;
   }
 
   reading({ total, processed, cache, waiting_ahead: ahead, time_ms: spent }) {
@@ -100,18 +106,19 @@ export class AnswerView {
     this.progress.max = total;
     this.progress.value = processed;
     const queue = ahead ? `waiting behind ${count(ahead)}` : `reading the prompt: ${count(processed)} of ${count(total)} tokens`;
-    this.figures.textContent = `${queue}${cache ? ` (${count(cache)} cached)` : ""}, ${duration(spent / 1e3)}`;
+    this.tell(`${queue}${cache ? ` (${count(cache)} cached)` : ""}, ${duration(spent / 1e3)}`);
   }
 
   writing(ttft) {
     this.progress.hidden = true;
-    this.answer.figures = `TTFT ${duration(ttft)}, writing`;
+    this.tell(`TTFT ${duration(ttft)}, writing`);
   }
 
   end() {
     this.item.removeAttribute("aria-busy");
     this.item.classList.remove("busy");
     this.progress.hidden = true;
+    this.state = "";
     this.actions.hidden = false;
     this.explain.hidden = !this.answer.id;
     this.again.textContent = this.answer.failed || !this.answer.text ? "Try again" : "Regenerate";

@@ -2,7 +2,7 @@
 import { duration, make } from "/page/text.js";
 
 const PARTS = {
-  queue_s: ["queue", "queued"], own_prefill_s: ["prefill", "prefill"], others_prefill_s: ["others' prefill", "shared"],
+  queue_s: ["queue", "queued"], own_prefill_s: ["prefill", "prefill"], others_prefill_s: ["others' prefill", "others"],
   decode_s: ["decode", "decode"], preempted_s: ["preempted", "preempted"], recompute_s: ["computed again", "cached"],
   host_gap_s: ["between steps", "host"], client_stall_s: ["slow reader", "sampling"],
 };

@@ -2,7 +2,7 @@
 import { partsBar, partsOf } from "/page/engine/parts.js";
 import { count, duration, make, rate } from "/page/text.js";
 
-const WINDOW_S = 10;
+const WINDOW_S = 10, SMALL = 0.01;
 const TILES = {
   running: "Requests that are answered now",
   waiting: "Requests that wait for a place",
@@ -57,12 +57,14 @@ export class Summary {
     const phases = { queued: 0, filling: 0, decoding: 0, back: 0 };
     for (const [, phase] of requests) phases[phase] += 1;
     const doing = [];
-    if (phases.filling) doing.push(`reads ${several(phases.filling, "prompt")}`);
-    if (phases.decoding) doing.push(`writes ${several(phases.decoding, "answer")}`);
+    if (phases.filling) doing.push(`reading ${several(phases.filling, "prompt")}`);
+    if (phases.decoding) doing.push(`writing ${several(phases.decoding, "answer")}`);
     const waiting = gauges.waiting || phases.queued + phases.back;
+    if (!doing.length && gauges.running) doing.push(`answering ${several(gauges.running, "request")}`);
     if (!doing.length && !waiting) return "Idle.";
-    const queue = waiting ? ` ${several(waiting, "request waits", "requests wait")}.` : "";
-    return `${doing.length ? `It ${doing.join(" and ")}.` : ""}${queue}`;
+    if (waiting) doing.push(`${count(waiting)} waiting`);
+    const words = doing.join(", ");
+    return `${words[0].toUpperCase()}${words.slice(1)}.`;
   }
 
   figures({ gauges, latency, pages }) {
@@ -86,7 +88,7 @@ export class Summary {
     partsBar(this.bar, parts);
     const whole = parts.reduce((sum, { seconds }) => sum + seconds, 0);
     put(this.text, `${several(last.output_tokens, "token")} in ${duration(whole)}: ` +
-      parts.map(({ name, seconds }) => `${name} ${duration(seconds)}`).join(" · "));
+      parts.filter(({ seconds }) => seconds > SMALL * whole).map(({ name, seconds }) => `${name} ${duration(seconds)}`).join(" · "));
     this.why.hidden = false;
   }
 }

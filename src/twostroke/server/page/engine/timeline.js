@@ -7,10 +7,10 @@ const PARTS = ["host", "sampling", "decode", "prefill"];
 const BAR = 5, LEFT = 56, TOP = 8, BOTTOM = 20;
 const HINT = "Point at a bar, or press an arrow key, to read one step.";
 
-/** The next 1, 2 or 5 times a power of ten: the axis stays where it is while figures change. */
+/** The next round figure: the axis stays where it is while times change a little. */
 function rounded(seconds) {
   const power = 10 ** Math.floor(Math.log10(seconds));
-  return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= seconds * 0.999);
+  return [1, 1.5, 2, 3, 4, 6, 8, 10].map((each) => each * power).find((each) => each >= seconds * 0.999);
 }
 
 

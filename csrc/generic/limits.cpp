@@ -1,8 +1,12 @@
-// ts_limit_read, ts_limit_rate: how fast this machine reads memory and multiplies, with nothing else to do.
-// Knows: registers, the pool. Must not know: models, clocks (the caller's).
+// ts_limit_read, ts_limit_rate: how fast this machine reads memory and multiplies, with nothing else to do. ts_limit_spread: whether each
+// thread has a core of its own, without which the others measure a part of the machine.
+// Knows: registers, the pool. Must not know: models.
+#include <sched.h>
+
 #include "twostroke/context.h"
 #include "twostroke/simd.h"
 #include "twostroke/stream.h"
+#include "twostroke/waiting.h"
 
 #if defined(TS_LEVEL_AMX) || defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AVX2)
 #include <immintrin.h>
@@ -40,7 +44,41 @@ void read_task(void* arg, int64_t index, int32_t thread) {
   for (uint64_t each : sum) job->sums[thread] += each;
 }
 
+// Each thread waits in its task until all have begun theirs, so that none takes two. Where a thread does not come (no core is left for
+// it), the others go on after a while.
+class Start {
+ public:
+  explicit Start(int32_t threads) : threads_(threads), begun_(0) {}
+
+  void together() {
+    begun_.fetch_add(1, std::memory_order_acq_rel);
+    const int64_t latest = now_ns() + kLongestWaitNs;
+    while (begun_.load(std::memory_order_acquire) < threads_ && now_ns() < latest) sched_yield();
+  }
+
+ private:
+  static constexpr int64_t kLongestWaitNs = 20000000;
+  const int32_t threads_;
+  std::atomic<int32_t> begun_;
+};
+
+struct SpreadJob {
+  Start start;
+  int32_t cores[256];
+};
+
+constexpr int64_t kSpreadNs = 1000000;
+
+void spread_task(void* arg, int64_t index, int32_t) {
+  SpreadJob* job = static_cast<SpreadJob*>(arg);
+  job->start.together();
+  const int64_t end = now_ns() + kSpreadNs;
+  while (now_ns() < end) pause_a_little();
+  job->cores[index] = sched_getcpu();
+}
+
 struct RateJob {
+  Start start;
   int64_t rounds;
   float floats[256];
   int32_t integers[256];
@@ -48,6 +86,7 @@ struct RateJob {
 
 void f32_task(void* arg, int64_t index, int32_t) {
   RateJob* job = static_cast<RateJob*>(arg);
+  job->start.together();
   Vec sums[kFmaSums];
   for (Vec& sum : sums) sum = set1(1.0f);
   Vec a = set1(0.5f), b = set1(1e-3f);
@@ -69,6 +108,7 @@ void f32_task(void* arg, int64_t index, int32_t) {
 #if defined(TS_LEVEL_AMX)
 constexpr int64_t kInt8Ops = 4 * 2 * 16 * 16 * 64;
 void int8_task(void* arg, int64_t, int32_t) {
+  static_cast<RateJob*>(arg)->start.together();
   struct alignas(64) {
     uint8_t palette = 1, start_row = 0, reserved[14] = {};
     uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -87,6 +127,7 @@ void int8_task(void* arg, int64_t, int32_t) {
 constexpr int64_t kInt8Ops = 16 * 2 * 64;
 void int8_task(void* arg, int64_t index, int32_t) {
   RateJob* job = static_cast<RateJob*>(arg);
+  job->start.together();
   __m512i sums[16], a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(1);
   for (__m512i& sum : sums) sum = _mm512_setzero_si512();
   for (int64_t r = 0; r < job->rounds; ++r) {
@@ -101,6 +142,7 @@ void int8_task(void* arg, int64_t index, int32_t) {
 constexpr int64_t kInt8Ops = 8 * 2 * 32;
 void int8_task(void* arg, int64_t index, int32_t) {
   RateJob* job = static_cast<RateJob*>(arg);
+  job->start.together();
   __m256i sums[8], a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(1);
   for (__m256i& sum : sums) sum = _mm256_setzero_si256();
   for (int64_t r = 0; r < job->rounds; ++r) {
@@ -122,6 +164,7 @@ TS_INLINE int32x4_t product(int32x4_t sum, int8x16_t a, int8x16_t b) { return do
 #endif
 void int8_task(void* arg, int64_t index, int32_t) {
   RateJob* job = static_cast<RateJob*>(arg);
+  job->start.together();
   int32x4_t sums[16];
   int8x16_t a = vdupq_n_s8(3), b = vdupq_n_s8(1);
   for (int32x4_t& sum : sums) sum = vdupq_n_s32(0);
@@ -141,6 +184,7 @@ void int8_task(void* arg, int64_t index, int32_t) {
 constexpr int64_t kInt8Ops = 2 * 64;
 void int8_task(void* arg, int64_t index, int32_t) {
   RateJob* job = static_cast<RateJob*>(arg);
+  job->start.together();
   int32_t sums[16] = {};
   volatile int8_t factor = 3;
   for (int64_t r = 0; r < job->rounds; ++r) {
@@ -153,6 +197,20 @@ void int8_task(void* arg, int64_t index, int32_t) {
 
 }  // namespace
 }  // namespace twostroke
+
+int32_t ts_limit_spread(ts_context* context) {
+  if (context == nullptr) return TS_BAD_POINTER;
+  const int32_t threads = ts_threads(context);
+  twostroke::SpreadJob job = {twostroke::Start(threads), {}};
+  ts_parallel(context, threads, twostroke::spread_task, &job);
+  int32_t distinct = 0;
+  for (int32_t i = 0; i < threads; ++i) {
+    bool seen = false;
+    for (int32_t j = 0; j < i; ++j) seen = seen || job.cores[j] == job.cores[i];
+    distinct += !seen;
+  }
+  return distinct;
+}
 
 int64_t ts_limit_read(ts_context* context, const void* data, int64_t bytes) {
   if (context == nullptr || data == nullptr) return TS_BAD_POINTER;
@@ -168,8 +226,8 @@ int64_t ts_limit_rate(ts_context* context, int32_t kind, int64_t rounds) {
   if (context == nullptr) return TS_BAD_POINTER;
   if (rounds < 1) return TS_BAD_SHAPE;
   if (kind != TS_W_F32 && kind != TS_W_INT8) return TS_BAD_FORMAT;
-  twostroke::RateJob job = {rounds, {}, {}};
-  const int64_t threads = ts_threads(context);
+  const int32_t threads = ts_threads(context);
+  twostroke::RateJob job = {twostroke::Start(threads), rounds, {}, {}};
   ts_parallel(context, threads, kind == TS_W_F32 ? twostroke::f32_task : twostroke::int8_task, &job);
   return threads * rounds * (kind == TS_W_F32 ? twostroke::kFmaSums * 2 * twostroke::kLanes : twostroke::kInt8Ops);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -11,11 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from twostroke.backends.cpu.library import best_level, load_library
 from twostroke.backends.cpu.limits import LimitMeter, Limits
 from twostroke.bench import cases
 from twostroke.bench.cases import Bound
-from twostroke.bench.compare import Comparison, Contestant, Row, Setup, ratio_to_best, rows
+from twostroke.bench.checkpoints import SHAPES
+from twostroke.bench.compare import Column, Comparison, Contestant, Row, Setup, ratio_to_best, rows
 from twostroke.bench.comparison_text import text
 from twostroke.bench.evict import evict
 from twostroke.bench.figure import figure
@@ -23,7 +27,8 @@ from twostroke.bench.peers import peer as peer_room
 from twostroke.bench.peers.environment import install, python_of
 from twostroke.bench.peers.peer import OURS, PEERS, Peer, find_peer
 from twostroke.bench.peers.session import Missing, PeerFault, Session
-from twostroke.bench.run_compare import Asked, run
+from twostroke.bench.run_compare import Asked, Result, run
+from twostroke.cli.compare import compare
 from twostroke.quant.formats import INT8
 from twostroke.spec.formats import F32, KVKind
 from twostroke.spec.model import ModelSpec
@@ -212,6 +217,99 @@ def test_the_limits_of_this_machine_are_positive() -> None:
     meter.close()
     assert min(limits.read_bytes_per_s, limits.f32_flops_per_s, limits.int8_ops_per_s) > 1e8
     assert "GB/s" in limits.words() and limits.as_json()["threads"] == 1
+
+
+class ScriptedLimits:
+    """Stands for the native library: both threads lie on one core at first, and one window in four is undisturbed."""
+
+    def __init__(self, now_s: list[float]) -> None:
+        self.now_s, self.rates = now_s, 0
+        self.spreads = [1, 2, 1, 1, 2, 2, 2]
+        self.windows = itertools.cycle([0.05, 0.1, 0.025, 0.05])
+
+    def ts_limit_spread(self, _context: object) -> int:
+        assert self.rates == 0, "spread first, then measure"
+        return self.spreads.pop(0)
+
+    def ts_limit_read(self, _context: object, _data: int, num_bytes: int) -> int:
+        self.now_s[0] += 0.01
+        return num_bytes
+
+    def ts_limit_rate(self, _context: object, _kind: int, rounds: int) -> int:
+        assert self.spreads == [], "no rate before every thread had a core of its own, three times in a row"
+        self.rates += 1
+        self.now_s[0] += next(self.windows)
+        return rounds
+
+    def ts_context_destroy(self, _context: object) -> None:
+        pass
+
+
+def test_limits_are_measured_when_each_thread_has_a_core_and_the_best_window_counts() -> None:
+    now_s = [0.0]
+    meter = LimitMeter(2, lambda: now_s[0], np.ones(1 << 10, np.uint8))
+    library, scripted = meter._library, ScriptedLimits(now_s)
+    meter._library = scripted  # type: ignore[assignment]
+    limits = meter.measure(rounds=1)
+    meter._library = library
+    meter.close()
+    assert limits.f32_flops_per_s == pytest.approx(1000 / 0.025)
+    assert limits.int8_ops_per_s == pytest.approx(1000 / 0.025)
+
+
+def test_each_thread_takes_part_in_the_real_loops() -> None:
+    library = load_library(best_level())
+    context = library.ts_context_create(2)
+    try:
+        assert library.ts_limit_spread(context) in (1, 2) and library.ts_limit_spread(None) < 0
+    finally:
+        library.ts_context_destroy(context)
+
+
+def test_a_figure_above_its_limit_is_an_error_of_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fine = Row(cases.prefill(128), 8, {OURS.name: 104.0}, Bound(100.0, "int8 products"))
+    wrong = Row(cases.prefill(512), 8, {OURS.name: 361.0}, Bound(236.0, "int8 products"))
+    assert fine.contradiction is None and replace(wrong, bound=None).contradiction is None
+    assert "361.0 tok/s were measured, and the limit is 236.0" in (wrong.contradiction or "")
+    printed = text("model", LIMITS, [fine, wrong], [], 1)
+    assert "ERROR" in printed and "361.0" in printed and "ERROR" not in text("model", LIMITS, [fine], [], 1)
+    saved = tmp_path / "result.json"
+    for found, code in (([fine], 0), ([fine, wrong], 1)):
+        result = Result("model", "machine", LIMITS, 1, tuple(found), ())
+        monkeypatch.setattr("twostroke.bench.run_compare.run", lambda *_, found=result: iter([found]))
+        asked = CliRunner().invoke(compare, ["--peers", "none", "--save", str(saved)])
+        assert asked.exit_code == code, asked.output
+        assert len(json.loads(saved.read_text())["contradictions"]) == code
+        assert ("contradict each other" in asked.output) == bool(code)
+
+
+def test_the_first_line_has_the_highest_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Around each case 900 GOP/s were measured; a first line of 450 would contradict the table."""
+    column = Column(Contestant(OURS, Path(sys.executable), 8), {"prefill 128": [1.0]})
+    column.limits["prefill 128"] = [replace(LIMITS, int8_ops_per_s=2000e9)]
+    monkeypatch.setattr(LimitMeter, "measure", lambda self, rounds=3: LIMITS)
+    monkeypatch.setattr(Comparison, "run", lambda self, contestants, rounds: iter([[column]]))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({**SHAPES["qwen2.5-0.5b"], "torch_dtype": "bfloat16"}))
+    (folder / "model.safetensors").write_bytes(b"")
+    asked = Asked("", folder, (8,), (), None, rounds=1, threads=1, cases=(cases.prefill(128),))
+    (result,) = run(asked, time.perf_counter, lambda line: None, None)
+    assert result.limits.int8_ops_per_s == 2000e9 and "2,000 GOP/s" in result.text()
+
+
+def test_every_engine_is_asked_beside_the_same_busy_program(tmp_path: Path, setup: Setup) -> None:
+    """The program runs while the case is asked, and neither before nor after it."""
+    counting = "return float(len(open(f'/proc/{os.getppid()}/task/{os.getppid()}/children').read().split()))"
+    both = (cases.decode(1, 64), cases.beside_busy(cases.decode(1, 64), 2), cases.decode(2, 64))
+    engines = [fake(tmp_path, name, 1.0, counting) for name in (OURS.name, "other")]
+    (*_, columns) = Comparison(setup, both, time.perf_counter, lambda line: None, lambda: LIMITS).run(engines, 1)
+    for column in columns:
+        alone, beside, after = (column.values[case.name][0] for case in both)
+        assert beside - alone == 2 and after == alone, column.values
+    assert both[1].name == "decode 1 x 64 beside 2 busy programs"
+    for listed in (cases.STANDARD, cases.QUICK):
+        assert [case.name for case in listed if case.busy] == ["decode 1 x 512 beside a busy program"]
 
 
 @pytest.mark.parametrize("config", [None, "[1"])

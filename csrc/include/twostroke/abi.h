@@ -11,7 +11,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)  // only what stands here leaves the library
 
-#define TS_ABI_VERSION 5
+#define TS_ABI_VERSION 6
 #define TS_PANEL_ROWS 64
 #define TS_PAGE_TOKENS 16
 
@@ -88,6 +88,8 @@ int32_t ts_run(ts_context*, const ts_call* calls, int64_t count, int64_t* ran);
 // The machine's limits; the caller holds the clock. ts_limit_read: reads `bytes` with all threads, returns something made of them.
 // ts_limit_rate: products on registers alone, f32 or the int8 kind of this level (ts_weight_kind); returns the operations done, a
 // multiply-add being two, or a ts_status.
+// ts_limit_spread: keeps all threads busy for a millisecond; on how many different cores they were at its end.
+int32_t ts_limit_spread(ts_context*);
 int64_t ts_limit_read(ts_context*, const void* data, int64_t bytes);
 int64_t ts_limit_rate(ts_context*, int32_t kind, int64_t rounds);
 

@@ -20,7 +20,8 @@ SHORT_PROMPT = 128
 @dataclass(frozen=True, slots=True)
 class Case:
     """One command of a driver. higher: more is better (tokens a second); else seconds or bytes. times: asked so often
-    in a turn, and the median counts, where one answer is over before the machine changes its pace."""
+    in a turn, and the median counts, where one answer is over before the machine changes its pace. busy: programs that
+    use a core all the while and never rest."""
 
     name: str
     command: str
@@ -28,6 +29,7 @@ class Case:
     unit: str = "tok/s"
     higher: bool = True
     times: int = 1
+    busy: int = 0
 
 
 def prefill(tokens: int) -> Case:
@@ -41,6 +43,12 @@ def decode(batch: int, context: int, new_tokens: int = 64) -> Case:
     return Case(name, "decode", {"batch": batch, "context": context, "new_tokens": new_tokens})
 
 
+def beside_busy(case: Case, programs: int = 1) -> Case:
+    """The case while other programs use the cores, too. The limit stays that of the machine alone."""
+    beside = "a busy program" if programs == 1 else f"{programs} busy programs"
+    return replace(case, name=f"{case.name} beside {beside}", busy=programs, times=3)
+
+
 CACHED = Case("cached prompt 512", "cached", {"tokens": 512}, "s", higher=False)
 START = Case("start to first token", "start", {}, "s", higher=False)
 COLD_START = Case("the same, files not in memory", "start", {}, "s", higher=False)
@@ -49,11 +57,20 @@ STANDARD: tuple[Case, ...] = (
     *(prefill(tokens) for tokens in (128, 512, 2048)),
     *(decode(batch, 512) for batch in (1, 4, 8, 16, 32)),
     decode(1, 4096),
+    beside_busy(decode(1, 512)),
     CACHED,
 )
 NARROW: tuple[Case, ...] = (decode(16, 512), decode(32, 512), decode(1, 4096))
 """Where K and V are much of what is read: this engine is measured once more with them in int8."""
-QUICK: tuple[Case, ...] = (prefill(128), prefill(512), decode(1, 512), decode(8, 512), decode(16, 512), CACHED)
+QUICK: tuple[Case, ...] = (
+    prefill(128),
+    prefill(512),
+    decode(1, 512),
+    decode(8, 512),
+    decode(16, 512),
+    beside_busy(decode(1, 512)),
+    CACHED,
+)
 
 
 def narrow(case: Case) -> Case:
@@ -105,4 +122,10 @@ def shown(value: float, unit: str) -> str:
 
 def as_json(case: Case) -> dict[str, Any]:
     """Plain values."""
-    return {"name": case.name, "command": case.command, "arguments": case.arguments, "unit": case.unit}
+    return {
+        "name": case.name,
+        "command": case.command,
+        "arguments": case.arguments,
+        "unit": case.unit,
+        "busy": case.busy,
+    }

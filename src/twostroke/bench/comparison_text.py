@@ -17,7 +17,7 @@ def text(model: str, limits: Limits, found: Sequence[Row], columns: Sequence[Col
     """Markdown that also reads well in a terminal."""
     lines = [
         f"{model}, medians of {rounds} rounds in turn.",
-        f"Limits at the beginning: {limits.words()}; shares are of the limits around each case.",
+        f"Limits, the highest that were measured: {limits.words()}; shares are of the limits around each case.",
         "",
     ]
     for bits in sorted({row.bits for row in found}, reverse=True):
@@ -25,6 +25,8 @@ def text(model: str, limits: Limits, found: Sequence[Row], columns: Sequence[Col
     for column in columns:
         for case, why in column.faults.items():
             lines.append(f"{column.contestant.key}, {case}: {why}")
+    wrong = [row.contradiction for row in found if row.contradiction is not None]
+    lines += ["ERROR: figures of this report contradict each other:", *wrong] if wrong else []
     return "\n".join(lines)
 
 

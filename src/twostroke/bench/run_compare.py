@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twostroke.backends.cpu.limits import LimitMeter, Limits
+from twostroke.backends.cpu.limits import LimitMeter, Limits, highest_limits
 from twostroke.bench import cases as case_room
 from twostroke.bench.cases import Bound, Case
 from twostroke.bench.checkpoints import Progress, write_checkpoint
@@ -48,7 +48,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything that was measured. rounds: those begun; raw figures say which engines had their turn."""
+    """Everything that was measured. rounds: those begun; raw figures say which engines had their turn. limits: the
+    highest of those measured, at the beginning and around each case."""
 
     model: str
     machine: str
@@ -56,6 +57,11 @@ class Result:
     rounds: int
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
+
+    @property
+    def contradictions(self) -> list[str]:
+        """Figures that cannot both be true, in words. Where there are some, the report is wrong."""
+        return [row.contradiction for row in self.rows if row.contradiction is not None]
 
     def text(self) -> str:
         """For people."""
@@ -74,6 +80,7 @@ class Result:
             "rounds": self.rounds,
             "rows": [row.as_json() for row in self.rows],
             "raw": {column.contestant.key: column.values for column in self.columns},
+            "contradictions": self.contradictions,
             "faults": {column.contestant.key: column.faults for column in self.columns if column.faults},
         }
 
@@ -112,6 +119,8 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
         comparison = Comparison(setup, asked.cases, clock, note, lambda: meter.measure(rounds=1))
         for columns in comparison.run(contestants, asked.rounds):
             found = tuple(rows(columns, asked.cases, limit))
+            around = [each for column in columns for several in column.limits.values() for each in several]
+            limits = highest_limits((limits, *around))
             yield Result(folder.name, described, limits, max(column.turns for column in columns), found, tuple(columns))
     finally:
         meter.close()

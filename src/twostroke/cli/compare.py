@@ -73,7 +73,7 @@ def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
 @click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, help="Turns of each engine [default: 3].")
 @click.option("--threads", default=2, help="Threads of every engine [default: 2].")
-@click.option("--quick", is_flag=True, help="Six cases instead of ten.")
+@click.option("--quick", is_flag=True, help="Seven cases instead of eleven.")
 @click.option("--save", type=click.Path(path_type=Path), default=None, help="Write JSON after each turn.")
 @click.option("--plot", type=click.Path(path_type=Path), default=None, help="Write a picture (SVG) after each turn.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -98,6 +98,7 @@ def compare(
         from twostroke.bench.peers.peer import find_peer
         from twostroke.bench.run_compare import Asked, run
         from twostroke.cli.output_file import check_place, write_json, write_whole
+        from twostroke.types.errors import Contradiction
 
         for path, option in ((save, "--save"), (plot, "--plot")):
             if path is not None:
@@ -124,6 +125,12 @@ def compare(
             print_json(result.as_json())
         else:
             click.echo(result.text())
+        if result.contradictions:
+            raise Contradiction(
+                "Figures of this report contradict each other.",
+                why=result.contradictions[0],
+                fix="Run it again when other programs leave the machine alone.",
+            )
 
 
 def _bits(text: str) -> tuple[int, ...]:

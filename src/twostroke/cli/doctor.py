@@ -15,8 +15,6 @@ import click
 
 from twostroke.cli.command import ExampleCommand, clear_errors, print_json
 
-MEANT = ("int8", "int4")
-
 
 @click.command(cls=ExampleCommand, example="twostroke doctor --fresh")
 @click.option(
@@ -33,7 +31,7 @@ def command(threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> N
     """
     with clear_errors(verbose):
         from twostroke.planner.doctor.machine import ThisMachine
-        from twostroke.planner.doctor.meaning import meaning
+        from twostroke.planner.doctor.meaning import MEANT, meaning
 
         here = ThisMachine.read(threads)
         calibration = None if fresh else here.kept()

@@ -13,6 +13,7 @@ TwostrokeError
 ├── BackendError          a native kernel refused or is missing (exit code 5)
 │   └── TokenizerFailed   the tokenizer library failed on a text (exit code 5, HTTP 500)
 ├── Overloaded            too much is waiting to serve this request in time (exit code 7, HTTP 503 with Retry-After)
+├── Contradiction         measured figures that cannot both be true (exit code 1)
 ├── UnreadOverflow        a stream's reader is too slow for what waits for it (exit code 1)
 └── EngineStopped         the engine was shut down while the request was alive (exit code 6)
 
@@ -87,6 +88,10 @@ class UnsupportedModel(ModelError):
 
 class CorruptModel(ModelError):
     """A file is not what its header claims."""
+
+
+class Contradiction(TwostrokeError):
+    """Figures of one report that cannot both be true: at least one was measured badly."""
 
 
 class OutOfMemory(TwostrokeError):

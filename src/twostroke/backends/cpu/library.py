@@ -14,7 +14,7 @@ from pathlib import Path
 
 from twostroke.types.errors import BackendError
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 LEVELS_OF = {
     "x86_64": ("generic", "avx2", "avx512", "amx"),
     "aarch64": ("generic", "neon", "dotprod", "i8mm"),
@@ -94,6 +94,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_run": (_I, [_P, _C, _L, POINTER(c_int64)]),
     "ts_settle": (_I, [_P, _L]),
     "ts_populate": (_I, [_P, _L]),
+    "ts_limit_spread": (_I, [_P]),
     "ts_limit_read": (_L, [_P, _P, _L]),
     "ts_limit_rate": (_L, [_P, _I, _L]),
     "ts_pack": (_I, [_P, _P, _I, _L, _L, _L, _I, _I, _L, _L, _P, _P]),

@@ -19,12 +19,16 @@ from twostroke.types.errors import BackendError
 
 READ_BYTES = 1 << 30
 F32_KIND, INT8_KIND = 0, 2
-TIMED_S = 0.1
+WINDOWS, WINDOW_S = 4, 0.025
+"""Of each rate; the quickest window counts."""
+
+SPREAD_S, SPREAD_IN_A_ROW = 0.3, 3
+"""For how long the threads are kept busy at most until each has a core of its own; how often that must be seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Medians; threads together. level: the instruction set whose int8 products were timed."""
+    """The most that was seen; threads together. level: the instruction set whose int8 products were timed."""
 
     threads: int
     level: str
@@ -84,11 +88,18 @@ class LimitMeter:
             self._library.ts_context_destroy(context)
 
     def measure(self, rounds: int = 3) -> Limits:
-        """Medians of `rounds`, the three loops in turn."""
-        return median_limits([self._once() for _ in range(rounds)])
+        """The highest of `rounds`, the three loops in turn: a disturbance makes a limit look lower alone."""
+        return highest_limits([self._once() for _ in range(rounds)])
 
     def _once(self) -> Limits:
+        self._spread()
         return Limits(self._threads, self.level, self.read_rate(), self._rate(F32_KIND), self._rate(INT8_KIND))
+
+    def _spread(self) -> None:
+        """Keep all threads busy until each has a core: threads that begin on one core may stay there for a while."""
+        seen, latest_s = 0, self._clock() + SPREAD_S
+        while seen < SPREAD_IN_A_ROW and self._clock() < latest_s:
+            seen = seen + 1 if self._library.ts_limit_spread(self._context) == self._threads else 0
 
     def read_rate(self) -> float:
         """Bytes a second, once."""
@@ -98,12 +109,14 @@ class LimitMeter:
 
     def _rate(self, kind: int) -> float:
         rounds = 1000
-        while True:
-            started_s = self._clock()
-            operations = int(self._library.ts_limit_rate(self._context, kind, rounds))
-            taken_s = self._clock() - started_s
-            if operations <= 0:
-                raise BackendError(f"The rate loop was refused: status {operations}.")
-            if taken_s >= TIMED_S:
-                return operations / taken_s
+        while self._window(kind, rounds)[1] < WINDOW_S:
             rounds *= 4
+        return max(operations / taken_s for operations, taken_s in (self._window(kind, rounds) for _ in range(WINDOWS)))
+
+    def _window(self, kind: int, rounds: int) -> tuple[int, float]:
+        """(operations, seconds)"""
+        started_s = self._clock()
+        operations = int(self._library.ts_limit_rate(self._context, kind, rounds))
+        if operations <= 0:
+            raise BackendError(f"The rate loop was refused: status {operations}.")
+        return operations, self._clock() - started_s

@@ -16,6 +16,8 @@ from twostroke.backends.cpu.calibration_file import fingerprint, read_calibratio
 from twostroke.cost.calibration import Calibration
 from twostroke.env import Machine, processor_name, read_machine
 from twostroke.planner.doctor.examine import Note, Patient, examine
+from twostroke.planner.doctor.meaning import contradictions
+from twostroke.types.errors import Contradiction
 
 Examine = Callable[[Patient, Callable[[], float], Note], Calibration]
 
@@ -38,12 +40,20 @@ class ThisMachine:
         return cls(patient, level, found.cores, found.cache_folder)
 
     def kept(self) -> Calibration | None:
-        """The measurement that is kept, if it is of this machine."""
-        return read_calibration(self.cache_folder, self.patient.fingerprint)
+        """The measurement that is kept, if it is of this machine and does not contradict itself."""
+        found = read_calibration(self.cache_folder, self.patient.fingerprint)
+        return None if found is None or contradictions(found) else found
 
     def measure(self, note: Note, how: Examine = examine) -> tuple[Calibration, Path]:
-        """Measure now and keep it; also the file's place."""
+        """Measure now and keep it; also the file's place. Raises Contradiction, and then keeps nothing."""
         calibration = how(self.patient, time.perf_counter, note)
+        wrong = contradictions(calibration)
+        if wrong:
+            raise Contradiction(
+                "The figures of this measurement contradict each other, so they are not kept.",
+                why="; ".join(wrong) + ".",
+                fix="Run it again when other programs leave the machine alone: twostroke doctor --fresh",
+            )
         return calibration, write_calibration(self.cache_folder, calibration)
 
     def kept_or_measured(self, note: Note, how: Examine = examine) -> Calibration:

@@ -33,6 +33,12 @@ ONE_BILLION = {
 
 PROMPT_TOKENS, STREAMS = 512, 8
 
+MEANT = ("int8", "int4")
+"""What the doctor speaks of."""
+
+TOLERANCE = 0.05
+"""Kernels may be above a limit by so much: the machine changes its pace between the two measurements."""
+
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
@@ -55,6 +61,25 @@ class Meaning:
             f"together. Its prefill cannot pass {_short(self.prefill_ceiling_tokens_per_s)} tok/s; the kernels give "
             f"{_short(self.prefill_tokens_per_s)} with a prompt of {PROMPT_TOKENS} tokens."
         )
+
+    @property
+    def contradictions(self) -> list[str]:
+        """Where the kernels are quicker than the limits of the same machine: one of the two was measured badly."""
+        pairs = (
+            ("decode", self.decode_tokens_per_s, self.decode_ceiling_tokens_per_s),
+            ("prefill", self.prefill_tokens_per_s, self.prefill_ceiling_tokens_per_s),
+        )
+        return [
+            f"{phase} of a 1 B {self.weights} model: the kernels give {_short(reached)} tok/s, and the limit is "
+            f"{_short(ceiling)} tok/s"
+            for phase, reached, ceiling in pairs
+            if reached > ceiling * (1 + TOLERANCE)
+        ]
+
+
+def contradictions(calibration: Calibration) -> list[str]:
+    """Figures of one measurement that cannot both be true, in words."""
+    return [line for name in MEANT for line in meaning(calibration, name).contradictions]
 
 
 def meaning(calibration: Calibration, weights: str) -> Meaning:

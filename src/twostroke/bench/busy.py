@@ -1,0 +1,34 @@
+"""Programs that use a core and never rest, as long as a measurement lasts: what a laptop, a virtual machine or a
+container has beside an engine.
+
+Knows: processes.
+Must not know: what is measured.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LOOP = "while True: pass"
+BEGIN_S = 0.2
+"""Until the loops run and the system has found cores for them."""
+
+
+@contextmanager
+def busy_programs(count: int) -> Iterator[None]:
+    """So many loops, each a process of its own in a session of its own, as a program of somebody else would be."""
+    command = [sys.executable, "-S", "-E", "-c", LOOP]
+    programs = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
+    try:
+        if programs:
+            time.sleep(BEGIN_S)
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+        for program in programs:
+            program.wait()

@@ -1,0 +1,165 @@
+// The thread pool alone, as tests/native/test_pool.py compiles and runs it: every task is done once, with the function and the argument of
+// its own job, whatever the threads are delayed by. Ends with 0, or with the first thing that was wrong. Tests only.
+//
+//     pool many|nested|stopped|create [threads] [jobs]
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <dirent.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "twostroke/context.h"
+#include "twostroke/pool.h"
+
+using twostroke::Pool;
+
+#if defined(TS_TEST_DELAYS)
+// Where pool.cpp calls it, a thread may lose its core in real life: now and then it does here.
+namespace twostroke {
+void test_delay() {
+  static thread_local uint32_t state = static_cast<uint32_t>(syscall(SYS_gettid));
+  state = state * 1664525u + 1013904223u;
+  if (state >> 24 == 0) usleep(100);
+}
+}  // namespace twostroke
+#endif
+
+namespace {
+
+[[noreturn]] void wrong(const char* what, int64_t number) {
+  fprintf(stderr, "%s (%lld)\n", what, static_cast<long long>(number));
+  _exit(1);
+}
+
+Pool* make_pool(int32_t threads) {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignof(Pool), sizeof(Pool)) != 0) wrong("no memory", 0);
+  memset(memory, 0, sizeof(Pool));
+  Pool* pool = static_cast<Pool*>(memory);
+  pool->generation.store(UINT32_MAX - 100);  // wraps around soon
+  if (!twostroke::begin(*pool, threads)) wrong("no threads", threads);
+  return pool;
+}
+
+void drop(Pool* pool) {
+  twostroke::end(*pool);
+  free(pool);
+}
+
+constexpr int64_t kMost = 300;
+
+// Lives on the caller's stack for one job alone: who comes late with it writes where nothing of this job is any more.
+struct Count {
+  uint64_t job, sign;
+  int64_t tasks;
+  int32_t threads;
+  uint64_t* out;  // plain memory: the sanitizer sees every access that is not ordered
+};
+
+template <uint64_t kSign>
+void count(void* arg, int64_t index, int32_t thread) {
+  Count& job = *static_cast<Count*>(arg);
+  if (job.sign != kSign) wrong("the function of one job with the argument of another", static_cast<int64_t>(job.job));
+  if (index < 0 || index >= job.tasks) wrong("no such task", index);
+  if (thread < 0 || thread >= job.threads) wrong("no such thread", thread);
+  job.out[index] += job.job;
+}
+
+// Jobs of all sizes, one right after the other, and now and then a pause in which the workers fall asleep.
+void many(int32_t threads, int64_t jobs) {
+  Pool* pool = make_pool(threads);
+  uint64_t out[kMost] = {}, expected[kMost] = {};
+  uint32_t state = 1;
+  for (int64_t j = 1; j <= jobs; ++j) {
+    state = state * 1664525u + 1013904223u;
+    Count job = {static_cast<uint64_t>(j), 1 + static_cast<uint64_t>(j % 2), (state >> 8) % kMost, threads, out};
+    twostroke::run(*pool, job.tasks, j % 2 == 0 ? count<1> : count<2>, &job);
+    for (int64_t i = 0; i < job.tasks; ++i) expected[i] += job.job;
+    if (memcmp(out, expected, sizeof(out)) != 0) wrong("a task was left out or done twice", j);
+    memset(&job, 0xff, sizeof(job));
+    if (j % 997 == 0) usleep(2000);
+  }
+  drop(pool);
+}
+
+struct Nest {
+  Pool* pool;
+  int32_t threads;
+  uint64_t out[16][8];
+};
+
+struct Inner {
+  Nest* nest;
+  int64_t outer;
+  int32_t thread;
+};
+
+void inner_task(void* arg, int64_t index, int32_t thread) {
+  Inner& inner = *static_cast<Inner*>(arg);
+  if (thread != inner.thread) wrong("an inner task left its thread", thread);
+  inner.nest->out[inner.outer][index] += 1;
+}
+
+void outer_task(void* arg, int64_t index, int32_t thread) {
+  Inner inner = {static_cast<Nest*>(arg), index, thread};
+  twostroke::run(*inner.nest->pool, 8, inner_task, &inner);
+}
+
+void nested(int32_t threads, int64_t jobs) {
+  Nest nest = {make_pool(threads), threads, {}};
+  for (int64_t j = 1; j <= jobs; ++j) {
+    twostroke::run(*nest.pool, 16, outer_task, &nest);
+    for (auto& row : nest.out)
+      for (uint64_t each : row)
+        if (each != static_cast<uint64_t>(j)) wrong("an inner task was left out or done twice", j);
+  }
+  drop(nest.pool);
+}
+
+std::atomic<int32_t> stopped, released;
+
+void stop_here(int) {
+  stopped.fetch_add(1);
+  while (released.load() == 0) usleep(200);
+}
+
+// Every thread but this one is stopped, as if it had lost its core for good: jobs must end all the same. Then they come back late.
+void stop_workers(int32_t threads, int64_t jobs) {
+  uint64_t out[kMost] = {};
+  ts_context* context = ts_context_create(threads);
+  signal(SIGUSR1, stop_here);
+  DIR* folder = opendir("/proc/self/task");
+  while (dirent* entry = readdir(folder)) {
+    const pid_t id = atoi(entry->d_name);
+    if (id > 0 && id != static_cast<pid_t>(syscall(SYS_gettid))) syscall(SYS_tgkill, getpid(), id, SIGUSR1);
+  }
+  closedir(folder);
+  while (stopped.load() < threads - 1) usleep(200);
+  for (int64_t j = 1; j <= jobs; ++j) {
+    Count job = {1, 1, kMost, threads, out};
+    ts_parallel(context, kMost, count<1>, &job);
+    if (j == jobs / 2) released.store(1);
+  }
+  for (uint64_t each : out)
+    if (each != static_cast<uint64_t>(jobs)) wrong("a task was left out or done twice", static_cast<int64_t>(each));
+  ts_context_destroy(context);
+}
+
+}  // namespace
+
+int main(int num_words, char** words) {
+  const char* what = num_words > 1 ? words[1] : "";
+  const int32_t threads = num_words > 2 ? atoi(words[2]) : 2;
+  const int64_t jobs = num_words > 3 ? atoll(words[3]) : 1000;
+  if (strcmp(what, "many") == 0) many(threads, jobs);
+  else if (strcmp(what, "nested") == 0) nested(threads, jobs);
+  else if (strcmp(what, "stopped") == 0) stop_workers(threads, jobs);
+  else if (strcmp(what, "create") == 0) for (int64_t j = 0; j < jobs; ++j) drop(make_pool(threads));
+  else wrong("no such test", 0);
+  return 0;
+}

@@ -1,0 +1,119 @@
+"""The thread pool alone: tasks done once each whoever is late, and nothing for the thread sanitizer to say.
+
+The sanitizer needs a compiler that has it: the system's, or else ziglang's, which builds its library first (a minute).
+Where neither can, the tests that need it are skipped with the compiler's words.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = [ROOT / "csrc/generic" / f"{name}.cpp" for name in ("pool", "context", "level")]
+DRIVER = ROOT / "tests/native/pool.cpp"
+FLAGS = ["-std=c++17", "-O1", "-g", "-DTS_LEVEL_GENERIC", "-I", str(ROOT / "csrc/include")]
+SANITIZED = ["-fsanitize=thread", "-DTS_TEST_DELAYS"]
+HANGS_S = 120
+
+
+def compilers() -> list[list[str]]:
+    system = [[found] for found in map(shutil.which, ("clang++", "g++")) if found]
+    return [*system, [sys.executable, "-m", "ziglang", "c++"]]
+
+
+def compiled(flags: tuple[str, ...], pool: Path = SOURCES[0]) -> Path:
+    """The driver with these flags, by the first compiler that can run what it makes. Skips where none can."""
+    program = Path(mkdtemp(prefix="pool-")) / "driver"
+    said = ""
+    for compiler in compilers():
+        sources = [str(pool), *map(str, SOURCES[1:]), str(DRIVER)]
+        command = [*compiler, *FLAGS, *flags, *sources, "-o", str(program), "-lpthread"]
+        made = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        tried = made if made.returncode else run(program, "many", 2, 1)
+        if not tried.returncode:
+            return program
+        said = tried.stderr[-2000:]
+    pytest.skip(f"no compiler here makes a program with {' '.join(flags) or 'threads'}: {said}")
+
+
+def run(program: Path, what: str, threads: int, jobs: int) -> subprocess.CompletedProcess[str]:
+    command = [str(program), what, str(threads), str(jobs)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
+
+
+@cache
+def plain() -> Path:
+    return compiled(())
+
+
+@cache
+def sanitized() -> Path:
+    return compiled(tuple(SANITIZED))
+
+
+@pytest.fixture
+def busy_cores() -> Iterator[None]:
+    """A program on each core that never rests."""
+    programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    yield
+    for program in programs:
+        program.kill()
+        program.wait()
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_a_job_ends_without_threads_that_have_no_task(threads: int) -> None:
+    """All workers are stopped for good while jobs run; in the middle they come back, late, and must do no harm.
+
+    A pool that waits for every worker to report never ends here.
+    """
+    assert run(plain(), "stopped", threads, 2000).returncode == 0
+
+
+@pytest.mark.parametrize("what", ["many", "nested", "create"])
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_every_task_is_done_once(what: str, threads: int) -> None:
+    """Jobs of all sizes in a row, jobs inside tasks, pools made and ended at once."""
+    result = run(plain(), what, threads, 300 if what == "create" else 20_000)
+    assert result.returncode == 0, result.stderr
+
+
+def test_short_jobs_beside_busy_loops(busy_cores: None) -> None:
+    for threads in (2, 4):
+        result = run(plain(), "many", threads, 5000)
+        assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("what", ["many", "nested", "create"])
+@pytest.mark.parametrize("threads", [2, 4])
+def test_the_thread_sanitizer_has_nothing_to_say(what: str, threads: int) -> None:
+    """With delays wherever a thread may lose its core between two steps of the pool."""
+    result = run(sanitized(), what, threads, 100 if what == "create" else 2000)
+    assert result.returncode == 0, result.stderr[:3000]
+
+
+@pytest.mark.parametrize(
+    ("ordered", "count"),
+    [
+        ("range, rest, std::memory_order_acquire", 1),  # taking a task
+        ("fetch_add(done, std::memory_order_release)", 1),  # finishing tasks
+        ("range_of(begin, end), std::memory_order_release", 1),  # handing tasks out
+    ],
+)
+def test_the_thread_sanitizer_notices_a_missing_order(ordered: str, count: int, tmp_path: Path) -> None:
+    source = SOURCES[0].read_text()
+    assert source.count(ordered) == count
+    weak = tmp_path / "pool.cpp"
+    weak.write_text(source.replace(ordered, ordered.replace("acquire", "relaxed").replace("release", "relaxed")))
+    sanitized()  # or skipped
+    result = run(compiled(tuple(SANITIZED), weak), "many", 2, 2000)
+    assert result.returncode != 0 and "data race" in result.stderr

@@ -116,8 +116,9 @@ void* worker_main(void* opaque) {
   uint32_t seen = 0;
   for (;;) {
     if (pool.generation.load(std::memory_order_acquire) == seen && !spin_for_job(pool, seen)) sleep_for_job(pool, seen);
+    seen = pool.generation.load(std::memory_order_acquire);  // before `stop`: that one was set first, and must not be missed
+    test_delay();
     if (pool.stop.load(std::memory_order_acquire)) return nullptr;
-    seen = pool.generation.load(std::memory_order_acquire);
     work(pool, worker);
   }
 }

@@ -70,10 +70,10 @@ from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub import ModelFolder, resolve_model
-from twostroke.weights.json_file import read_object
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed_cache import cached_weights
 from twostroke.weights.settle import Settler
+from twostroke.weights.tied import read_spec
 from twostroke.weights.tree import ModelWeights
 
 Progress = Callable[[int, int, str], None]
@@ -147,7 +147,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     machine = read_machine()
     resolver = Resolver(collect(options, asked_by_environment()))
     folder = locate(model, resolver.asked_value("revision"))
-    spec = ModelSpec.from_hf(read_object(folder.path / "config.json"))
+    spec = read_spec(folder.path)
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec), machine, best_level())
     settings = resolver.resolved()
     require_level(settings["cpu_level"])

@@ -125,10 +125,10 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
     resolver.pick("kv_format", "f32" if weights == "f32" else "bf16", f"default with {weights} weights")
     longest = min(spec.max_positions, MAX_DEFAULT_CONTEXT)
     context = resolver.pick("context", longest, "the model's own" if longest == spec.max_positions else "default limit")
-    if context > spec.max_positions:
+    if context > spec.longest_context:
         raise ConfigError(
-            f"--context {context} is more than the model's {spec.max_positions} positions.",
-            fix=f"Ask for at most {spec.max_positions}.",
+            f"--context {context} is more than the model's {spec.longest_context} positions.",
+            fix=f"Ask for at most {spec.longest_context}.",
         )
     promised = resolve_objectives(resolver).any
     step_tokens = resolver.pick(

@@ -161,7 +161,6 @@ def test_ids_outside_the_vocabulary_are_dropped():
             "high_freq_factor",
         ),
         ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, UnsupportedModel, "layer type"),
-        ({"partial_rotary_factor": 0.01}, CorruptModel, "partial_rotary_factor"),
         ({"eos_token_id": "</s>"}, CorruptModel, "eos_token_id"),
         ({"layer_types": ["full_attention"]}, CorruptModel, "layer_types"),
         ({"layer_types": ["sliding_attention"] * 16, "sliding_window": 8}, UnsupportedModel, "layer_types"),

@@ -117,10 +117,10 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
             fix="Lower the first or raise the second.",
         )
     context = options["context"]
-    if context is not None and context > found.spec.max_positions:
+    if context is not None and context > found.spec.longest_context:
         raise ConfigError(
-            f"--context {context} is more than the model's {found.spec.max_positions} positions.",
-            fix=f"Ask for at most {found.spec.max_positions}.",
+            f"--context {context} is more than the model's {found.spec.longest_context} positions.",
+            fix=f"Ask for at most {found.spec.longest_context}.",
         )
     rule = None if options["max_step_tokens"] else GapRule()
     sizes = Sizes(step_tokens, sequences, context, options["kv_memory"], rule)

@@ -69,11 +69,11 @@ def make_ask(
     chosen = weights or ("f32" if spec.dtype == "float32" else "int8")
     kept = kv_format or ("f32" if chosen == "f32" else "bf16")
     total = context or min(spec.max_positions, DEFAULT_CONTEXT)
-    if total > spec.max_positions:
+    if total > spec.longest_context:
         raise ConfigError(
-            f"--context {total:,} is more than the model's {spec.max_positions:,} positions.",
+            f"--context {total:,} is more than the model's {spec.longest_context:,} positions.",
             why="config.json: max_position_embeddings.",
-            fix=f"Ask for at most {spec.max_positions:,}.",
+            fix=f"Ask for at most {spec.longest_context:,}.",
         )
     if total < 2:
         raise ConfigError("--context 1 leaves no room for an answer.", fix="Ask for 2 tokens or more.")

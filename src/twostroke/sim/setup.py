@@ -89,7 +89,7 @@ def replica_setup(
 ) -> ReplicaSetup:
     """Size a replica as the engine sizes itself. Raises OutOfMemory with the arithmetic, ConfigError for formats."""
     chosen = weight_format(weights)
-    context = min(sizes.context_tokens or MAX_CONTEXT, spec.max_positions)
+    context = min(sizes.context_tokens or min(MAX_CONTEXT, spec.max_positions), spec.longest_context)
     kv_token_bytes = spec.kv_bytes_per_token(kv_kind)
     needs = MemoryNeeds(
         weight_bytes=spec.weight_bytes(lambda _role: chosen),

@@ -22,6 +22,7 @@ from typing import Any
 
 from twostroke.spec.fields import Fields
 from twostroke.spec.formats import KVKind, WeightFormat
+from twostroke.spec.refused_fields import refuse_fields
 from twostroke.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 
@@ -98,6 +99,7 @@ class ModelSpec:
         fields = Fields(config, "config.json")
         architecture = _architecture(fields)
         family = FAMILIES[architecture]
+        refuse_fields(fields, architecture, family.model_type)
         _refuse_what_is_not_implemented(fields)
         vocab_size = fields.integer("vocab_size", 1, 1 << 24)
         hidden_size = fields.integer("hidden_size", 2, 1 << 17)
@@ -133,6 +135,11 @@ class ModelSpec:
             eos_token_ids=eos_token_ids,
             dtype=_dtype(fields),
         )
+
+    @property
+    def longest_context(self) -> int:
+        """Positions that can be asked for: max_positions, or what its rope scaling reaches where that is more."""
+        return max(self.max_positions, self.rope.reach)
 
     @property
     def query_size(self) -> int:
@@ -266,6 +273,8 @@ def _windows(fields: Fields, family: Family, num_layers: int) -> tuple[int, ...]
     if family.model_type == "llama":
         windows = (0,) * num_layers
     elif family.model_type == "mistral":
+        if fields.values.get("sliding_window") == 0:
+            raise fields.wrong("sliding_window", "A window of nothing has no meaning; null means no window.")
         windows = (window,) * num_layers
     else:
         window = window if fields.boolean("use_sliding_window", False) else 0
@@ -279,6 +288,8 @@ def _windows_of_types(
     fields: Fields, family: Family, types: tuple[str, ...], windows: tuple[int, ...], window: int
 ) -> tuple[int, ...]:
     known = {"full_attention": 0, "sliding_attention": window}
+    if family.model_type != "llama" and "sliding_attention" in types and not window:
+        raise fields.wrong("layer_types", "It has sliding layers, and no sliding_window is in use.")
     if len(types) != len(windows) or any(name not in known for name in types):
         raise fields.wrong("layer_types", f"It must say full_attention or sliding_attention {len(windows)} times.")
     named = tuple(known[name] for name in types)

@@ -53,12 +53,19 @@ class RopeSpec:
     short_factors: tuple[float, ...] = ()
     long_factors: tuple[float, ...] = ()
 
+    @property
+    def reach(self) -> int:
+        """Positions that the scaling stretches to: the trained ones times factor, where factor says so."""
+        if self.kind in (RopeKind.YARN, RopeKind.LINEAR, RopeKind.DYNAMIC):
+            return min(MAX_POSITIONS, int(self.original_positions * self.factor))
+        return 0
+
 
 def rope_from_config(config: Fields, head_dim: int, max_positions: int) -> RopeSpec:
     """Read the rope fields of a config; raises CorruptModel or UnsupportedModel naming the field."""
     top_theta = config.number("rope_theta", 1.0 + 1e-6, 1e15, default=10_000.0)
     group = config.group("rope_scaling") or config.group("rope_parameters") or Fields({}, config.place)
-    if group.values and all(isinstance(value, dict) for value in group.values.values()):
+    if any(isinstance(value, dict) for value in group.values.values()):
         raise UnsupportedModel(
             f"{group.place} holds one set of values per layer type.",
             why="Every layer of this family shares one table of rotations.",
@@ -66,10 +73,10 @@ def rope_from_config(config: Fields, head_dim: int, max_positions: int) -> RopeS
         )
     theta = group.number("rope_theta", 1.0 + 1e-6, 1e15, default=top_theta)
     kind = _kind(group)
-    share = config.number("partial_rotary_factor", 1e-3, 1.0, default=1.0)
-    rotary_dim = int(head_dim * group.number("partial_rotary_factor", 1e-3, 1.0, default=share))
-    if rotary_dim < 2 or rotary_dim % 2 or (kind is RopeKind.DYNAMIC and rotary_dim < 4):
-        raise config.wrong("partial_rotary_factor", f"It turns {rotary_dim} of {head_dim} elements: no pairs.")
+    _check_partial_rotary(config, group, kind)
+    rotary_dim = head_dim
+    if rotary_dim % 2 or (kind is RopeKind.DYNAMIC and rotary_dim < 4):
+        raise config.wrong("head_dim", f"Rotations of kind {kind} need more pairs than {head_dim} elements have.")
     if kind is RopeKind.DEFAULT:
         return RopeSpec(kind, theta, rotary_dim, max_positions)
     if kind in (RopeKind.LINEAR, RopeKind.DYNAMIC):
@@ -82,6 +89,18 @@ def rope_from_config(config: Fields, head_dim: int, max_positions: int) -> RopeS
     if kind is RopeKind.YARN:
         return _yarn(group, theta, rotary_dim, original, max_positions)
     return _longrope(group, theta, rotary_dim, original, max_positions)
+
+
+def _check_partial_rotary(config: Fields, group: Fields, kind: RopeKind) -> None:
+    """These families turn whole heads: transformers ignores the factor without scaling, and fails with it."""
+    outer = config.number("partial_rotary_factor", 1e-3, 1.0, default=1.0)
+    share = group.number("partial_rotary_factor", 1e-3, 1.0, default=outer)
+    if share != 1.0 and kind is not RopeKind.DEFAULT:
+        raise UnsupportedModel(
+            f"config.json: partial_rotary_factor {share:g} beside rope_type {kind} is not implemented.",
+            why="This family turns whole heads; transformers cannot run this config either.",
+            fix="Remove partial_rotary_factor if every element of a head is meant to turn.",
+        )
 
 
 def _kind(group: Fields) -> RopeKind:

@@ -21,10 +21,10 @@ from twostroke.spec.model import FormatChoice, ModelSpec
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.blobs import BlobTarget, MemoryTarget, plan_blobs, weights_from_blobs
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.json_file import read_object
 from twostroke.weights.names import MatrixSource, Part, Source, VectorSource, checked_sources
 from twostroke.weights.numpy_packer import NumpyPacker
 from twostroke.weights.safetensors import SourceArray, readable_dtype
+from twostroke.weights.tied import read_spec
 from twostroke.weights.tree import ModelWeights
 
 BLOCK_BYTES = 16 << 20
@@ -53,7 +53,7 @@ def load_folder(
     folder: Path, weight_format: WeightFormat, packer: Packer | None = None, progress: Progress | None = None
 ) -> tuple[ModelSpec, ModelWeights]:
     """Spec and weights of a folder, every matrix in one format; without a packer the NumPy one. Raises ModelError."""
-    spec = ModelSpec.from_hf(read_object(folder / "config.json"))
+    spec = read_spec(folder)
     with Checkpoint.open(folder) as checkpoint:
         return spec, load_weights(checkpoint, spec, lambda role: weight_format, packer or NumpyPacker(), progress)
 

@@ -130,6 +130,7 @@ def _parts(source: Source) -> tuple[Part, ...]:
 
 def _ignored(present: frozenset[str], spec: ModelSpec) -> set[str]:
     ignored = {name for name in present if HARMLESS.fullmatch(name)}
+    # A spec is tied only where the head is the embedding, bit by bit (weights/tied.py).
     return ignored | {"lm_head.weight"} if spec.tied_embeddings else ignored
 
 

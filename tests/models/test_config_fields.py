@@ -1,0 +1,163 @@
+"""Fields of config.json that change the answer: as transformers reads them, or refused; never ignored.
+
+Each case edits the config.json of a tiny checkpoint. `SAME` must give transformers' logits, `REFUSED` an error that
+names the field; for some of the latter transformers has no answer either.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from tests.models.families import SMALL, make_checkpoint
+from tests.models.test_parity import BAR, load, relative_error, run
+from twostroke.config import ModelFacts, Resolver, collect, resolve_engine
+from twostroke.env import Machine
+from twostroke.models.llama import LlamaModel
+from twostroke.models.rope_tables import rope_table
+from twostroke.ops.reference import ReferenceOps
+from twostroke.spec.formats import F32
+from twostroke.types.errors import ConfigError, ModelError
+from twostroke.weights.load import load_folder
+
+LLAMA, MISTRAL, QWEN2, QWEN3 = "llama2-multi-head", "mistral-window", "qwen2-biases", "qwen3-head-norms"
+EVERY = (LLAMA, MISTRAL, QWEN2, QWEN3)
+PLAIN = {"rope_type": "default", "rope_theta": 10_000.0}
+LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10_000.0}
+ABSENT = object()
+TYPES = ["full_attention", "sliding_attention", "full_attention"]
+
+SAME: list[tuple[str, dict[str, Any]]] = [
+    *((family, {"partial_rotary_factor": 0.5}) for family in EVERY),
+    *((family, {"rope_parameters": {**PLAIN, "partial_rotary_factor": 0.5}}) for family in EVERY),
+    (LLAMA, {"hidden_act": "swish"}),
+    (LLAMA, {"rms_norm_eps": 0.05}),
+    (LLAMA, {"head_dim": None}),
+    (LLAMA, {"rope_theta": 77.0, "rope_parameters": ABSENT}),
+    (LLAMA, {"rope_theta": 77.0, "rope_parameters": {**PLAIN, "rope_theta": 500.0}}),
+    (LLAMA, {"rope_theta": 77.0, "rope_parameters": ABSENT, "rope_scaling": {"type": "linear", "factor": 2.0}}),
+    (LLAMA, {"rope_theta": 77.0, "rope_scaling": {**LINEAR, "rope_theta": 55.0}}),
+    (LLAMA, {"sliding_window": 8, "use_sliding_window": True, "max_window_layers": 0}),
+    (LLAMA, {"layer_types": ["full_attention"] * 3}),
+    (MISTRAL, {"sliding_window": 8}),
+    (MISTRAL, {"sliding_window": None}),
+    (MISTRAL, {"attention_bias": True, "mlp_bias": True}),
+    (QWEN2, {"layer_types": ABSENT, "use_sliding_window": False, "sliding_window": 8, "max_window_layers": 0}),
+    (QWEN2, {"layer_types": ABSENT, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}),
+    (QWEN2, {"layer_types": TYPES, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0}),
+    (QWEN2, {"layer_types": ABSENT, "use_sliding_window": True, "sliding_window": None, "max_window_layers": 0}),
+    (QWEN2, {"attention_bias": False}),
+    (QWEN3, {"layer_types": ABSENT, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0}),
+    (QWEN3, {"layer_types": TYPES, "use_sliding_window": True, "sliding_window": 8}),
+]
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    *((family, {"is_causal": False}, "is_causal") for family in EVERY),
+    *((family, {"per_layer_config": {"1": {"rms_norm_eps": 0.05}}}, "per_layer_config") for family in EVERY),
+    *((family, {"rope_parameters": {**LINEAR, "partial_rotary_factor": 0.5}}, "partial_rotary") for family in EVERY),
+    *((family, {"model_type": "qwen3" if family != QWEN3 else "llama"}, "model_type") for family in EVERY),
+    *((family, {"hidden_act": "gelu"}, "hidden_act") for family in EVERY),
+    (LLAMA, {"attention_bias": True}, "self_attn.q_proj.bias"),
+    (LLAMA, {"mlp_bias": True}, "mlp.gate_proj.bias"),
+    (LLAMA, {"num_hidden_layers": 2}, "num_hidden_layers"),
+    (LLAMA, {"layer_types": ["sliding_attention"] * 3, "sliding_window": 8}, "layer_types"),
+    (LLAMA, {"rope_parameters": {"full_attention": PLAIN, "rope_theta": 30.0}}, "per layer type"),
+    (MISTRAL, {"sliding_window": 0}, "sliding_window"),
+    (QWEN2, {"layer_types": TYPES, "sliding_window": 8, "use_sliding_window": False}, "layer_types"),
+    (QWEN3, {"layer_types": TYPES, "sliding_window": None, "use_sliding_window": True}, "layer_types"),
+]
+
+
+def edited(folder: Path, changes: dict[str, Any]) -> Path:
+    path = folder / "config.json"
+    config = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({name: value for name, value in config.items() if value is not ABSENT}))
+    return folder
+
+
+def judged(folder: Path, token_ids: list[int]) -> np.ndarray:
+    """transformers' logits of this folder."""
+    judge = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        found: np.ndarray = judge(torch.tensor([token_ids])).logits[0].numpy()
+    return found
+
+
+def ids(count: int = 40) -> list[int]:
+    return np.random.default_rng(5).integers(0, SMALL["vocab_size"], count).tolist()
+
+
+def named(case: tuple[Any, ...]) -> str:
+    return f"{case[0]}-{'-'.join(case[1])}"
+
+
+@pytest.mark.parametrize("case", SAME, ids=named)
+def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
+    make_checkpoint(case[0], tmp_path)
+    folder = edited(tmp_path, case[1])
+    assert relative_error(run(load(folder, ReferenceOps()), ids(), [40]), judged(folder, ids())) < BAR
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=named)
+def test_a_field_that_is_not_implemented_is_refused_by_name(case: tuple[str, dict[str, Any], str], tmp_path: Path):
+    make_checkpoint(case[0], tmp_path)
+    with pytest.raises(ModelError, match=case[2]) as caught:
+        load(edited(tmp_path, case[1]), ReferenceOps())
+    assert caught.value.why and caught.value.fix
+
+
+@pytest.mark.parametrize("change", ["nothing", "first row", "last row", "dtype", "all"])
+@pytest.mark.parametrize("family", [LLAMA, QWEN3])
+def test_a_tied_config_with_a_head_in_the_file_is_what_the_file_holds(family: str, change: str, tmp_path: Path) -> None:
+    make_checkpoint(family, tmp_path)
+    folder = edited(tmp_path, {"tie_word_embeddings": True})
+    tensors = load_file(folder / "model.safetensors")
+    head = tensors["model.embed_tokens.weight"].clone()
+    if change == "all":
+        head = tensors["lm_head.weight"]
+    elif change == "dtype":
+        head = head.to(torch.bfloat16)
+    elif change != "nothing":
+        head[0 if change == "first row" else -1, 3] += 0.5
+    save_file({**tensors, "lm_head.weight": head}, folder / "model.safetensors", metadata={"format": "pt"})
+    model = load(folder, ReferenceOps())
+    assert model.spec.tied_embeddings == (change == "nothing")
+    assert (model.weights.head is model.weights.embedding) == (change == "nothing")
+    if change == "dtype":  # transformers would round the embedding too, or not, by its `dtype`
+        return
+    assert relative_error(run(model, ids(), [40]), judged(folder, ids())) < BAR
+
+
+@pytest.mark.parametrize(
+    ("scaling", "reach"),
+    [
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}, 128),
+        ({"rope_type": "linear", "factor": 2.0}, 64),
+        ({"rope_type": "dynamic", "factor": 3.0}, 96),
+        ({"rope_type": "default"}, 32),
+    ],
+)
+def test_what_a_scaling_reaches_can_be_asked_for(scaling: dict[str, Any], reach: int, tmp_path: Path) -> None:
+    make_checkpoint(LLAMA, tmp_path)
+    rope = {"rope_theta": 10_000.0, **scaling}
+    folder = edited(tmp_path, {"max_position_embeddings": 32, "rope_parameters": rope})
+    spec, weights = load_folder(folder, F32)
+    facts, machine = ModelFacts(str(folder), None, spec), Machine(2, 1 << 30, tmp_path)
+
+    def context(**options: str) -> int:
+        resolver = Resolver(collect(options, {}))
+        resolve_engine(resolver, facts, machine, "generic")
+        return int(resolver.resolved()["context"])
+
+    assert (context(), context(context=str(reach))) == (32, reach), "the default stays what the config says"
+    with pytest.raises(ConfigError, match=f"the model's {reach} positions"):
+        context(context=str(reach + 1))
+    model = LlamaModel(spec, weights, rope_table(spec.rope, reach), ReferenceOps())
+    assert relative_error(run(model, ids(reach), [reach]), judged(folder, ids(reach))) < BAR

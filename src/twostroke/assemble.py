@@ -67,11 +67,12 @@ from twostroke.spec.model import MatrixRole, ModelSpec
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.weights.background_check import BackgroundCheck
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub import ModelFolder, resolve_model
 from twostroke.weights.load import load_weights
-from twostroke.weights.packed_cache import cached_weights
+from twostroke.weights.packed_cache import NO_CACHE, PACKED, CachedWeights, cached_weights
 from twostroke.weights.settle import Settler
 from twostroke.weights.tied import read_spec
 from twostroke.weights.tree import ModelWeights
@@ -79,7 +80,6 @@ from twostroke.weights.tree import ModelWeights
 Progress = Callable[[int, int, str], None]
 Report = Callable[[str], None]
 EMBEDDED = "spark"
-NO_CACHE = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,7 @@ class Heart:
     model_name: str
     generation: GenerationDefaults
     settler: Settler
+    weights_check: BackgroundCheck
     explainer: Explainer
     closing: ExitStack
     cache: CacheManager
@@ -198,8 +199,10 @@ def build_heart(
     spec, folder = found.spec, found.folder.path
     tokenizer = Tokenizer.from_folder(folder)
     generation = read_generation_defaults(folder)
-    weights = load(found, resolved, progress, report)
+    loaded = load(found, resolved, progress, report)
+    weights, weights_check = loaded.weights, BackgroundCheck(loaded.file)
     closing = ExitStack()
+    closing.callback(weights_check.close)
     ops = CpuOps(resolved["cpu_level"], resolved["threads"])
     closing.callback(ops.close)
     settler = _settler(weights, found.machine)
@@ -235,8 +238,17 @@ def build_heart(
 
     watched = runner if witness is None else WitnessedExecutor(runner, witness)
     executor = IsolatingExecutor(watched, report_fault)
-    stepper = Stepper(scheduler, executor, session, time.perf_counter, report_fault, lambda: check_kernels(ops))
+    stepper = Stepper(
+        scheduler,
+        executor,
+        session,
+        time.perf_counter,
+        report_fault,
+        probe=lambda: check_kernels(ops),
+        require_sound=weights_check.require_sound,
+    )
     template = ChatTemplate.from_folder(folder)
+    weights_check.start()
     settler.start()
     backing.start()
     explainer = Explainer(ledger, found.costs, Options(*sizes, step_rule(resolved)))
@@ -250,6 +262,7 @@ def build_heart(
         found.name,
         generation,
         settler,
+        weights_check,
         explainer,
         closing,
         cache,
@@ -271,15 +284,15 @@ def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack
     return file.write
 
 
-def load(found: Found, resolved: Resolved, progress: Progress | None, report: Report) -> ModelWeights:
+def load(found: Found, resolved: Resolved, progress: Progress | None, report: Report) -> CachedWeights:
     """Packed weights: mapped from the cache, packed into it, or (cache off, or f32 of the embedded) into memory."""
     format_for = _same_format(resolved["weights"])
     packer = NativePacker(resolved["cpu_level"], resolved["threads"])
     try:
         with Checkpoint.open(found.folder.path) as checkpoint:
             if resolved["cache"] == NO_CACHE:
-                return load_weights(checkpoint, found.spec, format_for, packer, progress)
-            cache_folder = Path(resolved["cache"]).expanduser() / "packed"
+                return CachedWeights(load_weights(checkpoint, found.spec, format_for, packer, progress))
+            cache_folder = Path(resolved["cache"]).expanduser() / PACKED
             return cached_weights(cache_folder, checkpoint, found.spec, format_for, packer, progress, report)
     finally:
         packer.close()

@@ -13,6 +13,7 @@ from twostroke.text.chat_template import ChatTemplate
 from twostroke.types.errors import BackendError, InvalidRequest
 from twostroke.types.request import FinishReason
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.weights.background_check import BackgroundCheck
 
 from .fakes import Bench, bench
 
@@ -46,6 +47,7 @@ def llm(made: Bench, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
             model_name="toy",
             sampling_defaults={"temperature": 0.5, "top_k": 4},
             close=close,
+            weights_check=BackgroundCheck(None),
         )
 
     monkeypatch.setattr(facade.assemble, "build_sync", build_sync, raising=False)

@@ -22,12 +22,14 @@ from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 from twostroke.spec.model import MatrixRole, ModelSpec
 from twostroke.types.errors import CorruptModel
 from twostroke.weights import packed_cache, packed_file
+from twostroke.weights.block_sums import BLOCK_BYTES, SECTOR_BYTES, block_sums
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.fingerprint import fingerprint
 from twostroke.weights.load import load_weights
 from twostroke.weights.numpy_packer import NumpyPacker
 from twostroke.weights.packed_cache import cache_entry, cached_weights
-from twostroke.weights.packed_file import StaleFile, map_file, verify
+from twostroke.weights.packed_file import header_of, map_file, open_file
+from twostroke.weights.packed_header import PREAMBLE_BYTES, StaleFile, preamble
 from twostroke.weights.tree import ModelWeights
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,9 +47,10 @@ class Start:
         self.warnings: list[str] = []
         with Checkpoint.open(model) as checkpoint:
             self.entry = cache_entry(cache, checkpoint, self.spec, self.choose)
-            self.weights = cached_weights(
+            loaded = cached_weights(
                 cache, checkpoint, self.spec, self.choose, NumpyPacker(), self.progress, self.warnings.append
             )
+        self.weights, self.file = loaded.weights, loaded.file
 
     def progress(self, done_bytes: int, total_bytes: int, name: str) -> None:
         self.packed_bytes = done_bytes
@@ -107,7 +110,7 @@ def test_memory_first_and_second_start_are_bit_exact(config, weight_format, tmp_
     for array in leaves(second.weights).values():
         assert not array.flags.writeable and array.ctypes.data % 64 == 0
     assert (second.weights.head is second.weights.embedding) == config["tie_word_embeddings"]
-    verify(first.entry.path, first.entry.plan)
+    assert open_file(first.entry.path).check_all() and header_of(first.entry.path).origin == str(model)
     assert [path.suffix for path in cache.iterdir()] == [".pack"]
 
 
@@ -159,7 +162,7 @@ def good_weights(model: Path) -> ModelWeights:
 def test_damage_in_the_header_is_never_trusted(model, cache, data):
     start = Start(model, cache)
     content = bytearray(start.entry.path.read_bytes())
-    header_end = packed_file.PREAMBLE_BYTES + start.entry.plan.header_bytes
+    header_end = PREAMBLE_BYTES + start.entry.plan.header_bytes
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, header_end - 1))
         content[place] ^= data.draw(st.integers(1, 255))
@@ -183,23 +186,73 @@ def test_damage_in_the_first_and_last_bytes_of_each_blob_is_seen_at_start(model,
     for extent in entry.plan.extents:
         for place in (extent.offset, extent.offset + extent.num_bytes - 1):
             entry.path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-            with pytest.raises(StaleFile, match=extent.key):
+            with pytest.raises(StaleFile, match="do not have their checksum"):
                 map_file(entry.path, entry.plan)
 
 
-def test_verify_sees_damage_anywhere(tmp_path, cache):
-    config = {**CONFIG, "hidden_size": 512, "vocab_size": 512}
-    model = write(tmp_path / "model", config, random_tensors(config))
-    entry = Start(model, cache, config).entry
-    extent = max(entry.plan.extents, key=lambda extent: extent.num_bytes)
-    with entry.path.open("r+b") as file:
-        file.seek(extent.offset + 3 * packed_file.SAMPLE_BYTES)
-        byte = file.read(1)
-        file.seek(-1, os.SEEK_CUR)
-        file.write(bytes([byte[0] ^ 16]))
-    map_file(entry.path, entry.plan)
+def flip(path: Path, place: int, count: int = 1, mask: int = 16) -> None:
+    """Damage bytes in place: the file stays the one that others have mapped."""
+    with path.open("r+b") as file:
+        file.seek(place)
+        damaged = bytes(byte ^ mask for byte in file.read(count))
+        file.seek(place)
+        file.write(damaged)
+
+
+GOLDEN_SUMS = ["6fc5272f73ffab9e", "5e385e39cb75de66"]
+LARGE = {**CONFIG, "hidden_size": 768, "vocab_size": 2048, "intermediate_size": 1024}
+
+
+def test_a_full_check_sees_damage_that_the_sample_left_out(tmp_path, cache, monkeypatch):
+    monkeypatch.setattr(packed_file, "SAMPLED_BLOCKS", 2)
+    model = write(tmp_path / "model", LARGE, random_tensors(LARGE))
+    entry = Start(model, cache, LARGE).entry
+    assert open_file(entry.path).num_blocks > 6
+    flip(entry.path, entry.plan.data_start + 3 * BLOCK_BYTES + 4099)
+    file, _ = map_file(entry.path, entry.plan)
     with pytest.raises(StaleFile, match="checksum"):
-        verify(entry.path, entry.plan)
+        file.check_all()
+    assert file.check_all(lambda: False) is False, "nothing was compared"
+
+
+def test_the_sample_finds_noise_and_the_file_is_packed_again_with_one_message(tmp_path, cache):
+    model = write(tmp_path / "model", LARGE, random_tensors(LARGE))
+    first = Start(model, cache, LARGE)
+    flip(first.entry.path, first.entry.plan.file_bytes // 3, 200_000, 0x5A)
+    again = Start(model, cache, LARGE)
+    assert again.packed_bytes > 0 and len(again.warnings) == 1 and "do not have their checksum" in again.warnings[0]
+    assert_equal(again.weights, Start(model, tmp_path / "other", LARGE).weights)
+    assert open_file(again.entry.path).check_all()
+
+
+def test_old_formats_are_packed_again_and_never_read(model, cache):
+    path = Start(model, cache).entry.path
+    whole = path.read_bytes()
+    path.write_bytes(b"TWOSTROKE PACK 1" + whole[16:])
+    again = Start(model, cache)
+    assert again.packed_bytes > 0 and "it is of format 1" in again.warnings[0]
+    assert path.read_bytes() == whole
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_block_sums_see_small_damage(data):
+    block = np.random.default_rng(7).integers(0, 256, 3 * SECTOR_BYTES, np.uint8)
+    damaged = block.copy()
+    for place in data.draw(st.lists(st.integers(0, block.size - 1), min_size=1, max_size=4, unique=True)):
+        damaged[place] ^= data.draw(st.integers(1, 127))
+    assert block_sums(block) == block_sums(block.copy()) != block_sums(damaged)
+
+
+def test_block_sums_see_sectors_that_changed_places():
+    sectors = np.random.default_rng(7).integers(0, 256, (4, SECTOR_BYTES), np.uint8)
+    assert block_sums(sectors.reshape(-1)) != block_sums(sectors[[1, 0, 2, 3]].reshape(-1))
+
+
+def test_block_sums_are_part_of_the_format():
+    """They must stay what they are: files of earlier releases hold them."""
+    data = (np.arange(BLOCK_BYTES + SECTOR_BYTES) % 251).astype(np.uint8)
+    assert block_sums(data) == GOLDEN_SUMS
 
 
 def test_a_self_consistent_foreign_header_is_refused(model, cache):
@@ -207,17 +260,18 @@ def test_a_self_consistent_foreign_header_is_refused(model, cache):
     whole = entry.path.read_bytes()
     header = whole[64 : 64 + entry.plan.header_bytes]
     huge = f"{2**60:016x}".encode()
+    foreign = b'{"blobs":[["embedding.data","0",5]],"key":{},"sums":"%s","origin":""}' % (b"0" * 16)
     for forged in (
         header.replace(f"{entry.plan.extents[1].offset:016x}".encode(), huge),
-        header.replace(b'"INT8', b'"INT4'),
+        header.replace(b'"INT8', b'"INT4').replace(b"=INT8", b"=INT4"),
+        header.replace(b'"sums":"', b'"sums":"0'),
         b"[" + b" " * (len(header) - 2) + b"]",
-        (b'{"blobs":[["embedding.data","0",5,"",""]],"key":""' + b" " * len(header))[: len(header) - 1] + b"}",
+        foreign.ljust(len(header)),
     ):
-        preamble = packed_file._preamble(forged, entry.plan.file_bytes)
-        entry.path.write_bytes(preamble + forged + whole[64 + len(forged) :])
-        if forged != header:
-            with pytest.raises(StaleFile, match="another model"):
-                map_file(entry.path, entry.plan)
+        assert forged != header
+        entry.path.write_bytes(preamble(forged, entry.plan.file_bytes) + forged + whole[64 + len(forged) :])
+        with pytest.raises(StaleFile, match="another model|another form|one checksum|checksum"):
+            map_file(entry.path, entry.plan)
 
 
 def test_a_full_disk_falls_back_to_memory(model, cache, monkeypatch):

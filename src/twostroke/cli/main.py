@@ -30,6 +30,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "top": ("twostroke.cli.top", "Watch a running server: steps, requests, latency, KV cache."),
     "simulate": ("twostroke.cli.simulate", "Run a workload on any machine under a virtual clock."),
     "trace": ("twostroke.cli.trace", "What step records hold; a Chrome trace of them for Perfetto."),
+    "cache": ("twostroke.cli.cache", "List, verify or remove packed weights kept on disk."),
     "config": ("twostroke.cli.config", "Print every resolved setting with its reason."),
 }
 

@@ -51,6 +51,10 @@ def no_probe() -> None:
     raise EngineStopped("Nobody knows better.")
 
 
+def no_doubt() -> None:
+    """For engines that nobody doubts."""
+
+
 def no_report(_error: BaseException) -> None:
     """For callers that do not log faults."""
 
@@ -59,7 +63,8 @@ class Stepper:
     """Owns scheduler and executor; used from one thread at a time.
 
     The session's observer hears of each step; `report_fault` gets every fault in full. probe: raises where the
-    machine itself is broken; it is asked after three faulty steps in a row.
+    machine itself is broken; it is asked after three faulty steps in a row. require_sound: asked before each step;
+    raises EngineStopped where no answer can be trusted any more.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class Stepper:
         clock: Callable[[], float],
         report_fault: ReportFault = no_report,
         probe: Callable[[], None] = no_probe,
+        require_sound: Callable[[], None] = no_doubt,
     ) -> None:
         self._scheduler = scheduler
         self._executor = executor
@@ -77,6 +83,7 @@ class Stepper:
         self.clock = clock
         self.report_fault = report_fault
         self._probe = probe
+        self._require_sound = require_sound
         self._faults_in_a_row = 0
         self._late: list[Delta] = []  # pieces of a step that was interrupted
 
@@ -101,8 +108,10 @@ class Stepper:
         """One step; None where no plan can be made.
 
         A fault of the executor ends the requests of that plan, with a general message. Raises EngineStopped where
-        three steps in a row were faulty and the probe is too: then the machine is broken, not a request.
+        three steps in a row were faulty and the probe is too (then the machine is broken, not a request), and where the
+        engine is not sound.
         """
+        self._require_sound()
         if self._late:
             late, self._late = self._late, []
             return late

@@ -24,11 +24,18 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.fingerprint import fingerprint
 from twostroke.weights.load import Packer, Progress, load_weights, pack_into
 from twostroke.weights.names import checked_sources
-from twostroke.weights.packed_file import FilePlan, Key, StaleFile, map_file, new_file, plan_file, remove_abandoned
+from twostroke.weights.packed_file import PackedFile, map_file, new_file, remove_abandoned
+from twostroke.weights.packed_header import FilePlan, Key, StaleFile, plan_file
 from twostroke.weights.tree import ModelWeights
 
 LAYOUT = "2"
 """Raised whenever the packed layouts, the codec's rounding or the order of fused rows change."""
+
+NO_CACHE = "off"
+"""Asked for instead of a folder."""
+
+PACKED = "packed"
+"""The part of the cache folder that is this module's."""
 
 KEPT_FREE_BYTES = 256 << 20
 """Left free on the disk of the cache, for everybody else."""
@@ -40,6 +47,14 @@ class CacheEntry:
 
     path: Path
     plan: FilePlan
+
+
+@dataclass(frozen=True, slots=True)
+class CachedWeights:
+    """Weights, and the file that they are views of; None where they were packed into memory."""
+
+    weights: ModelWeights
+    file: PackedFile | None = None
 
 
 def cache_entry(folder: Path, checkpoint: Checkpoint, spec: ModelSpec, format_for: FormatChoice) -> CacheEntry:
@@ -65,7 +80,7 @@ def cached_weights(
     packer: Packer,
     progress: Progress | None = None,
     warn: Callable[[str], None] = lambda sentence: None,
-) -> ModelWeights:
+) -> CachedWeights:
     """Weights from the cache folder; packed into it first where they are not there yet.
 
     `progress` is called only while packing. Raises CorruptModel or UnsupportedModel; trouble with the cache itself is
@@ -81,19 +96,19 @@ def cached_weights(
     try:
         remove_abandoned(folder)
         _require_room(entry)
-        with new_file(entry.path, entry.plan) as target:
+        with new_file(entry.path, entry.plan, str(checkpoint.folder)) as target:
             pack_into(target, checkpoint, wanted, format_for, packer, progress)
             target.finish()
         return _mapped(entry, spec, format_for)
     except (OSError, StaleFile) as reason:
         words = getattr(reason, "strerror", None) or str(reason)
         warn(f"Packed weights cannot be kept in {folder}: {words}. They are packed into memory, at every start.")
-    return load_weights(checkpoint, spec, format_for, packer, progress)
+    return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress))
 
 
-def _mapped(entry: CacheEntry, spec: ModelSpec, format_for: FormatChoice) -> ModelWeights:
-    whole, blobs = map_file(entry.path, entry.plan)
-    return replace(weights_from_blobs(spec, format_for, blobs.__getitem__), mapped=whole)
+def _mapped(entry: CacheEntry, spec: ModelSpec, format_for: FormatChoice) -> CachedWeights:
+    file, blobs = map_file(entry.path, entry.plan)
+    return CachedWeights(replace(weights_from_blobs(spec, format_for, blobs.__getitem__), mapped=file.whole), file)
 
 
 def _require_room(entry: CacheEntry) -> None:

@@ -1,14 +1,16 @@
 """The file of packed weights: written once, blob by blob; mapped read-only by every later start.
 
-    bytes 0..63     magic (16), header length (u64), file length (u64), blake2b-256 of the header (32); little-endian
-    64..            header: JSON {"key": {...}, "blobs": [[name, offset, length, crc32, sample], ...]}
-    4096-aligned    the blobs, in the planned order
+    bytes 0..63     magic with the format's version (16), header length (u64), file length (u64), blake2b-256 of the
+                    header (32); little-endian
+    64..            header: JSON {"key": {...}, "blobs": [[name, offset, length], ...], "sums": "...", "origin": "..."},
+                    filled up with spaces
+    4096-aligned    the blobs, in the planned order, up to a multiple of 4096
 
 The reader plans offsets and lengths itself from the model and its formats, and takes a file only where the header says
-the same: no offset that a file claims is ever used. The header's own digest is always checked. Of each blob, `sample`
-(blake2b-128 of its first, middle and last 4 KiB) is checked at every start; `crc32` of all its bytes is there for
-`verify`, because reading everything would cost the second start what it is meant to save. Files appear by atomic
-rename after fsync, so a torn file can only come from a broken disk; samples and crc are for those.
+the same: no offset that a file claims is ever used. The header's own digest is always checked. `sums` holds a checksum
+(weights/block_sums.py) of each block of 256 KiB from the first blob on. At every start a sample of blocks spread over
+the file is compared, before anything is computed from it; all of them are compared in the background right after the
+start (weights/background_check.py) and by `twostroke cache verify`. Files appear by atomic rename after fsync.
 
 Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal.
 
@@ -20,77 +22,44 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
-import json
 import mmap
 import os
 import tempfile
-import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from twostroke.ops.operands import U8Array
-from twostroke.weights.blobs import Blob, aligned_bytes
+from twostroke.weights.blobs import aligned_bytes
+from twostroke.weights.block_sums import BLOCK_BYTES, block_sums, num_blocks
+from twostroke.weights.packed_header import (
+    PREAMBLE_BYTES,
+    FilePlan,
+    Header,
+    StaleFile,
+    encode,
+    parse_header,
+    preamble,
+)
 
-MAGIC = b"TWOSTROKE PACK 1"
-PREAMBLE_BYTES = 64
-PAGE_BYTES = 4096
-SAMPLE_BYTES = 4096
-MAX_HEADER_BYTES = 64 << 20
+SAMPLED_BLOCKS = 32
+"""Blocks compared at every start: 8 MiB, a few milliseconds where the file is in the page cache."""
 
-Key = Mapping[str, str]
-"""Everything that the bytes depend on: fingerprint, formats, layout. Two files with equal keys are interchangeable."""
-
-
-class StaleFile(Exception):
-    """This file is not what is wanted: another version, key or length, or damaged. The reason is its text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Where a blob lies."""
-
-    key: str
-    offset: int
-    num_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class FilePlan:
-    """Offsets of all blobs, and the length of the file; a function of key and blobs alone."""
-
-    key: Key
-    extents: tuple[Extent, ...]
-    header_bytes: int
-    file_bytes: int
-
-
-def plan_file(key: Key, blobs: tuple[Blob, ...]) -> FilePlan:
-    """Lay blobs out behind the header, each at a multiple of 4096."""
-    zeros = [[blob.key, "0" * 16, blob.num_bytes, "0" * 8, "0" * 32] for blob in blobs]
-    header_bytes = len(_encode(key, zeros))
-    extents, end = [], PREAMBLE_BYTES + header_bytes
-    for blob in blobs:
-        offset = -(-end // PAGE_BYTES) * PAGE_BYTES
-        extents.append(Extent(blob.key, offset, blob.num_bytes))
-        end = offset + blob.num_bytes
-    return FilePlan(key, tuple(extents), header_bytes, end)
+CHUNK_BLOCKS = 64
+"""Blocks compared between two looks at the clock: 16 MiB."""
 
 
 class FileTarget:
     """A BlobTarget that writes to a partial file beside its final path; `finish` gives it the final name."""
 
-    def __init__(self, path: Path, plan: FilePlan, descriptor: int, temporary: Path) -> None:
+    def __init__(self, path: Path, plan: FilePlan, descriptor: int, temporary: Path, origin: str) -> None:
         self._path = path
+        self._origin = origin
         self._plan = plan
         self._descriptor = descriptor
         self._temporary = temporary
         self._extents = {extent.key: extent for extent in plan.extents}
-        self._checksums = {extent.key: 0 for extent in plan.extents}
         self._written = {extent.key: 0 for extent in plan.extents}
 
     def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
@@ -103,7 +72,6 @@ class FileTarget:
         if first_byte != self._written[key] or first_byte + area.size > extent.num_bytes:
             raise ValueError(f"{key}: bytes [{first_byte}, {first_byte + area.size}) out of order or too many")
         _write_all(self._descriptor, area.data, extent.offset + first_byte)
-        self._checksums[key] = zlib.crc32(area.data, self._checksums[key])
         self._written[key] += area.size
 
     def finish(self) -> None:
@@ -111,51 +79,120 @@ class FileTarget:
         for extent in self._plan.extents:
             if self._written[extent.key] != extent.num_bytes:
                 raise ValueError(f"{extent.key}: {self._written[extent.key]} of {extent.num_bytes} bytes were written")
-        rows = [
-            [e.key, f"{e.offset:016x}", e.num_bytes, f"{self._checksums[e.key]:08x}", _sample(self._descriptor, e)]
-            for e in self._plan.extents
-        ]
-        header = _encode(self._plan.key, rows)
         os.ftruncate(self._descriptor, self._plan.file_bytes)
-        _write_all(self._descriptor, _preamble(header, self._plan.file_bytes) + header, 0)
+        header = encode(self._plan, self._read_sums(), self._origin)
+        _write_all(self._descriptor, preamble(header, self._plan.file_bytes) + header, 0)
         os.fsync(self._descriptor)
         os.replace(self._temporary, self._path)
         _sync_folder(self._path.parent)
 
+    def _read_sums(self) -> str:
+        """Of all blocks, read back: what was written lies in the page cache still."""
+        sums: list[str] = []
+        for first in range(self._plan.data_start, self._plan.file_bytes, CHUNK_BLOCKS * BLOCK_BYTES):
+            chunk = aligned_bytes(min(CHUNK_BLOCKS * BLOCK_BYTES, self._plan.file_bytes - first))
+            if os.preadv(self._descriptor, [chunk.data], first) != chunk.size:
+                raise OSError("the file became shorter while it was written")
+            sums += block_sums(chunk)
+        return "".join(sums)
+
+
+class PackedFile:
+    """A mapped file whose header is right. whole: all its bytes; they stay valid if the file is deleted."""
+
+    def __init__(self, path: Path, header: Header, whole: U8Array, identity: tuple[int, int]) -> None:
+        self.path = path
+        self.header = header
+        self.whole = whole
+        self._identity = identity
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks with a checksum."""
+        return num_blocks(self.whole.size - self.header.data_start)
+
+    def check_blocks(self, first: int, count: int) -> None:
+        """Compare blocks [first, first + count), fewer at the end, with their checksums. Raises StaleFile."""
+        begin = self.header.data_start + first * BLOCK_BYTES
+        found = block_sums(self.whole[begin : begin + count * BLOCK_BYTES])
+        for place, checksum in enumerate(found, first):
+            if checksum != self.header.sum_of(place):
+                offset = self.header.data_start + place * BLOCK_BYTES
+                raise StaleFile(
+                    f"bytes {offset:,} to {min(offset + BLOCK_BYTES, self.whole.size):,} ({self.header.key_at(place)}) "
+                    "do not have their checksum"
+                )
+
+    def check_sample(self) -> None:
+        """Compare SAMPLED_BLOCKS, the first, the last and others in equal distances between. Raises StaleFile."""
+        last, steps = self.num_blocks - 1, max(1, SAMPLED_BLOCKS - 1)
+        for place in sorted({last * step // steps for step in range(SAMPLED_BLOCKS)}):
+            self.check_blocks(place, 1)
+
+    def check_all(
+        self, go_on: Callable[[], bool] = lambda: True, on_bytes: Callable[[int], None] = lambda num_bytes: None
+    ) -> bool:
+        """Compare every block; False where `go_on` said no before the end. Raises StaleFile.
+
+        on_bytes: called with the bytes compared so far.
+        """
+        for first in range(0, self.num_blocks, CHUNK_BLOCKS):
+            if not go_on():
+                return False
+            self.check_blocks(first, CHUNK_BLOCKS)
+            on_bytes(min((first + CHUNK_BLOCKS) * BLOCK_BYTES, self.whole.size))
+        return True
+
+    def discard(self) -> None:
+        """Delete the file, unless another one has taken its name by now."""
+        with contextlib.suppress(OSError):
+            status = os.stat(self.path)
+            if (status.st_dev, status.st_ino) == self._identity:
+                os.unlink(self.path)
+
 
 @contextlib.contextmanager
-def new_file(path: Path, plan: FilePlan) -> Iterator[FileTarget]:
-    """A FileTarget; what was not finished when the block ends is removed. Raises OSError."""
+def new_file(path: Path, plan: FilePlan, origin: str = "") -> Iterator[FileTarget]:
+    """A FileTarget; what was not finished when the block ends is removed. origin: for people. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = _locked_temporary(path)
     try:
-        yield FileTarget(path, plan, descriptor, Path(name))
+        yield FileTarget(path, plan, descriptor, Path(name), origin)
     finally:
         os.close(descriptor)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
 
 
-def map_file(path: Path, plan: FilePlan) -> tuple[U8Array, dict[str, U8Array]]:
-    """-> the whole file, mapped read-only, and its blobs as views. Raises StaleFile where it is not as planned."""
-    with _opened(path) as descriptor:
-        _check(descriptor, plan)
-        mapping = mmap.mmap(descriptor, plan.file_bytes, access=mmap.ACCESS_READ)
-    whole = np.frombuffer(mapping, np.uint8)
-    return whole, {e.key: whole[e.offset : e.offset + e.num_bytes] for e in plan.extents}
+def map_file(path: Path, plan: FilePlan) -> tuple[PackedFile, dict[str, U8Array]]:
+    """-> the file, mapped read-only, and its blobs as views. Raises StaleFile where it is not as planned."""
+    file = open_file(path, lambda header: header.require(plan))
+    file.check_sample()
+    return file, {e.key: file.whole[e.offset : e.offset + e.num_bytes] for e in plan.extents}
 
 
-def verify(path: Path, plan: FilePlan) -> None:
-    """Read every byte and compare every checksum. Raises StaleFile."""
+def open_file(path: Path, require: Callable[[Header], None] = lambda header: None) -> PackedFile:
+    """Map a file that describes itself rightly and that `require` takes. Raises StaleFile."""
     with _opened(path) as descriptor:
-        rows = _check(descriptor, plan)
-        for extent, row in zip(plan.extents, rows, strict=True):
-            checksum, done = 0, 0
-            while done < extent.num_bytes:
-                part = os.pread(descriptor, min(1 << 24, extent.num_bytes - done), extent.offset + done)
-                checksum, done = zlib.crc32(part, checksum), done + len(part)
-            if f"{checksum:08x}" != row[3]:
-                raise StaleFile(f"the bytes of {extent.key} do not have their checksum")
+        status = os.fstat(descriptor)
+        header = read_header(descriptor)
+        require(header)
+        mapping = mmap.mmap(descriptor, status.st_size, access=mmap.ACCESS_READ)
+    return PackedFile(path, header, np.frombuffer(mapping, np.uint8), (status.st_dev, status.st_ino))
+
+
+def read_header(descriptor: int) -> Header:
+    """The header of an open file, after its digest was compared. Raises StaleFile."""
+    begin = os.pread(descriptor, PREAMBLE_BYTES, 0)
+    return parse_header(
+        begin, lambda length: os.pread(descriptor, length, PREAMBLE_BYTES), os.fstat(descriptor).st_size
+    )
+
+
+def header_of(path: Path) -> Header:
+    """The header of a file. Raises StaleFile."""
+    with _opened(path) as descriptor:
+        return read_header(descriptor)
 
 
 def remove_abandoned(folder: Path) -> None:
@@ -197,47 +234,6 @@ def _opened(path: Path) -> Iterator[int]:
         raise StaleFile(f"it cannot be read: {error.strerror}") from None
     finally:
         os.close(descriptor)
-
-
-def _check(descriptor: int, plan: FilePlan) -> list[list[Any]]:
-    """Compare everything but the bodies with the plan; returns the header's rows."""
-    file_bytes = os.fstat(descriptor).st_size
-    if file_bytes != plan.file_bytes:
-        raise StaleFile(f"it has {file_bytes:,} bytes, expected {plan.file_bytes:,}")
-    preamble = os.pread(descriptor, PREAMBLE_BYTES, 0)
-    header = os.pread(descriptor, plan.header_bytes, PREAMBLE_BYTES)
-    if plan.header_bytes > MAX_HEADER_BYTES or preamble != _preamble(header, plan.file_bytes):
-        raise StaleFile("its header is of another version, or damaged")
-    try:
-        rows = json.loads(header)["blobs"]
-        said = [(row[0], int(row[1], 16), row[2]) for row in rows]
-        same = all(len(row) == 5 for row in rows) and header == _encode(plan.key, rows)
-        same = same and said == [(e.key, e.offset, e.num_bytes) for e in plan.extents]
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
-        same = False
-    if not same:
-        raise StaleFile("it holds another model, format or layout")
-    for extent, row in zip(plan.extents, rows, strict=True):
-        if _sample(descriptor, extent) != row[4]:
-            raise StaleFile(f"the bytes of {extent.key} are not those that were written")
-    return list(rows)
-
-
-def _encode(key: Key, rows: list[list[Any]]) -> bytes:
-    return json.dumps({"key": dict(sorted(key.items())), "blobs": rows}, separators=(",", ":")).encode()
-
-
-def _preamble(header: bytes, file_bytes: int) -> bytes:
-    digest = hashlib.blake2b(header, digest_size=32).digest()
-    return MAGIC + len(header).to_bytes(8, "little") + file_bytes.to_bytes(8, "little") + digest
-
-
-def _sample(descriptor: int, extent: Extent) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    last = max(0, extent.num_bytes - SAMPLE_BYTES)
-    for first in (0, last // 2, last):
-        digest.update(os.pread(descriptor, min(SAMPLE_BYTES, extent.num_bytes - first), extent.offset + first))
-    return digest.hexdigest()
 
 
 def _write_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:

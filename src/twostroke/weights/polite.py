@@ -13,7 +13,7 @@ import threading
 NICENESS = 10
 
 
-def give_way() -> None:
+def give_way(niceness: int = NICENESS) -> None:
     """Lower the priority of the calling thread, where the system allows it."""
     with contextlib.suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -1,0 +1,140 @@
+"""`twostroke cache`: the packed weights that were kept on disk.
+
+Knows: the cache folder's files, printing.
+Must not know: engines, checkpoints.
+"""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twostroke.cli.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.progress import progress_bar
+from twostroke.types.errors import ConfigError, CorruptModel
+
+if TYPE_CHECKING:
+    from twostroke.weights.cache_folder import CachedFile
+
+
+@click.group()
+def command() -> None:
+    """List, verify or remove packed weights: what the first start of a model writes and every later one maps."""
+
+
+FOLDER = click.option("--cache", metavar="FOLDER", default=None, help="The cache folder [default: as for serve].")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+
+
+@command.command("list", cls=ExampleCommand, example="twostroke cache list")
+@FOLDER
+@JSON
+@VERBOSE
+def list_files(cache: str | None, as_json: bool, verbose: bool) -> None:
+    """Show each file: size, formats, the model it was made from. Blocks are not compared; see `verify`."""
+    with clear_errors(verbose):
+        from twostroke.weights.cache_folder import cached_files
+
+        folder = packed_folder(cache)
+        _print(folder, cached_files(folder), as_json)
+
+
+@command.command(cls=ExampleCommand, example="twostroke cache verify")
+@click.argument("names", nargs=-1)
+@FOLDER
+@JSON
+@VERBOSE
+def verify(names: tuple[str, ...], cache: str | None, as_json: bool, verbose: bool) -> None:
+    """Compare every block of the named files, or of all, with its checksum. Exit code 3 where one is unusable.
+
+    NAMES are those of `list` (a beginning is enough) or folders of models.
+    """
+    with clear_errors(verbose):
+        from twostroke.weights.cache_folder import CacheState, chosen_files, verified
+
+        folder = packed_folder(cache)
+        chosen = chosen_files(folder, names)
+        with progress_bar("verify") as progress:
+            found = verified(chosen, progress)
+        _print(folder, found, as_json)
+        bad = [file for file in found if file.state is CacheState.UNUSABLE]
+        if bad:
+            raise CorruptModel(
+                f"{len(bad)} of {len(found)} files cannot be used.",
+                why=f"{bad[0].name}: {bad[0].why}.",
+                fix="Take them away with `twostroke cache rm --unusable`; the next start packs the weights again.",
+            )
+
+
+@command.command(cls=ExampleCommand, example="twostroke cache rm --unusable")
+@click.argument("names", nargs=-1)
+@click.option("--all", "take_all", is_flag=True, help="Every file.")
+@click.option("--unusable", is_flag=True, help="Files of other versions and damaged ones; all blocks are compared.")
+@FOLDER
+@JSON
+@VERBOSE
+def rm(names: tuple[str, ...], take_all: bool, unusable: bool, cache: str | None, as_json: bool, verbose: bool) -> None:
+    """Delete files; running engines keep what they have mapped, and the next start packs again."""
+    with clear_errors(verbose):
+        from twostroke.weights.cache_folder import CacheState, chosen_files, remove, verified
+
+        if sum((bool(names), take_all, unusable)) != 1:
+            raise ConfigError("What is to be deleted is not clear.", fix="Give NAMES, or --all, or --unusable.")
+        folder = packed_folder(cache)
+        chosen = chosen_files(folder, names)
+        if unusable:
+            with progress_bar("verify") as progress:
+                chosen = [file for file in verified(chosen, progress) if file.state is CacheState.UNUSABLE]
+        for file in chosen:
+            remove(file)
+        if as_json:
+            print_json({"folder": str(folder), "removed": [file_json(file) for file in chosen]})
+        else:
+            freed = sum(file.num_bytes for file in chosen)
+            click.echo(f"{len(chosen)} files removed from {folder}: {freed / 1e6:,.1f} MB.")
+
+
+def packed_folder(asked: str | None) -> Path:
+    """Where the packed files lie, by flag, variable or default. Raises ConfigError where the cache is off."""
+    from twostroke.config import Resolver, collect
+    from twostroke.env import asked_by_environment, read_machine
+    from twostroke.weights.packed_cache import NO_CACHE, PACKED
+
+    environment = {name: value for name, value in asked_by_environment().items() if name == "cache"}
+    resolver = Resolver(collect({"cache": asked}, environment))
+    chosen = resolver.pick("cache", str(read_machine().cache_folder), "default cache folder")
+    if chosen == NO_CACHE:
+        raise ConfigError("The cache is off.", fix="Name its folder: --cache FOLDER.")
+    return Path(chosen).expanduser() / PACKED
+
+
+def file_json(file: CachedFile) -> dict[str, Any]:
+    """Plain values."""
+    return {
+        "name": file.name,
+        "path": str(file.path),
+        "bytes": file.num_bytes,
+        "written": datetime.datetime.fromtimestamp(file.written_s, datetime.UTC).isoformat(timespec="seconds"),
+        "model": file.origin,
+        "formats": file.formats,
+        "state": str(file.state),
+        "why": file.why,
+    }
+
+
+def _print(folder: Path, files: list[CachedFile], as_json: bool) -> None:
+    if as_json:
+        print_json({"folder": str(folder), "files": [file_json(file) for file in files]})
+        return
+    total = sum(file.num_bytes for file in files)
+    click.echo(f"{folder}: {len(files)} file{'' if len(files) == 1 else 's'}, {total / 1e6:,.1f} MB")
+    for file in files:
+        state = str(file.state) + (f": {file.why}" if file.why else "")
+        click.echo(f"\n{file.name}  {file.num_bytes / 1e6:,.1f} MB  {state}")
+        if file.origin:
+            click.echo(f"  of {file.origin}")
+            click.echo(f"  {file.formats}")

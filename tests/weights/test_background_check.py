@@ -1,0 +1,108 @@
+"""Damage in packed weights behind the start: it ends the engine, and nothing is answered from it without a word."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.weights.checkpoints import CONFIG, random_tensors, write
+from tests.weights.test_packed_cache import Start, flip
+from twostroke.engine.sync_engine import SyncEngine
+from twostroke.types.errors import EngineStopped
+from twostroke.weights import background_check, packed_cache, packed_file
+from twostroke.weights.background_check import BackgroundCheck
+
+from ..engine.fakes import bench
+
+LARGE = {**CONFIG, "hidden_size": 768, "vocab_size": 4096}
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """A start from a file of several chunks, two blocks of which are looked at before."""
+    monkeypatch.setattr(packed_cache, "KEPT_FREE_BYTES", 0)
+    monkeypatch.setattr(packed_file, "SAMPLED_BLOCKS", 2)
+    monkeypatch.setattr(packed_file, "CHUNK_BLOCKS", 4)
+    monkeypatch.setattr(background_check, "DELAY_S", 60.0)
+    model = write(tmp_path / "model", LARGE, random_tensors(LARGE))
+    Start(model, tmp_path / "cache", LARGE)
+    return Start(model, tmp_path / "cache", LARGE)
+
+
+def noise(start: Start) -> None:
+    """200 KB at a third of the file."""
+    flip(start.entry.path, start.entry.plan.file_bytes // 3, 200_000, 0x5A)
+
+
+def test_a_sound_file_is_compared_whole(start: Start) -> None:
+    check = BackgroundCheck(start.file)
+    check.start()
+    check.finish()
+    assert check.complete and start.entry.path.exists()
+    check.close()
+    check.close()
+
+
+def test_damage_is_one_clear_error_and_the_file_is_thrown_away(start: Start) -> None:
+    noise(start)
+    assert not start.warnings, "the sample does not see it"
+    check = BackgroundCheck(start.file)
+    check.require_sound()
+    check.start()
+    with pytest.raises(EngineStopped, match="packed weights of this model are damaged") as caught:
+        check.finish()
+    assert "do not have their checksum" in caught.value.why and "packed anew" in caught.value.fix
+    with pytest.raises(EngineStopped):
+        check.require_sound()
+    assert not start.entry.path.exists() and not check.complete
+    assert np.count_nonzero(start.weights.final_norm), "what is mapped stays mapped"
+
+
+def test_a_file_that_took_the_name_meanwhile_is_left_alone(start: Start) -> None:
+    noise(start)
+    start.entry.path.rename(start.entry.path.with_suffix(".old"))
+    start.entry.path.write_bytes(b"another")
+    check = BackgroundCheck(start.file)
+    check.start()
+    with pytest.raises(EngineStopped):
+        check.finish()
+    assert start.entry.path.read_bytes() == b"another"
+
+
+def test_closing_does_not_wait_for_the_rest(start: Start) -> None:
+    check = BackgroundCheck(start.file)
+    check.start()
+    check.close()
+    assert not check.complete and not any(each.name == "twostroke-check" for each in threading.enumerate())
+
+
+def test_weights_in_memory_have_nothing_to_compare() -> None:
+    check = BackgroundCheck(None)
+    check.start()
+    check.finish()
+    assert check.complete
+    check.close()
+
+
+def test_an_engine_that_is_not_sound_ends_instead_of_answering() -> None:
+    made = bench()
+    damaged = threading.Event()
+
+    def require_sound() -> None:
+        if damaged.is_set():
+            raise EngineStopped("damaged")
+
+    made.stepper._require_sound = require_sound
+    engine = SyncEngine(made.stepper)
+    prompt = made.prompt("question", "abc", max_tokens=40)
+    stream = engine.stream([prompt])
+    next(stream)
+    damaged.set()
+    with pytest.raises(EngineStopped, match="damaged"):
+        list(stream)
+    with pytest.raises(EngineStopped, match="damaged"):
+        engine.generate([prompt])
+    assert made.is_empty()

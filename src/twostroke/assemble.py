@@ -219,8 +219,8 @@ def build_heart(
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
     closing.callback(grammars.close)
-    pool_tokens = found.num_pages * PAGE_TOKENS
-    limits = EngineLimits(resolved["context"], spec.vocab_size, pool_tokens, ends, objectives_of(resolved))
+    reach = (resolved["context"], spec.vocab_size, found.num_pages * PAGE_TOKENS)
+    limits = EngineLimits(*reach, ends, objectives_of(resolved))
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     session = Session(
         scheduler,
@@ -247,23 +247,21 @@ def build_heart(
         probe=lambda: check_kernels(ops),
         require_sound=weights_check.require_sound,
     )
-    template = ChatTemplate.from_folder(folder)
     weights_check.start()
     settler.start()
     backing.start()
-    explainer = Explainer(ledger, found.costs, Options(*sizes, step_rule(resolved)))
     return Heart(
         stepper,
         session,
         tokenizer,
-        template,
+        ChatTemplate.from_folder(folder),
         spec,
         resolved,
         found.name,
         generation,
         settler,
         weights_check,
-        explainer,
+        Explainer(ledger, found.costs, Options(*sizes, step_rule(resolved))),
         closing,
         cache,
         found.costs,
@@ -271,7 +269,7 @@ def build_heart(
 
 
 def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> BuiltSync:
-    """A loaded engine for one thread."""
+    """A loaded engine with the plain loop's shell."""
     heart = build_heart(find_model(model, options), progress, print_report)
     return BuiltSync(**_fields(heart), engine=SyncEngine(heart.stepper))
 

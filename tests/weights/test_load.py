@@ -190,7 +190,10 @@ def test_integer_checkpoints_are_refused(tmp_path):
 
 def test_harmless_extras_are_ignored(tmp_path):
     tensors = random_tensors(QWEN2)
-    extra = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(6), "lm_head.weight": torch.zeros(131, 40)}
+    extra = {
+        "model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(6),
+        "lm_head.weight": tensors["model.embed_tokens.weight"].clone(),
+    }
     _, weights = load_folder(write(tmp_path, QWEN2, {**tensors, **extra}), F32)
     assert weights.head is weights.embedding
     assert np.array_equal(unpack(weights.head), f32(tensors["model.embed_tokens.weight"]))

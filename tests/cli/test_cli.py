@@ -30,9 +30,10 @@ BENCH = [
     ["bench", *verb.split()]
     for verb in ("phases", "predict", "compare", "peers install", "peers list", "serve", "sweep")
 ]
+CACHE = [["cache", verb] for verb in ("list", "verify", "rm")]
 
 
-@pytest.mark.parametrize("words", [[], *([verb] for verb in VERBS if verb != "bench"), *BENCH])
+@pytest.mark.parametrize("words", [[], *([verb] for verb in VERBS if verb not in ("bench", "cache")), *BENCH, *CACHE])
 def test_help_begins_with_an_example(words):
     result = run(*words, "--help")
     assert result.returncode == 0 and result.stdout.startswith("Example: twostroke")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.weights.checkpoints import CONFIG, random_tensors, write
 from tests.weights.test_packed_cache import Start, flip
+from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import EngineStopped
 from twostroke.weights import background_check, packed_cache, packed_file
@@ -106,3 +108,25 @@ def test_an_engine_that_is_not_sound_ends_instead_of_answering() -> None:
     with pytest.raises(EngineStopped, match="damaged"):
         engine.generate([prompt])
     assert made.is_empty()
+
+
+def test_a_server_that_is_not_sound_refuses_and_says_why() -> None:
+    made = bench()
+
+    def require_sound() -> None:
+        raise EngineStopped("The packed weights are damaged.")
+
+    made.stepper._require_sound = require_sound
+
+    async def main() -> None:
+        engine = AsyncEngine(made.stepper)
+        await engine.start()
+        with pytest.raises(EngineStopped):
+            await engine.generate(made.prompt("question", "abc", max_tokens=4))
+        with pytest.raises(EngineStopped):
+            await engine.generate(made.prompt("another", "abc", max_tokens=4))
+        await engine.stop()
+        assert not engine.alive
+
+    asyncio.run(main())
+    assert [str(fault) for fault in made.faults] == ["The packed weights are damaged."]

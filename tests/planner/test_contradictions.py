@@ -10,7 +10,9 @@ import pytest
 from tests.cost.machines import calibration
 from tests.planner.test_doctor import machine_of
 from twostroke.backends.cpu.calibration_file import write_calibration
+from twostroke.backends.cpu.limits import Limits
 from twostroke.cost.calibration import Calibration
+from twostroke.planner.doctor.examine import with_limits_again
 from twostroke.planner.doctor.machine import ThisMachine
 from twostroke.planner.doctor.meaning import contradictions, meaning
 from twostroke.types.errors import Contradiction
@@ -47,3 +49,13 @@ def test_the_kernels_may_be_a_little_quicker_than_the_limit() -> None:
     reached = meaning(found, "int4").prefill_tokens_per_s / meaning(found, "int4").prefill_ceiling_tokens_per_s
     assert contradictions(replace(found, int8_ops_per_s=found.int8_ops_per_s * reached / 1.04)) == []
     assert contradictions(replace(found, int8_ops_per_s=found.int8_ops_per_s * reached / 1.10)) != []
+
+
+def test_limits_are_measured_again_until_they_fit_the_kernels() -> None:
+    fine = calibration()
+    slow = Limits(2, "avx2", fine.read_bytes_per_s / 4, fine.f32_flops_per_s, fine.int8_ops_per_s / 4)
+    quick = Limits(2, "avx2", fine.read_bytes_per_s, fine.f32_flops_per_s / 2, fine.int8_ops_per_s)
+    timed = replace(fine, read_bytes_per_s=slow.read_bytes_per_s, int8_ops_per_s=slow.int8_ops_per_s)
+    measured = iter([slow, quick, slow])
+    assert with_limits_again(timed, lambda: next(measured)) == fine and next(measured) is slow
+    assert contradictions(with_limits_again(timed, lambda: slow)) != []

@@ -27,6 +27,7 @@ PROCESSORS = {"generic": "cortex-a53", "neon": "cortex-a53", "dotprod": "neovers
 BEST_LEVELS = {"cortex-a53": 1, "neoverse-n1": 2, "max": 3}
 STACK_MOVES = ("str", "stp", "stur", "ldr", "ldp", "ldur")
 
+pytestmark = pytest.mark.slow
 Records = dict[str, bytes]
 
 

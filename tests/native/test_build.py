@@ -55,6 +55,7 @@ def test_traps_do_trap(tmp_path: Path) -> None:
     assert subprocess.run([str(tmp_path / "overflow")], check=False).returncode < 0
 
 
+@pytest.mark.slow
 def test_every_level_compiles_for_aarch64(tmp_path: Path) -> None:
     """aarch64 libraries with every function of the ABI. Compiled here; test_arm_levels.py runs the sources."""
     libraries = build.build_all(tmp_path, "aarch64")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.native.compiling import program, static_program, system_compiler
+from tests.tiers import TIER, levels
 from twostroke.backends.cpu import available_levels, build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +44,7 @@ def output(*command: str) -> bytes:
     return result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(QEMU is None, reason="qemu-aarch64 is not installed; the cross build itself is tested elsewhere")
 def test_aarch64_says_the_same_bits() -> None:
     flags = ("-O2", *COMMON, "-DTS_LEVEL_GENERIC")
@@ -54,7 +56,7 @@ def test_aarch64_says_the_same_bits() -> None:
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no system compiler with sanitizers (the package needs none)")
-@pytest.mark.parametrize("level", LEVEL_FLAGS)
+@pytest.mark.parametrize("level", [level for level in LEVEL_FLAGS if level in levels() or not TIER.quick])
 def test_the_address_sanitizer_has_nothing_to_say(level: str) -> None:
     if level not in available_levels():
         pytest.skip(f"this CPU does not run {level}")

@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.serve.fakes import MODEL, fake_parts
 from tests.serve.harness import Live, serving
+from tests.tiers import fewer
 from twostroke.cost.explanation import Advice, Cause, CauseKind, Explanation, Verdict
 from twostroke.server.app import routes_of
 from twostroke.server.build import build_server
@@ -36,7 +37,7 @@ CHECKS: Any = [
     negative_data_rejection,
     unsupported_method,
 ]
-EXAMPLES = 40
+EXAMPLES = fewer(40, quick=10)
 NEEDED = ("model", "messages", "prompt", "input", "tokens")
 SHORT: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": "a"},

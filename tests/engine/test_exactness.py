@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from tests.models.families import make_checkpoint
 from tests.scheduler.fakes import LineCost
+from tests.tiers import fewer
 from twostroke.backends.cpu import CpuOps
 from twostroke.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
@@ -182,7 +183,7 @@ def random_requests(dice: random.Random, vocab: int) -> list[Request]:
 
 
 @pytest.mark.parametrize(("family", "weights", "kv"), CASES)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=fewer(12, quick=4), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_any_schedule_gives_the_bits_of_the_solo_run(family, weights, kv, seed, load, pools):
     dice = random.Random(seed)

@@ -19,6 +19,7 @@ from twostroke.cost.explanation import Explanation
 from twostroke.cost.ledger import MAX_FINISHED
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.spec.model import ModelSpec
+from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate, required
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
@@ -179,7 +180,7 @@ class LLM:
 
     def _prompt(self, prompt: TextOrTokens, params: SamplingParams) -> Prompt:
         ids = self.prompt_tokens(prompt) if isinstance(prompt, str) else whole_numbers("prompt", prompt)
-        return Prompt(tuple(ids), params)
+        return Prompt(tuple(ids), without_words(params, self.tokenizer.encode_rendered))
 
 
 def _prompt_list(prompts: TextOrTokens | Sequence[TextOrTokens]) -> list[TextOrTokens]:

@@ -162,6 +162,9 @@ def random_requests(dice: random.Random, vocab: int) -> list[Request]:
         shared = dice.choice([0, 0, 16, 37, 64, 64, 90])
         own = dice.choice([0, dice.randint(1, 60)]) if shared else dice.randint(1, 60)  # 0: others ask the same
         prompt = (*stem[:shared], *(dice.randrange(vocab) for _ in range(own)))
+        grammar = dice.choice([None, None, *GRAMMARS])
+        bad = (*((i,) for i in range(0, vocab, 5)), *((i, (i + 1) % vocab) for i in range(vocab)))
+        forbidden = dice.choice([{}, {"allowed_token_ids": range(0, vocab, 3)}, {"bad_token_ids": bad[:500]}])
         params = SamplingParams(
             temperature=dice.choice([0.0, 0.7, 1.5]),
             top_k=dice.choice([0, 0, 5]),
@@ -170,7 +173,9 @@ def random_requests(dice: random.Random, vocab: int) -> list[Request]:
             frequency_penalty=dice.choice([0.0, 0.5]),
             logprobs=dice.choice([0, 3]),
             prompt_logprobs=dice.choice([None, None, 0, 2]),
-            grammar=dice.choice([None, None, *GRAMMARS]),
+            grammar=grammar,
+            repetition_window=dice.choice([None, 8]),
+            **({} if grammar else forbidden),
         )
         seed, size = dice.getrandbits(63), dice.randint(0, 40)
         for sibling in range(dice.choice([1, 1, 1, 3])):

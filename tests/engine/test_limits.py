@@ -72,3 +72,18 @@ def test_one_request_may_ask_for_less_haste_and_not_for_more() -> None:
         assert caught.value.param == name
     with pytest.raises(InvalidRequest, match="keeps no such objective"):
         LIMITS.check(asked)
+
+
+@pytest.mark.parametrize(
+    ("params", "param"),
+    [
+        ({"allowed_token_ids": (50,)}, "allowed_token_ids"),
+        ({"bad_token_ids": ((1,), (2, 50))}, "bad_token_ids"),
+        ({"bad_words": ["word"]}, "bad_words"),
+    ],
+)
+def test_forbidden_tokens_are_of_the_vocabulary_and_words_are_made_into_tokens(params: dict, param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        LIMITS.check(prompt(5, **params))
+    assert caught.value.param == param
+    assert LIMITS.check(prompt(5, allowed_token_ids=(0, 49), bad_token_ids=((1,), (2, 49)), max_tokens=3)) == 3

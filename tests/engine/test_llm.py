@@ -108,3 +108,14 @@ def test_a_failed_completion_raises(llm: facade.LLM, made: Bench) -> None:
     with pytest.raises(BackendError, match="failed"):
         llm.generate("one", SHORT)
     assert made.is_empty()
+
+
+def test_bad_words_reach_the_engine_as_tokens() -> None:
+    with facade.LLM("spark", kv_memory="20MB", threads=1) as llm:
+        plain = llm.generate("The cache", SamplingParams(temperature=0, max_tokens=30))[0].text
+        word = max(plain.split(), key=len)
+        made = llm.generate("The cache", SamplingParams(temperature=0, max_tokens=30, bad_words=[word]))[0].text
+        assert made != plain
+        ids = llm.prompt_tokens("abc")
+        only = llm.generate("The cache", SamplingParams(temperature=1, max_tokens=9, allowed_token_ids=ids))[0]
+        assert set(only.completions[0].token_ids) <= set(ids)

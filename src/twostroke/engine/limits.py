@@ -6,6 +6,7 @@ Must not know: text, pages, who asks.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest, prompt_too_long
@@ -75,12 +76,21 @@ class EngineLimits:
             ("prompt", prompt.token_ids),
             ("logit_bias", params.logit_bias),
             ("stop_token_ids", params.stop_token_ids),
+            ("allowed_token_ids", params.allowed_token_ids),
+            ("bad_token_ids", tuple(itertools.chain.from_iterable(params.bad_token_ids))),
         ):
             if ids and not (0 <= min(ids) and max(ids) < self.vocab_size):
                 wrong = next(token_id for token_id in ids if not 0 <= token_id < self.vocab_size)
                 raise InvalidRequest(
                     f"{name} holds the token id {wrong}.", why=f"Ids go from 0 to {self.vocab_size - 1:,}.", param=name
                 )
+
+        if params.bad_words:
+            raise InvalidRequest(
+                "bad_words must be made into token ids before they reach the engine.",
+                param="bad_words",
+                fix="Use LLM or the server, or give bad_token_ids.",
+            )
 
     def _check_objectives(self, prompt: Prompt) -> None:
         asked = prompt.objectives or NO_OBJECTIVES

@@ -15,6 +15,7 @@ from twostroke.runner.batch_builder import BatchBuilder
 from twostroke.runner.forward import Forward
 from twostroke.sampling.logprobs import token_logprob
 from twostroke.sampling.sampler import sample
+from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT, NoTokenLeft
 from twostroke.types.grammar import TOO_HEAVY, GrammarFault
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import SampledToken, StepResult, TokenLogprob
@@ -48,6 +49,8 @@ class ModelRunner:
                 sampled[request_id] = sample(row, sequence)
             except GrammarFault as error:
                 failed[request_id] = f"{TOO_HEAVY} ({error})"
+            except NoTokenLeft:
+                failed[request_id] = NO_TOKEN_LEFT
             except (ValueError, IndexError) as error:
                 failed[request_id] = f"sampling failed: {error}"
         return sampled, failed

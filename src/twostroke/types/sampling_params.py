@@ -13,6 +13,7 @@ from typing import Any
 
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.field_values import number, numbers_by_id, texts, truth, whole_number, whole_numbers
+from twostroke.types.forbidden_tokens import check_bad_words, id_sequences, packed_ids
 from twostroke.types.grammar import Grammar
 
 MAX_TOP_LOGPROBS = 20
@@ -35,6 +36,11 @@ class SamplingParams:
     max_tokens: None means up to the end of the context; 0 computes the prompt alone. stop: strings that end the text
     and are not part of it. prompt_logprobs: as logprobs, of each prompt token after the first; such a prompt is
     computed whole, cached or not.
+    repetition_window: repetition_penalty looks at the last so many tokens of prompt and output; None means at all.
+    allowed_token_ids: no other token is ever chosen, end tokens among them; None means any.
+    bad_words: texts that the output must not hold; an engine takes them as bad_token_ids (text.bad_words makes these).
+    bad_token_ids: sequences of token ids that the output must not hold: the last id of one is not chosen behind the
+    others. As in vLLM, another spelling of the same word in tokens is another sequence.
     grammar: what the answer must look like; it says where the answer may end, so min_tokens and ignore_eos have no
     place beside it. Cut short by max_tokens or a stop string, an answer is the beginning of one that fits.
     """
@@ -57,6 +63,12 @@ class SamplingParams:
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     grammar: Grammar | None = None
+    repetition_window: int | None = None
+    allowed_token_ids: tuple[int, ...] | None = None
+    bad_words: tuple[str, ...] = ()
+    bad_token_ids: tuple[tuple[int, ...], ...] = ()
+    allowed_ids_i32: bytes = field(default=b"", init=False, repr=False, compare=False)
+    """allowed_token_ids as 32-bit integers, made once: the sampler reads them at every token."""
 
     def __post_init__(self) -> None:
         self._make_exact()
@@ -74,6 +86,9 @@ class SamplingParams:
                 f"{name} cannot be kept beside a grammar.", param=name, why="The grammar says where the answer ends."
             )
         _check_stops(self.stop)
+        self._check_alone_with_grammar()
+        check_bad_words(self.bad_words)
+        object.__setattr__(self, "allowed_ids_i32", packed_ids(self.allowed_token_ids))
         if len(self.logit_bias) > MAX_LOGIT_BIAS:
             raise InvalidRequest(f"logit_bias has more than {MAX_LOGIT_BIAS} entries.", param="logit_bias")
         for token_id, bias in self.logit_bias.items():
@@ -96,23 +111,37 @@ class SamplingParams:
                 fix="Make one with Grammar.json_schema or Grammar.regex.",
             )
 
+    def _check_alone_with_grammar(self) -> None:
+        for name in ("allowed_token_ids", "bad_words", "bad_token_ids"):
+            if getattr(self, name) and self.grammar is not None:
+                raise InvalidRequest(
+                    f"{name} cannot be kept beside a grammar.",
+                    param=name,
+                    why="Together they could leave no token.",
+                    fix="Say in the grammar what the answer must not hold.",
+                )
+
     @property
     def greedy(self) -> bool:
         """True where the most likely token is always taken."""
         return self.temperature == 0.0
 
 
-_OPTIONAL = ("seed", "max_tokens", "logprobs", "prompt_logprobs")
+_OPTIONAL = ("seed", "max_tokens", "logprobs", "prompt_logprobs", "repetition_window", "allowed_token_ids")
 
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[str, Any], Any]], ...] = (
-    (("n", "top_k", "seed", "max_tokens", "min_tokens", "logprobs", "prompt_logprobs"), whole_number),
+    (
+        ("n", "top_k", "seed", "max_tokens", "min_tokens", "logprobs", "prompt_logprobs", "repetition_window"),
+        whole_number,
+    ),
     (
         ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
         number,
     ),
     (("ignore_eos",), truth),
-    (("stop",), texts),
-    (("stop_token_ids",), whole_numbers),
+    (("stop", "bad_words"), texts),
+    (("stop_token_ids", "allowed_token_ids"), whole_numbers),
+    (("bad_token_ids",), id_sequences),
     (("logit_bias",), numbers_by_id),
 )
 
@@ -128,6 +157,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("seed", -(2**63), 2**64 - 1),
     ("max_tokens", 0, math.inf),
     ("min_tokens", 0, math.inf),
+    ("repetition_window", 0, math.inf),
     ("logprobs", 0, MAX_TOP_LOGPROBS),
     ("prompt_logprobs", 0, MAX_TOP_LOGPROBS),
 )

@@ -1,0 +1,47 @@
+"""Words that an answer must not hold, as sequences of token ids; the rule is vLLM's.
+
+Knows: how words become tokens at the beginning and in the middle of a text.
+Must not know: logits, requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.sampling_params import SamplingParams
+
+Encode = Callable[[str], list[int]]
+
+
+def bad_sequences(words: Iterable[str], encode: Encode) -> tuple[tuple[int, ...], ...]:
+    """Each word as it is, and behind a space where that gives as many tokens and another first one.
+
+    encode: without tokens around the text. Raises InvalidRequest with param "bad_words".
+    """
+    made: list[tuple[int, ...]] = []
+    for word in words:
+        plain, spaced = (_ids(text, encode) for text in (word.lstrip(), " " + word.lstrip()))
+        if not plain:
+            raise InvalidRequest(f"The bad word {word[:60]!r} has no tokens.", param="bad_words")
+        made.append(plain)
+        if len(spaced) == len(plain) and spaced[0] != plain[0]:
+            made.append(spaced)
+    return tuple(made)
+
+
+def without_words(params: SamplingParams, encode: Encode) -> SamplingParams:
+    """The parameters with their bad words as token ids. Raises InvalidRequest."""
+    if not params.bad_words:
+        return params
+    ids = (*params.bad_token_ids, *bad_sequences(params.bad_words, encode))
+    return replace(params, bad_words=(), bad_token_ids=ids)
+
+
+def _ids(text: str, encode: Encode) -> tuple[int, ...]:
+    try:
+        return tuple(encode(text))
+    except InvalidRequest as error:
+        error.param = "bad_words"
+        raise

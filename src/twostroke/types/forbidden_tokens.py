@@ -1,0 +1,55 @@
+"""What a request forbids its own output: all but some tokens, words, sequences of tokens.
+
+Knows: legal values.
+Must not know: logits, the vocabulary, how words become tokens.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.field_values import whole_numbers
+
+MAX_BAD_WORDS = 1024
+MAX_BAD_WORD_CHARACTERS = 256
+NO_TOKEN_LEFT = "The request's own limits leave no token to choose from."
+"""The error of a completion whose allowed tokens and bad words together forbid every token."""
+
+
+class NoTokenLeft(ValueError):
+    """Every token is forbidden by the request itself."""
+
+
+def packed_ids(token_ids: Sequence[int] | None) -> bytes:
+    """allowed_token_ids as 32-bit integers, b"" for None. Raises InvalidRequest."""
+    if token_ids is None:
+        return b""
+    if not token_ids:
+        raise InvalidRequest("allowed_token_ids is empty.", param="allowed_token_ids", fix="Leave it out.")
+    if min(token_ids) < 0 or max(token_ids) >= 2**31:
+        raise InvalidRequest("allowed_token_ids holds an id that no token has.", param="allowed_token_ids")
+    return array("i", token_ids).tobytes()
+
+
+def check_bad_words(words: Sequence[str]) -> None:
+    """Raises InvalidRequest."""
+    if len(words) > MAX_BAD_WORDS:
+        raise InvalidRequest(f"bad_words has more than {MAX_BAD_WORDS:,} entries.", param="bad_words")
+    for word in words:
+        if not word.strip() or len(word) > MAX_BAD_WORD_CHARACTERS:
+            raise InvalidRequest(
+                f"A bad word is empty, or longer than {MAX_BAD_WORD_CHARACTERS} characters.", param="bad_words"
+            )
+
+
+def id_sequences(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
+    """A list of lists of token ids. Raises InvalidRequest."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise InvalidRequest(f"{name} must be a list of lists of token ids.", param=name)
+    made = tuple(whole_numbers(name, sequence) for sequence in value)
+    if len(made) > 2 * MAX_BAD_WORDS or not all(made):
+        raise InvalidRequest(f"{name} is too long, or holds an empty list.", param=name)
+    return made

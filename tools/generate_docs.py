@@ -41,9 +41,8 @@ def config_page() -> str:
 
 
 def _option_row(option: Option) -> str:
-    return (
-        f"| `{option.flag} {option.metavar}` | `TWOSTROKE_{option.name.upper()}` | {option.help} | {option.default} |"
-    )
+    flag = f"{option.flag} {option.metavar}".strip()
+    return f"| `{flag}` | `TWOSTROKE_{option.name.upper()}` | {option.help} | {option.default} |"
 
 
 def cli_page() -> str:

@@ -58,6 +58,14 @@ def parse_text(text: str) -> str:
     return text.strip()
 
 
+def parse_switch(text: str) -> bool:
+    """ "on", "off" -> a truth value. Raises ValueError."""
+    words = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
+    if text.strip().lower() not in words:
+        raise ValueError("write on or off")
+    return words[text.strip().lower()]
+
+
 def parse_url(text: str) -> str:
     """ "http://127.0.0.1:4318". Raises ValueError."""
     if not re.fullmatch(r"https?://[^\s/]+\S*", text.strip()):
@@ -80,7 +88,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 class Option:
     """name: Python and TWOSTROKE_ name; the flag is --name with dashes. default: what happens without it, in words.
 
-    secret: its value is never printed.
+    secret: its value is never printed. switch: the flag alone turns it on.
     """
 
     name: str
@@ -89,6 +97,7 @@ class Option:
     help: str
     default: str
     secret: bool = False
+    switch: bool = False
 
     @property
     def flag(self) -> str:
@@ -194,6 +203,15 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         one_of("text", "json"),
         "Log lines as text (warnings; with -v every request) or json (every request).",
         "text",
+    ),
+    Option(
+        "strict_fields",
+        "",
+        parse_switch,
+        "Refuse requests with a field that looks misspelt, as temprature; without it such a field is ignored and told "
+        "in the header X-Twostroke-Ignored-Fields, like every field that is not known.",
+        "off",
+        switch=True,
     ),
     Option("otlp", "URL", parse_url, "Send OpenTelemetry spans to this OTLP/HTTP collector.", "none"),
 )

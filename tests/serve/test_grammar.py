@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import openai
 import pydantic
@@ -103,6 +103,23 @@ def test_the_openai_package_parses_its_own_models(client: OpenAI) -> None:
     assert parsed is not None and parsed.kind in ("compute-bound", "memory-bound")
 
 
+class Person(pydantic.BaseModel):
+    """Its schema says nothing of other keys; small models went on inventing some until max_tokens."""
+
+    name: Annotated[str, pydantic.Field(max_length=12)]
+    age: int
+    tags: Annotated[list[Annotated[str, pydantic.Field(max_length=8)]], pydantic.Field(max_length=2)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_small_model_comes_to_the_end_of_a_plain_schema(temperature: float, spark: Live) -> None:
+    for seed in range(10):
+        fields = {"guided_json": Person.model_json_schema(), "temperature": temperature, "seed": seed}
+        reply = ask(spark, **fields, max_tokens=300)
+        assert reply.json["choices"][0]["finish_reason"] == "stop"
+        Person.model_validate_json(content(reply))
+
+
 def test_streamed_and_whole_are_the_same_in_form_too(client: OpenAI) -> None:
     settings: Any = {"model": "spark", "messages": ASK, "seed": 9, "max_tokens": 60, "temperature": 1.2}
     settings["response_format"] = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}
@@ -191,7 +208,7 @@ def test_a_fresh_server_answers_all_that_ask_for_the_same_form_at_once() -> None
     """No process for grammars runs yet, so that all twenty wait for the first compilation."""
     with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built, serving(built.parts) as fresh:
         with ThreadPoolExecutor(20) as pool:
-            asked = [pool.submit(ask, fresh, guided_json=SCHEMA, seed=seed) for seed in range(20)]
+            asked = [pool.submit(ask, fresh, guided_json=SCHEMA, seed=seed, max_tokens=250) for seed in range(20)]
             replies = [each.result() for each in asked]
     assert [reply.status for reply in replies] == [200] * 20
     assert all(set(json.loads(content(reply))) == {"ok", "n"} for reply in replies)

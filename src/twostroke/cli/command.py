@@ -81,7 +81,10 @@ def option_flags(options: tuple[Option, ...]) -> Callable[[Decorated], Decorated
     def decorate(function: Decorated) -> Decorated:
         for option in reversed(options):
             text = f"{option.help} [default: {option.default}; env TWOSTROKE_{option.name.upper()}]"
-            function = click.option(option.flag, option.name, metavar=option.metavar, default=None, help=text)(function)
+            kind: dict[str, Any] = (
+                {"is_flag": True, "flag_value": "on"} if option.switch else {"metavar": option.metavar}
+            )
+            function = click.option(option.flag, option.name, default=None, help=text, **kind)(function)
         return function
 
     return decorate

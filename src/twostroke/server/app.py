@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,15 +42,16 @@ from twostroke.server.history_metrics import HistoryCollector
 from twostroke.server.legacy_functions import FunctionChatShape
 from twostroke.server.live.about import kv_facts
 from twostroke.server.live.routes import live_routes
-from twostroke.server.messages_request import count_tokens, messages_call
+from twostroke.server.messages_request import MessagesRequest, count_tokens, messages_call
 from twostroke.server.messages_shape import MessagesShape
 from twostroke.server.metrics import CONTENT_TYPE
 from twostroke.server.openapi import openapi_document
 from twostroke.server.page_files import page_routes
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import chat_call, completion_call, salted
-from twostroke.server.responses_request import responses_call
+from twostroke.server.responses_request import ResponsesRequest, responses_call
 from twostroke.server.responses_shape import ResponsesShape
+from twostroke.server.schema import ChatRequest, CompletionRequest
 from twostroke.server.security import Gate, client_of
 from twostroke.server.shape import Shape
 from twostroke.server.stream import Answer
@@ -88,12 +90,14 @@ def create_app(parts: ServerParts) -> ASGIApp:
 def routes_of(parts: ServerParts) -> list[Route]:
     """Every path of the public API: all but the page and its view of the engine."""
     return [
-        Route("/v1/chat/completions", _generate(parts, chat_call, _chat_shape), methods=["POST"]),
-        Route("/v1/completions", _generate(parts, completion_call, CompletionShape), methods=["POST"]),
-        Route("/v1/responses", _generate(parts, responses_call, ResponsesShape), methods=["POST"]),
+        Route("/v1/chat/completions", _generate(parts, chat_call, _chat_shape, ChatRequest), methods=["POST"]),
+        Route(
+            "/v1/completions", _generate(parts, completion_call, CompletionShape, CompletionRequest), methods=["POST"]
+        ),
+        Route("/v1/responses", _generate(parts, responses_call, ResponsesShape, ResponsesRequest), methods=["POST"]),
         Route("/v1/responses/{name}", _no_response, methods=["GET", "DELETE"]),
         Route("/v1/responses/{name}/input_items", _no_response, methods=["GET"]),
-        Route("/v1/messages", _generate(parts, messages_call, MessagesShape), methods=["POST"]),
+        Route("/v1/messages", _generate(parts, messages_call, MessagesShape, MessagesRequest), methods=["POST"]),
         Route("/v1/messages/count_tokens", _read(parts, _counted), methods=["POST"]),
         Route("/v1/embeddings", _no_embeddings(parts), methods=["POST"]),
         Route("/tokenize", _read(parts, tokenize), methods=["POST"]),
@@ -112,11 +116,18 @@ def routes_of(parts: ServerParts) -> list[Route]:
 
 
 def _generate(
-    parts: ServerParts, read: Callable[[bytes, ServerParts], Call], shape: Callable[[Call, ServerParts], Shape]
+    parts: ServerParts,
+    read: Callable[[bytes, ServerParts], Call],
+    shape: Callable[[Call, ServerParts], Shape],
+    kind: type[msgspec.Struct],
 ) -> Endpoint:
+    def checked(body: bytes) -> Call:
+        ignored = parts.fields.ignored(body, kind)
+        return replace(read(body, parts), ignored_fields=ignored)
+
     async def endpoint(request: Request) -> Response:
         async with reading(request, parts.limits, parts.bodies) as body:
-            read_call = await parts.lanes.run(len(body), read, body, parts)
+            read_call = await parts.lanes.run(len(body), checked, body)
             call = salted(read_call, client_of(request.scope))
         return Answer(call, shape(call, parts), parts)
 

@@ -21,6 +21,7 @@ from twostroke.server.body_budget import BodyBudget
 from twostroke.server.crash_notes import CrashNotes
 from twostroke.server.door import Door, DoorRules
 from twostroke.server.facts import Listener
+from twostroke.server.field_check import FieldCheck
 from twostroke.server.forecast import Forecast, Listeners, Room
 from twostroke.server.live.about import about
 from twostroke.server.live.view import EngineView
@@ -92,6 +93,7 @@ def build_server(
         limits=Limits(deadline_s=resolved["deadline"]),
         door=Door(_door_rules(resolved), wait_s),
         bodies=BodyBudget(resolved["body_memory"]),
+        fields=FieldCheck(strict=resolved["strict_fields"]),
         drain_s=resolved["drain"],
         quarantine=quarantine,
         metrics=metrics,

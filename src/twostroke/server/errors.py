@@ -23,6 +23,7 @@ from twostroke.types.errors import (
     TwostrokeError,
     UnreadOverflow,
 )
+from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT
 from twostroke.types.grammar import TOO_HEAVY
 from twostroke.types.output import Delta
 from twostroke.types.request import FinishReason
@@ -182,6 +183,8 @@ def fault_of(delta: Delta) -> TwostrokeError | None:
         return InvalidRequest(
             TOO_HEAVY, param="grammar", code="grammar_too_heavy", fix="Ask for a simpler form, with fewer repetitions."
         )
+    if delta.finish_reason == FinishReason.ERROR and delta.error == NO_TOKEN_LEFT:
+        return InvalidRequest(NO_TOKEN_LEFT, code="no_token_left", fix="Allow more tokens, or forbid fewer words.")
     if delta.finish_reason == FinishReason.ERROR:
         return EngineFault(delta.error or "no reason given")
     if delta.finish_reason == FinishReason.ABORT:

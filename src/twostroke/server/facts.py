@@ -36,6 +36,7 @@ class RequestFacts:
     output_tokens: int = 0
     finish_reasons: tuple[str, ...] = ()
     timings: Timings | None = None
+    ignored_fields: tuple[str, ...] = ()
 
 
 class Listener(Protocol):

@@ -2,7 +2,8 @@
 
 Taken: OpenAI's response_format (text, json_object, json_schema), also with the schema beside json_object as llama.cpp's
 clients send it; vLLM's structured_outputs (json, json_object, regex, choice, grammar) and its older guided_json,
-guided_regex, guided_choice, guided_grammar. A grammar is Lark or GBNF.
+guided_regex, guided_choice, guided_grammar; llama.cpp's grammar and json_schema; SGLang's regex, ebnf and json_schema.
+A grammar is Lark or GBNF, and ebnf is GBNF.
 
 Knows: these fields.
 Must not know: tokens, engines, other fields.
@@ -22,6 +23,10 @@ class GrammarFields(Protocol):
     """The fields of a request that are looked at here."""
 
     response_format: Any
+    grammar: Any
+    json_schema: Any
+    regex: Any
+    ebnf: Any
     structured_outputs: Any
     guided_json: Any
     guided_regex: Any
@@ -80,10 +85,18 @@ def _asked(request: GrammarFields) -> Iterator[tuple[str, Callable[[], Grammar |
         ("guided_regex", _regex),
         ("guided_choice", _choice),
         ("guided_grammar", _lark),
+        ("grammar", _lark),
+        ("json_schema", schema_grammar),
+        ("regex", _regex),
+        ("ebnf", _lark),
     ):
         value = getattr(request, name)
-        if value is not None:
+        if value is not None and not (value == "" and name in _EMPTY_IS_NONE):
             yield name, _bound(read, value)
+
+
+_EMPTY_IS_NONE = ("grammar", "json_schema", "regex", "ebnf")
+"""Their clients send an empty text for no form."""
 
 
 def _bound(read: Callable[[Any], Grammar | None], value: Any) -> Callable[[], Grammar | None]:

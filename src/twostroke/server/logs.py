@@ -87,6 +87,8 @@ def request_ended(facts: RequestFacts) -> None:
             "output_tokens": facts.output_tokens,
             "finish_reasons": list(facts.finish_reasons),
         }
+    if facts.ignored_fields:
+        told["ignored_fields"] = list(facts.ignored_fields)
     if facts.timings is not None:
         told |= {"queue_s": facts.timings.queue_s, "ttft_s": facts.timings.ttft_s}
     log.info("request", extra=told)

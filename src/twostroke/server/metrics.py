@@ -18,6 +18,7 @@ from twostroke.engine.observer import Observer
 from twostroke.server.live.recent import Recent
 from twostroke.server.vllm_names import VllmNames
 from twostroke.types.event import FinishedEvent
+from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT
 from twostroke.types.grammar import TOO_HEAVY
 from twostroke.types.output import Prompt, Timings
 from twostroke.types.plan import Plan
@@ -176,8 +177,7 @@ class ServerMetrics(Observer):
         """A completion's end, by whatever reason."""
         self.finished.labels(finished.reason.value).inc()
         if finished.reason is FinishReason.ERROR:
-            heavy = (finished.error or "").startswith(TOO_HEAVY)
-            self.faults.labels("grammar_too_heavy" if heavy else "internal_error").inc()
+            self.faults.labels(_fault_code(finished.error or "")).inc()
         generated = finished.num_output_tokens + (finished.stopped_by is not None)
         self.generation_tokens.inc(generated)
         self.requests.finished(finished, timings, generated)
@@ -255,3 +255,9 @@ def _seconds(name: str, text: str, registry: CollectorRegistry) -> Histogram:
 
 def _tokens(name: str, text: str, registry: CollectorRegistry) -> Histogram:
     return Histogram(name, text, buckets=_TOKENS, registry=registry)
+
+
+def _fault_code(error: str) -> str:
+    if error.startswith(TOO_HEAVY):
+        return "grammar_too_heavy"
+    return "no_token_left" if error == NO_TOKEN_LEFT else "internal_error"

@@ -17,6 +17,7 @@ from twostroke.cost.work import Work
 from twostroke.server.body_budget import BodyBudget
 from twostroke.server.door import Door
 from twostroke.server.facts import Listener
+from twostroke.server.field_check import FieldCheck
 from twostroke.server.lanes import Lanes
 from twostroke.server.live.view import EngineView
 from twostroke.server.logs import request_ended
@@ -157,7 +158,7 @@ class ServerParts:
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
     special_texts: the vocabulary's special tokens by their role, as eos_token. work: FLOPs and bytes of all steps.
     door: bounds on what waits. bodies: on what comes in. lanes: threads that read them.
-    drain_s: for what runs, after a signal.
+    fields: what is said of fields that are not known. drain_s: for what runs, after a signal.
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: hear of each HTTP request at
     its end.
     """
@@ -178,6 +179,7 @@ class ServerParts:
     door: Door = field(default_factory=Door)
     bodies: BodyBudget = field(default_factory=BodyBudget)
     lanes: Lanes = field(default_factory=Lanes)
+    fields: FieldCheck = field(default_factory=FieldCheck)
     drain_s: float = 30.0
     quarantine: Quarantine = field(default_factory=Quarantine)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)

@@ -18,6 +18,7 @@ from twostroke.server.decode import decode
 from twostroke.server.errors import HttpProblem, unknown_model
 from twostroke.server.grammar import AskedGrammar, grammar_of
 from twostroke.server.legacy_functions import in_old_words, to_tools
+from twostroke.server.other_engines import unlimited
 from twostroke.server.parts import ServedTemplate, ServedTokenizer, ServerParts
 from twostroke.server.schema import (
     MAX_PROMPTS,
@@ -28,6 +29,7 @@ from twostroke.server.schema import (
     read_completion,
 )
 from twostroke.server.tool_use import ToolUse, special_ids_of, tool_use
+from twostroke.text.bad_words import without_words
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.tools.prompt import with_tools
 from twostroke.text.turn import TurnForm
@@ -50,6 +52,8 @@ _PLAIN_FIELDS = (
     "repetition_penalty",
     "ignore_eos",
     "min_tokens",
+    "repetition_window",
+    "allowed_token_ids",
 )
 
 
@@ -187,6 +191,8 @@ def _room(request: CompletionRequest, token_ids: Sequence[int], parts: ServerPar
     if request.max_tokens is not None:
         return request.max_tokens
     room = max(1, parts.context_tokens - len(token_ids))
+    if unlimited(request):
+        return room
     return max(min(DEFAULT_COMPLETION_TOKENS, room), min(request.min_tokens or 0, room))
 
 
@@ -278,8 +284,9 @@ def _params(
         stop=(stop,) if isinstance(stop, str) else tuple(stop or ()),
         stop_token_ids=tuple(request.stop_token_ids or ()),
         grammar=form.grammar,
+        bad_words=tuple(request.bad_words or ()),
     )
-    return SamplingParams(**asked)
+    return without_words(SamplingParams(**asked), parts.tokenizer.encode_rendered)
 
 
 def _check_all(prompts: Sequence[Prompt], param: str, parts: ServerParts) -> None:

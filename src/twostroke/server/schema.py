@@ -1,8 +1,7 @@
 """What clients may send: typed requests with hard caps, read and checked before any work.
 
 Fields of OpenAI's API that this server cannot honour are declared too, so that asking for them is an error and sending
-their neutral value is not. Hints without a contract (user, metadata, reasoning_effort ...) and unknown fields are
-ignored.
+their neutral value is not. Fields that are not declared are ignored, and told (field_check.py).
 
 Knows: OpenAI's request shapes, the extensions that clients of other engines send.
 Must not know: token ids' meaning, engines, responses.
@@ -16,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from twostroke.server.decode import check_depth, decode
+from twostroke.server.other_engines import in_our_fields
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import MAX_SCHEMA_BYTES
 
@@ -75,14 +75,25 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     ignore_eos: bool | None = None
     min_tokens: int | None = None
     stop_token_ids: list[int] | None = None
+    allowed_token_ids: list[int] | None = None
+    bad_words: list[str] | None = None
+    repetition_window: int | None = None
     cache_salt: str | None = None
     priority: int | None = None
     ttft_s: float | None = None
     itl_s: float | None = None
     return_progress: bool | None = None
     parse_special: bool | None = None  # control tokens in texts: false for chats, true for prompts (SECURITY.md)
+    # llama.cpp's (other_engines.py)
+    n_predict: int | None = None
+    repeat_penalty: float | None = None
+    repeat_last_n: int | None = None
     # the form of the answer (grammar.py)
     response_format: Any = None
+    grammar: Any = None
+    json_schema: Any = None
+    regex: Any = None
+    ebnf: Any = None
     structured_outputs: Any = None
     guided_json: Any = None
     guided_regex: Any = None
@@ -131,6 +142,7 @@ class CompletionRequest(GenerationRequest, kw_only=True):
     suffix: str | None = None
 
 
+_FLAT = ("logit_bias", "stop", "stop_token_ids", "allowed_token_ids", "bad_words", "prompt")
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "use_beam_search": (False,),
     "include_stop_str_in_output": (False,),
@@ -161,7 +173,8 @@ def checked_chat(request: ChatRequest, depth_limit: int) -> ChatRequest:
     if request.n is None:
         request.n = 1
     if request.max_tokens == 0:
-        raise InvalidRequest("max_tokens must be at least 1.", param="max_tokens")
+        name = "max_tokens" if request.n_predict is None else "n_predict"
+        raise InvalidRequest(f"{name} must be at least 1.", param=name)
     if request.max_completion_tokens is not None:
         if request.max_completion_tokens < 1:
             raise InvalidRequest("max_completion_tokens must be at least 1.", param="max_completion_tokens")
@@ -197,11 +210,12 @@ def read_completion(body: bytes, depth_limit: int) -> CompletionRequest:
 
 
 def _check_shared(request: GenerationRequest, depth_limit: int) -> None:
+    in_our_fields(request)
     for name in request.__struct_fields__:
         value = getattr(request, name)
         if name == "tools":
             _check_tools(value or [], depth_limit)
-        elif isinstance(value, (dict, list)) and name not in ("logit_bias", "stop", "stop_token_ids", "prompt"):
+        elif isinstance(value, (dict, list)) and name not in _FLAT:
             check_depth(value, depth_limit)
         neutral = NEUTRAL.get(name)
         if neutral is not None and value is not None and not any(_same(value, item) for item in neutral):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of
 from twostroke.server.facts import RequestFacts, facts_of
+from twostroke.server.field_check import HEADER
 from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
 from twostroke.server.progress import PROGRESS_S, PromptProgress
@@ -53,6 +54,7 @@ class Answer(Response):
         """Raises what happens before the first byte."""
         self._visit = visit_of(scope, self._parts.limits.deadline_s, self._parts.door.clock())
         self._facts = facts_of(scope)
+        self._facts.ignored_fields = self._call.ignored_fields
         body = self._stream(send) if self._call.stream else self._whole(scope, receive, send)
         await until_disconnect(receive, body)
 
@@ -61,10 +63,12 @@ class Answer(Response):
             while (piece := await generation.next()) is not None:
                 self._shape.collect(*piece)
         answer = self._shape.whole(_counts(generation))
-        await Response(msgspec.json.encode(answer), media_type="application/json")(scope, receive, send)
+        response = Response(msgspec.json.encode(answer), media_type="application/json")
+        response.raw_headers += self._more_headers()
+        await response(scope, receive, send)
 
     async def _stream(self, send: Send) -> None:
-        events = EventWriter(send, self._parts.limits.stalled_s)
+        events = EventWriter(send, self._parts.limits.stalled_s, self._more_headers())
         try:
             async with Generation(self._call, self._parts, self._facts, self._visit) as generation:
                 while (piece := await self._next(generation, events)) is not None:
@@ -85,6 +89,10 @@ class Answer(Response):
             for event in self._shape.problem_events(problem_of(error)):
                 await events.send(event)
         await events.finish(self._shape.closing)
+
+    def _more_headers(self) -> list[tuple[bytes, bytes]]:
+        ignored = self._call.ignored_fields
+        return [(HEADER, ", ".join(ignored).encode("ascii", "replace"))] if ignored else []
 
     def _ids(self) -> dict[str, str]:
         return {"request_id": self._facts.request_id, "response_id": self._call.response_id}
@@ -122,8 +130,9 @@ def _counts(generation: Generation) -> Counts:
 class EventWriter:
     """One event a write; the headers go out with the first. Raises SlowReader when a write stays unread too long."""
 
-    def __init__(self, send: Send, stalled_s: float) -> None:
+    def __init__(self, send: Send, stalled_s: float, more_headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         self.started = False
+        self._headers = [*_STREAM_HEADERS, *more_headers]
         self._send = send
         self._stalled_s = stalled_s
 
@@ -142,7 +151,7 @@ class EventWriter:
         """Bytes as they are."""
         if not self.started:
             self.started = True
-            await self._put({"type": "http.response.start", "status": 200, "headers": list(_STREAM_HEADERS)})
+            await self._put({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
         await self._put({"type": "http.response.body", "body": raw, "more_body": True})
 
     async def _put(self, message: dict[str, Any]) -> None:

@@ -1,0 +1,125 @@
+"""Fields of a request that nobody here knows: named in a header and in the log, and refused where they look misspelt.
+
+    check = FieldCheck(strict=False)
+    check.ignored(body, ChatRequest) == ("temprature (did you mean temperature?)",)
+
+Knows: the fields of each kind of request, fields that other engines have.
+Must not know: what a field means.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from functools import lru_cache
+
+import msgspec
+
+from twostroke.types.errors import InvalidRequest
+
+log = logging.getLogger("twostroke.server")
+HEADER = b"x-twostroke-ignored-fields"
+MAX_NAMED = 16
+MAX_LOOKED_AT = 64
+MAX_NAME_CHARACTERS = 64
+MAX_LOGGED_NAMES = 256
+_CLOSE = 0.82
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+HINTS = frozenset(
+    "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention "
+    "cache_prompt id_slot slot_id request_id guided_decoding_backend timings_per_token".split()
+)
+"""Known fields that do not change the answer; they are not named."""
+_MEANT = {
+    "max_new_tokens": "max_tokens",
+    "max_length": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "min_new_tokens": "min_tokens",
+    "num_predict": "max_tokens",
+    "stop_sequences": "stop",
+    "stopping_strings": "stop",
+    "system_prompt": "system",
+}
+"""What other servers call a field, and what it is called here, where it is not near in letters."""
+_ELSEWHERE = frozenset(
+    "top_a top_n_sigma typical_p tfs_z mirostat mirostat_tau mirostat_eta n_keep n_probs n_discard min_keep "
+    "length_penalty early_stopping best_of prompt_template return_token_ids return_tokens_as_token_ids "
+    "reasoning_effort".split()
+)
+"""Fields of other servers that are near to one of ours in letters and not in meaning."""
+
+Kind = type[msgspec.Struct]
+
+
+class FieldCheck:
+    """strict: refuse a field that looks like a misspelt one. Any thread may ask."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self._strict = strict
+        self._logged: set[str] = set()
+
+    def ignored(self, body: bytes, kind: Kind) -> tuple[str, ...]:
+        """The fields without a meaning here, safe to write into a header, with what may have been meant.
+
+        A body that is no object has none: whoever decodes it says so. Raises InvalidRequest where it is strict.
+        """
+        unknown = _unknown(body, kind)
+        told: list[str] = []
+        for name in unknown[:MAX_LOOKED_AT]:
+            near = nearest(name, kind)
+            if near is not None and self._strict:
+                raise InvalidRequest(
+                    f"There is no field {name[:MAX_NAME_CHARACTERS]!r}.",
+                    param=name[:MAX_NAME_CHARACTERS],
+                    code="unknown_field",
+                    fix=f"Did you mean {near}?",
+                )
+            told.append(_safe(name) + (f" (did you mean {near}?)" if near else ""))
+        if len(unknown) > MAX_LOOKED_AT and self._strict:
+            raise InvalidRequest(f"The request has {len(unknown):,} fields that are not known.", code="unknown_field")
+        self._log(told)
+        left_out = len(unknown) - MAX_NAMED
+        return (*told[:MAX_NAMED], *([f"and {left_out} more"] if left_out > 0 else []))
+
+    def _log(self, told: list[str]) -> None:
+        """Each once: the line of every request has them too, at level info."""
+        for name in told:
+            if name not in self._logged and len(self._logged) < MAX_LOGGED_NAMES:
+                self._logged.add(name)
+                log.warning("a field of a request is not known and was ignored: %s", name)
+
+
+@lru_cache(maxsize=1024)
+def nearest(name: str, kind: Kind) -> str | None:
+    """The field of this kind of request that was probably meant, None for none."""
+    known = kind.__struct_fields__
+    if len(name) > MAX_NAME_CHARACTERS:
+        return None
+    plain = _plain(name)
+    same = next((each for each in known if _plain(each) == plain), None)
+    meant = _MEANT.get(name)
+    if same is not None or meant in known:
+        return same or meant
+    if name in _ELSEWHERE:
+        return None
+    found = difflib.get_close_matches(name.lower(), known, 1, _CLOSE)
+    return found[0] if found else None
+
+
+def _unknown(body: bytes, kind: Kind) -> list[str]:
+    """In the order of the body. A field that is null asks for nothing."""
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return []
+    known = HINTS.union(kind.__struct_fields__)
+    return [name for name, value in fields.items() if name not in known and bytes(value) != b"null"]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _safe(name: str) -> str:
+    return _UNSAFE.sub("?", name[:MAX_NAME_CHARACTERS]) or "?"

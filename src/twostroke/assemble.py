@@ -54,6 +54,7 @@ from twostroke.models.batch import Buffers
 from twostroke.models.llama import LlamaModel
 from twostroke.models.rope_tables import rope_table
 from twostroke.quant.formats import weight_format
+from twostroke.run_delay import RunDelay
 from twostroke.runner.backing import PoolBacking
 from twostroke.runner.build import RunnerSizes, build_runner, new_kv
 from twostroke.sampling.random_draw import sibling_seed
@@ -213,7 +214,9 @@ def build_heart(
     kv = new_kv(spec, kv_kind(resolved["kv_format"]), found.num_pages)
     backing = PoolBacking([layer.data for layer in kv], populate)
     closing.callback(backing.close)
-    runner = build_runner(model, ops, kv, runner_sizes, time.perf_counter)
+    delay = RunDelay()
+    closing.callback(delay.close)
+    runner = build_runner(model, ops, kv, runner_sizes, time.perf_counter, delay)
     cache = CacheManager(found.num_pages, PAGE_TOKENS, backing.on_fresh_page)
     scheduler = Scheduler(cache, SchedulerLimits(*sizes), _policy(found, resolved))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids

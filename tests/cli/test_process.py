@@ -302,3 +302,25 @@ def test_everything_that_prints_has_json() -> None:
 
     lacking = [words for words, command in _verbs(main) if "--json" not in {o for p in command.params for o in p.opts}]
     assert lacking == []
+
+
+LOOP = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+
+
+@pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="the system does not count it")
+def test_explain_names_a_processor_that_was_busy_with_something_else() -> None:
+    core = min(os.sched_getaffinity(0))
+
+    def on_one_core() -> None:
+        os.sched_setaffinity(0, {core})
+
+    other = subprocess.Popen([sys.executable, "-c", LOOP], preexec_fn=on_one_core)
+    try:
+        words = ["generate", "x", "--regex", "[a-z ]{600}", "--max-tokens", "300", "--explain", "--json"]
+        done = run(*words, preexec_fn=on_one_core)
+    finally:
+        other.kill()
+        other.wait()
+    (told,) = json.loads(done.stdout)["explain"]
+    busy = {cause["kind"]: cause for cause in told["causes"]}["busy processor"]
+    assert "the processor was busy with something else" in busy["text"] and busy["seconds"] > 0.05 * told["e2e_s"]

@@ -191,6 +191,25 @@ def host_gap(draw: random.Random) -> Injected:
     return Injected(explained(lab), CauseKind.HOST, Verdict.STREAM)
 
 
+def busy_processor(draw: random.Random) -> Injected:
+    """Another program takes the processor in some of the steps that decode."""
+    lab = noisy(warmed(draw), draw)
+    share, delay_s = 0.2 + 0.6 * draw.random(), 0.004 + 0.05 * draw.random()
+    lab.executor.delayed_s = lambda plan: delay_s if plan.num_tokens < 9 and draw.random() < share else 0.0
+    lab.request(0, "victim", text(1, draw.randrange(10, 40)), draw.randrange(30, 60))
+    lab.run()
+    said = ("the processor was busy with something else", "ready to compute and had to wait")
+    return Injected(explained(lab), CauseKind.BUSY, Verdict.STREAM, said)
+
+
+def busy_while_it_read(draw: random.Random) -> Injected:
+    lab = warmed(draw)
+    lab.executor.delayed_s = lambda plan: 0.3 + draw.random() if plan.num_tokens > 8 else 0.0
+    lab.request(0, "victim", text(1, draw.randrange(100, 2000)), 3)
+    lab.run()
+    return Injected(explained(lab), CauseKind.BUSY, Verdict.START, ("busy with something else",))
+
+
 def cold_start(draw: random.Random) -> Injected:
     lab = Lab()
     factor = 3 + 10 * draw.random()
@@ -229,6 +248,8 @@ FIRST: tuple[Scenario, ...] = (
     preempted,
     client_stall,
     host_gap,
+    busy_processor,
+    busy_while_it_read,
     cold_start,
 )
 """Causes that must come before all others but the work itself."""

@@ -70,15 +70,17 @@ class PricedExecutor:
     clock: VirtualClock
     cost: StepCost = COST
     slower: Callable[[Plan], float] = lambda plan: 1.0
+    delayed_s: Callable[[Plan], float] = lambda plan: 0.0  # in it the processor runs another program
 
     def execute(self, plan: Plan) -> StepResult:
         segments = [Segment(s.start, s.num_tokens, s.samples) for s in plan.sequences]
-        model_s = device_seconds(self.cost.predict(segments)) * self.slower(plan)
+        delayed_s = self.delayed_s(plan)
+        model_s = device_seconds(self.cost.predict(segments)) * self.slower(plan) + delayed_s
         self.clock.now += model_s + SAMPLING_S
         sampled = {
             s.request.request_id: SampledToken(65 + s.num_output_tokens % 20) for s in plan.sequences if s.samples
         }
-        return StepResult(sampled, model_s=model_s, sampling_s=SAMPLING_S)
+        return StepResult(sampled, model_s=model_s, sampling_s=SAMPLING_S, delayed_s=delayed_s)
 
 
 @dataclass

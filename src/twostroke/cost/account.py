@@ -70,6 +70,14 @@ class Spell:
     found_none: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Seconds of its steps in which the processor was busy with something else: up to the first token, and after it."""
+
+    start_s: float = 0.0
+    stream_s: float = 0.0
+
+
 @dataclass(eq=False, slots=True)
 class LiveAccount:
     """Seconds so far. mark_s: accounted up to here (FILLING), or waiting since (QUEUED, BACK).
@@ -101,6 +109,16 @@ class LiveAccount:
     start: TimeParts | None = None
     queue: QueueStory = field(default_factory=QueueStory)
     spells: list[Spell] = field(default_factory=list)
+    delayed_before_s: float = 0.0  # the ledger's sum of delays when it was first planned, and when it had a token
+    delayed_token_s: float = 0.0
+
+    def delays(self, delayed_s: float) -> Delays:
+        """Since it was first planned. delayed_s: the ledger's sum now."""
+        if self.first_s is None:
+            return Delays()
+        if self.token_s is None:
+            return Delays(delayed_s - self.delayed_before_s)
+        return Delays(self.delayed_token_s - self.delayed_before_s, delayed_s - self.delayed_token_s)
 
     def parts(self) -> TimeParts:
         """As of the last time that it was settled."""
@@ -123,6 +141,7 @@ class Account:
 
     start_shares, stretches: whose prefill stood in the steps of its own prefill, and of its decode. unread_s: how long
     pieces lay before the reader took them, all in all. sample: what decoded in a step from the middle of its decode.
+    delays: parts of the other seconds, not beside them.
     """
 
     request_id: str
@@ -146,6 +165,7 @@ class Account:
     first_ordinal: int = 0
     sample: tuple[Segment, ...] = ()
     unread_s: float = 0.0
+    delays: Delays = Delays()
 
     @property
     def e2e_s(self) -> float:

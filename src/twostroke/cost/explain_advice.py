@@ -174,6 +174,7 @@ def _plain(scene: Scene, cause: Cause) -> list[Advice]:
         CauseKind.SHARED_PREFILL: "another replica, or prompts that come one after the other",
         CauseKind.COLD: "a first request for warming up: later ones do not pay this",
         CauseKind.CLIENT: "a reader that takes pieces as they come; no setting of the engine helps",
+        CauseKind.BUSY: "fewer other programs on this machine, or fewer --threads than it has cores",
         CauseKind.HOST: "at most the host's part, with fewer other programs on this machine",
     }
     return [Advice(texts[cause.kind], cause.seconds)] if cause.kind in texts else []

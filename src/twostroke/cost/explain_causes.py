@@ -75,6 +75,47 @@ class Scene:
         return min(self.cold.prefill_s, self.account.parts.own_prefill_s)
 
     @property
+    def busy_prefill_s(self) -> float:
+        """Of the own prefill, while the processor was busy with something else."""
+        left_s = self.account.parts.own_prefill_s - self.cold_prefill_s - self.prefix_s
+        return max(0.0, min(self.account.delays.start_s, left_s))
+
+    @property
+    def busy_decode_s(self) -> float:
+        """Of the decode: what the system counted, or what measured steps have beyond a machine that was measured idle.
+
+        The second holds what the system does not count for this thread: other threads of the engine that had to wait,
+        and processors that a virtual machine did not get.
+        """
+        left_s = max(0.0, self.account.parts.decode_s - self.cold_decode_s)
+        return min(left_s, max(self._delayed_share * left_s, self._unexplained_s(left_s)))
+
+    @property
+    def busy_reader_s(self) -> float:
+        """Of the client's stall: a reader in the engine's own thread had to wait for the processor like the engine."""
+        return self._delayed_share * self.account.parts.client_stall_s
+
+    @property
+    def busy_host_s(self) -> float:
+        """Of the host gap."""
+        return self._delayed_share * self.account.parts.host_gap_s
+
+    @property
+    def _delayed_share(self) -> float:
+        """Of the seconds after the first token that may hold the delays. The system counts from step to step: in the
+        steps or between them."""
+        parts = self.account.parts
+        may_s = max(0.0, parts.decode_s - self.cold_decode_s) + parts.client_stall_s + parts.host_gap_s
+        return min(1.0, self.account.delays.stream_s / may_s) if may_s > 0 else 0.0
+
+    def _unexplained_s(self, decode_s: float) -> float:
+        segments = self.decoding
+        if not self.measured or self.cost is None or not segments:
+            return 0.0
+        usual_s = device_seconds(self.cost.predict(segments)) * max(1, self.account.num_output_tokens - 1)
+        return decode_s - usual_s if decode_s > BUSY_FACTOR * usual_s else 0.0
+
+    @property
     def cold_decode_s(self) -> float:
         """Of the decode."""
         return min(self.cold.decode_s, self.account.parts.decode_s)
@@ -102,6 +143,7 @@ def causes_of(scene: Scene) -> list[Cause]:
         _preempted(scene),
         _client(scene),
         _host(scene),
+        _busy(scene),
         _decode(scene),
     ]
     least_s = LEAST_SHARE * scene.account.e2e_s
@@ -182,7 +224,7 @@ def _cold(scene: Scene) -> Cause:
 
 def _own_prefill(scene: Scene) -> Cause:
     account = scene.account
-    seconds = account.parts.own_prefill_s - scene.cold_prefill_s - scene.prefix_s
+    seconds = account.parts.own_prefill_s - scene.cold_prefill_s - scene.prefix_s - scene.busy_prefill_s
     computed = account.num_prompt_tokens - account.num_cached_tokens
     rate = computed / account.parts.own_prefill_s if account.parts.own_prefill_s > 0 else 0.0
     text = f"its own prompt, {computed:,} tokens at {rate:,.0f} a second"
@@ -225,29 +267,43 @@ def _client(scene: Scene) -> Cause:
     text = "its reader did not take the pieces that lay ready"
     if account.unread_s > account.parts.client_stall_s:
         text += f" ({duration(account.unread_s)} in all, most of it while the engine went on)"
-    return Cause(CauseKind.CLIENT, Verdict.STREAM, account.parts.client_stall_s, text)
+    return Cause(CauseKind.CLIENT, Verdict.STREAM, account.parts.client_stall_s - scene.busy_reader_s, text)
 
 
 def _host(scene: Scene) -> Cause:
     parts = scene.account.parts
+    seconds = parts.host_gap_s - scene.busy_host_s
     side = Verdict.START if scene.start.host_gap_s > parts.host_gap_s / 2 else Verdict.STREAM
-    each = parts.host_gap_s / max(1, scene.account.num_output_tokens)
+    each = seconds / max(1, scene.account.num_output_tokens)
     text = f"in and between its steps neither model nor sampling ran, {duration(each)} a token"
-    return Cause(CauseKind.HOST, side, parts.host_gap_s, text)
+    return Cause(CauseKind.HOST, side, seconds, text)
 
 
 def _decode(scene: Scene) -> Cause:
     account = scene.account
     count = max(1, account.num_output_tokens - 1)
-    token_s = account.parts.decode_s / count
+    decode_s = account.parts.decode_s - scene.cold_decode_s - scene.busy_decode_s
+    token_s = decode_s / count
     text = f"{count:,} token{'s' * (count > 1)}, {duration(token_s)} each"
     segments = scene.decoding
     if scene.cost is not None and segments:
         text += f": {decode_shares(scene.cost, segments)}"
-        predicted_s = device_seconds(scene.cost.predict(segments))
-        if scene.measured and token_s > BUSY_FACTOR * predicted_s:
-            text += f"; the cost model says {duration(predicted_s)}: something else uses this machine"
-    return Cause(CauseKind.DECODE, Verdict.STREAM, account.parts.decode_s - scene.cold_decode_s, text)
+    return Cause(CauseKind.DECODE, Verdict.STREAM, decode_s, text)
+
+
+def _busy(scene: Scene) -> Cause:
+    start_s = scene.busy_prefill_s
+    stream_s = scene.busy_decode_s + scene.busy_reader_s + scene.busy_host_s
+    seconds = start_s + stream_s
+    counted_s = min(scene.account.delays.start_s + scene.account.delays.stream_s, seconds)
+    reasons = []
+    if counted_s > 0:
+        reasons.append(f"for {duration(counted_s)} the engine was ready to compute and had to wait")
+    if seconds > counted_s * (1 + LEAST_SHARE):
+        reasons.append("its steps took this much longer than the cost model says")
+    side = Verdict.START if start_s > stream_s else Verdict.STREAM
+    text = f"the processor was busy with something else: {', and '.join(reasons)}"
+    return Cause(CauseKind.BUSY, side, seconds, text)
 
 
 def decode_shares(cost: StepCost, segments: list[Segment]) -> str:

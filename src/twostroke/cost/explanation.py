@@ -33,6 +33,7 @@ class CauseKind(enum.StrEnum):
     PREEMPTED = "preemption"
     CLIENT = "client stall"
     HOST = "host gap"
+    BUSY = "busy processor"
     DECODE = "decode"
 
     @property

@@ -34,6 +34,9 @@ from twostroke.types.result import StepResult
 
 MAX_STEPS, MAX_ROWS, MAX_CHUNK_STEPS, MAX_FINISHED, MAX_HOLDS = 16_384, 32_768, 4096, 2048, 1024
 
+LEAST_DELAY_S = 20e-6
+"""What the scheduler of an idle machine takes is no delay."""
+
 Sink = Callable[[StepRecord | RequestRecord], None]
 
 
@@ -57,6 +60,7 @@ class Ledger:
         self._ends: list[float] = []
         self._num_summed = 0
         self._away_s = 0.0  # since the last step
+        self._delayed_s = 0.0  # of all steps: the processor was busy with something else
         self._last: Request | None = None  # of a step that held all that decodes, with nothing else under way
         self.chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
         self._sampled: tuple[int, tuple[Segment, ...]] = (0, ())
@@ -97,6 +101,9 @@ class Ledger:
             self._recent.append(time)
         else:
             self._look_into(plan, result, time)
+        if result.delayed_s > LEAST_DELAY_S:
+            self._delayed_s += result.delayed_s
+            self.history.delayed(result.delayed_s)
 
     def live(self) -> list[LiveRequest]:
         """Completions that have not ended, in order of arrival; any thread may ask."""
@@ -227,6 +234,7 @@ class Ledger:
         if live.phase is Phase.QUEUED:
             live.queue_s = max(0.0, begin_s - live.mark_s)
             live.first_s, live.first_ordinal = begin_s, self.num_steps
+            live.delayed_before_s = self._delayed_s
             live.queue = self._queue_story(live, begin_s)
             live.mark_s = max(live.mark_s, begin_s)
         else:
@@ -265,6 +273,7 @@ class Ledger:
         """Its next token is there: from now on it is in every step."""
         if live.token_s is None:
             live.token_s, live.token_ordinal = span.commit_s, self.num_steps
+            live.delayed_token_s = self._delayed_s
             live.start = live.parts()
         del self._filling[live.request.request_id]
         live.phase = Phase.DECODING
@@ -372,6 +381,7 @@ class Ledger:
             prefix_miss=event.prefix_miss,
             first_ordinal=live.first_ordinal,
             sample=() if token_s is None else self._decoded_in(middle),
+            delays=live.delays(self._delayed_s),
         )
 
     def _decoded_in(self, ordinal: int) -> tuple[Segment, ...]:

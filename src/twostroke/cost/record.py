@@ -33,6 +33,7 @@ class StepRecord:
 
     begin_s: `schedule` was called; end_s: `commit` and the handing over of events were done. model_s and sampling_s are
     the executor's own figures; what is left of end_s - begin_s is the host gap. waiting: requests left waiting.
+    delayed_s: since the last step, while the processor was busy with another program.
     """
 
     step_id: int
@@ -44,6 +45,7 @@ class StepRecord:
     preempted: tuple[str, ...] = ()
     waiting: int = 0
     predicted: StepPrediction | None = None
+    delayed_s: float = 0.0
 
     @property
     def seconds(self) -> float:

@@ -66,6 +66,7 @@ def to_json(record: StepRecord) -> dict[str, Any]:
         "preempted": list(record.preempted),
         "waiting": record.waiting,
         "predicted": None if record.predicted is None else [_part_json(part) for part in record.predicted.parts],
+        "delayed_s": record.delayed_s,
     }
 
 
@@ -85,6 +86,7 @@ def from_json(value: Mapping[str, Any], version: int = VERSION) -> StepRecord:
         preempted=tuple(str(name) for name in value.get("preempted", ())),
         waiting=_integer(value, "waiting") if "waiting" in value else 0,
         predicted=None if parts is None else StepPrediction(parts),
+        delayed_s=_number(value, "delayed_s") if "delayed_s" in value else 0.0,
     )
 
 

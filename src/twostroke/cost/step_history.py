@@ -56,6 +56,7 @@ class Run:
     preempted: tuple[str, ...]
     times: StepTimes = field(default_factory=StepTimes)
     known_work: Work | None = None  # once no step can come any more
+    delays: dict[int, float] = field(default_factory=dict)  # step -> seconds, of the few that have some
 
     @property
     def rows(self) -> list[Row]:
@@ -97,6 +98,7 @@ class Run:
             self.preempted if offset == 0 else (),
             waiting,
             None if cost is None else cost.predict(segments),
+            self.delays.get(offset, 0.0),
         )
 
 
@@ -174,6 +176,11 @@ class StepHistory:
         run.times.pack()
         self.recent, self.ends = run.times.recent, run.times.ends
         return run.num_steps
+
+    def delayed(self, seconds: float) -> None:
+        """The processor was busy with something else at the last step."""
+        run = self._runs[-1]
+        run.delays[run.num_steps - 1] = seconds
 
     def last(self) -> StepRecord | None:
         """The last step."""

@@ -14,7 +14,7 @@ from twostroke.models.llama import LlamaModel
 from twostroke.ops.operands import KVLayer, new_kv_layer
 from twostroke.runner.batch_builder import BatchBuilder
 from twostroke.runner.forward import Recorded, RecordingBackend
-from twostroke.runner.runner import ModelRunner
+from twostroke.runner.runner import ModelRunner, no_delay
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.model import ModelSpec
 
@@ -40,10 +40,11 @@ def build_runner(
     kv: Sequence[KVLayer],
     sizes: RunnerSizes,
     clock: Callable[[], float],
+    delay: Callable[[], float] = no_delay,
 ) -> ModelRunner:
     """The runner of the engine: steps are recorded on `backend`, which is also the model's ops."""
     spec = model.spec
     buffers = Buffers(spec, sizes.max_step_tokens, sizes.max_sequences)
     max_pages = min(sizes.num_pages, -(-sizes.context_tokens // PAGE_TOKENS))
     batches = BatchBuilder(sizes.max_step_tokens, sizes.max_sequences, max_pages)
-    return ModelRunner(Recorded(model, backend, kv, buffers), batches, clock)
+    return ModelRunner(Recorded(model, backend, kv, buffers), batches, clock, delay)

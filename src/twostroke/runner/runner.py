@@ -21,11 +21,21 @@ from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import SampledToken, StepResult, TokenLogprob
 
 
-class ModelRunner:
-    """Satisfies `engine.executor.Executor`. One step at a time."""
+def no_delay() -> float:
+    """For callers that do not ask the system."""
+    return 0.0
 
-    def __init__(self, forward: Forward, batches: BatchBuilder, clock: Callable[[], float]) -> None:
-        self._forward, self._batches, self._clock = forward, batches, clock
+
+class ModelRunner:
+    """Satisfies `engine.executor.Executor`. One step at a time.
+
+    delay: seconds since its last call in which this thread was ready and the processor ran something else.
+    """
+
+    def __init__(
+        self, forward: Forward, batches: BatchBuilder, clock: Callable[[], float], delay: Callable[[], float]
+    ) -> None:
+        self._forward, self._batches, self._clock, self._delay = forward, batches, clock, delay
 
     def execute(self, plan: Plan) -> StepResult:
         """One forward pass and one token for each sequence that samples.
@@ -37,7 +47,8 @@ class ModelRunner:
         model_end_s = self._clock()
         sampled, failed = self._sample(plan, logits)
         scored = self._score(plan)
-        return StepResult(sampled, failed, model_end_s - started_s, self._clock() - model_end_s, scored)
+        model_s, sampling_s = model_end_s - started_s, self._clock() - model_end_s
+        return StepResult(sampled, failed, model_s, sampling_s, scored, delayed_s=self._delay())
 
     def _sample(self, plan: Plan, logits: F32Array) -> tuple[dict[str, SampledToken], dict[str, str]]:
         sampled: dict[str, SampledToken] = {}

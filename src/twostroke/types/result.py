@@ -34,6 +34,7 @@ class StepResult:
     failed: request id -> reason, for requests whose own work failed; they end, the others go on.
     prompt_logprobs: request id -> of the prompt tokens behind its planned `scores`, in order.
     cold: memory was being made ready while the step ran, so that its time says nothing of later steps.
+    delayed_s: since the last step, how long the step's thread was ready to run while the processor ran another program.
     """
 
     sampled: Mapping[str, SampledToken]
@@ -42,3 +43,4 @@ class StepResult:
     sampling_s: float = 0.0
     prompt_logprobs: Mapping[str, tuple[TokenLogprob, ...]] = field(default_factory=dict)
     cold: bool = False
+    delayed_s: float = 0.0

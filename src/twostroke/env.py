@@ -27,7 +27,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """at_s: of a clock. busy_s: what all cores have worked for anybody. own_s: for this process. cores: all."""
+    """at_s: of a clock. own_s: what all cores have worked for this process. cores: all.
+
+    busy_s: for anybody, other virtual machines on the same processors included (steal time).
+    """
 
     at_s: float
     busy_s: float
@@ -89,7 +92,8 @@ def read_moment() -> Moment | None:
     if len(fields) < 8 or fields[0] != "cpu":
         return None
     user, nice, system, _, _, interrupts, soft_interrupts = (int(field) for field in fields[1:8])
-    busy_s = (user + nice + system + interrupts + soft_interrupts) / os.sysconf("SC_CLK_TCK")
+    stolen = int(fields[8]) if len(fields) > 8 else 0
+    busy_s = (user + nice + system + interrupts + soft_interrupts + stolen) / os.sysconf("SC_CLK_TCK")
     return Moment(time.perf_counter(), busy_s, time.process_time(), os.cpu_count() or 1)
 
 

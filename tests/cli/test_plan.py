@@ -69,6 +69,31 @@ def test_doctor_says_when_others_disturbed_it(kept: Path) -> None:
     assert "other programs took 40% of the cores" in run("doctor").stdout
 
 
+def test_doctor_on_a_busy_machine_keeps_nothing_and_says_so(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from twostroke.planner.doctor import machine
+    from twostroke.planner.doctor.examine import machine_busy
+
+    def busy(patient: Any, clock: Any, note: Any) -> Any:
+        note(1, 2, "a part")
+        return calibration(fingerprint=patient.fingerprint, others_share=0.4)
+
+    monkeypatch.setattr(machine.ThisMachine.measure, "__defaults__", (busy,))
+    before = [path.read_bytes() for path in sorted((kept / "cache" / "twostroke" / "doctor").iterdir())]
+    told = run("doctor", "--fresh")
+    assert told.exit_code == 1 and "The machine is busy: figures not kept." in told.stderr and "40%" in told.stderr
+    assert "reads memory at" in told.stdout and "kept for" not in told.stdout
+    found = json.loads(run("doctor", "--fresh", "--json").stdout)
+    assert found["verdict"] == "The machine is busy: figures not kept."
+    assert [path.read_bytes() for path in sorted((kept / "cache" / "twostroke" / "doctor").iterdir())] == before
+
+    def given_up(patient: Any, clock: Any, note: Any) -> Any:
+        raise machine_busy(0.7)
+
+    monkeypatch.setattr(machine.ThisMachine.measure, "__defaults__", (given_up,))
+    result = run("doctor", "--fresh", "--json")
+    assert result.exit_code == 1 and json.loads(result.stdout)["calibration"] is None
+
+
 def test_plan_of_a_folder_on_named_hardware(folder: str) -> None:
     words = ["plan", folder, "--hardware", "h100-sxm", "--weights", "int4", "--concurrency", "8", "--itl", "50ms"]
     result = run(*words, "--price-per-hour", "3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.env import Machine, Moment, others_share, read_moment
-from twostroke.planner.doctor.examine import Effort, Patient, Quiet, examine
+from twostroke.planner.doctor.examine import Effort, MachineBusy, Patient, Quiet, examine
 from twostroke.planner.doctor.machine import ThisMachine
 from twostroke.planner.doctor.meaning import meaning
 from twostroke.planner.doctor.measure_ops import _rising
@@ -22,7 +23,7 @@ from twostroke.planner.doctor.stopwatch import Stopwatch, usual
 from twostroke.planner.model_config import read_model
 from twostroke.quant.formats import weight_format
 from twostroke.spec.formats import KVKind, WeightKind
-from twostroke.types.errors import OutOfMemory
+from twostroke.types.errors import ConfigError, OutOfMemory
 
 LITTLE = Effort(ring_bytes=256 << 20, rounds=1, rows=(1, 8, 64), few_rows=(1, 8), least_s=0.001)
 
@@ -154,3 +155,74 @@ def test_the_stopwatch_takes_calls_in_turn_and_the_median() -> None:
 
 def test_noise_that_makes_more_rows_quicker_is_taken_out() -> None:
     assert _rising({1: 2.0, 4: 1.5, 8: 3.0}) == {1: 2.0, 4: 2.0, 8: 3.0}
+
+
+BUSY = 0.5
+
+
+def disturbed(patient: Patient, clock: object, note: object) -> Calibration:
+    return calibration(fingerprint=patient.fingerprint, others_share=BUSY)
+
+
+def quiet_machine(patient: Patient, clock: object, note: object) -> Calibration:
+    return calibration(fingerprint=patient.fingerprint)
+
+
+def test_figures_of_a_busy_machine_are_not_kept_and_older_ones_stay(tmp_path: Path) -> None:
+    here = machine_of(tmp_path)
+    found, path = here.measure(lambda *note: None, disturbed)
+    assert found.disturbed and path is None and here.kept() is None
+    assert here.kept_or_measured(lambda *note: None, disturbed).disturbed and here.kept() is None
+    here.measure(lambda *note: None, quiet_machine)
+    here.measure(lambda *note: None, disturbed)
+    kept = here.kept()
+    assert kept is not None and not kept.disturbed
+
+
+def test_a_folder_that_takes_nothing_is_told_before_measuring(tmp_path: Path) -> None:
+    (tmp_path / "doctor").write_text("in the way")
+    here = machine_of(tmp_path)
+    asked: list[Patient] = []
+
+    def how(patient: Patient, clock: object, note: object) -> Calibration:
+        asked.append(patient)
+        return quiet_machine(patient, clock, note)
+
+    with pytest.raises(ConfigError, match="could not be kept"):
+        here.measure(lambda *note: None, how)
+    assert not asked
+    assert not here.kept_or_measured(lambda *note: None, how).disturbed, "a plan needs no file"
+
+
+@pytest.mark.parametrize(("part_s", "times", "given_up"), [(1.0, 3, False), (8.0, 2, True), (60.0, 1, True)])
+def test_a_busy_machine_takes_bounded_time(part_s: float, times: int, given_up: bool) -> None:
+    """The parts last longer the busier it is: after a while nothing is measured again, and then it is given up."""
+    now, made, said = [0.0], [], []
+
+    def moment() -> Moment:
+        return Moment(now[0], BUSY * now[0], 0.0, 1)
+
+    def work() -> None:
+        made.append(1)
+        now[0] += part_s
+
+    quiet = Quiet(moment, lambda what: None, lambda: now[0], said.append)
+    quiet.measure("a part", work)
+    assert len(made) == times and len(said) == times - 1
+    assert all("again: others took 50% of the cores" in each for each in said)
+    if given_up:
+        with pytest.raises(MachineBusy, match="figures not kept"):
+            for _ in range(10):
+                quiet.measure("more", work)
+        assert now[0] <= 45 + 2 * part_s
+    else:
+        for _ in range(10):
+            quiet.measure("more", work)
+
+
+def test_time_that_the_host_gave_to_other_machines_is_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = iter(["cpu 100 0 0 900 0 0 0 0 0 0", "cpu 100 0 0 900 0 0 0 500 0 0"])
+    monkeypatch.setattr("twostroke.env._read_text", lambda path: next(read))
+    first, second = read_moment(), read_moment()
+    assert first is not None and second is not None
+    assert second.busy_s - first.busy_s == pytest.approx(500 / os.sysconf("SC_CLK_TCK"))

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from twostroke.cli.command import ExampleCommand, clear_errors, print_json
+
+if TYPE_CHECKING:
+    from twostroke.cost.calibration import Calibration
+    from twostroke.planner.doctor.machine import ThisMachine
+
+
+LINE_EVERY_S = 5.0
 
 
 @click.command(cls=ExampleCommand, example="twostroke doctor --fresh")
@@ -24,24 +32,30 @@ from twostroke.cli.command import ExampleCommand, clear_errors, print_json
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def command(threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> None:
-    """Measure what this machine can do (about ten seconds): read bandwidth, products in
-    int8, bfloat16 and float32, attention, Python's share.
+    """Measure what this machine can do (about ten seconds; a minute at most where it is busy):
+    read bandwidth, products in int8, bfloat16 and float32, attention, Python's share.
 
-    The figures are kept in the cache folder and predict step times; `twostroke plan` uses them.
+    The figures are kept in the cache folder and predict step times; `twostroke plan` uses them. Where other programs
+    take the processors meanwhile, they are shown and not kept, and the exit code is 1.
     """
     with clear_errors(verbose):
+        from twostroke.planner.doctor.examine import machine_busy
         from twostroke.planner.doctor.machine import ThisMachine
         from twostroke.planner.doctor.meaning import MEANT, meaning
 
         here = ThisMachine.read(threads)
         calibration = None if fresh else here.kept()
         kept = calibration is not None
+        busy = None
         if calibration is None:
-            with step_notes() as note:
-                calibration, _ = here.measure(note)
+            calibration = _measured(here, as_json)
+            busy = machine_busy(calibration.others_share) if calibration.disturbed else None
         meant = [meaning(calibration, name) for name in MEANT]
         if as_json:
-            print_json({"cores": here.cores, "level": here.level, **_as_json(calibration, meant, kept)})
+            said = {} if busy is None else {"verdict": busy.what}
+            print_json({"cores": here.cores, "level": here.level, **said, **_as_json(calibration, meant, kept)})
+            if busy is not None:
+                raise busy
             return
         click.echo(f"{calibration.title}; {here.cores} cores, {calibration.threads} threads, {here.level} kernels")
         click.echo(f"{calibration.memory_bytes / 1e9:.1f} GB of memory were available when it was measured")
@@ -52,10 +66,25 @@ def command(threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> N
         click.echo(f"Python's share    {1e3 * calibration.host.step_s:>9.2f} ms a step")
         for each in meant:
             click.echo("\n" + each.words())
+        if busy is not None:
+            raise busy
         if calibration.disturbed:
             taken = f"{calibration.others_share:.0%} of the cores"
             click.echo(f"\nother programs took {taken} meanwhile: the figures are too low; --fresh measures again")
         click.echo("\nkept from before; --fresh measures again" if kept else "\nkept for `twostroke plan`")
+
+
+def _measured(here: ThisMachine, as_json: bool) -> Calibration:
+    """Measure now. A machine that is too busy to be measured is told in JSON too."""
+    from twostroke.planner.doctor.examine import MachineBusy
+
+    try:
+        with step_notes() as note:
+            return here.measure(note)[0]
+    except MachineBusy as busy:
+        if as_json:
+            print_json({"kept": False, "verdict": busy.what, "calibration": None})
+        raise
 
 
 def _as_json(calibration: Any, meant: list[Any], kept: bool) -> dict[str, Any]:
@@ -67,21 +96,25 @@ def _as_json(calibration: Any, meant: list[Any], kept: bool) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def step_notes() -> Iterator[Callable[[int, int, str], None]]:
-    """Progress by steps on standard error: a bar in a terminal, one line at the beginning elsewhere."""
+    """Progress by steps on standard error: a bar with the time in a terminal, a line now and then elsewhere."""
     if not sys.stderr.isatty():
-        said: list[str] = []
+        said_s: list[float] = []
 
         def line(done: int, total: int, what: str) -> None:
-            if not said:
-                said.append(what)
+            if not said_s:
                 click.echo("measuring this machine, about ten seconds", err=True)
+                said_s.append(time.monotonic())
+            elif time.monotonic() - said_s[-1] >= LINE_EVERY_S and done < total:
+                said_s.append(time.monotonic())
+                click.echo(f"part {done} of {total}: {what}", err=True)
 
         yield line
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    with Progress(BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True), transient=True) as bar:
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("measuring this machine", total=None)
 
         def update(done: int, total: int, what: str) -> None:

@@ -42,6 +42,18 @@ def read_calibration(cache_folder: Path, mark: str) -> Calibration | None:
     return found if found.fingerprint == mark else None
 
 
+def check_place(cache_folder: Path) -> None:
+    """Raises ConfigError, before a machine is measured, where nothing could be kept."""
+    folder = cache_folder / FOLDER
+    partial = folder / f"place.{os.getpid()}.partial"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        partial.touch()
+        partial.unlink()
+    except OSError as error:
+        raise _refused(folder, error) from None
+
+
 def write_calibration(cache_folder: Path, calibration: Calibration) -> Path:
     """Keep it; a half-written file never replaces a whole one. Raises ConfigError where the folder refuses."""
     path = _path(cache_folder, calibration.fingerprint)
@@ -53,12 +65,16 @@ def write_calibration(cache_folder: Path, calibration: Calibration) -> Path:
     except OSError as error:
         with contextlib.suppress(OSError):
             partial.unlink()
-        raise ConfigError(
-            f"The measurement could not be kept in {path.parent}.",
-            why=f"{error.strerror or error}.",
-            fix="Make room there, or set XDG_CACHE_HOME to another folder.",
-        ) from None
+        raise _refused(path.parent, error) from None
     return path
+
+
+def _refused(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"The measurement could not be kept in {folder}.",
+        why=f"{error.strerror or error}.",
+        fix="Make room there, or set XDG_CACHE_HOME to another folder.",
+    )
 
 
 def _path(cache_folder: Path, mark: str) -> Path:

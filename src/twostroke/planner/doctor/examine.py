@@ -23,7 +23,7 @@ from twostroke.planner.doctor.stopwatch import LEAST_S, Stopwatch
 from twostroke.planner.doctor.synthetic import random_memory
 from twostroke.quant.formats import FORMATS
 from twostroke.spec.formats import KVKind
-from twostroke.types.errors import OutOfMemory
+from twostroke.types.errors import OutOfMemory, TwostrokeError
 
 MEMORY_SHARE = 0.3
 """Of the available memory, at most."""
@@ -51,6 +51,8 @@ FULL = Effort()
 TRIES = 3
 """Of each part, where other programs take part of the cores."""
 
+AGAIN_S, MOST_S = 15.0, 45.0
+
 Found = TypeVar("Found")
 Note = Callable[[int, int, str], None]
 """(done, of, what)"""
@@ -66,18 +68,53 @@ class Patient:
     available_bytes: int
 
 
-class Quiet:
-    """Measures again what other programs disturbed, TRIES times at most, and keeps the quietest."""
+class MachineBusy(TwostrokeError):
+    """Other programs take so much of this machine that it cannot be measured."""
 
-    def __init__(self, moment: Callable[[], Moment | None], tell: Callable[[str], None]) -> None:
-        self._moment, self._tell = moment, tell
+
+def machine_busy(share: float) -> MachineBusy:
+    """share: of the cores, what other programs took."""
+    return MachineBusy(
+        "The machine is busy: figures not kept.",
+        why=f"Other programs took {share:.0%} of its cores while it was measured.",
+        fix="Measure again when they leave it alone: twostroke doctor --fresh",
+    )
+
+
+class Quiet:
+    """Measures again what other programs disturbed, TRIES times at most, and keeps the quietest.
+
+    clock: seconds; None for no bound. After AGAIN_S nothing is measured again, and after MOST_S a machine that was
+    disturbed is given up (MachineBusy).
+    """
+
+    def __init__(
+        self,
+        moment: Callable[[], Moment | None],
+        tell: Callable[[str], None],
+        clock: Callable[[], float] | None = None,
+        tell_again: Callable[[str], None] = lambda what: None,
+    ) -> None:
+        self._moment, self._tell, self._tell_again = moment, tell, tell_again
+        self._clock = clock or (lambda: 0.0)
+        self._began_s = self._clock()
         self.others_share = 0.0
 
+    @property
+    def _lasts_s(self) -> float:
+        return self._clock() - self._began_s
+
     def measure(self, what: str, work: Callable[[], Found]) -> Found:
-        """What `work` finds. others_share is the most of all that was kept so far."""
+        """What `work` finds. others_share is the most of all that was kept so far. Raises MachineBusy."""
+        if self._lasts_s > MOST_S and self.others_share > DISTURBED_SHARE:
+            raise machine_busy(self.others_share)
         self._tell(what)
         tried: list[tuple[float, Found]] = []
         while len(tried) < TRIES and not (tried and tried[-1][0] <= DISTURBED_SHARE):
+            if tried and self._lasts_s > AGAIN_S:
+                break
+            if tried:
+                self._tell_again(f"{what}, again: others took {tried[-1][0]:.0%} of the cores")
             before = self._moment()
             found = work()
             tried.append((others_share(before, self._moment()), found))
@@ -93,7 +130,10 @@ def examine(
     effort: Effort = FULL,
     moment: Callable[[], Moment | None] = read_moment,
 ) -> Calibration:
-    """Measure everything; some ten seconds, more where others disturb. Raises OutOfMemory, BackendError."""
+    """Measure everything; some ten seconds, at most about a minute where others disturb.
+
+    Raises OutOfMemory, BackendError, MachineBusy.
+    """
     room = int(min(effort.ring_bytes, patient.available_bytes * MEMORY_SHARE))
     least = LEAST_RING_SHARE * effort.ring_bytes
     if room < least:
@@ -105,7 +145,13 @@ def examine(
         )
     steps = iter(range(1, 100))
     total = 7 + len(FORMATS) + len(KVKind)
-    quiet = Quiet(moment, lambda what: note(next(steps), total, what))
+    at = [0]
+
+    def tell(what: str) -> None:
+        at[0] = next(steps)
+        note(at[0], total, what)
+
+    quiet = Quiet(moment, tell, clock, lambda what: note(at[0], total, what))
     memory = quiet.measure("memory to read", lambda: random_memory(room))
     quiet.others_share = 0.0  # of that step no figure is kept
     limits = quiet.measure("limits: reading, float32 and int8 products", lambda: _limits(patient, clock, memory))

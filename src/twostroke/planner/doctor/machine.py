@@ -6,18 +6,19 @@ Must not know: how figures are shown.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from twostroke.backends.cpu import best_level
-from twostroke.backends.cpu.calibration_file import fingerprint, read_calibration, write_calibration
+from twostroke.backends.cpu.calibration_file import check_place, fingerprint, read_calibration, write_calibration
 from twostroke.cost.calibration import Calibration
 from twostroke.env import Machine, processor_name, read_machine
 from twostroke.planner.doctor.examine import Note, Patient, examine
 from twostroke.planner.doctor.meaning import contradictions
-from twostroke.types.errors import Contradiction
+from twostroke.types.errors import ConfigError, Contradiction
 
 Examine = Callable[[Patient, Callable[[], float], Note], Calibration]
 
@@ -44,8 +45,27 @@ class ThisMachine:
         found = read_calibration(self.cache_folder, self.patient.fingerprint)
         return None if found is None or contradictions(found) else found
 
-    def measure(self, note: Note, how: Examine = examine) -> tuple[Calibration, Path]:
-        """Measure now and keep it; also the file's place. Raises Contradiction, and then keeps nothing."""
+    def measure(self, note: Note, how: Examine = examine) -> tuple[Calibration, Path | None]:
+        """Measure now and keep it; also the file's place, None where other programs disturbed it: then an older
+        measurement stays. Raises Contradiction or MachineBusy, and then keeps nothing; ConfigError, before anything is
+        measured, where it could not be kept.
+        """
+        check_place(self.cache_folder)
+        calibration = self._examined(note, how)
+        return calibration, None if calibration.disturbed else write_calibration(self.cache_folder, calibration)
+
+    def kept_or_measured(self, note: Note, how: Examine = examine) -> Calibration:
+        """What is kept; measured where nothing is, and kept where that is possible."""
+        kept = self.kept()
+        if kept is not None:
+            return kept
+        calibration = self._examined(note, how)
+        if not calibration.disturbed:
+            with contextlib.suppress(ConfigError):  # the figures are good all the same
+                write_calibration(self.cache_folder, calibration)
+        return calibration
+
+    def _examined(self, note: Note, how: Examine) -> Calibration:
         calibration = how(self.patient, time.perf_counter, note)
         wrong = contradictions(calibration)
         if wrong:
@@ -54,8 +74,4 @@ class ThisMachine:
                 why="; ".join(wrong) + ".",
                 fix="Run it again when other programs leave the machine alone: twostroke doctor --fresh",
             )
-        return calibration, write_calibration(self.cache_folder, calibration)
-
-    def kept_or_measured(self, note: Note, how: Examine = examine) -> Calibration:
-        """What is kept; measured and kept where nothing is."""
-        return self.kept() or self.measure(note, how)[0]
+        return calibration

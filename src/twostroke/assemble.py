@@ -214,9 +214,7 @@ def build_heart(
     kv = new_kv(spec, kv_kind(resolved["kv_format"]), found.num_pages)
     backing = PoolBacking([layer.data for layer in kv], populate)
     closing.callback(backing.close)
-    delay = RunDelay()
-    closing.callback(delay.close)
-    runner = build_runner(model, ops, kv, runner_sizes, time.perf_counter, delay)
+    runner = build_runner(model, ops, kv, runner_sizes, time.perf_counter, RunDelay())
     cache = CacheManager(found.num_pages, PAGE_TOKENS, backing.on_fresh_page)
     scheduler = Scheduler(cache, SchedulerLimits(*sizes), _policy(found, resolved))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids

@@ -7,7 +7,10 @@ let inMemory = null; // where the browser keeps nothing
 const theKey = () => read(KEPT, true) ?? inMemory;
 
 export class Refused extends Error {
-  constructor(status, message) { super(message); this.status = status; }
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
 }
 
 function headers() {
@@ -20,14 +23,19 @@ let asking = null; // several calls may be refused at once; the dialog is one
 /** Ask for the key in a dialog; it stays in this tab. */
 function askKey() {
   asking ??= new Promise((done) => {
-    const dialog = document.getElementById("key"), field = document.getElementById("key-text");
-    dialog.addEventListener("close", () => {
-      inMemory = field.value;
-      write(KEPT, inMemory, true);
-      field.value = "";
-      asking = null;
-      done();
-    }, { once: true });
+    const dialog = document.getElementById("key"),
+      field = document.getElementById("key-text");
+    dialog.addEventListener(
+      "close",
+      () => {
+        inMemory = field.value;
+        write(KEPT, inMemory, true);
+        field.value = "";
+        asking = null;
+        done();
+      },
+      { once: true },
+    );
     if (theKey()) document.getElementById("key-title").textContent = "That was not its key";
     dialog.showModal();
   });
@@ -54,7 +62,11 @@ export async function call(path, options = {}) {
       continue;
     }
     let message = `The server answered with status ${answer.status}.`;
-    try { message = (await answer.json()).error.message; } catch { /* no JSON: the status must do */ }
+    try {
+      message = (await answer.json()).error.message;
+    } catch {
+      /* no JSON: the status must do */
+    }
     throw new Refused(answer.status, message);
   }
 }
@@ -64,7 +76,12 @@ export async function getJson(path) {
 }
 
 export function postJson(path, body, signal) {
-  return call(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+  return call(path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
 }
 
 function brokenOff(error) {

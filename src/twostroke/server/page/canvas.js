@@ -13,7 +13,9 @@ export function colour(name) {
 }
 
 /** The theme has changed: colours are read anew. */
-export function forgetColours() { known.clear(); }
+export function forgetColours() {
+  known.clear();
+}
 
 /** A cleared 2D context with its size in CSS pixels; null while it is not shown. */
 export function surface(canvas) {

@@ -7,10 +7,12 @@ const SHOWN_MS = 1500;
 export function copyButton(text, label = "Copy") {
   const button = make("button", { type: "button", class: "copy" }, label);
   button.addEventListener("click", async () => {
-    const done = await copied(text(), button) ? "Copied" : "Not copied";
+    const done = (await copied(text(), button)) ? "Copied" : "Not copied";
     button.textContent = done;
     announce(done);
-    setTimeout(() => { button.textContent = label; }, SHOWN_MS);
+    setTimeout(() => {
+      button.textContent = label;
+    }, SHOWN_MS);
   });
   return button;
 }

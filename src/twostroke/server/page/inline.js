@@ -1,13 +1,18 @@
 // Inline marks of markdown in one pass: code, emphasis, links. What does not close is text.
 import { filled, make } from "/page/text.js";
 
-const PUNCTUATION = /[\p{P}\p{S}]/u, SPACE = /\s/;
+const PUNCTUATION = /[\p{P}\p{S}]/u,
+  SPACE = /\s/;
 const MOST_ADDRESS = 2000;
 
 /** An address that may be clicked; null for every other scheme, and for addresses of this server. */
 export function safeAddress(text) {
   if (!/^(?:https?:\/\/|mailto:)/i.test(text)) return null;
-  try { return new URL(text).href; } catch { return null; }
+  try {
+    return new URL(text).href;
+  } catch {
+    return null;
+  }
 }
 
 function link(address, parts) {
@@ -25,17 +30,22 @@ class Scanner {
     this.at = 0;
     this.parts = []; // strings and elements
     this.open = []; // marks that may close later: {mark, length, place in parts}
-    this.openOf = { "*": 0, "_": 0, "~": 0 };
+    this.openOf = { "*": 0, _: 0, "~": 0 };
     this.brackets = []; // places of "["
     this.noTicks = new Set(); // lengths of runs of backticks that nothing closes
   }
 
   run() {
     let plain = 0;
-    const flush = () => { if (plain < this.at) this.parts.push(this.text.slice(plain, this.at)); };
+    const flush = () => {
+      if (plain < this.at) this.parts.push(this.text.slice(plain, this.at));
+    };
     while (this.at < this.text.length) {
       const reader = READERS[this.text[this.at]];
-      if (!reader) { this.at += 1; continue; }
+      if (!reader) {
+        this.at += 1;
+        continue;
+      }
       flush();
       const before = this.at;
       reader.call(this);
@@ -88,9 +98,13 @@ class Scanner {
   emphasis() {
     const mark = this.text[this.at];
     let length = this.runOf(mark);
-    const before = this.text[this.at - 1] ?? " ", after = this.text[this.at + length] ?? " ";
+    const before = this.text[this.at - 1] ?? " ",
+      after = this.text[this.at + length] ?? " ";
     this.at += length;
-    if (mark === "~" && length !== 2) { this.parts.push(mark.repeat(length)); return; }
+    if (mark === "~" && length !== 2) {
+      this.parts.push(mark.repeat(length));
+      return;
+    }
     const left = !SPACE.test(after) && (!PUNCTUATION.test(after) || SPACE.test(before) || PUNCTUATION.test(before));
     const right = !SPACE.test(before) && (!PUNCTUATION.test(before) || SPACE.test(after) || PUNCTUATION.test(after));
     const opens = mark === "_" ? left && (!right || PUNCTUATION.test(before)) : left;
@@ -144,13 +158,16 @@ class Scanner {
     if (!address || place >= this.parts.length) return;
     while (this.open.length && this.open.at(-1).place > place) this.forget();
     const inner = this.parts.splice(place).slice(1);
-    if (typeof this.parts.at(-1) === "string" && this.parts.at(-1).endsWith("!")) this.parts.push(this.parts.pop().slice(0, -1)); // an image: its words
+    const before = this.parts.at(-1);
+    if (typeof before === "string" && before.endsWith("!")) this.parts.splice(-1, 1, before.slice(0, -1)); // an image: its words
     this.parts.push(link(address, inner.length ? inner : [address]));
     this.at += 2 + found[0].length;
   }
 
   angle() {
-    const found = /^<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/i.exec(this.text.slice(this.at, this.at + MOST_ADDRESS + 2));
+    const found = /^<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/i.exec(
+      this.text.slice(this.at, this.at + MOST_ADDRESS + 2),
+    );
     const address = found && safeAddress(found[1]);
     if (!address) return;
     this.parts.push(link(address, [found[1]]));
@@ -176,7 +193,14 @@ class Scanner {
 }
 
 const READERS = {
-  "\\": Scanner.prototype.escape, "`": Scanner.prototype.ticks, "\n": Scanner.prototype.newline,
-  "*": Scanner.prototype.emphasis, "_": Scanner.prototype.emphasis, "~": Scanner.prototype.emphasis,
-  "[": Scanner.prototype.bracket, "]": Scanner.prototype.endBracket, "<": Scanner.prototype.angle, "h": Scanner.prototype.bare,
+  "\\": Scanner.prototype.escape,
+  "`": Scanner.prototype.ticks,
+  "\n": Scanner.prototype.newline,
+  "*": Scanner.prototype.emphasis,
+  _: Scanner.prototype.emphasis,
+  "~": Scanner.prototype.emphasis,
+  "[": Scanner.prototype.bracket,
+  "]": Scanner.prototype.endBracket,
+  "<": Scanner.prototype.angle,
+  h: Scanner.prototype.bare,
 };

@@ -27,7 +27,10 @@ function themes(redraw) {
   };
   const kept = read("twostroke-theme");
   choice.value = ["light", "dark"].includes(kept) ? kept : "";
-  choice.addEventListener("change", () => { write("twostroke-theme", choice.value); apply(); });
+  choice.addEventListener("change", () => {
+    write("twostroke-theme", choice.value);
+    apply();
+  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", apply);
   apply();
 }
@@ -51,7 +54,13 @@ function panels(redraw) {
   for (const panel of all) {
     panel.open = open.has(panel.id);
     panel.addEventListener("toggle", () => {
-      write("twostroke-panels", all.filter((each) => each.open).map((each) => each.id).join(" "));
+      write(
+        "twostroke-panels",
+        all
+          .filter((each) => each.open)
+          .map((each) => each.id)
+          .join(" "),
+      );
       redraw();
     });
   }
@@ -76,7 +85,8 @@ panels(redraw);
 const about = await facts();
 const { weights, kv_format: kv, context, threads } = about.settings;
 const model = document.getElementById("model");
-model.textContent = `${about.model} · ${weights} weights, ${kv} KV · ${count(context)} tokens of context · ${threads} ${threads === 1 ? "thread" : "threads"}`;
+const computing = `${threads} ${threads === 1 ? "thread" : "threads"}`;
+model.textContent = `${about.model} · ${weights} weights, ${kv} KV · ${count(context)} tokens of context · ${computing}`;
 model.title = model.textContent;
 const store = new Store();
 new Chat(about);

@@ -35,7 +35,12 @@ export function rate(tokens, seconds) {
 }
 
 export function scaled(value, unit) {
-  for (const [factor, sign] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+  for (const [factor, sign] of [
+    [1e12, "T"],
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ]) {
     if (value >= factor) return `${(value / factor).toPrecision(3)} ${sign}${unit}`;
   }
   return `${value.toPrecision(3)} ${unit}`;
@@ -43,5 +48,8 @@ export function scaled(value, unit) {
 
 export function shortName(name) {
   // The first prompt's first completion needs no number.
-  return name.replace(/-0\/0$/, "").replace(/^(chatcmpl-|cmpl-|resp_|msg_)/, "").replace(/^([0-9a-f]{8})[0-9a-f]{24}/, "$1");
+  return name
+    .replace(/-0\/0$/, "")
+    .replace(/^(chatcmpl-|cmpl-|resp_|msg_)/, "")
+    .replace(/^([0-9a-f]{8})[0-9a-f]{24}/, "$1");
 }

@@ -23,8 +23,15 @@ export class Chat {
     this.room = Math.min(this.context, about.settings.kv_tokens ?? Infinity);
     this.settings = new Settings(this.room);
     this.history = new History();
-    this.chats = new Chats(this.history, (id) => { if (id !== this.chat.id) this.open(this.history.load(id)); },
-      (id) => { if (id === this.chat.id) this.open(null); });
+    this.chats = new Chats(
+      this.history,
+      (id) => {
+        if (id !== this.chat.id) this.open(this.history.load(id));
+      },
+      (id) => {
+        if (id === this.chat.id) this.open(null);
+      },
+    );
     this.follower = new Follower(byId("scroller"), byId("talk"), byId("newest"));
     this.list = byId("messages");
     this.running = null;
@@ -36,19 +43,27 @@ export class Chat {
 
   listen() {
     const field = byId("question");
-    byId("ask").addEventListener("submit", (event) => { event.preventDefault(); this.sendField(); });
+    byId("ask").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.sendField();
+    });
     field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
       this.sendField();
     });
     byId("stop").addEventListener("click", () => this.running?.abort());
-    byId("clear").addEventListener("click", () => { this.open(null); field.focus(); });
+    byId("clear").addEventListener("click", () => {
+      this.open(null);
+      field.focus();
+    });
     addEventListener("pagehide", () => {
       if (this.running) this.keep("The page was left before the answer ended.");
       this.left = true;
     });
-    addEventListener("pageshow", () => { this.left = false; }); // the browser may bring the same page back
+    addEventListener("pageshow", () => {
+      this.left = false;
+    }); // the browser may bring the same page back
   }
 
   /** Show a kept chat, or a new one for null. */
@@ -90,11 +105,13 @@ export class Chat {
   keep(notice = "") {
     if (notice) Object.assign(this.chat.turns.at(-1).answer, { notice });
     this.chat.at = Date.now();
-    if (!this.history.save(this.chat)) byId("room").textContent = "This chat could not be kept: the browser's storage is full or off.";
+    if (this.history.save(this.chat)) return;
+    byId("room").textContent = "This chat could not be kept: the browser's storage is full or off.";
   }
 
   sendField() {
-    const field = byId("question"), text = field.value.trim();
+    const field = byId("question"),
+      text = field.value.trim();
     if (text && this.send(text)) field.value = "";
   }
 
@@ -103,7 +120,10 @@ export class Chat {
     if (this.running) return false;
     this.chat.turns.splice(place);
     this.chat.from = 0;
-    for (const { question, answer } of this.views.splice(place)) { question.item.remove(); answer.item.remove(); }
+    for (const { question, answer } of this.views.splice(place)) {
+      question.item.remove();
+      answer.item.remove();
+    }
     return this.send(text);
   }
 
@@ -137,8 +157,10 @@ export class Chat {
       answer.notice = stopped ? "You stopped this answer." : error.message;
     }
     view.end();
-    announce(answer.failed ? `Error: ${answer.notice}` : `${this.model}: ${answer.text.slice(0, MOST_READ_ALOUD)} ${answer.notice}`);
-    if (this.chat !== chat) { // another one is shown by now
+    const said = `${this.model}: ${answer.text.slice(0, MOST_READ_ALOUD)} ${answer.notice}`;
+    announce(answer.failed ? `Error: ${answer.notice}` : said);
+    if (this.chat !== chat) {
+      // another one is shown by now
       if (this.history.load(chat.id)) this.history.save(chat);
       return;
     }
@@ -160,7 +182,9 @@ export class Chat {
     const end = await streamed(body, signal, turn.answer, (kind, data) => this.heard(view, kind, data));
     if (end.reason === "length") turn.answer.notice = this.cut(fitted, end);
     else if (!turn.answer.text) turn.answer.notice = "The model ended without an answer.";
-    byId("room").textContent = end.usage ? `${count(end.usage.total_tokens)} of ${count(this.room)} tokens of context used.` : "";
+    byId("room").textContent = end.usage
+      ? `${count(end.usage.total_tokens)} of ${count(this.room)} tokens of context used.`
+      : "";
     return end;
   }
 
@@ -174,12 +198,14 @@ export class Chat {
 
   cut({ prompt, maxTokens }, { usage }) {
     const made = count(usage?.completion_tokens ?? maxTokens);
-    if (prompt + maxTokens >= this.room) return `The answer was cut after ${made} tokens: the context of ${count(this.room)} tokens is full.`;
-    return `The answer was cut after ${made} tokens: that is the limit in Settings.`;
+    const full = prompt + maxTokens >= this.room;
+    const why = full ? `the context of ${count(this.room)} tokens is full` : "that is the limit in Settings";
+    return `The answer was cut after ${made} tokens: ${why}.`;
   }
 
   busy(is) {
-    const stop = byId("stop"), had = document.activeElement;
+    const stop = byId("stop"),
+      had = document.activeElement;
     byId("send").hidden = is;
     stop.hidden = !is;
     if (is && had === byId("send")) stop.focus();

@@ -29,12 +29,31 @@ export class Chats {
   }
 
   row(chat) {
-    const title = titleOf(chat), many = chat.turns.length;
-    const open = () => { this.dialog.close(); this.open(chat.id); };
-    return make("li", {},
-      make("button", { type: "button", class: "open", onclick: open }, make("span", { class: "title" }, title),
-        make("span", { class: "figures" }, `${DATES.format(chat.at)} · ${many} ${many === 1 ? "question" : "questions"}`)),
-      make("button", { type: "button", class: "delete", "aria-label": `Delete: ${title}`, onclick: () => this.delete(chat.id) }, "Delete"));
+    const title = titleOf(chat),
+      many = chat.turns.length;
+    const open = () => {
+      this.dialog.close();
+      this.open(chat.id);
+    };
+    return make(
+      "li",
+      {},
+      make(
+        "button",
+        { type: "button", class: "open", onclick: open },
+        make("span", { class: "title" }, title),
+        make(
+          "span",
+          { class: "figures" },
+          `${DATES.format(chat.at)} · ${many} ${many === 1 ? "question" : "questions"}`,
+        ),
+      ),
+      make(
+        "button",
+        { type: "button", class: "delete", "aria-label": `Delete: ${title}`, onclick: () => this.delete(chat.id) },
+        "Delete",
+      ),
+    );
   }
 
   delete(id) {

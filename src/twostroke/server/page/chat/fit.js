@@ -4,9 +4,13 @@ import { count } from "/page/text.js";
 
 /** The messages of a request: system prompt, turns from `from` on that have an answer, the question. */
 export function messagesOf(system, turns, from, question) {
-  const said = turns.slice(from).filter((turn) => turn.answer.text).flatMap((turn) => [
-    { role: "user", content: turn.question }, { role: "assistant", content: turn.answer.text },
-  ]);
+  const said = turns
+    .slice(from)
+    .filter((turn) => turn.answer.text)
+    .flatMap((turn) => [
+      { role: "user", content: turn.question },
+      { role: "assistant", content: turn.answer.text },
+    ]);
   return [...(system ? [{ role: "system", content: system }] : []), ...said, { role: "user", content: question }];
 }
 
@@ -17,20 +21,24 @@ export function messagesOf(system, turns, from, question) {
  */
 export async function fit(tokensFrom, begin, last, room, most) {
   const forAnswer = Math.max(1, Math.min(most, Math.floor(room / 4)));
-  let from = Math.min(begin, last), prompt = await tokensFrom(from);
+  let from = Math.min(begin, last),
+    prompt = await tokensFrom(from);
   if (prompt + forAnswer > room && from < last) {
-    let low = from + 1, high = last; // the first turn from which on the prompt takes at most half
+    let low = from + 1,
+      high = last; // the first turn from which on the prompt takes at most half
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (await tokensFrom(middle) <= room / 2) high = middle;
+      if ((await tokensFrom(middle)) <= room / 2) high = middle;
       else low = middle + 1;
     }
     from = low;
     prompt = await tokensFrom(from);
   }
   if (prompt >= room) {
-    throw new Error(`This message is too long: the prompt has ${count(prompt)} tokens, and the context has room for ${count(room)}, ` +
-      "the answer included. Edit the message, and make it shorter.");
+    throw new Error(
+      `This message is too long: the prompt has ${count(prompt)} tokens, and the context has room for ` +
+        `${count(room)}, the answer included. Edit the message, and make it shorter.`,
+    );
   }
   return { from, prompt, maxTokens: Math.min(most, room - prompt) };
 }

@@ -7,7 +7,10 @@ export class Follower {
     this.following = true;
     this.top = 0;
     scroller.addEventListener("scroll", () => this.scrolled());
-    button.addEventListener("click", () => { this.follow(); scroller.focus(); });
+    button.addEventListener("click", () => {
+      this.follow();
+      scroller.focus();
+    });
     const grown = new ResizeObserver(() => this.keep());
     grown.observe(content);
     grown.observe(scroller);

@@ -2,21 +2,30 @@
 import { keys, read, readJson, remove, write } from "/page/storage.js";
 
 const PREFIX = "twostroke-chat:";
-export const MOST_CHATS = 50, MOST_CHARACTERS = 2_000_000;
+export const MOST_CHATS = 50,
+  MOST_CHARACTERS = 2_000_000;
 
 const string = (value) => (typeof value === "string" ? value : "");
 
 /** A chat as it was kept, or null where it is damaged. */
 function checked(found) {
   if (!found || typeof found !== "object" || !Array.isArray(found.turns)) return null;
-  const turns = found.turns.filter((turn) => turn && typeof turn.question === "string" && turn.answer).map((turn) => ({
-    question: turn.question,
-    answer: {
-      text: string(turn.answer.text), reasoning: string(turn.answer.reasoning), figures: string(turn.answer.figures),
-      notice: string(turn.answer.notice), failed: Boolean(turn.answer.failed), id: string(turn.answer.id),
-    },
-  }));
-  return turns.length ? { id: string(found.id), at: Number(found.at) || 0, from: Number(found.from) || 0, turns } : null;
+  const turns = found.turns
+    .filter((turn) => turn && typeof turn.question === "string" && turn.answer)
+    .map((turn) => ({
+      question: turn.question,
+      answer: {
+        text: string(turn.answer.text),
+        reasoning: string(turn.answer.reasoning),
+        figures: string(turn.answer.figures),
+        notice: string(turn.answer.notice),
+        failed: Boolean(turn.answer.failed),
+        id: string(turn.answer.id),
+      },
+    }));
+  return turns.length
+    ? { id: string(found.id), at: Number(found.at) || 0, from: Number(found.from) || 0, turns }
+    : null;
 }
 
 export function titleOf(chat) {
@@ -47,14 +56,19 @@ export class History {
       total -= sizes.pop();
       this.remove(others.pop().id);
     }
-    while (!write(PREFIX + chat.id, text)) { // the browser's own bound
+    while (!write(PREFIX + chat.id, text)) {
+      // the browser's own bound
       if (!others.length) return false;
       this.remove(others.pop().id);
     }
     return true;
   }
 
-  remove(id) { remove(PREFIX + id); }
+  remove(id) {
+    remove(PREFIX + id);
+  }
 
-  clear() { for (const key of keys(PREFIX)) remove(key); }
+  clear() {
+    for (const key of keys(PREFIX)) remove(key);
+  }
 }

@@ -6,13 +6,63 @@ const KEY = "twostroke-settings";
 const DEFAULTS = { max_tokens: 1024 };
 
 const FIELDS = [
-  { name: "max_tokens", label: "Most tokens of an answer", min: 1, step: 1, empty: "all there is room for", help: "Where the context has less room, the answer gets what is left. Empty: all of it." },
-  { name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.1, help: "0 takes the likeliest token each time; higher is more varied." },
-  { name: "top_p", label: "Top-p", min: 0.01, max: 1, step: 0.01, help: "Draw from the likeliest tokens that together have this probability." },
-  { name: "top_k", label: "Top-k", min: 0, step: 1, max: 1000, help: "Draw from so many of the likeliest tokens; 0: from all." },
-  { name: "min_p", label: "Min-p", min: 0, max: 1, step: 0.01, help: "Leave out tokens below this share of the likeliest one's probability." },
-  { name: "repetition_penalty", label: "Repetition penalty", min: 0.1, max: 2, step: 0.05, help: "Above 1: words that were there before become less likely." },
-  { name: "seed", label: "Seed", min: 0, max: 2 ** 31 - 1, step: 1, empty: "a new one each time", help: "The same seed and messages give the same answer." },
+  {
+    name: "max_tokens",
+    label: "Most tokens of an answer",
+    min: 1,
+    step: 1,
+    empty: "all there is room for",
+    help: "Where the context has less room, the answer gets what is left. Empty: all of it.",
+  },
+  {
+    name: "temperature",
+    label: "Temperature",
+    min: 0,
+    max: 2,
+    step: 0.1,
+    help: "0 takes the likeliest token each time; higher is more varied.",
+  },
+  {
+    name: "top_p",
+    label: "Top-p",
+    min: 0.01,
+    max: 1,
+    step: 0.01,
+    help: "Draw from the likeliest tokens that together have this probability.",
+  },
+  {
+    name: "top_k",
+    label: "Top-k",
+    min: 0,
+    step: 1,
+    max: 1000,
+    help: "Draw from so many of the likeliest tokens; 0: from all.",
+  },
+  {
+    name: "min_p",
+    label: "Min-p",
+    min: 0,
+    max: 1,
+    step: 0.01,
+    help: "Leave out tokens below this share of the likeliest one's probability.",
+  },
+  {
+    name: "repetition_penalty",
+    label: "Repetition penalty",
+    min: 0.1,
+    max: 2,
+    step: 0.05,
+    help: "Above 1: words that were there before become less likely.",
+  },
+  {
+    name: "seed",
+    label: "Seed",
+    min: 0,
+    max: 2 ** 31 - 1,
+    step: 1,
+    empty: "a new one each time",
+    help: "The same seed and messages give the same answer.",
+  },
 ];
 
 /** A number within the field's bounds; null for none. */
@@ -36,10 +86,14 @@ export class Settings {
     this.draw();
   }
 
-  get system() { return String(this.values.system ?? ""); }
+  get system() {
+    return String(this.values.system ?? "");
+  }
 
   /** How many tokens an answer may have; Infinity: as many as there is room for. */
-  get most() { return this.values.max_tokens ?? Infinity; }
+  get most() {
+    return this.values.max_tokens ?? Infinity;
+  }
 
   /** Fields of a request; max_tokens is not among them. */
   get sampling() {
@@ -50,22 +104,57 @@ export class Settings {
   draw() {
     const system = make("textarea", { id: "setting-system", rows: 3, placeholder: "None" });
     system.value = this.system;
-    system.addEventListener("change", () => { this.values.system = system.value.trim(); this.keep(); });
+    system.addEventListener("change", () => {
+      this.values.system = system.value.trim();
+      this.keep();
+    });
     this.note = make("p", { class: "figures", role: "status" });
-    document.getElementById("settings-body").replaceChildren(
-      make("p", { class: "setting" }, make("label", { for: "setting-system" }, "System prompt"), system,
-        make("span", { class: "figures" }, "Stands before every chat. It tells the model who it is and how to answer.")),
-      make("div", { class: "settings" }, ...FIELDS.map((field) => this.row(field))), this.note,
-      make("p", { class: "ends" }, make("button", { type: "button", id: "settings-reset", onclick: () => this.reset() }, "Back to the defaults")));
+    document
+      .getElementById("settings-body")
+      .replaceChildren(
+        make(
+          "p",
+          { class: "setting" },
+          make("label", { for: "setting-system" }, "System prompt"),
+          system,
+          make(
+            "span",
+            { class: "figures" },
+            "Stands before every chat. It tells the model who it is and how to answer.",
+          ),
+        ),
+        make("div", { class: "settings" }, ...FIELDS.map((field) => this.row(field))),
+        this.note,
+        make(
+          "p",
+          { class: "ends" },
+          make("button", { type: "button", id: "settings-reset", onclick: () => this.reset() }, "Back to the defaults"),
+        ),
+      );
   }
 
   row(field) {
-    const { name, label, min, step, help } = field, most = name === "max_tokens" ? this.context - 1 : field.max;
+    const { name, label, min, step, help } = field,
+      most = name === "max_tokens" ? this.context - 1 : field.max;
     const id = `setting-${name}`;
-    const input = make("input", { id, type: "number", min, max: most, step, placeholder: field.empty ?? "the model's own", "aria-describedby": `${id}-help` });
+    const input = make("input", {
+      id,
+      type: "number",
+      min,
+      max: most,
+      step,
+      placeholder: field.empty ?? "the model's own",
+      "aria-describedby": `${id}-help`,
+    });
     input.value = this.values[name] ?? "";
     input.addEventListener("change", () => this.change(field, input, most));
-    return make("p", { class: "setting" }, make("label", { for: id }, label), input, make("span", { class: "figures", id: `${id}-help` }, help));
+    return make(
+      "p",
+      { class: "setting" },
+      make("label", { for: id }, label),
+      input,
+      make("span", { class: "figures", id: `${id}-help` }, help),
+    );
   }
 
   change(field, input, most) {
@@ -84,5 +173,7 @@ export class Settings {
     this.draw();
   }
 
-  keep() { write(KEY, JSON.stringify(this.values)); }
+  keep() {
+    write(KEY, JSON.stringify(this.values));
+  }
 }

@@ -5,7 +5,8 @@ import { count, duration, rate } from "/page/text.js";
 /** Fills `answer` and calls heard(kind, data): "progress" with how far the prompt is; "begun", "thought" and "text" with
  * the seconds so far. -> {reason, ttft, usage}. */
 export async function streamed(body, signal, answer, heard) {
-  const begun = performance.now(), since = () => (performance.now() - begun) / 1e3;
+  const begun = performance.now(),
+    since = () => (performance.now() - begun) / 1e3;
   const asked = { ...body, stream: true, stream_options: { include_usage: true }, return_progress: true };
   const response = await postJson("/v1/chat/completions", asked, signal);
   const end = { reason: null, ttft: null, usage: null };

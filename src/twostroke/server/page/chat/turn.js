@@ -11,19 +11,40 @@ export class QuestionView {
   constructor(text, edited) {
     Object.assign(this, { text, edited });
     this.bubble = make("div", { class: "text" }, text);
-    this.actions = make("div", { class: "actions" }, copyButton(() => text), button("Edit", () => this.edit(), "edit"));
+    this.actions = make(
+      "div",
+      { class: "actions" },
+      copyButton(() => text),
+      button("Edit", () => this.edit(), "edit"),
+    );
     this.item = make("li", { class: "user" }, make("span", { class: "unseen" }, "You: "), this.bubble, this.actions);
   }
 
   edit() {
     const field = make("textarea", { "aria-label": "Edit the message" });
     field.value = this.text;
-    const close = () => { form.replaceWith(this.bubble, this.actions); this.actions.querySelector(".edit").focus(); };
-    const send = () => { if (field.value.trim() && this.edited(field.value.trim()) === false) close(); };
-    const form = make("form", { class: "editor" }, field,
-      make("p", { class: "figures" }, this.item.nextElementSibling?.nextElementSibling ? "Sending it removes the messages below." : ""),
-      make("p", { class: "ends" }, button("Cancel", close), make("button", { type: "submit", class: "main" }, "Send")));
-    form.addEventListener("submit", (event) => { event.preventDefault(); send(); });
+    const close = () => {
+      form.replaceWith(this.bubble, this.actions);
+      this.actions.querySelector(".edit").focus();
+    };
+    const send = () => {
+      if (field.value.trim() && this.edited(field.value.trim()) === false) close();
+    };
+    const form = make(
+      "form",
+      { class: "editor" },
+      field,
+      make(
+        "p",
+        { class: "figures" },
+        this.item.nextElementSibling?.nextElementSibling ? "Sending it removes the messages below." : "",
+      ),
+      make("p", { class: "ends" }, button("Cancel", close), make("button", { type: "submit", class: "main" }, "Send")),
+    );
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      send();
+    });
     field.addEventListener("keydown", (event) => {
       if (event.key === "Escape") close();
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -50,9 +71,24 @@ export class AnswerView {
     this.figures = make("p", { class: "figures" });
     this.again = button("Regenerate", again, "again");
     this.explain = button("Explain", () => explain(answer.id), "explain");
-    this.actions = make("div", { class: "actions", hidden: "" }, copyButton(() => answer.text), this.again, this.explain);
-    this.item = make("li", { class: "assistant" }, make("span", { class: "who" }, model), this.reasoning, this.text, this.progress,
-      this.notice, this.figures, this.actions);
+    this.actions = make(
+      "div",
+      { class: "actions", hidden: "" },
+      copyButton(() => answer.text),
+      this.again,
+      this.explain,
+    );
+    this.item = make(
+      "li",
+      { class: "assistant" },
+      make("span", { class: "who" }, model),
+      this.reasoning,
+      this.text,
+      this.progress,
+      this.notice,
+      this.figures,
+      this.actions,
+    );
     this.frame = 0;
     this.state = ""; // what the server does for it, until there are figures
     this.draw();
@@ -105,7 +141,9 @@ export class AnswerView {
     this.progress.hidden = false;
     this.progress.max = total;
     this.progress.value = processed;
-    const queue = ahead ? `waiting behind ${count(ahead)}` : `reading the prompt: ${count(processed)} of ${count(total)} tokens`;
+    const queue = ahead
+      ? `waiting behind ${count(ahead)}`
+      : `reading the prompt: ${count(processed)} of ${count(total)} tokens`;
     this.tell(`${queue}${cache ? ` (${count(cache)} cached)` : ""}, ${duration(spent / 1e3)}`);
   }
 

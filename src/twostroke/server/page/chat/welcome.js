@@ -3,7 +3,8 @@ import { make } from "/page/text.js";
 
 const SPARK = {
   title: "This is spark",
-  text: "A language model of 5 million parameters that comes with Twostroke, so that there is something to talk to at once. " +
+  text:
+    "A language model of 5 million parameters that comes with Twostroke, so that there is something to talk to at once. " +
     "It knows about LLM inference and about Twostroke. On everything else it is wrong, fluently.",
   questions: ["What is prefill?", "Why is decode memory-bound?", "What is a KV cache?"],
   hint: "For a larger model: twostroke serve MODEL, with a folder or a name of the Hugging Face hub.",
@@ -26,6 +27,9 @@ export function welcome(model, ask) {
   byId("welcome-title").textContent = shown.title;
   byId("welcome-text").textContent = shown.text;
   byId("welcome-hint").textContent = shown.hint;
-  byId("questions").replaceChildren(...shown.questions.map((text) =>
-    make("li", {}, make("button", { type: "button", onclick: () => ask(text) }, text))));
+  byId("questions").replaceChildren(
+    ...shown.questions.map((text) =>
+      make("li", {}, make("button", { type: "button", onclick: () => ask(text) }, text)),
+    ),
+  );
 }

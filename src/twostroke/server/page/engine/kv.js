@@ -20,7 +20,8 @@ export class PageMap {
     const total = spans.reduce((sum, [, pages]) => sum + pages, 0);
     let size = Math.max(1, Math.floor(Math.sqrt((width * height) / total)));
     while (size > 1 && Math.floor(width / size) * Math.floor(height / size) < total) size -= 1;
-    const across = Math.floor(width / size), inner = size > 3 ? size - 1 : size;
+    const across = Math.floor(width / size),
+      inner = size > 3 ? size - 1 : size;
     const each = Math.max(1, Math.ceil(total / (across * Math.floor(height / size)))); // pages a cell, in huge pools
     const counts = STATES.map(() => 0);
     let page = 0;
@@ -36,7 +37,8 @@ export class PageMap {
     const [free, own, kept, shared, cached] = counts;
     const { prefix_query_tokens: asked, prefix_hit_tokens: hit } = this.store.frame.gauges;
     const share = asked ? `; ${Math.round((100 * hit) / asked)}% of prompt tokens were found here` : "";
-    this.text.textContent = `${count(total)} pages of ${this.pageTokens} tokens: ${count(own + kept + shared)} in use ` +
+    this.text.textContent =
+      `${count(total)} pages of ${this.pageTokens} tokens: ${count(own + kept + shared)} in use ` +
       `(${count(shared)} by several requests), ${count(cached)} cached, ${count(free)} free${share}`;
   }
 }

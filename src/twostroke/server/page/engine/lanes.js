@@ -3,7 +3,7 @@ import { colour, surface } from "/page/canvas.js";
 import { count, duration, make, shortName } from "/page/text.js";
 
 const MOST = 24;
-const PHASES = { queued: "waits", decoding: "decode", back: "interrupted" };
+const PHASES = { queued: "waits", decoding: "decode", back: "preempted" };
 const ENDS = { stop: "done", length: "cut", abort: "stopped" };
 
 export class Lanes {
@@ -18,7 +18,8 @@ export class Lanes {
 
   draw() {
     const seconds = Number(this.window.value);
-    const now = this.store.now(), from = now - seconds;
+    const now = this.store.now(),
+      from = now - seconds;
     this.axis[0].textContent = `${seconds} s ago`;
     this.axis[1].textContent = `${seconds / 2} s ago`;
     const end = (each) => (each.ended ? each.ended.finished_s : now);
@@ -27,7 +28,11 @@ export class Lanes {
       .sort((a, b) => (b.arrival ?? 0) - (a.arrival ?? 0))
       .slice(0, MOST);
     const wanted = new Set(shown.map((each) => each.id));
-    for (const [id, row] of this.rows) if (!wanted.has(id)) { row.item.remove(); this.rows.delete(id); }
+    for (const [id, row] of this.rows)
+      if (!wanted.has(id)) {
+        row.item.remove();
+        this.rows.delete(id);
+      }
     if (shown.length) this.list.querySelector(".figures")?.remove();
     shown.forEach((each, place) => {
       const row = this.row(each.id);

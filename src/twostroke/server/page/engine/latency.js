@@ -10,13 +10,22 @@ export class Latency {
   }
 
   draw() {
-    this.body.replaceChildren(...Object.entries(this.store.frame.latency).map(([name, found]) => {
-      const objective = found.objective_s;
-      const cell = (value) => make("td", { class: objective && value > objective ? "over" : null }, duration(value));
-      return make("tr", {}, make("th", { scope: "row" }, NAMES[name]), make("td", {}, count(found.count)),
-        cell(found.p50_s), cell(found.p90_s), cell(found.p99_s),
-        make("td", {}, objective ? duration(objective) : "none"),
-        make("td", {}, found.within === undefined ? "–" : `${(100 * found.within).toFixed(1)}%`));
-    }));
+    this.body.replaceChildren(
+      ...Object.entries(this.store.frame.latency).map(([name, found]) => {
+        const objective = found.objective_s;
+        const cell = (value) => make("td", { class: objective && value > objective ? "over" : null }, duration(value));
+        return make(
+          "tr",
+          {},
+          make("th", { scope: "row" }, NAMES[name]),
+          make("td", {}, count(found.count)),
+          cell(found.p50_s),
+          cell(found.p90_s),
+          cell(found.p99_s),
+          make("td", {}, objective ? duration(objective) : "none"),
+          make("td", {}, found.within === undefined ? "–" : `${(100 * found.within).toFixed(1)}%`),
+        );
+      }),
+    );
   }
 }

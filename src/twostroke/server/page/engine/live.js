@@ -13,7 +13,8 @@ const AGAIN_MS = 2000;
 
 /** Until the page is in sight. */
 async function shown() {
-  while (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
+  while (document.hidden)
+    await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
 }
 
 export class Live {
@@ -23,8 +24,13 @@ export class Live {
     this.paused = false;
     this.timeline = new Timeline(store);
     this.drawers = [
-      new Summary(store, explain), new Lanes(store, explain), this.timeline, new Roofline(store, about.limits), new Predicted(store),
-      new PageMap(store, about.page_tokens), new Latency(store),
+      new Summary(store, explain),
+      new Lanes(store, explain),
+      this.timeline,
+      new Roofline(store, about.limits),
+      new Predicted(store),
+      new PageMap(store, about.page_tokens),
+      new Latency(store),
     ];
     const pause = document.getElementById("pause");
     pause.addEventListener("click", () => {
@@ -37,7 +43,9 @@ export class Live {
     document.getElementById("window").addEventListener("change", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(document.getElementById("engine"));
     // A stream holds one of the few connections that a browser opens to a server: six tabs would leave none for a chat.
-    document.addEventListener("visibilitychange", () => { if (document.hidden) this.looking?.abort(); });
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) this.looking?.abort();
+    });
     addEventListener("pagehide", () => this.looking?.abort());
   }
 

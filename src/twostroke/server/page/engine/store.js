@@ -1,5 +1,6 @@
 // What frames have told: the latest steps, and one story for each request. Bounded.
-const MOST_STEPS = 60_000, MOST_REQUESTS = 96;
+const MOST_STEPS = 60_000,
+  MOST_REQUESTS = 96;
 
 export class Store {
   constructor() {
@@ -31,15 +32,29 @@ export class Store {
     const most = Math.max(1, run.times.length - 1);
     const even = (pair, at) => (pair ? pair[0] + ((pair[1] - pair[0]) * at) / most : null);
     run.times.forEach(([since, whole, modelUs, samplingUs, waiting], at) => {
-      const begin = run.begin_s + since / 1e6, end = begin + whole / 1e6;
-      const model = modelUs / 1e6, sampling = samplingUs / 1e6;
+      const begin = run.begin_s + since / 1e6,
+        end = begin + whole / 1e6;
+      const model = modelUs / 1e6,
+        sampling = samplingUs / 1e6;
       const prefill = model * run.prefill_share;
       const step = {
-        step: run.step + at, begin, end, waiting, prefill, decode: model - prefill, sampling,
-        host: Math.max(0, end - begin - model - sampling), busy: model + sampling, seconds: end - begin,
-        predicted: even(run.predicted_s, at), flops: even(run.flops, at), bytes: even(run.bytes, at),
-        rows: run.rows.length, hasPrefill: run.prefill_share > 0,
-        prefillTokens: 0, decodeTokens: 0,
+        step: run.step + at,
+        begin,
+        end,
+        waiting,
+        prefill,
+        decode: model - prefill,
+        sampling,
+        host: Math.max(0, end - begin - model - sampling),
+        busy: model + sampling,
+        seconds: end - begin,
+        predicted: even(run.predicted_s, at),
+        flops: even(run.flops, at),
+        bytes: even(run.bytes, at),
+        rows: run.rows.length,
+        hasPrefill: run.prefill_share > 0,
+        prefillTokens: 0,
+        decodeTokens: 0,
       };
       if (at === 0) for (const name of run.preempted) this.mark(names[name], "preempted", begin, begin, 0);
       for (const [name, , tokens, made, again] of run.rows) {

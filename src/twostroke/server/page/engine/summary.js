@@ -2,7 +2,8 @@
 import { partsBar, partsOf } from "/page/engine/parts.js";
 import { count, duration, make, rate } from "/page/text.js";
 
-const WINDOW_S = 10, SMALL = 0.01;
+const WINDOW_S = 10,
+  SMALL = 0.01;
 const TILES = {
   running: "Requests that are answered now",
   waiting: "Requests that wait for a place",
@@ -21,7 +22,12 @@ class Tile {
   constructor(name, words) {
     this.number = make("span");
     this.unit = make("small");
-    this.element = make("div", { title: words }, make("dt", {}, name), make("dd", { "data-tile": name }, this.number, this.unit));
+    this.element = make(
+      "div",
+      { title: words },
+      make("dt", {}, name),
+      make("dd", { "data-tile": name }, this.number, this.unit),
+    );
   }
 
   put(text) {
@@ -74,9 +80,12 @@ export class Summary {
     const all = pages.reduce((total, [, many]) => total + many, 0);
     const used = pages.reduce((total, [state, many]) => total + (state >= 1 && state <= 3 ? many : 0), 0);
     return {
-      running: count(gauges.running ?? 0), waiting: count(gauges.waiting ?? 0),
-      prefill: rate(sum("prefillTokens"), sum("prefill")), decode: rate(sum("decodeTokens"), sum("seconds", decoding)),
-      "token gap": duration(latency.itl?.p50_s), "KV memory": all ? `${Math.round((100 * used) / all)}%` : "–",
+      running: count(gauges.running ?? 0),
+      waiting: count(gauges.waiting ?? 0),
+      prefill: rate(sum("prefillTokens"), sum("prefill")),
+      decode: rate(sum("decodeTokens"), sum("seconds", decoding)),
+      "token gap": duration(latency.itl?.p50_s),
+      "KV memory": all ? `${Math.round((100 * used) / all)}%` : "–",
     };
   }
 
@@ -87,8 +96,14 @@ export class Summary {
     const parts = partsOf(last.parts_s);
     partsBar(this.bar, parts);
     const whole = parts.reduce((sum, { seconds }) => sum + seconds, 0);
-    put(this.text, `${several(last.output_tokens, "token")} in ${duration(whole)}: ` +
-      parts.filter(({ seconds }) => seconds > SMALL * whole).map(({ name, seconds }) => `${name} ${duration(seconds)}`).join(" · "));
+    put(
+      this.text,
+      `${several(last.output_tokens, "token")} in ${duration(whole)}: ` +
+        parts
+          .filter(({ seconds }) => seconds > SMALL * whole)
+          .map(({ name, seconds }) => `${name} ${duration(seconds)}`)
+          .join(" · "),
+    );
     this.why.hidden = false;
   }
 }

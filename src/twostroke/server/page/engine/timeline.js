@@ -4,7 +4,10 @@ import { announce } from "/page/announce.js";
 import { duration } from "/page/text.js";
 
 const PARTS = ["host", "sampling", "decode", "prefill"];
-const BAR = 5, LEFT = 56, TOP = 8, BOTTOM = 20;
+const BAR = 5,
+  LEFT = 56,
+  TOP = 8,
+  BOTTOM = 20;
 const HINT = "Point at a bar, or press an arrow key, to read one step.";
 
 /** The next round figure: the axis stays where it is while times change a little. */
@@ -12,7 +15,6 @@ function rounded(seconds) {
   const power = 10 ** Math.floor(Math.log10(seconds));
   return [1, 1.5, 2, 3, 4, 6, 8, 10].map((each) => each * power).find((each) => each >= seconds * 0.999);
 }
-
 
 export class Timeline {
   constructor(store) {
@@ -64,7 +66,14 @@ export class Timeline {
     const high = height - TOP - BOTTOM;
     for (const share of [0, 0.5, 1]) {
       const y = height - BOTTOM - share * high;
-      line(context, [[LEFT, y], [width, y]], "line");
+      line(
+        context,
+        [
+          [LEFT, y],
+          [width, y],
+        ],
+        "line",
+      );
       words(context, `${+(1e3 * share * longest).toPrecision(2)} ms`, LEFT - 4, y + 4, "right");
     }
     this.shown.forEach((step, place) => {
@@ -100,6 +109,7 @@ export class Timeline {
     const told = step.predicted === null ? "" : `, predicted ${duration(step.predicted)}`;
     this.text.textContent =
       `Step ${step.step}: ${duration(step.seconds)}${told}; prefill ${duration(step.prefill)}, decode ${duration(step.decode)}, ` +
-      `sampling ${duration(step.sampling)}, between steps ${duration(step.host)}; ${rows.join(" and ") || "nothing"}, ${step.waiting} waiting`;
+      `sampling ${duration(step.sampling)}, host gap ${duration(step.host)}; ${rows.join(" and ") || "nothing"}, ` +
+      `${step.waiting} waiting`;
   }
 }

@@ -95,6 +95,7 @@ def test_each_picture_has_a_name_and_a_line_that_explains_it(chromium: webdriver
     chromium.execute_script("for (const each of document.querySelectorAll('#engine details')) each.open = true")
     ask(chromium, "What is prefill?")
     until(lambda: "tokens, " in text_of(chromium, "#lanes li:first-child button"), "a lane")
+    by(chromium, "#pause").click()  # old lanes go with time
     canvases = chromium.find_elements("css selector", "canvas")
     assert len(canvases) >= 5
     assert [each.get_attribute("id") for each in canvases if len(each.accessible_name) < 10] == []

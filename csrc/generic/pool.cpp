@@ -18,6 +18,7 @@ constexpr int32_t kLooks = 64;       // pauses from one look at the clock to the
 constexpr int64_t kSpinNs = 900000;   // for the next job: the ops of a step, and mostly two steps, follow each other faster than that
 constexpr int64_t kSureNs = 20000;    // so long nobody is asked for: most waits are shorter
 constexpr int64_t kDoubtNs = 30000;   // from one look at the other's clock to the next
+constexpr int32_t kLookers = 8;       // threads that may look so often at one clock; more of them look more rarely
 
 // Set while a thread runs tasks of a pool: what a task asks of the same pool is done at once, by the same thread.
 struct Inside {
@@ -65,9 +66,10 @@ void share_out(Pool& pool, int64_t tasks) {
 }
 
 // Awake until what is waited for is there, or the thread that it comes from has no core, by the clock of its own work, or the time is over:
-// whether it is there. clock(): that of the thread.
+// whether it is there. clock(): that of the thread. lookers: how many may do the same.
 template <class There, class Clock>
-bool spin(const There& there, const Clock& clock, int64_t most_ns) {
+bool spin(const There& there, const Clock& clock, int64_t most_ns, int32_t lookers) {
+  const int64_t doubt_ns = kDoubtNs * (1 + lookers / kLookers);
   const int64_t began = now_ns();
   int64_t looked = 0, worked = 0;
   clockid_t of = 0;
@@ -78,7 +80,7 @@ bool spin(const There& there, const Clock& clock, int64_t most_ns) {
     }
     const int64_t now = now_ns();
     if (now - began > most_ns) return there();
-    if (looked == 0 ? now - began < kSureNs : now - looked < kDoubtNs) continue;
+    if (looked == 0 ? now - began < kSureNs : now - looked < doubt_ns) continue;
     const clockid_t last = of;
     const int64_t before = worked, waited = now - looked;
     of = clock();
@@ -90,8 +92,8 @@ bool spin(const There& there, const Clock& clock, int64_t most_ns) {
 
 // Awake for a while, as the ops of one step follow each other quickly: until the time is over, or the caller lost its core or sleeps.
 bool spin_for_job(Pool& pool, uint32_t seen) {
-  return spin([&] { return pool.generation.load(std::memory_order_acquire) != seen; },
-              [&] { return static_cast<clockid_t>(pool.caller_clock.load(std::memory_order_relaxed)); }, kSpinNs);
+  const auto there = [&] { return pool.generation.load(std::memory_order_acquire) != seen; };
+  return spin(there, [&] { return static_cast<clockid_t>(pool.caller_clock.load(std::memory_order_relaxed)); }, kSpinNs, pool.threads);
 }
 
 void sleep_for_job(Pool& pool, uint32_t seen) {
@@ -153,7 +155,7 @@ void sleep_for_tasks(Pool& pool, uint32_t wanted) {
 void wait_for_tasks(Pool& pool, uint32_t wanted) {
   if (pool.finished.load(std::memory_order_acquire) == wanted) return;
   const auto done = [&] { return pool.finished.load(std::memory_order_acquire) == wanted; };
-  if (!spin(done, [&] { return clock_of_holder(pool); }, INT64_MAX)) sleep_for_tasks(pool, wanted);
+  if (!spin(done, [&] { return clock_of_holder(pool); }, INT64_MAX, 1)) sleep_for_tasks(pool, wanted);
 }
 
 void run_alone(int64_t tasks, ts_task task, void* arg, int32_t thread) {

@@ -18,7 +18,7 @@ from twostroke.backends.cpu.library import best_level, load_library
 from twostroke.backends.cpu.limits import LimitMeter, Limits
 from twostroke.bench import cases
 from twostroke.bench.cases import Bound
-from twostroke.bench.checkpoints import SHAPES
+from twostroke.bench.checkpoints import SHAPES, write_checkpoint
 from twostroke.bench.compare import Column, Comparison, Contestant, Row, Setup, ratio_to_best, rows
 from twostroke.bench.comparison_text import text
 from twostroke.bench.evict import evict
@@ -29,6 +29,7 @@ from twostroke.bench.peers.peer import OURS, PEERS, Peer, find_peer
 from twostroke.bench.peers.session import Missing, PeerFault, Session
 from twostroke.bench.run_compare import Asked, Result, run
 from twostroke.cli.compare import compare
+from twostroke.env import process_environment
 from twostroke.quant.formats import INT8
 from twostroke.spec.formats import F32, KVKind
 from twostroke.spec.model import ModelSpec
@@ -287,6 +288,7 @@ def test_the_first_line_has_the_highest_limits(tmp_path: Path, monkeypatch: pyte
     """Around each case 900 GOP/s were measured; a first line of 450 would contradict the table."""
     column = Column(Contestant(OURS, Path(sys.executable), 8), {"prefill 128": [1.0]})
     column.limits["prefill 128"] = [replace(LIMITS, int8_ops_per_s=2000e9)]
+    monkeypatch.setattr("twostroke.backends.cpu.limits.READ_BYTES", 1 << 20)
     monkeypatch.setattr(LimitMeter, "measure", lambda self, rounds=3: LIMITS)
     monkeypatch.setattr(Comparison, "run", lambda self, contestants, rounds: iter([[column]]))
     folder = tmp_path / "model"
@@ -309,7 +311,27 @@ def test_every_engine_is_asked_beside_the_same_busy_program(tmp_path: Path, setu
         assert beside - alone == 2 and after == alone, column.values
     assert both[1].name == "decode 1 x 64 beside 2 busy programs"
     for listed in (cases.STANDARD, cases.QUICK):
-        assert [case.name for case in listed if case.busy] == ["decode 1 x 512 beside a busy program"]
+        assert [case.name for case in listed if case.busy] == [
+            "decode 1 x 512 beside a busy program",
+            "p95 of gaps 1 x 512 beside a busy program",
+        ]
+
+
+def test_our_own_driver_tells_the_gaps_of_one_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+    tiny = {**SHAPES["llama-3.2-1b"], **sizes, "head_dim": 32, "intermediate_size": 128, "vocab_size": 100_032}
+    monkeypatch.setitem(SHAPES, "tiny", tiny)
+    model = str(write_checkpoint("tiny", tmp_path / "tiny"))
+    asked = cases.gap(32, 8)
+    with Session(OURS, Path(sys.executable), process_environment(), tmp_path / "log") as session:
+        session.ask("load", model=model, bits=8, threads=1, context=64, sequences=1)
+        assert 0 < session.ask(asked.command, **asked.arguments) < 60
+    sys.path.insert(0, str(peer_room.DRIVERS))
+    try:
+        from protocol import long_gap
+    finally:
+        sys.path.remove(str(peer_room.DRIVERS))
+    assert long_gap([0.0, 1.0, 3.0]) == 2.0 and long_gap([0.1 * i for i in range(100)] + [99.0]) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("config", [None, "[1"])

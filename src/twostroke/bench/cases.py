@@ -49,8 +49,15 @@ def beside_busy(case: Case, programs: int = 1) -> Case:
     return replace(case, name=f"{case.name} beside {beside}", busy=programs)
 
 
+def gap(context: int, new_tokens: int = 32) -> Case:
+    """The gap between two tokens of one stream that 95% of its gaps do not exceed."""
+    arguments = {"context": context, "new_tokens": new_tokens}
+    return Case(f"p95 of gaps 1 x {context}", "gap", arguments, "s", higher=False)
+
+
 BESIDE_BUSY = beside_busy(decode(1, 512, new_tokens=32))
 """Fewer tokens than elsewhere: an engine whose threads wait for each other takes seconds for one."""
+GAP_BESIDE_BUSY = beside_busy(gap(512))
 CACHED = Case("cached prompt 512", "cached", {"tokens": 512}, "s", higher=False)
 START = Case("start to first token", "start", {}, "s", higher=False)
 COLD_START = Case("the same, files not in memory", "start", {}, "s", higher=False)
@@ -60,6 +67,7 @@ STANDARD: tuple[Case, ...] = (
     *(decode(batch, 512) for batch in (1, 4, 8, 16, 32)),
     decode(1, 4096),
     BESIDE_BUSY,
+    GAP_BESIDE_BUSY,
     CACHED,
 )
 NARROW: tuple[Case, ...] = (decode(16, 512), decode(32, 512), decode(1, 4096))
@@ -71,6 +79,7 @@ QUICK: tuple[Case, ...] = (
     decode(8, 512),
     decode(16, 512),
     BESIDE_BUSY,
+    GAP_BESIDE_BUSY,
     CACHED,
 )
 

@@ -73,7 +73,7 @@ def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
 @click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, help="Turns of each engine [default: 3].")
 @click.option("--threads", default=2, help="Threads of every engine [default: 2].")
-@click.option("--quick", is_flag=True, help="Seven cases instead of eleven.")
+@click.option("--quick", is_flag=True, help="Eight cases instead of twelve.")
 @click.option("--save", type=click.Path(path_type=Path), default=None, help="Write JSON after each turn.")
 @click.option("--plot", type=click.Path(path_type=Path), default=None, help="Write a picture (SVG) after each turn.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

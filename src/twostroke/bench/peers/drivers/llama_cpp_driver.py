@@ -11,7 +11,7 @@ import os
 import struct
 import time
 
-from protocol import random_ids, serve
+from protocol import long_gap, random_ids, serve
 
 NAMES = {
     "self_attn.q_proj": "attn_q",
@@ -168,6 +168,16 @@ class Driver:
         for step in range(new_tokens):
             self._feed([(6 + step, context + 1 + step, stream, True) for stream in range(batch)])
         return batch * new_tokens / (time.perf_counter() - began)
+
+    def gap(self, context, new_tokens):
+        """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""
+        self._forget()
+        self._feed(self._prompt(context))
+        arrivals = []
+        for step in range(new_tokens):
+            self._feed([(6 + step, context + step, 0, True)])
+            arrivals.append(time.perf_counter())
+        return long_gap(arrivals)
 
 
 serve(Driver())

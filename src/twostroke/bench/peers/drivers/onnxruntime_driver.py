@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from protocol import Unable, random_ids, serve
+from protocol import Unable, long_gap, random_ids, serve
 
 
 class Driver:
@@ -84,6 +84,15 @@ class Driver:
         for _ in range(new_tokens):
             generator.generate_next_token()
         return batch * new_tokens / (time.perf_counter() - began)
+
+    def gap(self, context, new_tokens):
+        """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""
+        generator = self._begun([self._ids(context)], new_tokens)
+        arrivals = []
+        for _ in range(new_tokens):
+            generator.generate_next_token()
+            arrivals.append(time.perf_counter())
+        return long_gap(arrivals)
 
 
 serve(Driver())

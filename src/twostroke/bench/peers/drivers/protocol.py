@@ -1,9 +1,9 @@
 """How a driver talks: one JSON object a line in, one a line out. Runs under the peer's own Python.
 
 A driver is an object with load(model, bits, threads, context, sequences) and a method for each case it can do:
-prefill(tokens), decode(batch, context, new_tokens), cached(tokens). Each returns seconds or tokens a second, as its
-command says. prepare(model, bits), where there is one, exports the checkpoint; files(model, bits) are the paths that a
-start reads.
+prefill(tokens), decode(batch, context, new_tokens), cached(tokens), gap(context, new_tokens). Each returns seconds or
+tokens a second, as its command says. prepare(model, bits), where there is one, exports the checkpoint;
+files(model, bits) are the paths that a start reads.
 
 Knows: standard input and output. Must not know: engines.
 """
@@ -48,6 +48,12 @@ def steady_rate(arrivals):
         last[stream] = at
     begin, end = max(first.values()), min(last.values())
     return sum(begin < at <= end for at, _ in arrivals) / (end - begin)
+
+
+def long_gap(arrivals):
+    """arrivals: seconds of one stream's tokens. The gap between two of them that 95% do not exceed."""
+    gaps = sorted(after - before for before, after in zip(arrivals[:-1], arrivals[1:], strict=True))
+    return gaps[min(len(gaps) - 1, len(gaps) * 95 // 100)]
 
 
 def serve(driver):

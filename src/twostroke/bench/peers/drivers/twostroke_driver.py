@@ -5,7 +5,7 @@ Knows: the public Python interface. Must not know: other engines.
 
 import time
 
-from protocol import random_ids, serve, steady_rate
+from protocol import long_gap, random_ids, serve, steady_rate
 
 
 class Driver:
@@ -66,6 +66,11 @@ class Driver:
         for delta in self.llm.engine.stream(prompts):
             arrivals += [(time.perf_counter(), delta.request_id)] * len(delta.token_ids)
         return steady_rate(arrivals)
+
+    def gap(self, context, new_tokens):
+        """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""
+        stream = self.llm.engine.stream([self._prompt(context, new_tokens)])
+        return long_gap([time.perf_counter() for delta in stream for _ in delta.token_ids])
 
 
 serve(Driver())

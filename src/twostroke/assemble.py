@@ -38,7 +38,7 @@ from twostroke.config import (
 from twostroke.cost.explain import Explainer
 from twostroke.cost.explain_advice import Options
 from twostroke.cost.ledger import Ledger, Sink
-from twostroke.cost.memory import MemoryNeeds
+from twostroke.cost.memory import PROCESS_BYTES, MemoryNeeds
 from twostroke.cost.what_if import WhatIf
 from twostroke.cost_here import check_objectives, costs_here
 from twostroke.engine.isolate import IsolatingExecutor
@@ -52,11 +52,11 @@ from twostroke.engine.witness import Witness, WitnessedExecutor
 from twostroke.env import Machine, asked_by_environment, hub_offline, read_machine
 from twostroke.models.batch import Buffers
 from twostroke.models.llama import LlamaModel
-from twostroke.models.rope_tables import rope_table
+from twostroke.models.rope_tables import rope_table, rope_table_bytes
 from twostroke.quant.formats import weight_format
 from twostroke.run_delay import RunDelay
 from twostroke.runner.backing import PoolBacking
-from twostroke.runner.build import RunnerSizes, build_runner, new_kv
+from twostroke.runner.build import RunnerSizes, build_runner, new_kv, page_table_bytes
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.scheduler.limits import SchedulerLimits
@@ -160,6 +160,8 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         kv_token_bytes=spec.kv_bytes_per_token(kv_kind(settings["kv_format"])),
         context_tokens=context,
         useful_tokens=context * sequences,
+        table_bytes=rope_table_bytes(spec.rope, context) + page_table_bytes(context, sequences),
+        process_bytes=PROCESS_BYTES,
     )
     num_pages = resolve_memory(resolver, needs, machine).num_pages
     kinds = kv_kind(settings["kv_format"])

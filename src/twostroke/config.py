@@ -179,9 +179,11 @@ def objectives_of(resolved: Resolved) -> LatencyObjectives:
 
 def resolve_memory(resolver: Resolver, needs: MemoryNeeds, machine: Machine) -> KVPlan:
     """The KV pool; raises OutOfMemory with the arithmetic."""
-    plan = plan_kv(needs, machine.available_bytes, resolver.asked_value("kv_memory"))
+    plan = plan_kv(needs, machine.available_bytes, resolver.asked_value("kv_memory"), machine.memory_source)
     resolver.put("weight_bytes", needs.weight_bytes, "packed size of the chosen format")
     resolver.put("buffer_bytes", needs.buffer_bytes, "activations of one step and its logits")
+    resolver.put("table_bytes", needs.table_bytes, "rotations and page tables of the longest context")
+    resolver.put("process_bytes", needs.process_bytes, "interpreter, tokenizer, requests: what stays after any load")
     resolver.put("kv_memory", plan.kv_bytes, plan.reason)
     resolver.put("kv_tokens", plan.tokens, f"{needs.kv_token_bytes:,} bytes a token")
     return plan

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from twostroke.cgroup import group_cores, group_memory
 
 PREFIX = "TWOSTROKE_"
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What this process may use, read once at start."""
+    """What this process may use, read once at start. memory_source: what limits `available_bytes`, in words."""
 
     cores: int
     available_bytes: int
     cache_folder: Path
     huge_pages: bool = False
+    memory_source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,12 @@ class Moment:
 
 
 def read_machine() -> Machine:
-    """Cores by affinity and cgroup quota, memory by MemAvailable and cgroup limit, the cache folder by XDG.
+    """Cores by affinity and quota; memory by MemAvailable, control groups and address space; cache folder by XDG.
 
     huge_pages: whether a process may ask for them.
     """
-    return Machine(_usable_cores(), _available_bytes(), _cache_folder(), _huge_pages())
+    available_bytes, source = min(_memory_limits())
+    return Machine(_usable_cores(), available_bytes, _cache_folder(), _huge_pages(), source)
 
 
 def asked_by_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -107,22 +111,35 @@ def others_share(before: Moment | None, after: Moment | None) -> float:
 
 def _usable_cores() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota, _, period = _read_text(Path("/sys/fs/cgroup/cpu.max")).partition(" ")
-    if quota.isdigit() and period.strip().isdigit():
-        cores = min(cores, max(1, int(quota) // int(period)))
-    return cores
+    quota = group_cores()
+    return cores if quota is None else min(cores, max(1, int(quota)))
 
 
-def _available_bytes() -> int:
+def _memory_limits() -> Iterator[tuple[int, str]]:
+    """Bytes that this process may still take, by each limit, with the limit in words."""
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for line in _read_text(Path("/proc/meminfo")).splitlines():
         if line.startswith("MemAvailable:"):
             available = int(line.split()[1]) * 1024
-    limit = _read_text(Path("/sys/fs/cgroup/memory.max")).strip()
-    used = _read_text(Path("/sys/fs/cgroup/memory.current")).strip()
-    if limit.isdigit() and used.isdigit():
-        available = min(available, max(0, int(limit) - int(used)))
-    return available
+    yield available, "of the machine's memory"
+    group = group_memory()
+    if group is not None:
+        yield group.free_bytes, f"a control group allows {group.limit_bytes / 1e9:.2f} GB"
+    address_bytes = address_space_bytes()
+    if address_bytes is not None:
+        used_pages = _read_text(Path("/proc/self/statm")).partition(" ")[0]
+        used = int(used_pages) * os.sysconf("SC_PAGE_SIZE") if used_pages.isdigit() else 0
+        yield max(0, address_bytes - used), f"`ulimit -v` allows {address_bytes / 1e9:.2f} GB of addresses"
+
+
+def address_space_bytes() -> int | None:
+    """The limit on this process's addresses (`ulimit -v`); None for none."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
 
 
 def _huge_pages() -> bool:

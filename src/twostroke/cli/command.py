@@ -110,12 +110,31 @@ def clear_errors(verbose: bool) -> Iterator[None]:
             raise
         print_error(error)
         sys.exit(exit_code(error))
+    except MemoryError as error:
+        if verbose:
+            raise
+        print_error(OutOfMemory("The system refused memory.", why=f"{error}." if str(error) else "", fix=_LESS_MEMORY))
+        sys.exit(exit_code(OutOfMemory("")))
     except Exception as error:
         end_with_output_problem()
         if verbose:
             raise
         _print_error(f"Unexpected failure: {type(error).__name__}: {error}", "", "Run again with -v for the traceback.")
         sys.exit(1)
+
+
+LEAST_ADDRESS_BYTES = 300_000_000
+_LESS_MEMORY = "Raise the limit (ulimit -v, the container's memory), or give a smaller --kv-memory or model."
+
+
+def require_addresses(allowed_bytes: int | None) -> None:
+    """Raises OutOfMemory where the libraries of a verb could not be loaded: some would end the process by a signal."""
+    if allowed_bytes is not None and allowed_bytes < LEAST_ADDRESS_BYTES:
+        raise OutOfMemory(
+            f"`ulimit -v` allows this process {allowed_bytes / 1e9:.2f} GB of addresses.",
+            why=f"The program's libraries need {LEAST_ADDRESS_BYTES / 1e9:.2f} GB before any model is read.",
+            fix="Raise the limit, or lift it: ulimit -v unlimited.",
+        )
 
 
 def end_with_output_problem() -> None:

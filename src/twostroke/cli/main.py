@@ -14,9 +14,10 @@ from typing import Any
 import click
 
 from twostroke import __version__
-from twostroke.cli.command import SuggestingGroup, end_with_output_problem, exit_code, print_error
+from twostroke.cli.command import SuggestingGroup, end_with_output_problem, exit_code, print_error, require_addresses
 from twostroke.cli.streams import checked_arguments, open_missing_streams, prepare_streams
-from twostroke.types.errors import InvalidRequest
+from twostroke.env import address_space_bytes
+from twostroke.types.errors import InvalidRequest, OutOfMemory
 
 VERBS: dict[str, tuple[str, str]] = {
     "serve": ("twostroke.cli.serve", "Serve a model over HTTP with the OpenAI API."),
@@ -69,7 +70,7 @@ class LazyGroup(SuggestingGroup):
         try:
             checked_arguments(sys.argv[1:] if args is None else args)
             return super().main(args, *rest, **named)
-        except InvalidRequest as error:
+        except (InvalidRequest, OutOfMemory) as error:
             print_error(error)
             sys.exit(exit_code(error))
         finally:
@@ -83,6 +84,7 @@ class LazyGroup(SuggestingGroup):
         """Load one verb; None for an unknown name."""
         if cmd_name not in VERBS:
             return None
+        require_addresses(address_space_bytes())
         command: click.Command = importlib.import_module(VERBS[cmd_name][0]).command
         return command
 

@@ -14,6 +14,7 @@ from twostroke.cost.shape import Segment, StepCost
 from twostroke.cost.step_work import WorkCounter
 from twostroke.cost.work import Work
 from twostroke.models.batch import Buffers
+from twostroke.models.rope_tables import rope_table_bytes
 from twostroke.planner.ask import Ask
 from twostroke.planner.ceilings import batch_ceiling_tokens_per_s, prefill_floor_s
 from twostroke.planner.closed_loop import Load, closed_loop, decoding, prompt_steps_s
@@ -116,7 +117,8 @@ def room_for(spec: ModelSpec, ask: Ask, target: Target) -> Room:
     kv_token_bytes = spec.kv_bytes_per_token(ask.kv_kind)
     sequence_bytes = -(-ask.context_tokens // PAGE_TOKENS) * PAGE_TOKENS * kv_token_bytes
     weight_bytes = spec.weight_bytes(ask.format_for)
-    buffer_bytes = Buffers.bytes_for(spec, step_budget(ask, target), ask.concurrency)
+    table_bytes = rope_table_bytes(spec.rope, ask.context_tokens)
+    buffer_bytes = Buffers.bytes_for(spec, step_budget(ask, target), ask.concurrency) + table_bytes
     left = int(target.memory_bytes * (1 - KEPT_FREE_SHARE)) - weight_bytes - buffer_bytes
     sequences = max(0, left // sequence_bytes)
     return Room(

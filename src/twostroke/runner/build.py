@@ -29,6 +29,11 @@ class RunnerSizes:
     max_sequences: int
 
 
+def page_table_bytes(context_tokens: int, max_sequences: int) -> int:
+    """The most that the table of pages of a step takes: one int32 for each page of each sequence."""
+    return -(-context_tokens // PAGE_TOKENS) * max_sequences * 4
+
+
 def new_kv(spec: ModelSpec, kind: KVKind, num_pages: int) -> tuple[KVLayer, ...]:
     """The KV pool: one layer for each of the model's."""
     return tuple(new_kv_layer(kind, num_pages, spec.num_kv_heads, spec.head_dim) for _ in range(spec.num_layers))

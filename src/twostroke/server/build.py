@@ -16,6 +16,7 @@ from typing import Any
 from twostroke import __version__, assemble
 from twostroke.config import Resolved, resolve_overload, resolve_server
 from twostroke.engine.async_engine import AsyncEngine
+from twostroke.heap import keep_little
 from twostroke.scheduler.step_time import StepTime
 from twostroke.server.body_budget import BodyBudget
 from twostroke.server.crash_notes import CrashNotes
@@ -59,6 +60,7 @@ def build_server(
     notes: CrashNotes | None = None,
 ) -> BuiltServer:
     """Load a model and make everything that `run` needs. notes: shared with a supervisor. Raises TwostrokeError."""
+    keep_little()
     found = assemble.find_model(model, options)
     resolve_server(found.resolver, found.name)
     resolve_overload(found.resolver, found.num_pages * PAGE_TOKENS)

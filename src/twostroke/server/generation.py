@@ -149,6 +149,8 @@ class Generation:
         return None
 
     def _give_back(self) -> None:
+        if any(prompt.params.grammar is not None for prompt in self.call.prompts):
+            self._parts.lanes.trimmer.heavy_work_ended()  # a machine may have held much
         if self._timer is not None:
             self._timer.cancel()
         if self._stay is not None:

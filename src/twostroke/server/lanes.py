@@ -11,6 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from twostroke.heap import Trimmer
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -21,10 +23,13 @@ LANES: tuple[tuple[int, int], ...] = ((64 * 1024, 6), (1024 * 1024, 1))
 class Lanes:
     """Bodies longer than every lane's bound share one more thread. Threads start with the first body of their lane.
 
-    What waits is bounded by the budget of bodies (body_budget.py): a body counts until it is read.
+    What waits is bounded by the budget of bodies (body_budget.py): a body counts until it is read. trimmer: gives back
+    what reading a long one took.
     """
 
-    def __init__(self, lanes: tuple[tuple[int, int], ...] = LANES) -> None:
+    def __init__(self, lanes: tuple[tuple[int, int], ...] = LANES, trimmer: Trimmer | None = None) -> None:
+        self.trimmer = trimmer or Trimmer()
+        self._short_bytes = lanes[0][0]
         self._lanes = [(longest, _threads(f"read-{longest}", count)) for longest, count in lanes]
         self._longest = _threads("read-longest", 1)
 
@@ -32,7 +37,11 @@ class Lanes:
         """The result of `work`, done in the lane for a body of this size. Raises what `work` raises."""
         pool = next((pool for longest, pool in self._lanes if size_bytes <= longest), self._longest)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(pool, lambda: work(*args, **kwargs))
+        try:
+            return await loop.run_in_executor(pool, lambda: work(*args, **kwargs))
+        finally:
+            if size_bytes > self._short_bytes:
+                self.trimmer.heavy_work_ended()
 
 
 def _threads(name: str, count: int) -> ThreadPoolExecutor:

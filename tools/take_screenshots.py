@@ -24,7 +24,7 @@ from twostroke.server.build import build_server
 
 SETTINGS = {"kv_memory": "24MB", "threads": 2, "max_step_tokens": 256}
 WIDTH, HEIGHT = 1440, 900
-REQUESTS, GAP_S, BEFORE_S = 12, 0.35, 2.5
+REQUESTS, GAP_S, BEFORE_S = 40, 0.1, 2.5
 SYSTEM = "You answer in short sentences about inference engines. " * 6
 
 

@@ -226,3 +226,15 @@ def test_it_works_with_a_long_name_of_a_model(chromium: webdriver.Chrome) -> Non
         resize(chromium, 390, 844)
         open_page(chromium, made.live)
         assert too_wide(chromium) == [] and complaints(chromium) == []
+
+
+def test_large_figures_fit_their_tiles(chromium: webdriver.Chrome, script: Scripted) -> None:
+    resize(chromium, 1440, 900)
+    open_page(chromium, script.live)
+    cut = """
+      return [...document.querySelectorAll("#tiles dd")].filter((each) => {
+        [each.firstChild.textContent, each.lastChild.textContent] = ["98,765", " tok/s"];
+        return each.scrollWidth > each.clientWidth;
+      }).length;
+    """
+    assert chromium.execute_script(cut) == 0

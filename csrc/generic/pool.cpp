@@ -194,6 +194,7 @@ void end(Pool& pool) {
 void run(Pool& pool, int64_t tasks, ts_task task, void* arg) {
   if (inside.pool == &pool) return run_alone(tasks, task, arg, inside.index);
   if (pool.threads == 1 || tasks <= 1 || tasks > kMostTasks) return run_alone(tasks, task, arg, 0);
+  const Inside before = inside;  // a task of another pool may be the caller
   inside = {&pool, 0};
   pool.task = task;
   pool.arg = arg;
@@ -203,7 +204,7 @@ void run(Pool& pool, int64_t tasks, ts_task task, void* arg) {
   publish(pool, tasks - 1);
   const uint32_t own = run_tasks(pool, 0);
   wait_for_tasks(pool, static_cast<uint32_t>(tasks) - own);
-  inside = {nullptr, 0};
+  inside = before;
 }
 
 }  // namespace twostroke

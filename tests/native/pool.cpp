@@ -88,7 +88,7 @@ void many(int32_t threads, int64_t jobs) {
 }
 
 struct Nest {
-  Pool* pool;
+  Pool *pool, *other;
   int32_t threads;
   uint64_t out[16][8];
 };
@@ -107,11 +107,18 @@ void inner_task(void* arg, int64_t index, int32_t thread) {
 
 void outer_task(void* arg, int64_t index, int32_t thread) {
   Inner inner = {static_cast<Nest*>(arg), index, thread};
+  if (thread == 0) {  // a job of another pool in between: this thread is a task's all the same
+    uint64_t out[4] = {};
+    Count job = {1, 1, 4, 2, out};
+    twostroke::run(*inner.nest->other, 4, count<1>, &job);
+    for (uint64_t each : out)
+      if (each != 1) wrong("a task of the other pool was left out or done twice", index);
+  }
   twostroke::run(*inner.nest->pool, 8, inner_task, &inner);
 }
 
 void nested(int32_t threads, int64_t jobs) {
-  Nest nest = {make_pool(threads), threads, {}};
+  Nest nest = {make_pool(threads), make_pool(2), threads, {}};
   for (int64_t j = 1; j <= jobs; ++j) {
     twostroke::run(*nest.pool, 16, outer_task, &nest);
     for (auto& row : nest.out)
@@ -119,6 +126,7 @@ void nested(int32_t threads, int64_t jobs) {
         if (each != static_cast<uint64_t>(j)) wrong("an inner task was left out or done twice", j);
   }
   drop(nest.pool);
+  drop(nest.other);
 }
 
 std::atomic<int32_t> stopped, released;

@@ -6,7 +6,6 @@ Must not know: tables, which policy ought to win.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,6 @@ from twostroke.quant.formats import weight_format
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
 from twostroke.scheduler.scheduler import Scheduler
-from twostroke.scheduler.ttft_gate import REFUSAL_FACTOR
 from twostroke.sim.clock import VirtualClock
 from twostroke.sim.predicted import PredictedExecutor
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
@@ -29,7 +27,7 @@ from twostroke.spec.hardware import find_hardware
 from twostroke.spec.hardware_catalogue import CATALOGUE
 from twostroke.spec.model import ModelSpec
 from twostroke.types.errors import Overloaded
-from twostroke.types.event import TokenEvent
+from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
 from twostroke.types.request import Request
@@ -118,8 +116,7 @@ def run_sim(run: SimRun) -> Tally:
         budget = int(run.policy)
         limits = SchedulerLimits(budget, min(budget, MAX_SEQUENCES))
     else:
-        factor = math.inf if run.policy == "no refusal" else REFUSAL_FACTOR
-        policy = objective_policy(cost, SIM_OBJECTIVES, limits, PAGE_TOKENS, factor)
+        policy = objective_policy(cost, SIM_OBJECTIVES, limits, PAGE_TOKENS, run.policy != "no refusal")
     clock = VirtualClock()
     scheduler = Scheduler(CacheManager(KV_TOKENS // PAGE_TOKENS, PAGE_TOKENS), limits, policy)
     core = EngineCore(scheduler, PredictedExecutor(truth, clock))
@@ -148,6 +145,8 @@ def _simulate(
             if isinstance(event, TokenEvent):
                 note.times_s.append(event.at_s)
             note.ended_s = event.at_s
+            if isinstance(event, FinishedEvent) and event.retry_after_s is not None:
+                note.refuse(event.at_s)
     return [note.observation() for note in notes.values()]
 
 

@@ -41,6 +41,7 @@ from twostroke.cost.ledger import Ledger, Sink
 from twostroke.cost.memory import PROCESS_BYTES, MemoryNeeds
 from twostroke.cost.what_if import WhatIf
 from twostroke.cost_here import check_objectives, costs_here
+from twostroke.engine.cold_steps import ColdSteps
 from twostroke.engine.isolate import IsolatingExecutor
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
@@ -240,7 +241,8 @@ def build_heart(
         report(f"engine fault: {type(error).__name__}: {error}")
 
     watched = runner if witness is None else WitnessedExecutor(runner, witness)
-    executor = IsolatingExecutor(watched, report_fault)
+    cold = ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages)
+    executor = IsolatingExecutor(cold, report_fault)
     stepper = Stepper(
         scheduler,
         executor,

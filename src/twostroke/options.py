@@ -141,7 +141,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "ttft",
         "TIME",
         parse_seconds,
-        "Objective: time to first token, such as 1s. Prompts are ordered by slack; who cannot be in time is refused.",
+        "Objective: time to first token, such as 1s. Promises keep their place; who would be late is refused.",
         "none: in order of arrival, nobody is refused",
     ),
     Option(

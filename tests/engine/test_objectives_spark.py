@@ -9,6 +9,7 @@ import pytest
 from twostroke.assemble import build_sync
 from twostroke.types.errors import Overloaded
 from twostroke.types.output import Prompt
+from twostroke.types.request import FinishReason
 from twostroke.types.sampling_params import SamplingParams
 
 ROOM = {"kv_memory": "40MB", "threads": 1}
@@ -30,9 +31,21 @@ def test_objectives_change_no_answer() -> None:
 
 def test_the_plain_loop_raises_what_the_gate_refuses_and_goes_on() -> None:
     with build_sync("spark", {**ROOM, "ttft": "20ms"}) as built:
+        built.engine.generate(prompts(3, 1500, 4))  # what was not measured refuses nobody at once
         with pytest.raises(Overloaded) as caught:
             built.engine.generate(prompts(60, 1500, 4))
         assert caught.value.retry_after_s > 0
         gauges = built.engine.gauges()
         assert (gauges.running, gauges.waiting, gauges.pages_used) == (0, 0, 0)
         assert len(built.engine.generate(prompts(1, 40, 4))[0].completions[0].token_ids) == 4
+
+
+def test_who_is_held_is_answered_in_time_or_told_that_it_will_be_late() -> None:
+    with build_sync("spark", {**ROOM, "ttft": "300ms"}) as built:
+        ends = [output.completions[0] for output in built.engine.generate(prompts(60, 600, 4))]
+        gauges = built.engine.gauges()
+    answered = [end for end in ends if end.finish_reason is not FinishReason.ERROR]
+    assert answered and all(len(end.token_ids) == 4 for end in answered)
+    refused = [end for end in ends if end.finish_reason is FinishReason.ERROR]
+    assert all("could not be answered in time" in (end.error or "") and not end.token_ids for end in refused)
+    assert (gauges.running, gauges.waiting, gauges.pages_used) == (0, 0, 0)

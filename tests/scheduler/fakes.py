@@ -93,6 +93,7 @@ class World:
     tokens: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     ended: dict[str, FinishReason] = field(default_factory=dict)
     refused: dict[str, float] = field(default_factory=dict)
+    refused_at_s: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cache = CacheManager(self.pages, PAGE)
@@ -105,6 +106,7 @@ class World:
             self.scheduler.add(asked)
         except Overloaded as error:
             self.refused[asked.request_id] = error.retry_after_s
+            self.refused_at_s[asked.request_id] = self.now_s
             return False
         return True
 
@@ -126,6 +128,10 @@ class World:
             assert event.request_id not in self.ended
             if isinstance(event, TokenEvent):
                 self.tokens[event.request_id].append((event.token_id, self.now_s))
+            elif isinstance(event, FinishedEvent) and event.retry_after_s is not None:
+                assert not self.tokens[event.request_id], "who has a token is not refused"
+                self.refused[event.request_id] = event.retry_after_s
+                self.refused_at_s[event.request_id] = self.now_s
             elif isinstance(event, FinishedEvent):
                 self.ended[event.request_id] = event.reason
         if self.pages < 1000:

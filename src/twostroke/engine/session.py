@@ -284,6 +284,7 @@ class Session:
             num_preemptions=end.num_preemptions,
             timings=timings,
             end_logprob=end.end_logprob,
+            retry_after_s=end.retry_after_s,
         )
 
     def _forget(self, request: Request) -> None:

@@ -22,6 +22,8 @@ GUESS_PRIOR = 2.0
 """For a cost model that nobody measured: its first steps are planned as if they took twice what it says."""
 IDLE_HALF_S = 10.0
 """Idle time after which a correction of a measured cost model counts half."""
+SURE_PREFILLS = 4
+"""Steps with prompts after which a guess is as good as corrected."""
 KEPT_AFTER_IDLE = 2
 """Steps of a class that are remembered over such a pause; new ones outweigh them soon."""
 DECODE = 0
@@ -54,6 +56,9 @@ class _Ratios:
         return len(self._values)
 
     def _update(self) -> None:
+        if len(self._values) == 1:  # too little to be glad of, and enough to be careful
+            self.usual = self.high = max(self._prior, self._values[0])
+            return
         missing = [self._prior] * (LEAST_EVIDENCE - len(self._values))
         values = sorted([*missing, *self._values])
         last = sorted([*missing, *list(self._values)[-USUAL_STEPS:]])
@@ -81,9 +86,10 @@ class CostCorrection:
         self._weight = 1.0
 
     @property
-    def num_prefills(self) -> int:
-        """Steps with prompts in them that it remembers."""
-        return sum(len(ratios) for size, ratios in self._classes.items() if size != DECODE)
+    def sure(self) -> bool:
+        """Is there evidence of prompts: a measured model, or a few measured steps with prompts in them?"""
+        prefills = sum(len(ratios) for size, ratios in self._classes.items() if size != DECODE)
+        return self._believed or prefills >= SURE_PREFILLS
 
     def at(self, now: float) -> None:
         """It is this late: what was learned counts less, the longer nothing was computed."""
@@ -105,22 +111,21 @@ class CostCorrection:
 
     def usual(self, size: int) -> float:
         """What a step of this class takes, in units of its prediction."""
-        return self._weighted(max((ratios.usual for ratios in self._nearest(size)), default=self._prior))
+        return self._weighted(max(ratios.usual for ratios in self._nearest(size)))
 
     def high(self, size: int) -> float:
         """What 96% of the steps of this class do not pass, in units of their predictions."""
-        return self._weighted(max((ratios.high for ratios in self._nearest(size)), default=self._prior))
+        return self._weighted(max(ratios.high for ratios in self._nearest(size)))
 
     def _weighted(self, ratio: float) -> float:
         return ratio if self._weight == 1.0 else ratio**self._weight
 
     def _nearest(self, size: int) -> Iterable[_Ratios]:
-        """Of the class, or of those nearest to it that were seen twice; decode stands apart from prompts of any size,
-        and says something of them where nothing else does."""
-        seen = [each for each, ratios in self._classes.items() if len(ratios) >= LEAST_EVIDENCE - 1]
-        if size in seen or (not seen and size in self._classes):
-            return (self._classes[size],)
-        known = seen or list(self._classes)
-        others = [each for each in known if (each == DECODE) == (size == DECODE)] or known
-        distance = min((abs(each - size) for each in others), default=0)
-        return [self._classes[each] for each in others if abs(each - size) == distance]
+        """Of the class, or of those nearest to it that were seen twice. Decode stands apart from prompts of any size:
+        each says something of the other only where nothing else does, and only that steps take longer."""
+        kin = {each: ratios for each, ratios in self._classes.items() if (each == DECODE) == (size == DECODE)}
+        if not kin:
+            return (_Ratios(self._prior), *self._classes.values())
+        seen = [each for each, ratios in kin.items() if len(ratios) >= LEAST_EVIDENCE - 1] or list(kin)
+        distance = min(abs(each - size) for each in seen)
+        return [kin[each] for each in seen if abs(each - size) == distance]

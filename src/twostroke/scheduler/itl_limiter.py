@@ -50,8 +50,13 @@ class ItlLimiter:
         streams = [s for s in others if s.num_output and s.interactive]
         if not streams:
             return self._idle_bound_s
-        promises = [s.objectives.itl_s for s in streams if s.objectives.itl_s is not None]
+        return self.bound_beside_s(streams, [decode_segment(s) for s in streams])
+
+    def bound_beside_s(self, promised: Sequence[Waiting], streams: list[Segment]) -> float | None:
+        """The same for streams to be, whose promises are those of `promised`."""
+        if not promised or not streams:
+            return self._idle_bound_s
+        promises = [s.objectives.itl_s for s in promised if s.objectives.itl_s is not None]
         if promises:
             return KEPT_SHARE * min(promises)
-        segments: list[Segment] = [decode_segment(s) for s in streams]
-        return KEPT_SHARE * self._rule.bound_s(self._times.usual_s, segments)
+        return KEPT_SHARE * self._rule.bound_s(self._times.usual_s, streams)

@@ -2,7 +2,7 @@
 
     policy = objective_policy(cost, LatencyObjectives(ttft_s=1, itl_s=0.05), limits, page_tokens=16)
 
-Knows: the pieces (limiter, order, turns, shares, gate), how they work together.
+Knows: the pieces (limiter, order, turns, shares, gate, order), how they work together.
 Must not know: pages, executors, where the cost model came from.
 """
 
@@ -17,12 +17,14 @@ from twostroke.scheduler.batch_decodes import BatchDecodes
 from twostroke.scheduler.batch_share import BATCH_SHARE, BatchShare
 from twostroke.scheduler.itl_limiter import ItlLimiter
 from twostroke.scheduler.limits import Limiter, SchedulerLimits, StepLoad
+from twostroke.scheduler.promise_order import PromiseOrder
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
-from twostroke.scheduler.slack_order import SlackOrder
 from twostroke.scheduler.step_time import StepTime
 from twostroke.scheduler.stream_rule import StreamRule
-from twostroke.scheduler.ttft_gate import REFUSAL_FACTOR, Room, TtftGate
+from twostroke.scheduler.ttft_gate import TtftGate
+from twostroke.scheduler.work_ahead import Room, WorkAhead
+from twostroke.types.errors import Overloaded
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.plan import Plan
 
@@ -39,23 +41,24 @@ class ObjectivePolicy:
         limiter: ItlLimiter,
         streams: StreamRule,
         gate: TtftGate,
+        order: PromiseOrder,
     ) -> None:
         self.limiters: tuple[Limiter, ...] = (limiter,)
         self._objectives = objectives
         self._times = times
         self._limiter = limiter
         self._gate = gate
-        self._order = SlackOrder()
+        self._order = order
         self._turns = AgeingTurns()
         self._share = BatchShare()
         self._batch_decodes = BatchDecodes(times.high_s)
         self._streams = streams
         self._oldest: Sequence | None = None
         self._decoded: set[Sequence] = set()
-        self._last_group = ""
+        self._first: Sequence | None = None  # of the group that came last
 
     def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
-        """Rank by slack; Overloaded where its first token would come too late. Siblings of who was let in may follow.
+        """Rank by promise; Overloaded where its first token would come too late. Siblings of who was let in may follow.
 
         A preempted stream comes here again and is not refused.
         """
@@ -67,9 +70,13 @@ class ObjectivePolicy:
         newcomer.prefill_tokens = newcomer.remaining - cached
         newcomer.prefill_s = self._times.usual_s([Segment(cached, newcomer.prefill_tokens, True)])
         newcomer.rank = self._order.rank(newcomer)
-        if newcomer.num_preemptions == 0 and request.group_id != self._last_group:
+        if newcomer.num_preemptions:
+            return
+        if self._first is not None and request.group_id == self._first.request.group_id:
+            self._gate.follow(newcomer, self._first)
+        else:
+            self._first = newcomer
             self._gate.check(newcomer, queues, now)
-        self._last_group = request.group_id
 
     def decodes(self, queues: Queues) -> list[Sequence]:
         """Interactive streams all, batch ones as far as they leave room."""
@@ -80,11 +87,12 @@ class ObjectivePolicy:
         return chosen
 
     def prefills(self, queues: Queues, now: float) -> Iterator[Sequence]:
-        """The oldest where it has its turn, batch work where it is due, then by slack, then batch work."""
+        """The oldest where it has its turn, batch work where it is due, then by promise, then batch work."""
         self._times.at(now)
-        wanting = [s for s in (*queues.prefilling, *queues.waiting) if s.interactive] if self._turns.open else []
+        self._gate.promise(queues, now)
+        wanting = self._order.interactive(queues) if self._turns.open else ()
         self._oldest = self._turns.oldest(wanting)
-        return self._in_order(queues, now, self._oldest)
+        return self._in_order(queues, self._oldest)
 
     def may_enter(self, newcomer: Sequence, queues: Queues) -> bool:
         """Where the streams' objectives have room for it."""
@@ -110,14 +118,18 @@ class ObjectivePolicy:
         """Learn how long answers are."""
         self._gate.ended(sequence)
 
-    def _in_order(self, queues: Queues, now: float, oldest: Sequence | None) -> Iterator[Sequence]:
+    def overdue(self, queues: Queues, now: float) -> list[tuple[Sequence, Overloaded]]:
+        """Those that were held and could not be in time any more."""
+        return self._gate.overdue(queues, now)
+
+    def _in_order(self, queues: Queues, oldest: Sequence | None) -> Iterator[Sequence]:
         if oldest is not None:
             yield oldest
         place = self._streams.has_batch_place(queues.running)
         due = self._share.due
         if due:
             yield from self._order.batch(queues, place)
-        yield from (s for s in self._order.interactive(queues, now) if s is not oldest)
+        yield from (s for s in self._order.interactive(queues) if s is not oldest)
         if not due:
             yield from self._order.batch(queues, place)
 
@@ -127,12 +139,17 @@ def objective_policy(
     objectives: LatencyObjectives,
     limits: SchedulerLimits,
     page_tokens: int,
-    refusal_factor: float = REFUSAL_FACTOR,
+    refuses: bool = True,
     guessed: bool = False,
 ) -> ObjectivePolicy:
-    """The policy for these promises on a machine that `cost` predicts. guessed: nobody measured the machine."""
+    """The policy for these promises on a machine that `cost` predicts. refuses: False keeps nobody out.
+
+    guessed: nobody measured the machine.
+    """
     times = StepTime.of(cost, guessed)
     limiter = ItlLimiter(times, page_tokens, objectives.ttft_s)
-    room = Room(limits.max_sequences, limits.max_step_tokens, BATCH_SHARE + 1 / TURN_STEPS)
+    room = Room(limits.max_sequences, limits.max_step_tokens, BATCH_SHARE, 1 / TURN_STEPS)
+    order = PromiseOrder()
+    gate = TtftGate(WorkAhead(times, limiter, room), order, refuses)
     streams = StreamRule(times.high_s, limits.max_sequences)
-    return ObjectivePolicy(objectives, times, limiter, streams, TtftGate(times, limiter, room, refusal_factor))
+    return ObjectivePolicy(objectives, times, limiter, streams, gate, order)

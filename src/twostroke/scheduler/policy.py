@@ -16,6 +16,7 @@ from twostroke.scheduler.limits import Limiter, StepLoad
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
 from twostroke.scheduler.step_time import StepTime
+from twostroke.types.errors import Overloaded
 from twostroke.types.plan import Plan
 
 
@@ -49,6 +50,9 @@ class Policy(Protocol):
 
     def ended(self, sequence: Sequence) -> None:
         """A sequence has left."""
+
+    def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
+        """After a step: waiting sequences that are refused after all, each with what to tell."""
 
 
 class ArrivalPolicy:
@@ -91,6 +95,10 @@ class ArrivalPolicy:
 
     def ended(self, sequence: Sequence) -> None:
         """Nothing."""
+
+    def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
+        """Nobody is refused."""
+        return ()
 
 
 def arrival_policy(cost: StepCost, rule: GapRule, page_tokens: int, guessed: bool = False) -> ArrivalPolicy:

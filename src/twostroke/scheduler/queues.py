@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 
-from twostroke.scheduler.sequence import Sequence
+from twostroke.scheduler.sequence import Rank, Sequence
 
 
 class Queues:
@@ -46,6 +46,12 @@ class Queues:
         """From running to its old place among the waiting."""
         self.running.remove(sequence)
         sequence.admission = None
+        insort(self.waiting, sequence, key=lambda s: s.rank)
+
+    def rank_again(self, sequence: Sequence, rank: Rank) -> None:
+        """Give a waiting sequence another place."""
+        self.waiting.remove(sequence)
+        sequence.rank = rank
         insort(self.waiting, sequence, key=lambda s: s.rank)
 
     def remove(self, sequence: Sequence) -> None:

@@ -18,7 +18,7 @@ from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import NO_SCORES, Sequence
 from twostroke.scheduler.steady import SteadyDecode
 from twostroke.scheduler.streams import Continuation, Streams, Told
-from twostroke.types.errors import OutOfMemory
+from twostroke.types.errors import OutOfMemory, Overloaded
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.plan import Hold, Plan, PlannedSequence, Preemption
 from twostroke.types.request import FinishReason, Request
@@ -149,6 +149,8 @@ class Scheduler:
             sequence = find(planned.request.request_id)
             if sequence is not None and sequence.admission is not None:
                 self._commit_one(sequence, planned, result, now, events)
+        for sequence, refusal in self._policy.overdue(self._queues, now):
+            events.append(self._end(sequence, FinishReason.ERROR, now, refusal=refusal))
         return events
 
     def look_ahead(self, continuation: Continuation, told: Told) -> SteadyDecode | None:
@@ -355,6 +357,7 @@ class Scheduler:
         *,
         stopped_by: SampledToken | None = None,
         error: str | None = None,
+        refusal: Overloaded | None = None,
         num_output_tokens: int | None = None,
     ) -> FinishedEvent:
         """The one terminal event; pages are free when it is returned."""
@@ -372,6 +375,7 @@ class Scheduler:
             first_scheduled_s=sequence.first_scheduled_s,
             stopped_by=None if stopped_by is None else stopped_by.token_id,
             end_logprob=None if stopped_by is None else stopped_by.logprob,
-            error=error,
+            error=error if refusal is None else str(refusal),
+            retry_after_s=None if refusal is None else refusal.retry_after_s,
             prefix_miss=sequence.prefix_miss,
         )

@@ -30,9 +30,9 @@ class StepTime:
         self._correction.at(now)
 
     @property
-    def num_prefills(self) -> int:
-        """Measured steps with prompts in them that the correction remembers."""
-        return self._correction.num_prefills
+    def sure(self) -> bool:
+        """Is there evidence of how long prompts take?"""
+        return self._correction.sure
 
     def usual_s(self, segments: Sequence[Segment]) -> float:
         """What it most likely takes: for plans of the future."""

@@ -1,127 +1,126 @@
-"""Early refusal: who could not have its first token in time is told so at once, and when to come again.
+"""Who is promised a first token in time, who waits for that promise, and who is told that it will not come.
 
-Knows: queues, promises, predicted step times.
-Must not know: HTTP, pages.
+Knows: queues, promises, predicted times of the work ahead.
+Must not know: HTTP, pages, how steps are predicted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable
 
-from twostroke.cost.shape import Segment
-from twostroke.scheduler.batch_decodes import decode_segment
-from twostroke.scheduler.itl_limiter import ItlLimiter
+from twostroke.scheduler.promise_order import HELD, TOO_LONG, PromiseOrder
 from twostroke.scheduler.queues import Queues
-from twostroke.scheduler.sequence import Sequence as Waiting
-from twostroke.scheduler.slack_order import start_by_s
-from twostroke.scheduler.step_time import StepTime
-from twostroke.scheduler.window import Window
+from twostroke.scheduler.sequence import Sequence
+from twostroke.scheduler.work_ahead import WorkAhead
 from twostroke.types.errors import Overloaded
 
-REFUSAL_FACTOR = 1.5
-"""A prediction of this many times the objective refuses: below, it may still turn out well. Infinity refuses nobody."""
-OUTPUTS_KEPT = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """max_sequences: that may run at once. max_chunk_tokens: of a step. kept_share: of prefill that is for others."""
-
-    max_sequences: int
-    max_chunk_tokens: int
-    kept_share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """What prompts are computed beside: the streams of this moment, and what a step may take (None: as it likes)."""
-
-    streams: Sequence[Segment]
-    bound_s: float | None
+HOPELESS_FACTOR = 4.0
+"""A prediction of more than this many times the objective refuses at once, where the cost model was measured."""
+LOOKED_AT = 4
+"""Of those that wait for a promise, so many are looked at before a step."""
 
 
 class TtftGate:
-    """Predicts the TTFT of a newcomer from the prompts ahead of it, and from when a place gets free.
+    """A newcomer that is predicted to be in time has its promise at once, and keeps its place: nothing that comes later
+    makes it late. The others are held: they wait behind all promises, and have one as soon as they are predicted to be
+    in time after all. A held request ends with a refusal when even alone it could not be in time any more. So a refusal
+    rests on what was measured up to the last moment, not on the first guess.
 
-    A prompt that alone takes longer than its objective at this pace is not refused for that: it would never be served.
-    Its own time stands in place of the objective then. Without promise, and for batch work, the gate is open.
+    A prompt that alone takes longer than its objective is not refused for that: it would never be served. It waits
+    behind all who were promised something, and is refused only where even for its length it would wait too long. Where
+    nothing else waits or runs nobody is refused. Without objective, and for batch work, the gate is open. refuses:
+    False lets everybody in as promised.
     """
 
-    def __init__(self, times: StepTime, limiter: ItlLimiter, room: Room, refusal_factor: float) -> None:
-        self._refusal_factor = refusal_factor
-        self._times = times
-        self._limiter = limiter
-        self._room = room
-        self._outputs = Window(OUTPUTS_KEPT)
+    def __init__(self, ahead: WorkAhead, order: PromiseOrder, refuses: bool = True) -> None:
+        self._ahead = ahead
+        self._order = order
+        self._refuses = refuses
+        self._held: list[Sequence] = []  # by arrival
 
-    def check(self, newcomer: Waiting, queues: Queues, now: float) -> None:
-        """Raises Overloaded where the newcomer would wait too long. Its prefill_tokens must be known."""
-        if newcomer.objectives.ttft_s is None or not newcomer.interactive:
+    def check(self, newcomer: Sequence, queues: Queues, now: float) -> None:
+        """Promise or hold. Raises Overloaded where it is hopeless. Its rank and prefill_tokens must be known."""
+        wanted_s = newcomer.objectives.ttft_s
+        if wanted_s is None or not newcomer.interactive or not self._refuses or not self._busy(newcomer, queues):
             return
-        streams = queues.decoding
-        pace = Pace([decode_segment(s) for s in streams], self._limiter.bound_s(streams))
-        alone_s = self._prompts_s(pace, newcomer.prefill_tokens)
-        waited_s = max(0.0, now - newcomer.request.arrival_s)
-        predicted_s = waited_s + self._ttft_s(newcomer, queues, pace, now)
-        wanted_s = max(newcomer.objectives.ttft_s, alone_s)
-        if predicted_s > self._refusal_factor * wanted_s:
-            raise Overloaded(
-                "The request could not be answered in time.",
-                retry_after_s=predicted_s - wanted_s,
-                why=f"Its first token is expected after {predicted_s:.1f} s, and {newcomer.objectives.ttft_s:g} s is "
-                f"the objective: {len(queues.waiting)} requests wait and {len(queues.running)} run.",
-                fix=f"Try again in {predicted_s - wanted_s:.0f} s.",
-            )
+        too_long = newcomer.rank[1] == TOO_LONG
+        if too_long:
+            wanted_s = max(wanted_s, self._ahead.alone_s(newcomer, queues))
+        predicted_s = self._predicted_s(newcomer, queues, now)
+        if predicted_s <= wanted_s:
+            return
+        behind_all_s = self._predicted_s(newcomer, queues, now, self._held)
+        if self._ahead.sure and behind_all_s > HOPELESS_FACTOR * wanted_s:
+            raise self._refusal(newcomer, queues, behind_all_s)
+        if too_long:
+            return
+        newcomer.rank = self._order.held(newcomer)
+        self._held.append(newcomer)
 
-    def _ttft_s(self, newcomer: Waiting, queues: Queues, pace: Pace, now: float) -> float:
-        """Seconds from now to its first token, if nobody else comes."""
-        ahead = self._ahead(newcomer, queues, now)
-        prompts_s = self._prompts_s(
-            pace, newcomer.prefill_tokens + sum(min(s.remaining, s.prefill_tokens) for s in ahead)
-        )
-        if queues.waiting or queues.prefilling:
-            prompts_s /= 1 - self._room.kept_share
-        waiting = sum(s.admission is None for s in ahead)
-        missing = waiting + 1 - max(0, self._room.max_sequences - len(queues.running))
-        if missing <= 0:
-            return prompts_s
-        return max(prompts_s, self._place_s(missing, queues.running) + self._prompts_s(pace, newcomer.prefill_tokens))
+    def follow(self, sibling: Sequence, first: Sequence | None) -> None:
+        """Another completion of the same request shares its fate."""
+        if first is not None and first in self._held:
+            sibling.rank = self._order.held(sibling)
+            self._held.append(sibling)
 
-    def ended(self, sequence: Waiting) -> None:
+    def promise(self, queues: Queues, now: float) -> None:
+        """Before a step: give promises to those that are held and are predicted to be in time now."""
+        self._held = [s for s in self._held if queues.find(s.request.request_id) is s]
+        for sequence in self._held[:LOOKED_AT]:
+            late = self._predicted_s(sequence, queues, now) > self._wanted_s(sequence)
+            if sequence not in self._held or (late and self._others_go_on(queues)):
+                continue
+            for each in self._take_group(sequence):
+                queues.rank_again(each, self._order.rank(each))
+
+    def overdue(self, queues: Queues, now: float) -> list[tuple[Sequence, Overloaded]]:
+        """After a step: those that are held and could not be in time any more, each with what to tell."""
+        found: list[tuple[Sequence, Overloaded]] = []
+        for sequence in list(self._held):
+            wanted_s = sequence.request.arrival_s + self._wanted_s(sequence)
+            if sequence in self._held and now + sequence.prefill_s > wanted_s and self._busy(sequence, queues):
+                refusal = self._refusal(sequence, queues, self._predicted_s(sequence, queues, now))
+                found += [(each, refusal) for each in self._take_group(sequence)]
+        return [(each, refusal) for each, refusal in found if queues.find(each.request.request_id) is each]
+
+    def _take_group(self, sequence: Sequence) -> list[Sequence]:
+        """All completions of its request; they are held no more."""
+        group = sequence.request.group_id
+        taken = [s for s in self._held if s.request.group_id == group]
+        self._held = [s for s in self._held if s.request.group_id != group]
+        return taken
+
+    def ended(self, sequence: Sequence) -> None:
         """Learn how long answers are."""
-        if sequence.num_output:
-            self._outputs.add(sequence.num_output)
+        self._ahead.ended(sequence)
 
-    def _ahead(self, newcomer: Waiting, queues: Queues, now: float) -> list[Waiting]:
-        """Whose prompts come first: those in time with less slack; before one that is late from the start, all."""
-        mine = start_by_s(newcomer)
-        live = [s for s in (*queues.prefilling, *queues.waiting) if s.interactive]
-        if mine < now:
-            return live
-        return [s for s in live if s.num_output or now <= start_by_s(s) <= mine]
+    @staticmethod
+    def _wanted_s(sequence: Sequence) -> float:
+        return sequence.objectives.ttft_s or 0.0
 
-    def _prompts_s(self, pace: Pace, tokens: int) -> float:
-        """Of so many tokens, in chunks as steps beside these streams take them."""
-        wanted = min(tokens, self._room.max_chunk_tokens)
-        if wanted <= 1 or pace.bound_s is None:
-            return self._times.usual_s([*pace.streams, Segment(0, wanted, True)]) * tokens / wanted
-        chunk = self._limiter.sizer.chunk(pace.streams, 0, wanted, wanted, pace.bound_s)
-        return chunk.seconds * tokens / chunk.num_tokens
+    @staticmethod
+    def _others_go_on(queues: Queues) -> bool:
+        """Is there anything to compute beside those that are held? Where not, the first of them must begin."""
+        return bool(queues.running) or any(s.rank[1] != HELD for s in queues.waiting)
 
-    def _place_s(self, missing: int, running: Sequence[Waiting]) -> float:
-        """Until so many running sequences have ended, if answers are as long as the last ones were."""
-        typical = self._outputs.quantile(0.5)
-        left = sorted(
-            max(1.0, min(s.request.max_tokens, typical if typical else s.request.max_tokens) - s.num_output)
-            for s in running
+    @staticmethod
+    def _busy(sequence: Sequence, queues: Queues) -> bool:
+        """Does anything else wait or run? Those of its own group do not count."""
+        group = sequence.request.group_id
+        return any(s.request.group_id != group for s in (*queues.running, *queues.waiting))
+
+    def _predicted_s(self, sequence: Sequence, queues: Queues, now: float, held: Iterable[Sequence] = ()) -> float:
+        """From its arrival to its first token. held: of those that are held, who comes before it."""
+        return max(0.0, now - sequence.request.arrival_s) + self._ahead.ttft_s(sequence, queues, held)
+
+    def _refusal(self, sequence: Sequence, queues: Queues, predicted_s: float) -> Overloaded:
+        wanted_s = self._wanted_s(sequence)
+        retry_s = max(0.0, predicted_s - wanted_s)
+        return Overloaded(
+            "The request could not be answered in time.",
+            retry_after_s=retry_s,
+            why=f"Its first token is expected after {predicted_s:.1f} s, and {wanted_s:g} s is the objective: "
+            f"{len(queues.waiting)} requests wait and {len(queues.running)} run.",
+            fix=f"Try again in {max(1, math.ceil(retry_s))} s.",
         )
-        if not left:
-            return 0.0
-        rounds, place = divmod(missing - 1, len(left))
-        steps = left[place] + rounds * (typical or left[-1])
-        # Whoever enters brings a prompt: one for each answer's length in steps, beside every stream.
-        prompts = sum(len(s.request.prompt_token_ids) for s in running) / (typical or left[-1])
-        chunk = Segment(0, min(self._room.max_chunk_tokens, round(prompts)), True)
-        streams = [decode_segment(s) for s in running]
-        return steps * self._times.usual_s([*streams, chunk] if chunk.num_tokens else streams)

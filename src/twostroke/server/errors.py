@@ -185,6 +185,8 @@ def fault_of(delta: Delta) -> TwostrokeError | None:
         )
     if delta.finish_reason == FinishReason.ERROR and delta.error == NO_TOKEN_LEFT:
         return InvalidRequest(NO_TOKEN_LEFT, code="no_token_left", fix="Allow more tokens, or forbid fewer words.")
+    if delta.finish_reason == FinishReason.ERROR and delta.retry_after_s is not None:
+        return Overloaded(delta.error or "The request was refused.", retry_after_s=delta.retry_after_s)
     if delta.finish_reason == FinishReason.ERROR:
         return EngineFault(delta.error or "no reason given")
     if delta.finish_reason == FinishReason.ABORT:

@@ -177,7 +177,8 @@ class ServerMetrics(Observer):
         """A completion's end, by whatever reason."""
         self.finished.labels(finished.reason.value).inc()
         if finished.reason is FinishReason.ERROR:
-            self.faults.labels(_fault_code(finished.error or "")).inc()
+            late = finished.retry_after_s is not None
+            self.faults.labels("overloaded" if late else _fault_code(finished.error or "")).inc()
         generated = finished.num_output_tokens + (finished.stopped_by is not None)
         self.generation_tokens.inc(generated)
         self.requests.finished(finished, timings, generated)

@@ -10,7 +10,7 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from twostroke.engine.core import EngineCore, Step
@@ -211,6 +211,8 @@ class Replica:
         for event in events:
             if isinstance(event, FinishedEvent):
                 del self.outstanding[event.request_id]
+                if event.retry_after_s is not None:
+                    event = replace(event, error=REFUSED)
             on_event(self, event)
 
     def _look_ahead(self) -> _Run | None:

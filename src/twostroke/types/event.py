@@ -40,6 +40,7 @@ class FinishedEvent:
     stopped_by, end_logprob: the end token where one ended it. first_scheduled_s: when its first position was first
     planned.
     prefix_miss: why the prefix tree had no more of the prompt at first admission; None where it had all it can.
+    retry_after_s: where the request was refused because it would be late, when to come again.
     """
 
     request_id: str
@@ -54,6 +55,7 @@ class FinishedEvent:
     end_logprob: TokenLogprob | None = None
     error: str | None = None
     prefix_miss: PrefixMiss | None = None
+    retry_after_s: float | None = None
 
 
 Event = PromptEvent | TokenEvent | FinishedEvent

@@ -76,6 +76,7 @@ class Delta:
     num_output_tokens: generated so far, with those that are held back or never delivered (end token, stop string).
     prompt_logprobs: of the prompt's next tokens, from its second on; they come before any text, with index 0.
     end_logprob: of the end token, which is generated and never delivered; on the last piece.
+    retry_after_s: on the last piece of a request that was refused because it would be late; `error` says why.
     """
 
     request_id: str
@@ -92,6 +93,7 @@ class Delta:
     num_output_tokens: int = 0
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
     end_logprob: TokenLogprob | None = None
+    retry_after_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

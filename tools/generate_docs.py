@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from twostroke.cli.command import EXIT_CODES
 from twostroke.cli.main import VERBS, main
-from twostroke.ops.protocol import OP_NAMES
+from twostroke.ops.registry import registry
 from twostroke.options import ENGINE_OPTIONS, SERVER_OPTIONS, Option
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -70,10 +70,10 @@ def ops_page() -> str:
         NOTE + "# The ops\n",
         "The instruction set of the model programs. Operands and layouts: `ops/operands.py`.\n",
     ]
-    for name in OP_NAMES:
+    for name, op in registry().items():
         module = importlib.import_module(f"twostroke.ops.{name}")
         contract = inspect.cleandoc(module.__doc__ or "").split("\n\nKnows:")[0]
-        cost = inspect.cleandoc(module.cost.__doc__ or "")
+        cost = inspect.cleandoc(op.cost.__doc__ or "")
         parts.append(f"## {name}\n\n```\n{contract}\n```\n\nCost: {cost}\n")
     return "\n".join(parts)
 

@@ -21,18 +21,18 @@ from pathlib import Path
 import numpy as np
 from tools.spark.corpus import load
 from tools.spark.tokenizer import ASSISTANT, BOS, DEFAULT_SYSTEM, END, SYSTEM, USER
+from twostroke.models.batch import Batch, Buffers
 
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps
-from twostroke.models.batch import Batch, Buffers
 from twostroke.models.llama import LlamaModel
-from twostroke.models.rope_tables import rope_table
 from twostroke.ops.operands import AttentionBatch, F32Array, PackedWeight, new_kv_layer, pack_floats, unpack
+from twostroke.ops.rope_tables import rope_table
+from twostroke.program.model import Model
+from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import F32, PAGE_TOKENS, KVKind
-from twostroke.spec.model import ModelSpec
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.weights.load import load_folder
-from twostroke.weights.tree import ModelWeights
+from twostroke.weights.loaded import ModelWeights
 
 CHUNK_TOKENS = 16
 OUTLIER = 10.0
@@ -97,7 +97,7 @@ def log_probabilities(model: LlamaModel, kind: KVKind, dialogue: Dialogue) -> F3
     return logits
 
 
-def with_outliers(spec: ModelSpec, weights: ModelWeights) -> ModelWeights:
+def with_outliers(spec: Model, weights: ModelWeights) -> ModelWeights:
     """The same model in f32, with one pair of channels of each K head OUTLIER times as large."""
     dim, heads = spec.head_dim, spec.num_heads + spec.num_kv_heads
     layers = []

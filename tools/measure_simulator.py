@@ -28,6 +28,7 @@ from twostroke.cost.record import StepRecord
 from twostroke.cost.record_json import Record
 from twostroke.engine.observer import Nobody
 from twostroke.engine.stepper import Stepper
+from twostroke.models.common.work import work_of
 from twostroke.planner.ask import make_ask
 from twostroke.planner.doctor.machine import ThisMachine
 from twostroke.sim.fleet import Fleet, FleetPlan
@@ -177,7 +178,7 @@ def run() -> int:
         raise SystemExit("the workload has no answers of two tokens")
     rounds = [real_run(asked.model, options, load, number) for number in range(asked.rounds)]
     result = compare(rounds, simulated.ttft, simulated.itl)
-    cost = step_cost(found.spec, ask.format_for, ask.kv_kind, calibration)
+    cost = step_cost(work_of(found.spec, ask.weights, ask.kv_kind), calibration)
     steps = step_errors([record for each in rounds for record in each.records], cost)
     met = all(abs(each["error"]) <= TARGET for each in result.values())
     if asked.json:

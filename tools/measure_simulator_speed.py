@@ -19,13 +19,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from twostroke.models.common.registry import read_model
 from twostroke.planner.target import named_target
 from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
 from twostroke.sim.garbage import seldom_collected
 from twostroke.sim.routing import LeastLoaded
 from twostroke.sim.setup import ReplicaSetup, Sizes, replica_setup
 from twostroke.spec.formats import KVKind
-from twostroke.spec.model import ModelSpec
 from twostroke.workload.synthetic import NAMED, Load
 
 LLAMA: dict[str, Any] = {
@@ -54,7 +54,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, float]] = {
 def one_replica(shape: dict[str, Any], machine: str) -> ReplicaSetup:
     """As `twostroke simulate` sizes it."""
     target = named_target(machine)
-    spec = ModelSpec.from_hf({**LLAMA, **shape})
+    spec = read_model({**LLAMA, **shape})
     return replica_setup(spec, "bf16", KVKind.BF16, target.machine, target.memory_bytes, Sizes(target.step_tokens, 64))
 
 

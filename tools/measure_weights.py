@@ -19,19 +19,19 @@ from pathlib import Path
 
 import numpy as np
 from tools.measure_kv import Dialogue, Measurement, Sums, dialogues, log_probabilities, table
+from twostroke.weights.tree import LayerWeights, ModelWeights
 
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.llama import LlamaModel
-from twostroke.models.rope_tables import rope_table
 from twostroke.ops.operands import F32Array, PackedWeight, unpack
+from twostroke.ops.rope_tables import rope_table
+from twostroke.program.model import Model
 from twostroke.quant.codec import pack_weight
 from twostroke.quant.formats import FORMATS
+from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import F32, KVKind, WeightFormat
-from twostroke.spec.model import ModelSpec
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.weights.load import load_folder
-from twostroke.weights.tree import LayerWeights, ModelWeights
 
 OUTLIER = np.float32(30)
 OUTLIER_CHANNELS = (5, 77, 200)
@@ -80,7 +80,7 @@ def with_outliers(weights: ModelWeights) -> ModelWeights:
     return replace(weights, layers=layers)
 
 
-def measure(name: str, spec: ModelSpec, weights: ModelWeights, ops: CpuOps, texts: list[Dialogue]) -> list[Measurement]:
+def measure(name: str, spec: Model, weights: ModelWeights, ops: CpuOps, texts: list[Dialogue]) -> list[Measurement]:
     """Every format against f32, part by part."""
     table_ = rope_table(spec.rope, spec.max_positions)
     exact_model = LlamaModel(spec, weights, table_, ops)

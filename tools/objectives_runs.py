@@ -16,7 +16,8 @@ from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment, StepCost, StepPrediction
 from twostroke.engine.core import EngineCore
 from twostroke.engine.stepper import Stepper
-from twostroke.quant.formats import weight_format
+from twostroke.models.common.registry import read_model
+from twostroke.models.common.work import work_of
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
 from twostroke.scheduler.scheduler import Scheduler
@@ -25,7 +26,6 @@ from twostroke.sim.predicted import PredictedExecutor
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.hardware import find_hardware
 from twostroke.spec.hardware_catalogue import CATALOGUE
-from twostroke.spec.model import ModelSpec
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.objectives import LatencyObjectives
@@ -243,7 +243,7 @@ def tally(seen: Sequence[Observation], promised: LatencyObjectives) -> Tally:
 
 def _cost(machine: str, model: str, weights: str) -> StepCost:
     hidden, layers, heads, kv_heads, wide, tied = SHAPES[model]
-    spec = ModelSpec.from_hf(
+    spec = read_model(
         {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
@@ -261,5 +261,4 @@ def _cost(machine: str, model: str, weights: str) -> StepCost:
             "tie_word_embeddings": tied,
         }
     )
-    chosen = weight_format(weights)
-    return step_cost(spec, lambda role: chosen, KVKind.BF16, find_hardware(machine, CATALOGUE))
+    return step_cost(work_of(spec, weights, KVKind.BF16), find_hardware(machine, CATALOGUE))

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from twostroke.models.common.registry import read_model
 from twostroke.planner.target import named_target
 from twostroke.sim.autoscale import Autoscale
 from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
@@ -23,7 +24,6 @@ from twostroke.sim.routing import ROUTERS, named_router
 from twostroke.sim.setup import ReplicaSetup, Sizes, replica_setup
 from twostroke.sim.transfer import Link
 from twostroke.spec.formats import KVKind
-from twostroke.spec.model import ModelSpec
 from twostroke.workload.draws import Draws
 from twostroke.workload.figures import figures
 from twostroke.workload.objectives import Objectives
@@ -59,7 +59,7 @@ DAY_SLICE, DAY_S = 25, 480.0
 def one_replica(step_tokens: int = 2048) -> ReplicaSetup:
     """Eight H100 that share each layer of a 70 B model in bf16."""
     target = named_target(HARDWARE)
-    spec = ModelSpec.from_hf(MODEL)
+    spec = read_model(MODEL)
     sizes = Sizes(step_tokens, 64, 32_768)
     return replica_setup(spec, "bf16", KVKind.BF16, target.machine, target.memory_bytes, sizes)
 

@@ -1,74 +1,127 @@
-// ts_run: the ops of one step, one after the other, without going back to the caller in between.
-// Knows: the ops' signatures. Must not know: what they compute.
+// ts_run: the calls of one step, one after the other, without going back to the caller in between.
+// Knows: the operands of the ops. Must not know: what they compute.
+#include <string.h>
+
 #include "twostroke/context.h"
+#include "twostroke/ops.h"
 
 namespace twostroke {
+
+int32_t run(ts_context* context, const ts_attention_args& a) {
+  if (!same_shape(a.out, a.q) || a.layer == nullptr || a.q.dim != a.layer->head_dim) return TS_BAD_SHAPE;
+  const ts_sequences& s = a.batch;
+  if (s.count > 0 && s.row_starts[s.count] != a.q.rows) return TS_BAD_INDEX;
+  return ts_attention(context, a.layer, a.q.data, a.q.stride, a.q.heads, s.row_starts, s.context_tokens, s.count, s.page_table,
+                      s.max_pages, static_cast<float>(a.scale), static_cast<int32_t>(a.window), a.out.data, a.out.stride);
+}
+
+int32_t run(ts_context* context, const ts_embed_args& a) {
+  if (a.table == nullptr || a.out.rows != a.token_ids.count || width_of(a.out) != a.table->columns) return TS_BAD_SHAPE;
+  return ts_embed(context, a.table, a.token_ids.data, a.token_ids.count, a.out.data, a.out.stride);
+}
+
+int32_t run(ts_context* context, const ts_feed_forward_args& a) {
+  if (a.gate_up == nullptr || a.down == nullptr || a.out.rows != a.x.rows || a.middle.rows != a.x.rows) return TS_BAD_SHAPE;
+  if (width_of(a.x) != a.gate_up->columns || width_of(a.out) != a.down->rows || width_of(a.middle) != a.down->columns) return TS_BAD_SHAPE;
+  return ts_feed_forward(context, a.gate_up, a.down, a.x.data, a.x.stride, a.x.rows, a.middle.data, a.middle.stride, a.out.data, a.out.stride);
+}
+
+int32_t run(ts_context* context, const ts_gather_rows_args& a) {
+  if (a.out.rows != a.rows.count || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
+  return ts_gather_rows(context, a.x.data, a.x.stride, a.x.rows, a.rows.data, a.rows.count, width_of(a.x), a.out.data, a.out.stride);
+}
+
+int32_t run(ts_context* context, const ts_head_norm_args& a) {
+  if (a.weight.length != a.out.dim) return TS_BAD_SHAPE;
+  return ts_head_norm(context, a.out.data, a.out.stride, a.weight.data, static_cast<float>(a.eps), a.out.rows, a.out.heads, a.out.dim);
+}
+
+int32_t run(ts_context* context, const ts_kv_write_args& a) {
+  if (a.layer == nullptr || !same_shape(a.k, a.v) || a.k.stride != a.v.stride) return TS_BAD_SHAPE;
+  if (a.k.heads != a.layer->kv_heads || a.k.dim != a.layer->head_dim || a.slots.count != a.k.rows) return TS_BAD_SHAPE;
+  return ts_kv_write(context, a.layer, a.k.data, a.v.data, a.k.stride, a.slots.data, a.slots.count);
+}
+
 namespace {
 
-int32_t run_product(ts_context* context, const ts_call& call) {
-  const ts_weight* weight = static_cast<const ts_weight*>(call.pointers[0]);
-  const float* x = static_cast<const float*>(call.pointers[1]);
-  float* out = static_cast<float*>(call.pointers[2]);
-  const int64_t* n = call.integers;
-  switch (call.op) {
-    case TS_OP_LINEAR: return ts_linear(context, weight, x, n[0], n[1], out, n[2]);
-    case TS_OP_LINEAR_ADD: return ts_linear_add(context, weight, x, n[0], n[1], out, n[2]);
-    default: return ts_linear_silu(context, weight, x, n[0], n[1], out, n[2]);
-  }
+bool fits(const ts_value& out, const ts_value& x, const ts_weight* weight, int64_t width) {
+  return weight != nullptr && out.rows == x.rows && width_of(x) == weight->columns && width_of(out) == width;
 }
 
-int32_t run_feed_forward(ts_context* context, const ts_call& call) {
-  void* const* p = call.pointers;
-  const int64_t* n = call.integers;
-  return ts_feed_forward(context, static_cast<const ts_weight*>(p[0]), static_cast<const ts_weight*>(p[1]), static_cast<const float*>(p[2]),
-                         n[0], n[1], static_cast<float*>(p[3]), n[2], static_cast<float*>(p[4]), n[3]);
+}  // namespace
+
+int32_t run(ts_context* context, const ts_linear_args& a) {
+  if (!fits(a.out, a.x, a.weight, a.weight == nullptr ? 0 : a.weight->rows)) return TS_BAD_SHAPE;
+  return ts_linear(context, a.weight, a.x.data, a.x.stride, a.x.rows, a.out.data, a.out.stride);
 }
 
-int32_t run_attention(ts_context* context, const ts_call& call) {
-  void* const* p = call.pointers;
-  const int64_t* n = call.integers;
-  return ts_attention(context, static_cast<const ts_kv_layer*>(p[0]), static_cast<const float*>(p[1]), n[0], n[1],
-                      static_cast<const int32_t*>(p[2]), static_cast<const int32_t*>(p[3]), n[2], static_cast<const int32_t*>(p[4]), n[3],
-                      call.number, static_cast<int32_t>(n[4]), static_cast<float*>(p[5]), n[5]);
+int32_t run(ts_context* context, const ts_linear_add_args& a) {
+  if (!fits(a.out, a.x, a.weight, a.weight == nullptr ? 0 : a.weight->rows)) return TS_BAD_SHAPE;
+  return ts_linear_add(context, a.weight, a.x.data, a.x.stride, a.x.rows, a.out.data, a.out.stride);
 }
 
-int32_t run_one(ts_context* context, const ts_call& call) {
-  void* const* p = call.pointers;
-  const int64_t* n = call.integers;
-  switch (call.op) {
-    case TS_OP_LINEAR:
-    case TS_OP_LINEAR_ADD:
-    case TS_OP_LINEAR_SILU: return run_product(context, call);
-    case TS_OP_FEED_FORWARD: return run_feed_forward(context, call);
-    case TS_OP_ATTENTION: return run_attention(context, call);
-    case TS_OP_EMBED:
-      return ts_embed(context, static_cast<const ts_weight*>(p[0]), static_cast<const int32_t*>(p[1]), n[0], static_cast<float*>(p[2]), n[1]);
-    case TS_OP_RMS_NORM:
-      return ts_rms_norm(context, static_cast<const float*>(p[0]), n[0], static_cast<const float*>(p[1]), call.number, n[1], n[2],
-                         static_cast<float*>(p[2]), n[3]);
-    case TS_OP_HEAD_NORM:
-      return ts_head_norm(context, static_cast<float*>(p[0]), n[0], static_cast<const float*>(p[1]), call.number, n[1], n[2], n[3]);
-    case TS_OP_ROPE:
-      return ts_rope(context, static_cast<float*>(p[0]), n[0], n[1], n[2], n[3], static_cast<const float*>(p[1]),
-                     static_cast<const float*>(p[2]), n[4], n[5], static_cast<const int32_t*>(p[3]));
-    case TS_OP_KV_WRITE:
-      return ts_kv_write(context, static_cast<const ts_kv_layer*>(p[0]), static_cast<const float*>(p[1]), static_cast<const float*>(p[2]),
-                         n[0], static_cast<const int32_t*>(p[3]), n[1]);
-    case TS_OP_GATHER_ROWS:
-      return ts_gather_rows(context, static_cast<const float*>(p[0]), n[0], n[1], static_cast<const int32_t*>(p[1]), n[2], n[3],
-                            static_cast<float*>(p[2]), n[4]);
-    default: return TS_BAD_FORMAT;
-  }
+int32_t run(ts_context* context, const ts_linear_silu_args& a) {
+  if (!fits(a.out, a.x, a.weight, a.weight == nullptr ? 0 : a.weight->rows / 2)) return TS_BAD_SHAPE;
+  return ts_linear_silu(context, a.weight, a.x.data, a.x.stride, a.x.rows, a.out.data, a.out.stride);
 }
+
+int32_t run(ts_context* context, const ts_rms_norm_args& a) {
+  if (a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x) || a.weight.length != width_of(a.x)) return TS_BAD_SHAPE;
+  return ts_rms_norm(context, a.x.data, a.x.stride, a.weight.data, static_cast<float>(a.eps), a.x.rows, width_of(a.x), a.out.data,
+                     a.out.stride);
+}
+
+int32_t run(ts_context* context, const ts_rope_args& a) {
+  if (a.positions.count != a.out.rows) return TS_BAD_SHAPE;
+  return ts_rope(context, a.out.data, a.out.stride, a.out.rows, a.out.heads, a.out.dim, a.table.cos_table, a.table.sin_table,
+                 a.table.positions, a.table.half, a.positions.data);
+}
+
+namespace {
+
+typedef int32_t (*Runner)(ts_context*, const int64_t* words);
+
+template <typename Args>
+int32_t run_words(ts_context* context, const int64_t* words) {
+  return run(context, *reinterpret_cast<const Args*>(words));
+}
+
+struct Entry {
+  const char* signature;
+  Runner runner;
+  int64_t words;
+};
+
+#define F(kind, name) " " #kind " " #name ";"
+#define OP(name, fields) {#name ":" fields, run_words<ts_##name##_args>, sizeof(ts_##name##_args) / 8},
+constexpr Entry kOps[] = {TS_OPS(OP)};
+#undef OP
+#undef F
+
+#define OP(name, fields) static_assert(sizeof(ts_##name##_args) % 8 == 0 && alignof(ts_##name##_args) == 8, #name);
+TS_OPS(OP)
+#undef OP
+
+constexpr int32_t kOpCount = sizeof(kOps) / sizeof(kOps[0]);
 
 }  // namespace
 }  // namespace twostroke
 
-int32_t ts_run(ts_context* context, const ts_call* calls, int64_t count, int64_t* ran) {
-  if (context == nullptr || ran == nullptr || (calls == nullptr && count > 0)) return TS_BAD_POINTER;
-  for (*ran = 0; *ran < count; ++*ran) {
-    const int32_t status = twostroke::run_one(context, calls[*ran]);
+const char* ts_op_signature(int32_t op) {
+  using namespace twostroke;
+  return op >= 0 && op < kOpCount ? kOps[op].signature : nullptr;
+}
+
+int32_t ts_run(ts_context* context, const int64_t* words, int64_t count, int64_t* ran) {
+  using namespace twostroke;
+  *ran = 0;
+  if (context == nullptr || (words == nullptr && count > 0)) return TS_BAD_POINTER;
+  for (int64_t at = 0; at < count; ++*ran) {
+    const int64_t op = words[at++];
+    if (op < 0 || op >= kOpCount || at + kOps[op].words > count) return TS_BAD_FORMAT;
+    const int32_t status = kOps[op].runner(context, words + at);
     if (status != TS_OK) return status;
+    at += kOps[op].words;
   }
   return TS_OK;
 }

@@ -51,21 +51,21 @@ from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.engine.witness import Witness, WitnessedExecutor
 from twostroke.env import Machine, asked_by_environment, hub_offline, read_machine
-from twostroke.models.batch import Buffers
-from twostroke.models.llama import LlamaModel
-from twostroke.models.rope_tables import rope_table, rope_table_bytes
-from twostroke.quant.formats import weight_format
+from twostroke.ops.step_memory import MemorySizes, StepMemory, page_table_bytes
+from twostroke.program.model import Model
+from twostroke.program.place import place
+from twostroke.quant.formats import format_choice
 from twostroke.run_delay import RunDelay
 from twostroke.runner.backing import PoolBacking
-from twostroke.runner.build import RunnerSizes, build_runner, new_kv, page_table_bytes
+from twostroke.runner.folder import read_folder
+from twostroke.runner.runner import ModelRunner
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
 from twostroke.scheduler.policy import ArrivalPolicy, Policy, arrival_policy
 from twostroke.scheduler.scheduler import Scheduler
-from twostroke.spec.formats import PAGE_TOKENS, WeightFormat
-from twostroke.spec.model import MatrixRole, ModelSpec
+from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
@@ -74,10 +74,9 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub import ModelFolder, resolve_model
 from twostroke.weights.load import load_weights
+from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed_cache import NO_CACHE, PACKED, CachedWeights, cached_weights
 from twostroke.weights.settle import Settler
-from twostroke.weights.tied import read_spec
-from twostroke.weights.tree import ModelWeights
 
 Progress = Callable[[int, int, str], None]
 Report = Callable[[str], None]
@@ -89,7 +88,7 @@ class Found:
     """A model whose settings are known and whose weights are not read yet."""
 
     folder: ModelFolder
-    spec: ModelSpec
+    spec: Model
     resolver: Resolver
     machine: Machine
     num_pages: int
@@ -109,7 +108,7 @@ class Heart:
     session: Session
     tokenizer: Tokenizer
     template: ChatTemplate | None
-    spec: ModelSpec
+    spec: Model
     resolved: Resolved
     model_name: str
     generation: GenerationDefaults
@@ -150,18 +149,18 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     machine = read_machine()
     resolver = Resolver(collect(options, asked_by_environment()))
     folder = locate(model, resolver.asked_value("revision"))
-    spec = read_spec(folder.path)
+    spec = read_folder(folder.path)
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec), machine, best_level())
     settings = resolver.resolved()
     require_level(settings["cpu_level"])
     context, sequences = settings["context"], settings["max_sequences"]
     needs = MemoryNeeds(
-        weight_bytes=spec.weight_bytes(_same_format(settings["weights"])),
-        buffer_bytes=Buffers.bytes_for(spec, settings["max_step_tokens"], sequences),
+        weight_bytes=spec.weight_bytes(format_choice(settings["weights"])),
+        buffer_bytes=place(spec.program, settings["max_step_tokens"], sequences).num_bytes,
         kv_token_bytes=spec.kv_bytes_per_token(kv_kind(settings["kv_format"])),
         context_tokens=context,
         useful_tokens=context * sequences,
-        table_bytes=rope_table_bytes(spec.rope, context) + page_table_bytes(context, sequences),
+        table_bytes=spec.rope_bytes(context) + page_table_bytes(context, sequences),
         process_bytes=PROCESS_BYTES,
     )
     num_pages = resolve_memory(resolver, needs, machine).num_pages
@@ -211,13 +210,13 @@ def build_heart(
     closing.callback(ops.close)
     settler = _settler(weights, found.machine)
     closing.callback(settler.close)
-    model = LlamaModel(spec, weights, rope_table(spec.rope, resolved["context"]), ops)
     sizes = (resolved["max_step_tokens"], resolved["max_sequences"])
-    runner_sizes = RunnerSizes(found.num_pages, resolved["context"], *sizes)
-    kv = new_kv(spec, kv_kind(resolved["kv_format"]), found.num_pages)
-    backing = PoolBacking([layer.data for layer in kv], populate)
+    memory_sizes = MemorySizes(found.num_pages, resolved["context"], *sizes)
+    kind = kv_kind(resolved["kv_format"])
+    memory = StepMemory(spec.program, weights.matrices, weights.vectors, kind, memory_sizes)
+    backing = PoolBacking([layer.data for layer in memory.layers], populate)
     closing.callback(backing.close)
-    runner = build_runner(model, ops, kv, runner_sizes, time.perf_counter, RunDelay())
+    runner = ModelRunner(ops.compile(spec.program, memory), memory, time.perf_counter, RunDelay())
     cache = CacheManager(found.num_pages, PAGE_TOKENS, backing.on_fresh_page)
     scheduler = Scheduler(cache, SchedulerLimits(*sizes), _policy(found, resolved))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
@@ -289,7 +288,7 @@ def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack
 
 def load(found: Found, resolved: Resolved, progress: Progress | None, report: Report) -> CachedWeights:
     """Packed weights: mapped from the cache, packed into it, or (cache off, or f32 of the embedded) into memory."""
-    format_for = _same_format(resolved["weights"])
+    format_for = format_choice(resolved["weights"])
     packer = NativePacker(resolved["cpu_level"], resolved["threads"])
     try:
         with Checkpoint.open(found.folder.path) as checkpoint:
@@ -331,11 +330,6 @@ def room_sentence(resolved: Resolved) -> str:
         f"KV cache {resolved['kv_memory'] / 1e6:,.0f} MB ({resolved['kv_format']}): "
         f"room for {tokens:,} tokens: {tokens // length:,} sequences of {length:,}"
     )
-
-
-def _same_format(name: str) -> Callable[[MatrixRole], WeightFormat]:
-    chosen = weight_format(name)
-    return lambda role: chosen
 
 
 def _fields(heart: Heart) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from typing import Any
 from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
 from twostroke.env import Machine
 from twostroke.options import BY_NAME
+from twostroke.program.model import Model
 from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.spec.formats import KVKind, WeightKind
-from twostroke.spec.model import ModelSpec
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
 
@@ -108,7 +108,7 @@ class ModelFacts:
 
     source: str
     revision: str | None
-    spec: ModelSpec
+    spec: Model
 
 
 def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best_level: str) -> None:

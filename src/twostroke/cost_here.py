@@ -14,24 +14,30 @@ from pathlib import Path
 from twostroke.backends.cpu.calibration_file import fingerprint, read_calibration
 from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf
+from twostroke.cost.work_table import WorkTable
 from twostroke.env import processor_name
+from twostroke.models.common.work import work_of
+from twostroke.program.model import Model
 from twostroke.quant.formats import FORMATS
 from twostroke.spec.formats import KVKind
 from twostroke.spec.hardware_guess import guessed_cpu
-from twostroke.spec.model import ModelSpec
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
 
 
-def costs_here(spec: ModelSpec, weights: str, kv_kind: KVKind, cache_folder: Path, level: str, threads: int) -> WhatIf:
+def costs_here(model: Model, weights: str, kv_kind: KVKind, cache_folder: Path, level: str, threads: int) -> WhatIf:
     """The cost model of this machine. A guess errs to the slow side; deciders correct it as steps are measured."""
     kept = read_calibration(cache_folder, fingerprint(processor_name(), level, threads))
+
+    def table_of(name: str, kind: KVKind) -> WorkTable:
+        return work_of(model, name, kind)
+
     if kept is not None:
-        measured = WhatIf(spec, FORMATS, weights, kv_kind, kept)
+        measured = WhatIf(table_of, FORMATS, weights, kv_kind, kept)
         with contextlib.suppress(ConfigError):  # not measured with these formats
             _ = measured.now
             return measured
-    return WhatIf(spec, FORMATS, weights, kv_kind, guessed_cpu(threads, level))
+    return WhatIf(table_of, FORMATS, weights, kv_kind, guessed_cpu(threads, level))
 
 
 def check_objectives(costs: WhatIf, objectives: LatencyObjectives) -> None:

@@ -18,7 +18,7 @@ from twostroke import assemble
 from twostroke.cost.explanation import Explanation
 from twostroke.cost.ledger import MAX_FINISHED
 from twostroke.engine.sync_engine import SyncEngine
-from twostroke.spec.model import ModelSpec
+from twostroke.program.model import Model
 from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate, required
 from twostroke.text.quoting import Quoting, Rendered
@@ -58,9 +58,9 @@ class LLM:
         return self._built.resolved
 
     @property
-    def spec(self) -> ModelSpec:
+    def spec(self) -> Model:
         """Sizes and flags of the model."""
-        found: ModelSpec = self._built.spec
+        found: Model = self._built.spec
         return found
 
     @property

@@ -30,9 +30,9 @@ from twostroke.bench.peers.session import Missing, PeerFault, Session
 from twostroke.bench.run_compare import Asked, Result, run
 from twostroke.cli.compare import compare
 from twostroke.env import process_environment
+from twostroke.models.common.registry import read_model
 from twostroke.quant.formats import INT8
 from twostroke.spec.formats import F32, KVKind
-from twostroke.spec.model import ModelSpec
 from twostroke.types.errors import ConfigError, ModelError
 
 LIMITS = Limits(2, "avx512", 30e9, 480e9, 1900e9)
@@ -143,7 +143,7 @@ def test_the_limit_of_a_case_is_the_roofline() -> None:
         "vocab_size": 1024,
         "tie_word_embeddings": True,
     }
-    spec = ModelSpec.from_hf(config)
+    spec = read_model(config)
     layers = 2 * (256 * (256 + 2 * 128) + 256 * 256 + 3 * 256 * 512)
     prefill = cases.bound(cases.prefill(100), spec, INT8, KVKind.BF16, LIMITS)
     assert prefill and prefill.tokens_per_s == pytest.approx(100 * 1900e9 / (2 * (100 * layers + 1024 * 256)))

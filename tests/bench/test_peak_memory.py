@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from twostroke.bench import checkpoints
+from twostroke.models.common.registry import read_model
 from twostroke.quant.formats import weight_format
-from twostroke.spec.model import ModelSpec
 
 SHAPE = {
     **checkpoints.SHAPES["llama-3.2-1b"],
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("weights", ["int8", "int4"])
 def test_first_and_second_start(folder: Path, tmp_path: Path, weights: str) -> None:
     """The first start quantizes the bf16 checkpoint into the cache, the second maps it."""
-    spec = ModelSpec.from_hf(json.loads((folder / "config.json").read_text()))
+    spec = read_model(json.loads((folder / "config.json").read_text()))
     packed = spec.weight_bytes(lambda role: weight_format(weights))
     for _ in ("first", "second"):
         command = [sys.executable, "-c", MEASURE, str(folder), weights, str(tmp_path)]

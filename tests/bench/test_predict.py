@@ -12,12 +12,13 @@ from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.env import Moment
 from twostroke.llm import LLM
+from twostroke.models.common.work import work_of
 from twostroke.planner.model_config import read_model
 from twostroke.quant.formats import weight_format
 from twostroke.spec.formats import KVKind
 
 INT8 = weight_format("int8")
-COST = step_cost(read_model("spark").spec, lambda role: INT8, KVKind.BF16, calibration())
+COST = step_cost(work_of(read_model("spark").spec, "int8", KVKind.BF16), calibration())
 
 
 def test_a_prompt_is_predicted_in_the_steps_that_it_takes() -> None:

@@ -14,24 +14,25 @@ from twostroke import env
 from twostroke.assemble import resolve_all
 from twostroke.assets import spark_path
 from twostroke.cost.memory import PROCESS_BYTES, MemoryNeeds, plan_kv
-from twostroke.models.rope_tables import rope_table, rope_table_bytes
-from twostroke.runner.build import page_table_bytes
-from twostroke.spec.model import ModelSpec
+from twostroke.models.common.registry import read_model
+from twostroke.ops.rope_tables import rope_table
+from twostroke.ops.step_memory import page_table_bytes
 from twostroke.types.errors import OutOfMemory
 
 SPARK = json.loads((spark_path() / "config.json").read_text())
 
 
 def test_the_stated_size_of_a_rope_table_is_its_size() -> None:
-    rope = ModelSpec.from_hf(SPARK).rope
-    table = rope_table(rope, 1000)
-    assert rope_table_bytes(rope, 1000) == table.cos.nbytes + table.sin.nbytes
+    model = read_model(SPARK)
+    (rope,) = model.program.ropes
+    table = rope_table(rope.spec, 1000)
+    assert model.rope_bytes(1000) == table.cos.nbytes + table.sin.nbytes
 
 
 def test_a_long_context_is_part_of_the_plan(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({**SPARK, "max_position_embeddings": 4_000_000}))
     settings = resolve_all(str(tmp_path), {"context": 4_000_000, "kv_memory": "50MB"})
-    expected = rope_table_bytes(ModelSpec.from_hf(SPARK).rope, 4_000_000) + page_table_bytes(4_000_000, 64)
+    expected = read_model(SPARK).rope_bytes(4_000_000) + page_table_bytes(4_000_000, 64)
     assert settings["table_bytes"] == expected > 500_000_000
     assert settings["process_bytes"] == PROCESS_BYTES
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from twostroke.config import collect, objectives_of, step_rule
 from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf
 from twostroke.cost_here import check_objectives, costs_here
+from twostroke.models.common.work import work_of
 from twostroke.options import parse_seconds
 from twostroke.quant.formats import FORMATS
 from twostroke.spec.formats import KVKind
@@ -69,7 +71,7 @@ def test_where_nothing_was_measured_a_guess_serves_and_says_so(level: str, tmp_p
 
 
 def test_an_objective_that_cannot_be_met_at_all_is_refused_with_the_figure() -> None:
-    measured = WhatIf(find_model(EMBEDDED, {}).spec, FORMATS, "int8", KVKind.BF16, calibration())
+    measured = WhatIf(partial(work_of, find_model(EMBEDDED, {}).spec), FORMATS, "int8", KVKind.BF16, calibration())
     with pytest.raises(ConfigError, match=r"--itl 0\.001ms cannot be met") as caught:
         check_objectives(measured, LatencyObjectives(1.0, 1e-6))
     assert "Ask for more than" in caught.value.fix

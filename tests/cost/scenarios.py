@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from twostroke.cost.explain import Explainer
 from twostroke.cost.explain_advice import Options
 from twostroke.cost.explanation import CauseKind, Explanation, Verdict
 from twostroke.cost.what_if import WhatIf
 from twostroke.engine.sync_engine import SyncEngine
+from twostroke.models.common.work import work_of
 from twostroke.quant.formats import FORMATS
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.output import Prompt
@@ -18,7 +20,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 from .virtual import MACHINE, SPEC, Lab, text
 
-WHAT_IF = WhatIf(SPEC, FORMATS, "int8", KVKind.BF16, MACHINE)
+WHAT_IF = WhatIf(partial(work_of, SPEC), FORMATS, "int8", KVKind.BF16, MACHINE)
 
 
 @dataclass(frozen=True, slots=True)

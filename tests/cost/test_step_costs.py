@@ -13,22 +13,20 @@ from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Bound, Segment, StepCost
 from twostroke.cost.step_work import WorkCounter
-from twostroke.quant.formats import weight_format
+from twostroke.models.common.registry import read_model
+from twostroke.models.common.work import work_of
 from twostroke.spec.formats import KVKind
 from twostroke.spec.hardware import HardwareSpec
 from twostroke.spec.hardware_catalogue import CATALOGUE
-from twostroke.spec.model import ModelSpec
 from twostroke.types.errors import ConfigError
 
-MODEL = ModelSpec.from_hf(SPEC)
+MODEL = read_model(SPEC)
 MACHINES: dict[str, HardwareSpec | Calibration] = {"here": calibration(), "gpu": CATALOGUE[0], "cpu": CATALOGUE[-1]}
-INT8 = weight_format("int8")
 SEGMENTS = st.builds(Segment, st.integers(0, 3000), st.integers(1, 600), st.booleans())
 
 
 def cost_of(machine: HardwareSpec | Calibration, weights: str = "int8") -> StepCost:
-    chosen = weight_format(weights)
-    return step_cost(MODEL, lambda role: chosen, KVKind.BF16, machine)
+    return step_cost(work_of(MODEL, weights, KVKind.BF16), machine)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -37,7 +35,7 @@ def test_parts_add_up_and_their_work_is_the_counters(machine: str, segments: lis
     prediction = cost_of(MACHINES[machine]).predict(segments)
     assert prediction.seconds == pytest.approx(sum(part.seconds for part in prediction.parts))
     assert all(part.seconds >= 0 for part in prediction.parts)
-    assert prediction.work == WorkCounter(MODEL, lambda role: INT8, KVKind.BF16).step(segments).total
+    assert prediction.work == WorkCounter(work_of(MODEL, "int8", KVKind.BF16)).step(segments).total
     names = [part.name for part in prediction.parts]
     assert names == (["weights", "head", "attention", "other", "host"] if segments else ["host"])
 

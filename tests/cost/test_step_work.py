@@ -1,34 +1,23 @@
-"""The counted work of a step equals what the meter counts when the real program runs over the same batch."""
+"""The work of a step, counted from the traced program, equals the textbook formulas of the family."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.families import make_checkpoint
-from twostroke.backends.meter import MeterOps
+from tests.cost.dense_by_hand import by_hand
+from tests.models.families import FAMILIES
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import NOTHING, WorkCounter, kv_positions, visible_positions
-from twostroke.cost.work import Work
-from twostroke.models.batch import Batch, Buffers
-from twostroke.models.llama import LlamaModel
-from twostroke.models.rope_tables import rope_table
-from twostroke.ops import linear
-from twostroke.ops.operands import AttentionBatch, F32Array, PackedWeight, new_kv_layer
+from twostroke.models.common.registry import read_model
+from twostroke.models.common.work import work_of
 from twostroke.quant.formats import weight_format
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
-from twostroke.spec.model import ModelSpec
-from twostroke.weights.load import load_folder
-from twostroke.weights.tree import ModelWeights
+from twostroke.spec.formats import KVKind
 
-FAMILIES = (
+NAMES = (
     "llama2-multi-head",
     "llama-tied",
-    "llama-biases",
     "llama-odd-sizes",
     "mistral-window",
     "qwen2-biases",
@@ -45,69 +34,27 @@ STEPS = {
 }
 
 
-class PartMeter(MeterOps):
-    """The head's product apart from the layers'."""
-
-    def __init__(self, head: PackedWeight) -> None:
-        super().__init__()
-        self._head = head
-
-    def linear(self, out: F32Array, x: F32Array, weight: PackedWeight) -> None:
-        if weight is self._head:
-            self._count("head", linear.cost(out, x, weight))
-        else:
-            super().linear(out, x, weight)
-
-    def part(self, *names: str) -> Work:
-        return sum((self.work.get(name, Work()) for name in names), Work())
+def config_of(name: str) -> dict[str, object]:
+    config = FAMILIES[name]().to_dict()
+    config["head_dim"] = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    return config
 
 
-def metered(spec: ModelSpec, weights: ModelWeights, kind: KVKind, step: list[Segment]) -> PartMeter:
-    rows = [segment.num_tokens for segment in step]
-    ends = [segment.start + segment.num_tokens for segment in step]
-    pages = max(-(-end // PAGE_TOKENS) for end in ends)
-    positions = np.concatenate([np.arange(s.start, s.start + s.num_tokens, dtype=np.int32) for s in step])
-    last = np.cumsum(rows) - 1
-    batch = Batch(
-        token_ids=np.zeros(len(positions), np.int32),
-        positions=positions,
-        slots=np.zeros(len(positions), np.int32),
-        attention=AttentionBatch(
-            np.array([0, *np.cumsum(rows)], np.int32),
-            np.array(ends, np.int32),
-            np.zeros((len(step), pages), np.int32),
-        ),
-        logit_rows=np.array([row for row, s in zip(last, step, strict=True) if s.samples], np.int32),
-    )
-    meter = PartMeter(weights.head)
-    kv = [new_kv_layer(kind, 1, spec.num_kv_heads, spec.head_dim) for _ in range(spec.num_layers)]
-    model = LlamaModel(spec, weights, rope_table(spec.rope, spec.max_positions), meter)
-    model.forward(batch, kv, Buffers(spec, len(positions), len(step)))
-    return meter
-
-
-@pytest.mark.parametrize(("name", "kind"), [("f32", KVKind.F32), ("int8", KVKind.BF16), ("int4", KVKind.INT4)])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_parts_equal_the_meter(tmp_path: Path, family: str, name: str, kind: KVKind) -> None:
-    make_checkpoint(family, tmp_path)
-    chosen = weight_format(name)
-    spec, weights = load_folder(tmp_path, chosen)
-    counter = WorkCounter(spec, lambda role: chosen, kind)
+@pytest.mark.parametrize(("weights", "kind"), [("f32", KVKind.F32), ("int8", KVKind.BF16), ("int4", KVKind.INT4)])
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_equal_the_formulas(name: str, weights: str, kind: KVKind) -> None:
+    config = config_of(name)
+    model = read_model(config)
+    counter = WorkCounter(work_of(model, weights, kind))
     for step in STEPS.values():
-        meter, work = metered(spec, weights, kind, step), counter.step(step)
-        layers = meter.part("linear", "linear_add", "feed_forward")
-        assert work.weights == layers
-        assert work.head == meter.part("head")
-        assert work.attention == meter.part("attention")
-        assert work.other == meter.part("embed", "rms_norm", "head_norm", "rope", "kv_write", "gather_rows")
-        assert work.total == meter.total()
+        found, expected = counter.step(step), by_hand(config, model.windows, weight_format(weights), kind, step)
+        assert found == expected
+        assert found.total == expected.total
 
 
-def test_an_empty_step_is_no_work(tmp_path: Path) -> None:
-    make_checkpoint("llama-tied", tmp_path)
-    chosen = weight_format("int8")
-    spec, _ = load_folder(tmp_path, chosen)
-    assert WorkCounter(spec, lambda role: chosen, KVKind.BF16).step([]) == NOTHING
+def test_an_empty_step_is_no_work() -> None:
+    model = read_model(config_of("llama-tied"))
+    assert WorkCounter(work_of(model, "int8", KVKind.BF16)).step([]) == NOTHING
 
 
 @given(st.integers(0, 300), st.integers(1, 200), st.integers(0, 250))

@@ -17,12 +17,12 @@ from twostroke.cost.step_history import device_seconds
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import Stepper
-from twostroke.quant.formats import INT8
+from twostroke.models.common.registry import read_model
+from twostroke.models.common.work import work_of
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.hardware_catalogue import CATALOGUE
-from twostroke.spec.model import ModelSpec
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken, StepResult
@@ -30,7 +30,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 from ..text.kinds import make
 
-SPEC = ModelSpec.from_hf(
+SPEC = read_model(
     {
         "architectures": ["LlamaForCausalLM"],
         "vocab_size": 32_000,
@@ -46,7 +46,7 @@ SPEC = ModelSpec.from_hf(
     }
 )
 MACHINE = next(hardware for hardware in CATALOGUE if hardware.name == "xeon-8480+")
-COST = step_cost(SPEC, lambda role: INT8, KVKind.BF16, MACHINE)
+COST = step_cost(work_of(SPEC, "int8", KVKind.BF16), MACHINE)
 TOKENIZER = make("byte_level")
 SAMPLING_S = 1e-4
 

@@ -23,31 +23,30 @@ from tests.tiers import fewer
 from twostroke.backends.cpu import CpuOps
 from twostroke.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
-from twostroke.models.llama import LlamaModel
-from twostroke.models.rope_tables import rope_table
+from twostroke.ops.step_memory import MemorySizes, StepMemory
+from twostroke.program.model import Model
 from twostroke.quant.formats import weight_format
-from twostroke.runner.build import RunnerSizes, build_runner, new_kv
+from twostroke.runner.folder import load_folder
+from twostroke.runner.runner import ModelRunner
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
 from twostroke.scheduler.policy import Policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
-from twostroke.spec.model import ModelSpec
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.types.event import FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.grammar import Grammar
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.sampling_params import SamplingParams
-from twostroke.weights.load import load_folder
-from twostroke.weights.tree import ModelWeights
+from twostroke.weights.loaded import ModelWeights
 
 CASES = [("llama3-grouped", "int8", KVKind.BF16), ("mistral-window", "int4", KVKind.F32)]
 CASES += [("qwen3-head-norms", "f32", KVKind.F32), ("qwen2-biases", "bf16", KVKind.BF16)]
 CASES += [("llama-head-32", "int8", KVKind.BF16)]
 CASES += [("llama3-grouped", "bf16", KVKind.INT8), ("mistral-window", "int8", KVKind.INT4)]
-Loaded = tuple[ModelSpec, ModelWeights]
+Loaded = tuple[Model, ModelWeights]
 Output = tuple[tuple[int, ...], tuple[object, ...]]
 END_ID = 7
 GRAMMARS = [
@@ -114,9 +113,9 @@ def core(
     loaded: Loaded, kv: KVKind, ops: CpuOps, pages: int, limits: SchedulerLimits, policy: Policy | None = None
 ) -> EngineCore:
     spec, weights = loaded
-    model = LlamaModel(spec, weights, rope_table(spec.rope, spec.max_positions), ops)
-    sizes = RunnerSizes(pages, spec.max_positions, limits.max_step_tokens, limits.max_sequences)
-    runner = build_runner(model, ops, new_kv(spec, kv, sizes.num_pages), sizes, lambda: 0.0)
+    sizes = MemorySizes(pages, spec.max_positions, limits.max_step_tokens, limits.max_sequences)
+    memory = StepMemory(spec.program, weights.matrices, weights.vectors, kv, sizes)
+    runner = ModelRunner(ops.compile(spec.program, memory), memory, lambda: 0.0)
     return EngineCore(Scheduler(CacheManager(pages, PAGE_TOKENS), limits, policy), runner)
 
 

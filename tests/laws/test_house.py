@@ -14,7 +14,7 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if DRIVERS not in path.pa
 NATIVE = sorted(path for kind in ("*.cpp", "*.h") for path in (ROOT / "csrc").rglob(kind))
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 SHARED_NAMES = {
-    **dict.fromkeys(("Answer", "Bound", "Comparison", "Limits", "Line", "Load", "Part", "Phase", "Recorder"), 2),
+    **dict.fromkeys(("Answer", "Bound", "Comparison", "Limits", "Line", "Load", "Phase"), 2),
     **dict.fromkeys(("Row", "Target"), 2),
     **dict.fromkeys(("Asked", "Listener", "Room", "Session"), 3),
 }

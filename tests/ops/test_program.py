@@ -1,50 +1,73 @@
-"""A recorded step does what the ops do one by one, on the operands' contents of the moment it runs."""
+"""A compiled program does what its ops do one by one, on what its operands hold at the moment it runs."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.models.families import make_checkpoint
+from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps
-from twostroke.models.batch import Batch, Buffers
-from twostroke.models.llama import LlamaModel
-from twostroke.models.rope_tables import rope_table
-from twostroke.ops.operands import AttentionBatch, new_kv_layer
+from twostroke.ops.step_memory import MemorySizes
 from twostroke.quant.formats import weight_format
-from twostroke.runner.forward import Directly, Recorded
+from twostroke.runner.folder import load_folder
+from twostroke.runner.forward import OpByOp
 from twostroke.spec.formats import KVKind
 from twostroke.types.errors import BackendError
-from twostroke.weights.load import load_folder
 
-
-def batch_of(token_ids: list[int]) -> Batch:
-    tokens = len(token_ids)
-    attention = AttentionBatch(
-        np.array([0, tokens], np.int32), np.array([tokens], np.int32), np.arange(4, dtype=np.int32)[None].copy()
-    )
-    positions = np.arange(tokens, dtype=np.int32)
-    return Batch(
-        np.array(token_ids, np.int32), positions, positions.copy(), attention, np.array([tokens - 1], np.int32)
-    )
+SIZES = MemorySizes(num_pages=4, context_tokens=64, max_step_tokens=16, max_sequences=16)
+PAGES = np.arange(4, dtype=np.int32)
 
 
 @pytest.mark.parametrize("family", ["llama-head-32", "qwen2-biases", "qwen3-head-norms"])
-def test_recorded_and_direct_steps_agree(family: str, tmp_path) -> None:
+@pytest.mark.parametrize("form", ["program", "plain"])
+def test_compiled_and_direct_steps_agree_fused_or_not(family: str, form: str, tmp_path: Path) -> None:
+    """Fused calls give the bits of the calls that they replace."""
     make_checkpoint(family, tmp_path)
-    spec, weights = load_folder(tmp_path, weight_format("int8"))
+    model, weights = load_folder(tmp_path, weight_format("int8"))
     ops = CpuOps(None, 2)
-    model = LlamaModel(spec, weights, rope_table(spec.rope, 64), ops)
+    memories = [memory_of(model, weights, KVKind.BF16, SIZES, each) for each in (model.program, getattr(model, form))]
+    compiled = ops.compile(model.program, memories[0])
+    direct = OpByOp(getattr(model, form), ops, memories[1])
+    start = 0
+    for token_ids in ([3, 1, 4, 1, 5], [2], [7, 1, 8], [2] * 16):
+        sizes = [write_rows(memory, token_ids, start, PAGES) for memory in memories]
+        assert np.array_equal(compiled(sizes[0]), direct(sizes[1]))
+        start += len(token_ids)
+    ops.close()
 
-    def memory():
-        kv = [new_kv_layer(KVKind.BF16, 4, spec.num_kv_heads, spec.head_dim) for _ in range(spec.num_layers)]
-        return kv, Buffers(spec, 16, 1)
 
-    recorded, direct = Recorded(model, ops, *memory()), Directly(model, *memory())
-    batch = batch_of([3, 1, 4, 1, 5])
-    for token_ids in ([3, 1, 4, 1, 5], [2, 7, 1, 8, 2]):
-        batch.token_ids[:] = token_ids
-        assert np.array_equal(recorded(batch), direct(batch))
+def test_logits_of_other_rows_and_of_none(tmp_path: Path) -> None:
+    make_checkpoint("llama-tied", tmp_path)
+    model, weights = load_folder(tmp_path, weight_format("f32"))
+    ops = CpuOps(None, 1)
+    memory = memory_of(model, weights, KVKind.F32, SIZES)
+    compiled = ops.compile(model.program, memory)
+    sizes = write_rows(memory, [3, 1, 4, 1, 5], 0, PAGES)
+    whole = compiled(sizes).copy()
+    assert compiled(sizes._replace(logit_rows=0)).shape == (0, model.vocab_size)
+    assert np.array_equal(compiled.logits(np.array([4, 0], np.int32), sizes), whole[[4, 0]])
+    ops.close()
+
+
+def test_rows_that_the_sequences_do_not_have_are_refused_in_every_run(tmp_path: Path) -> None:
+    make_checkpoint("llama-tied", tmp_path)
+    model, weights = load_folder(tmp_path, weight_format("f32"))
+    ops = CpuOps(None, 1)
+    memory = memory_of(model, weights, KVKind.F32, SIZES)
+    compiled = ops.compile(model.program, memory)
+    sizes = write_rows(memory, [3, 1, 4, 1, 5], 0, PAGES)
+    for wrong in (4, 6, 17):
+        memory.batch.row_starts[1] = wrong
+        with pytest.raises(BackendError, match="attention was refused"):
+            compiled(sizes)
+    memory.batch.row_starts[1] = 5
+    compiled(sizes)
+    memory.token_ids[2] = model.vocab_size
+    with pytest.raises(BackendError, match="embed was refused"):
+        compiled(sizes)
     ops.close()
 
 
@@ -56,13 +79,13 @@ def test_a_refused_op_is_named_and_wrong_operands_are_refused_at_once() -> None:
     recorder.rms_norm(out, x, np.ones(8, np.float32), 1e-5)
     recorder.gather_rows(out, x, rows)
     assert not out.any()  # nothing ran
-    program = recorder.program()
-    ops.run(program)
+    calls = recorder.calls()
+    ops.run(calls)
     assert np.array_equal(out, x)
     rows[1] = 7
     with pytest.raises(BackendError, match="gather_rows was refused"):
-        ops.run(program)
-    with pytest.raises(BackendError, match="rms_norm: out must be"):
+        ops.run(calls)
+    with pytest.raises(BackendError, match="rms_norm: x must be"):
         recorder.rms_norm(out[:1], x, np.ones(8, np.float32), 1e-5)
-    ops.run(ops.recorder().program())
+    ops.run(ops.recorder().calls())
     ops.close()

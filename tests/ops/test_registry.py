@@ -1,4 +1,4 @@
-"""An op that lacks a reference, a cost, a native function, a meter or a test fails here."""
+"""An op that lacks a reference, a cost, a shape, native operands or a test over the grid fails here."""
 
 from __future__ import annotations
 
@@ -10,31 +10,50 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from twostroke.backends.cpu import CpuOps
-from twostroke.backends.cpu.library import _SIGNATURES
-from twostroke.backends.meter import MeterOps
-from twostroke.ops.protocol import OP_NAMES, Ops
-from twostroke.ops.reference import ReferenceOps
+from twostroke.backends.cpu import CpuOps, available_levels
+from twostroke.backends.cpu.library import load_library, native_signature, op_numbers
+from twostroke.ops.registry import registry
+from twostroke.program.op import Op, OperandKind, axes, signature
+from twostroke.types.errors import BackendError
 
 FOLDER = Path(__file__).parent
+SHAPED = (OperandKind.VALUE, OperandKind.WEIGHT, OperandKind.VECTOR, OperandKind.INDICES)
 
 
-def arguments(owner: type, name: str) -> list[str]:
-    return [parameter for parameter in inspect.signature(getattr(owner, name)).parameters if parameter != "self"]
+def test_the_instruction_set_holds_what_models_are_made_of() -> None:
+    assert len(registry()) >= 13 and {"linear", "attention", "kv_write"} <= set(registry())
 
 
-def test_the_instruction_set_is_what_it_was() -> None:
-    assert len(OP_NAMES) >= 10 and {"linear", "attention", "kv_write"} <= set(OP_NAMES)
-
-
-@pytest.mark.parametrize("name", OP_NAMES)
+@pytest.mark.parametrize("name", registry())
 def test_every_op_is_complete(name: str) -> None:
-    module = importlib.import_module(f"twostroke.ops.{name}")
-    asked = arguments(Ops, name)
-    assert list(inspect.signature(module.reference).parameters) == asked
-    assert list(inspect.signature(module.cost).parameters) == asked
-    assert all(arguments(owner, name) == asked for owner in (ReferenceOps, CpuOps, MeterOps))
-    assert f"ts_{name}" in _SIGNATURES
+    module, op = importlib.import_module(f"twostroke.ops.{name}"), registry()[name]
+    fields = [operand.name for operand in signature(op)]
+    arguments = list(inspect.signature(module.reference).parameters)
+    # An op in place calls the array that it changes `x` where its result is `out`.
+    assert [("out" if fields[i] == "out" else each) for i, each in enumerate(arguments)] == fields
+    assert op.cost is not Op.cost and op.cost.__doc__
+    for operand in signature(op):
+        if operand.kind in SHAPED:
+            assert axes(op.SHAPES[operand.name])
+    assert set(op.SHAPES) <= set(fields)
+
+
+@pytest.mark.parametrize("level", available_levels())
+def test_the_library_knows_every_op_with_the_same_operands(level: str) -> None:
+    library, numbers = load_library(level), op_numbers(level)
+    assert set(numbers) == set(registry())
+    for name, number in numbers.items():
+        assert library.ts_op_signature(number).decode() == native_signature(registry()[name])
+    assert library.ts_op_signature(len(numbers)) is None and library.ts_op_signature(-1) is None
+
+
+def test_an_op_whose_operands_differ_is_refused_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    level = available_levels()[0]
+    op_numbers.cache_clear()
+    monkeypatch.setattr("twostroke.backends.cpu.library.native_signature", lambda op: op.NAME + ": value other;")
+    with pytest.raises(BackendError, match="disagree on the operands"):
+        op_numbers(level)
+    op_numbers.cache_clear()
 
 
 def called_attributes() -> set[str]:
@@ -46,7 +65,7 @@ def called_attributes() -> set[str]:
     return found | ({"linear"} if "linear" in (FOLDER / "native.py").read_text() else set())
 
 
-@pytest.mark.parametrize("name", OP_NAMES)
+@pytest.mark.parametrize("name", registry())
 def test_every_op_has_a_grid_test(name: str) -> None:
     assert name in called_attributes()
 

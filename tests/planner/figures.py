@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from twostroke.spec.model import ModelSpec
+from twostroke.models.common.registry import read_model
+from twostroke.program.model import Model
 
 LLAMA2_7B: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -42,6 +43,6 @@ LLAMA3_70B = {
 }
 
 
-def spec_of(config: dict[str, Any]) -> ModelSpec:
+def spec_of(config: dict[str, Any]) -> Model:
     """As the planner reads it."""
-    return ModelSpec.from_hf(config)
+    return read_model(config)

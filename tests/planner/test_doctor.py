@@ -15,13 +15,13 @@ from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.env import Machine, Moment, others_share, read_moment
+from twostroke.models.common.work import work_of
 from twostroke.planner.doctor.examine import Effort, MachineBusy, Patient, Quiet, examine
 from twostroke.planner.doctor.machine import ThisMachine
 from twostroke.planner.doctor.meaning import meaning
 from twostroke.planner.doctor.measure_ops import _rising
 from twostroke.planner.doctor.stopwatch import Stopwatch, usual
 from twostroke.planner.model_config import read_model
-from twostroke.quant.formats import weight_format
 from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.types.errors import ConfigError, OutOfMemory
 
@@ -57,8 +57,7 @@ def test_progress_ends_at_the_total(measured: tuple[Calibration, list[tuple[int,
 
 
 def test_it_predicts_the_embedded_model(measured: tuple[Calibration, list[tuple[int, int, str]]]) -> None:
-    chosen = weight_format("int8")
-    cost = step_cost(read_model("spark").spec, lambda role: chosen, KVKind.BF16, measured[0])
+    cost = step_cost(work_of(read_model("spark").spec, "int8", KVKind.BF16), measured[0])
     one, many = cost.predict([Segment(100, 1, True)]).seconds, cost.predict([Segment(0, 512, True)]).seconds
     assert 1e-5 < one < many < 10
 

@@ -7,6 +7,7 @@ import pytest
 from tests.planner.figures import LLAMA2_7B, LLAMA2_13B, LLAMA3_70B, spec_of
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import WorkCounter
+from twostroke.models.common.work import work_of
 from twostroke.planner import ceilings
 from twostroke.planner.ask import make_ask
 from twostroke.planner.published import figures_for
@@ -83,7 +84,7 @@ def test_prefill_floor_by_the_formula() -> None:
     spec, tokens = spec_of(LLAMA2_7B), 2048
     read = spec.parameters() - 2 * spec.vocab_size * spec.hidden_size
     formula = 2 * read * tokens + 4 * 32 * 4096 * tokens**2 / 2
-    counter = WorkCounter(spec, make_ask(spec, weights="bf16").format_for, KVKind.BF16)
+    counter = WorkCounter(work_of(spec, "bf16", KVKind.BF16))
     assert counter.step([Segment(0, tokens, True)]).total.flops == pytest.approx(formula, rel=0.005)
     assert ceilings.prefill_floor_s(formula, 312e12) == pytest.approx(0.0885, rel=0.01)
 

@@ -176,7 +176,9 @@ def test_kv_waste_stays_under_four_percent() -> None:
 
 
 def test_the_pure_rooms_load_no_numpy() -> None:
-    rooms = "types.plan spec.model cost.memory cache.manager scheduler.scheduler engine.core engine.executor".split()
+    rooms = (
+        "types.plan spec.rope program.program cost.memory cache.manager scheduler.scheduler engine.core engine.executor"
+    ).split()
     code = "import sys\n" + "".join(f"import twostroke.{room}\n" for room in rooms)
     code += "sys.exit('numpy' in sys.modules or 'asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,13 +8,14 @@ from twostroke.cost.calibration import AttentionRates, Calibration, HostRates, L
 from twostroke.cost.curve import Curve
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import SteadyCost
-from twostroke.quant.formats import weight_format
+from twostroke.models.common.registry import read_model
+from twostroke.models.common.work import work_of
+from twostroke.program.model import Model
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.sim.setup import ReplicaSetup
 from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.spec.hardware import find_hardware
 from twostroke.spec.hardware_catalogue import CATALOGUE
-from twostroke.spec.model import ModelSpec
 
 CONFIG: dict[str, Any] = {
     "architectures": ["MistralForCausalLM"],
@@ -31,9 +32,9 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def small_model(window: int = 0) -> ModelSpec:
+def small_model(window: int = 0) -> Model:
     """Four layers, with a sliding window where asked."""
-    return ModelSpec.from_hf({**CONFIG, "sliding_window": window or None})
+    return read_model({**CONFIG, "sliding_window": window or None})
 
 
 def measured() -> Calibration:
@@ -66,7 +67,7 @@ def measured() -> Calibration:
 def cost_of(machine: str, window: int = 0) -> SteadyCost:
     """machine: "measured", or a name of the catalogue."""
     found = measured() if machine == "measured" else find_hardware(machine, CATALOGUE)
-    return step_cost(small_model(window), lambda _role: weight_format("int8"), KVKind.BF16, found)
+    return step_cost(work_of(small_model(window), "int8", KVKind.BF16), found)
 
 
 def setup(

@@ -12,7 +12,8 @@ import pytest
 from twostroke.bench.checkpoints import SHAPES
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
-from twostroke.quant.formats import weight_format
+from twostroke.models.common.registry import read_model
+from twostroke.models.common.work import work_of
 from twostroke.scheduler.gap_limiter import GAP_DECODE_STEPS, LEAST_GAP_S, GapRule
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.sim.fleet import Fleet, FleetPlan
@@ -20,7 +21,6 @@ from twostroke.sim.routing import LeastLoaded
 from twostroke.sim.setup import ReplicaSetup
 from twostroke.spec.formats import KVKind
 from twostroke.spec.hardware import HardwareClass, HardwareSpec
-from twostroke.spec.model import ModelSpec
 from twostroke.workload.draws import Draws
 from twostroke.workload.objectives import Objectives, met
 from twostroke.workload.request import WorkloadRequest
@@ -70,8 +70,8 @@ def run(setup: ReplicaSetup, wanted: Objectives) -> Found:
 @pytest.mark.parametrize("weights", ["int8", "int4"])
 @pytest.mark.parametrize("model", MODELS)
 def test_the_default_is_within_a_tenth_of_the_best_fixed_size_and_keeps_the_rule(model: str, weights: str) -> None:
-    spec = ModelSpec.from_hf({**MODELS[model], "hidden_act": "silu", "torch_dtype": "bfloat16"})
-    cost = step_cost(spec, lambda _role: weight_format(weights), KVKind.BF16, TWO_CORES)
+    spec = read_model({**MODELS[model], "hidden_act": "silu", "torch_dtype": "bfloat16"})
+    cost = step_cost(work_of(spec, weights, KVKind.BF16), TWO_CORES)
     decode_s = cost.predict([Segment(400, 1, True)] * USERS).seconds
     prompt_s = cost.predict([Segment(0, 512, True)]).seconds
     wanted = Objectives(max(4.0, 2.75 * prompt_s), max(0.3, GAP_DECODE_STEPS * decode_s))

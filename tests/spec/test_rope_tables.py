@@ -11,8 +11,10 @@ import transformers
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from twostroke.models.rope_tables import CHUNK_POSITIONS, inverse_frequencies, rope_table
-from twostroke.spec.model import ModelSpec
+from twostroke.models.common.registry import read_model
+from twostroke.ops.rope_tables import CHUNK_POSITIONS, inverse_frequencies, rope_table
+from twostroke.program.model import Model
+from twostroke.spec.rope import RopeSpec
 
 HALF = 32
 KINDS = {
@@ -51,14 +53,20 @@ KINDS = {
 }  # fmt: skip
 
 
-def both(kind: str) -> tuple[transformers.LlamaConfig, ModelSpec]:
+def rope_of(model: Model) -> RopeSpec:
+    """The one table of rotations of a model."""
+    (rope,) = model.program.ropes
+    return rope.spec
+
+
+def both(kind: str) -> tuple[transformers.LlamaConfig, Model]:
     config = transformers.LlamaConfig(
         hidden_size=4 * HALF, num_attention_heads=2, num_hidden_layers=1, max_position_embeddings=2048,
         rope_parameters={"rope_theta": 10_000.0, **KINDS[kind]},
     )  # fmt: skip
     written = config.to_dict()
     written["architectures"] = ["LlamaForCausalLM"]
-    return config, ModelSpec.from_hf(written)
+    return config, read_model(written)
 
 
 @pytest.mark.parametrize("positions", [256, 512, 513, 2048, 6000])
@@ -70,15 +78,15 @@ def test_frequencies_agree_with_transformers(kind, positions):
         expected, attention_factor = LlamaRotaryEmbedding.compute_default_rope_parameters(config)
     else:
         expected, attention_factor = ROPE_INIT_FUNCTIONS[word](config, torch.device("cpu"), seq_len=positions)
-    np.testing.assert_allclose(inverse_frequencies(spec.rope, positions), expected.numpy(), rtol=2e-6)
-    assert spec.rope.attention_factor == pytest.approx(attention_factor, rel=1e-12)
+    np.testing.assert_allclose(inverse_frequencies(rope_of(spec), positions), expected.numpy(), rtol=2e-6)
+    assert rope_of(spec).attention_factor == pytest.approx(attention_factor, rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tables_agree_with_the_rotary_module(kind):
     config, spec = both(kind)
     positions = 512
-    table = rope_table(spec.rope, positions)
+    table = rope_table(rope_of(spec), positions)
     cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(positions)[None])
     assert table.cos.shape == table.sin.shape == (positions, HALF)
     assert table.cos.dtype == table.sin.dtype == np.float32
@@ -89,13 +97,13 @@ def test_tables_agree_with_the_rotary_module(kind):
 
 def test_chunked_tables_are_the_same_at_every_position():
     _, spec = both("yarn")
-    long = rope_table(spec.rope, CHUNK_POSITIONS + 300)
+    long = rope_table(rope_of(spec), CHUNK_POSITIONS + 300)
     for position in (0, 1, CHUNK_POSITIONS - 1, CHUNK_POSITIONS, CHUNK_POSITIONS + 299):
-        angles = position * inverse_frequencies(spec.rope, CHUNK_POSITIONS + 300)
-        expected = np.cos(angles) * spec.rope.attention_factor
+        angles = position * inverse_frequencies(rope_of(spec), CHUNK_POSITIONS + 300)
+        expected = np.cos(angles) * rope_of(spec).attention_factor
         assert np.array_equal(long.cos[position], expected.astype(np.float32))
 
 
 def test_partial_rotation_shortens_the_table():
     _, spec = both("default")
-    assert rope_table(replace(spec.rope, rotary_dim=HALF), 8).cos.shape == (8, HALF // 2)
+    assert rope_table(replace(rope_of(spec), rotary_dim=HALF), 8).cos.shape == (8, HALF // 2)

@@ -16,11 +16,11 @@ import pytest
 
 from tests.weights.checkpoints import CONFIG, random_tensors, write
 from tests.weights.fake_hub import FakeHub, Repo, serve
+from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import F32
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
 from twostroke.weights import hub_resume
 from twostroke.weights.hub import resolve_model
-from twostroke.weights.load import load_folder
 
 OLD, NEW = "a" * 40, "b" * 40
 MODEL = "acme/tiny"

@@ -11,14 +11,16 @@ import pytest
 import torch
 
 from tests.weights.checkpoints import BIASED, CONFIG, QWEN2, QWEN3, f32, random_tensors, write
+from twostroke.models.common.registry import read_model
 from twostroke.ops.operands import PackedWeight, unpack
 from twostroke.quant.codec import pack_weight
+from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
-from twostroke.spec.model import MatrixRole, ModelSpec
 from twostroke.types.errors import CorruptModel, ModelError, ModelNotFound, UnsupportedModel
 from twostroke.weights import load
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.load import load_folder, load_weights
+from twostroke.weights.load import load_weights
+from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.numpy_packer import NumpyPacker
 
 INT8 = WeightFormat(WeightKind.INT8, 64)
@@ -53,24 +55,27 @@ def expected_matrices(config, tensors) -> dict[str, tuple[np.ndarray, np.ndarray
 
 def check_against(config, tensors, weights, weight_format) -> None:
     expected = expected_matrices(config, tensors)
-    found = {"embedding": weights.embedding}
-    for i, layer in enumerate(weights.layers):
-        found |= {f"{i}.{key}": getattr(layer, key) for key in ("qkv", "o", "gate_up", "down")}
-        prefix = f"model.layers.{i}."
-        assert np.array_equal(layer.attn_norm, f32(tensors[prefix + "input_layernorm.weight"]))
-        assert np.array_equal(layer.mlp_norm, f32(tensors[prefix + "post_attention_layernorm.weight"]))
-        for name, norm in (("q_norm", layer.q_norm), ("k_norm", layer.k_norm)):
-            tensor = tensors.get(f"{prefix}self_attn.{name}.weight")
-            assert norm is None if tensor is None else np.array_equal(norm, f32(tensor))
+    if not config["tie_word_embeddings"]:
+        expected["head"] = (f32(tensors["lm_head.weight"]), None)
+    found = {short(key): packed for key, packed in weights.matrices.items()}
     assert found.keys() == expected.keys()
     for key, packed in found.items():
         matrix, bias = expected[key]
         assert_same(packed, pack_weight(matrix, weight_format, bias), key)
-    if config["tie_word_embeddings"]:
-        assert weights.head is weights.embedding
-    else:
-        assert_same(weights.head, pack_weight(f32(tensors["lm_head.weight"]), weight_format), "head")
-    assert np.array_equal(weights.final_norm, f32(tensors["model.norm.weight"]))
+    norms = {name: f32(tensor) for name, tensor in tensors.items() if "norm" in name}
+    vectors = {key.partition(":")[0] + ".weight": vector for key, vector in weights.vectors.items()}
+    assert vectors.keys() == norms.keys()
+    assert all(np.array_equal(vector, norms[name]) for name, vector in vectors.items())
+
+
+def short(key: str) -> str:
+    """ "model.layers.1.mlp.down_proj:down" -> "1.down"."""
+    name, _, role = key.partition(":")
+    return f"{name.split('.')[2]}.{role}" if ".layers." in name else role
+
+
+def by_short(weights: ModelWeights) -> dict[str, PackedWeight]:
+    return {short(key): packed for key, packed in weights.matrices.items()}
 
 
 def assert_same(found: PackedWeight, expected: PackedWeight, key: str) -> None:
@@ -87,7 +92,7 @@ def assert_same(found: PackedWeight, expected: PackedWeight, key: str) -> None:
 def test_every_family_in_every_format(config, weight_format, tmp_path):
     tensors = random_tensors(config)
     spec, weights = load_folder(write(tmp_path, config, tensors), weight_format)
-    assert spec == ModelSpec.from_hf(config)
+    assert spec.parameters() == sum(tensor.numel() for tensor in tensors.values())
     check_against(config, tensors, weights, weight_format)
 
 
@@ -110,22 +115,22 @@ def test_parts_of_one_matrix_in_different_dtypes(tmp_path):
 
 def test_formats_by_role_and_block_sizes(tmp_path, monkeypatch):
     tensors = random_tensors(CONFIG, torch.bfloat16)
-    spec = ModelSpec.from_hf(CONFIG)
+    spec = read_model(CONFIG)
     write(tmp_path, CONFIG, tensors)
 
-    def choose(role: MatrixRole) -> WeightFormat:
-        return BF16 if role in (MatrixRole.EMBEDDING, MatrixRole.HEAD) else INT8
+    def choose(role: str) -> WeightFormat:
+        return BF16 if role in ("embedding", "head") else INT8
 
     results = []
     for block_bytes in (1, 20_000, 1 << 24):
         monkeypatch.setattr(load, "BLOCK_BYTES", block_bytes)
         with Checkpoint.open(tmp_path) as checkpoint:
-            results.append(load_weights(checkpoint, spec, choose, NumpyPacker()))
-    assert results[0].head.format == BF16 and results[0].layers[1].down.format == INT8
+            results.append(by_short(load_weights(checkpoint, spec, choose, NumpyPacker())))
+    assert results[0]["head"].format == BF16 and results[0]["1.down"].format == INT8
     for other in results[1:]:
-        for one, two in zip(results[0].layers, other.layers, strict=True):
-            assert np.array_equal(one.gate_up.data, two.gate_up.data)
-            assert np.array_equal(one.qkv.scales, two.qkv.scales)
+        for key, one in results[0].items():
+            assert np.array_equal(one.data, other[key].data), key
+            assert one.scales is None or np.array_equal(one.scales, other[key].scales), key
 
 
 def test_progress_goes_up_to_the_bytes_of_the_checkpoint(tmp_path):
@@ -141,7 +146,7 @@ def test_peak_memory_is_packed_weights_and_a_block(tmp_path, monkeypatch):
     monkeypatch.setattr(load, "BLOCK_BYTES", 1 << 16)
     config = {**CONFIG, "hidden_size": 256, "intermediate_size": 1024, "vocab_size": 4000, "head_dim": 64}
     folder = write(tmp_path, config, random_tensors(config))
-    spec = ModelSpec.from_hf(config)
+    spec = read_model(config)
     packed_bytes = spec.weight_bytes(lambda role: INT8)
     tracemalloc.start()
     load_folder(folder, INT8)
@@ -195,8 +200,9 @@ def test_harmless_extras_are_ignored(tmp_path):
         "lm_head.weight": tensors["model.embed_tokens.weight"].clone(),
     }
     _, weights = load_folder(write(tmp_path, QWEN2, {**tensors, **extra}), F32)
-    assert weights.head is weights.embedding
-    assert np.array_equal(unpack(weights.head), f32(tensors["model.embed_tokens.weight"]))
+    found = by_short(weights)
+    assert "head" not in found
+    assert np.array_equal(unpack(found["embedding"]), f32(tensors["model.embed_tokens.weight"]))
 
 
 def test_shards(tmp_path):

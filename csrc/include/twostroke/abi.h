@@ -72,18 +72,10 @@ int32_t ts_attention(ts_context*, const ts_kv_layer*, const float* q, int64_t q_
 int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_rows, const int32_t* rows, int64_t count,
                        int64_t columns, float* out, int64_t out_stride);
 
-// A step: ops in order, recorded once and run as often as its operands lie in the same places. pointers, integers and number are the
-// arguments of the op's function in its order, the context left out; strides and counts are all in integers.
-enum ts_op { TS_OP_EMBED = 0, TS_OP_RMS_NORM = 1, TS_OP_HEAD_NORM = 2, TS_OP_LINEAR = 3, TS_OP_LINEAR_ADD = 4, TS_OP_LINEAR_SILU = 5,
-             TS_OP_FEED_FORWARD = 6, TS_OP_ROPE = 7, TS_OP_KV_WRITE = 8, TS_OP_ATTENTION = 9, TS_OP_GATHER_ROWS = 10 };
-typedef struct {
-  int32_t op;
-  float number;
-  void* pointers[6];
-  int64_t integers[6];
-} ts_call;
-// Ends at the first op that refuses; *ran: how many did not.
-int32_t ts_run(ts_context*, const ts_call* calls, int64_t count, int64_t* ran);
+// A step: calls one after the other, each its op's number and then its operands as ops.h lays them out, `count` words in all. Ends at
+// the first call that refuses; *ran: how many did not.
+int32_t ts_run(ts_context*, const int64_t* words, int64_t count, int64_t* ran);
+const char* ts_op_signature(int32_t op);  // "add: value out; value x;", by number; NULL beyond the last op
 
 // The machine's limits; the caller holds the clock. ts_limit_read: reads `bytes` with all threads, returns something made of them.
 // ts_limit_rate: products on registers alone, f32 or the int8 kind of this level (ts_weight_kind); returns the operations done, a

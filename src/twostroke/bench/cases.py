@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from twostroke.backends.cpu.limits import Limits
+from twostroke.program.model import Model
+from twostroke.program.op import StoredFormats
+from twostroke.program.work_table import work_table
 from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
-from twostroke.spec.model import MatrixRole, ModelSpec
 
 SHORT_PROMPT = 128
 """Tokens of a prompt that is read within some tenths of a second."""
@@ -97,12 +99,11 @@ class Bound:
     words: str
 
 
-def bound(case: Case, spec: ModelSpec, chosen: WeightFormat, kv: KVKind, limits: Limits) -> Bound | None:
+def bound(case: Case, spec: Model, chosen: WeightFormat, kv: KVKind, limits: Limits) -> Bound | None:
     """The roofline of a case with weights and K and V in these formats; None for cases that have none."""
-    roles = (MatrixRole.QKV, MatrixRole.O, MatrixRole.GATE_UP, MatrixRole.DOWN)
-    shapes = [(*spec.matrix_shape(role), spec.matrix_count(role)) for role in roles]
-    layers = sum(rows * columns * count for rows, columns, count in shapes)
-    head = spec.vocab_size * spec.hidden_size
+    table = work_table(spec, StoredFormats(lambda role: chosen, kv))
+    layers = sum(products.elements for products in table.layer_products)
+    head = sum(products.elements for products in table.head_products)
     rate, words = limits.f32_flops_per_s, f"float32 products, {limits.f32_flops_per_s / 1e9:,.0f} GFLOP/s"
     if chosen.kind in (WeightKind.INT8, WeightKind.INT4):
         rate, words = limits.int8_ops_per_s, f"int8 products, {limits.int8_ops_per_s / 1e9:,.0f} GOP/s"
@@ -113,8 +114,7 @@ def bound(case: Case, spec: ModelSpec, chosen: WeightFormat, kv: KVKind, limits:
         return None
     batch, context = case.arguments["batch"], case.arguments["context"]
     kv_bytes = batch * (context + case.arguments["new_tokens"] // 2) * spec.kv_bytes_per_token(kv)
-    weight_bytes = sum(chosen.total_bytes(rows, columns) * count for rows, columns, count in shapes)
-    weight_bytes += chosen.total_bytes(spec.vocab_size, spec.hidden_size)
+    weight_bytes = table.layers_once.weight_bytes + table.head_once.weight_bytes
     memory_s = (weight_bytes + kv_bytes) / limits.read_bytes_per_s
     products_s = 2 * (layers + head) * batch / rate
     if products_s > memory_s:

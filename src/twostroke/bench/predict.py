@@ -19,7 +19,7 @@ from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.env import Moment, others_share, read_moment
 from twostroke.llm import LLM
-from twostroke.quant.formats import weight_format
+from twostroke.models.common.work import work_of
 
 ROUND_S = 0.3
 """A round of a case is repeated until it has taken so long; its figure is the median."""
@@ -99,8 +99,7 @@ def compare(
     """Every case on one loaded model. Raises ConfigError for cases longer than its context or formats not measured."""
     resolved = llm.resolved
     weights, step_tokens = resolved["weights"], resolved["max_step_tokens"]
-    chosen = weight_format(weights)
-    cost = step_cost(llm.spec, lambda role: chosen, kv_kind(resolved["kv_format"]), calibration)
+    cost = step_cost(work_of(llm.spec, weights, kv_kind(resolved["kv_format"])), calibration)
     bench = PhaseBench(llm, clock)
     cases = bench.cases(asked.prompt_lengths, asked.batches, asked.context, asked.new_tokens)
     rounds: dict[PhaseCase, list[Round]] = {case: [] for case in cases}

@@ -22,9 +22,9 @@ from twostroke.bench.figure import figure
 from twostroke.bench.peers.environment import own_python, python_of
 from twostroke.bench.peers.peer import OURS, find_peer
 from twostroke.env import process_environment, processor_name, read_machine
+from twostroke.models.common.registry import read_model
 from twostroke.quant.formats import weight_format
 from twostroke.spec.formats import KVKind
-from twostroke.spec.model import ModelSpec
 from twostroke.weights.hub import resolve_model
 from twostroke.weights.json_file import read_object
 
@@ -93,7 +93,7 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
         folder = write_checkpoint(asked.shape, machine.cache_folder / "random" / asked.shape, progress)
     else:
         folder = resolve_model(str(asked.folder), offline=True).path
-    spec = ModelSpec.from_hf(read_object(folder / "config.json"))
+    spec = read_model(read_object(folder / "config.json"))
     contestants = _contestants(asked, asked.peers_folder or machine.cache_folder / "peers", note)
     meter = LimitMeter(asked.threads, clock)
     longest = max(case.arguments.get("context", 0) + case.arguments.get("new_tokens", 0) for case in asked.cases)

@@ -13,8 +13,7 @@ from twostroke.cost.calibration import Calibration, LinearRates
 from twostroke.cost.shape import Bound, Part, PartPrediction, StepPrediction
 from twostroke.cost.step_work import SegmentCounts, WorkCounter
 from twostroke.cost.work import Work
-from twostroke.spec.formats import KVKind, WeightKind
-from twostroke.spec.model import LAYER_ROLES, FormatChoice, MatrixRole
+from twostroke.cost.work_table import ExpertBank, Products
 from twostroke.types.errors import ConfigError
 
 MEMORY_ROWS_FACTOR = 1.5
@@ -48,27 +47,22 @@ class _Product:
 class CalibratedCost:
     """Satisfies `cost.shape.SteadyCost`. Raises ConfigError for a format that was not measured."""
 
-    def __init__(
-        self, counter: WorkCounter, format_for: FormatChoice, kv_kind: KVKind, calibration: Calibration
-    ) -> None:
-        spec = counter.spec
+    def __init__(self, counter: WorkCounter, calibration: Calibration) -> None:
+        table = counter.table
+        kv_kind = table.kv_kind
         self._counter = counter
-        self._weight_bytes = spec.weight_bytes(format_for)
+        self._weight_bytes = table.weight_bytes
         self._warm_bytes, self._cold_bytes = calibration.warm_bytes, calibration.cold_bytes
-        kinds = {format_for(role).kind for role in LAYER_ROLES}
-        self._layers = tuple(
-            self._product(calibration, kind, [role for role in LAYER_ROLES if format_for(role).kind is kind])
-            for kind in kinds
-        )
-        head_role = MatrixRole.EMBEDDING if spec.tied_embeddings else MatrixRole.HEAD
-        self._head = self._product(calibration, format_for(head_role).kind, [head_role])
+        self._layers = tuple(_product(calibration, products) for products in table.layer_products)
+        self._banks = tuple((bank, _product(calibration, bank)) for bank in table.banks)
+        self._head = _product(calibration, table.head_products[0])
         if kv_kind not in calibration.attention:
             raise _unmeasured(f"a KV cache in {kv_kind.name.lower()}")
         self._attention_rates = calibration.attention[kv_kind]
         self._other = calibration.other
-        self._fixed_s = calibration.layer_s * spec.num_layers
+        self._fixed_s = calibration.layer_s * table.num_layers
         self._host = calibration.host
-        self._vocab_size = spec.vocab_size
+        self._vocab_size = table.vocab_size
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
         """See StepCost."""
@@ -104,23 +98,28 @@ class CalibratedCost:
         first = next(self._counter.decode_counts(starts, 1))
         other_s = self._other_seconds(first, self._counter.other(first))
         host_s = self._host_seconds(first)
-        position_bytes, warmth_before = self._counter.kv_position_bytes, -1.0
+        warmth_before = -1.0
         products_s = head_s = 0.0
         for counts in self._counter.decode_counts(starts, steps):
-            warmth = self._warmth(counts.positions * position_bytes)
+            warmth = self._warmth(counts.decode_bytes)
             if warmth != warmth_before:
                 (products_s, head_s), warmth_before = self._products(counts, warmth), warmth
             yield sum((products_s, head_s, self._attention(counts, warmth)[0], other_s, host_s))
 
     def _host_seconds(self, counts: SegmentCounts) -> float:
         host, sequences = self._host, counts.decodes + len(counts.chunks)
-        prompts_s = host.prompt_s * len(counts.chunks) + host.row_s * sum(rows for rows, _ in counts.chunks)
+        prompts_s = host.prompt_s * len(counts.chunks) + host.row_s * sum(chunk.rows for chunk in counts.chunks)
         sampling_s = host.logit_s * counts.logit_rows * self._vocab_size
         return host.step_s + host.sequence_s * sequences + prompts_s + sampling_s
 
     def _products(self, counts: SegmentCounts, warmth: float) -> tuple[float, float]:
         """Of the layers, of the head."""
         layers_s = sum(product.seconds(counts.rows, warmth) for product in self._layers)
+        for bank, product in self._banks:
+            # Rows spread over the experts that they choose.
+            touched = bank.touched(counts.rows)
+            rows_of_one = max(1, round(counts.rows * bank.chosen / touched))
+            layers_s += touched * product.seconds(rows_of_one, warmth)
         return layers_s, self._head.seconds(counts.logit_rows, warmth) if counts.logit_rows else 0.0
 
     def _other_seconds(self, counts: SegmentCounts, other: Work) -> float:
@@ -131,28 +130,25 @@ class CalibratedCost:
         read_bytes = self._weight_bytes + kv_bytes
         return min(1.0, max(0.0, (self._cold_bytes - read_bytes) / (self._cold_bytes - self._warm_bytes)))
 
-    def _product(self, calibration: Calibration, kind: WeightKind, roles: Sequence[MatrixRole]) -> _Product:
-        if kind not in calibration.linear:
-            raise _unmeasured(f"weights in {kind.name.lower()}")
-        spec = self._counter.spec
-        shapes = [(*spec.matrix_shape(role), spec.matrix_count(role)) for role in roles]
-        elements = sum(rows * columns * count for rows, columns, count in shapes)
-        return _Product(calibration.linear[kind], elements, sum((rows + columns) * n for rows, columns, n in shapes))
-
     def _attention(self, counts: SegmentCounts, warmth: float) -> tuple[float, Bound]:
-        rates, counter = self._attention_rates, self._counter
+        rates, table = self._attention_rates, self._counter.table
         s_per_byte = rates.decode_s_per_byte + warmth * (rates.decode_warm_s_per_byte - rates.decode_s_per_byte)
-        position_s = counter.kv_position_bytes * s_per_byte
-        byte_s = counts.decode_positions * position_s
-        flop_s = counts.decode_pairs * counter.pair_flops * rates.decode_s_per_flop
-        flop_s += counts.decodes * counter.layer_heads * rates.decode_s_per_head
-        for rows, pairs in counts.chunks:
-            chunk_s = pairs * counter.pair_flops * rates.prefill.at(rows)
-            chunk_s += rows * counter.layer_query_heads * rates.prefill_s_per_head
+        byte_s = counts.decode_bytes * s_per_byte
+        flop_s = counts.decode_flops * rates.decode_s_per_flop
+        flop_s += counts.decodes * table.heads * rates.decode_s_per_head
+        for chunk in counts.chunks:
+            chunk_s = chunk.flops * rates.prefill.at(chunk.rows)
+            chunk_s += chunk.rows * table.query_heads * rates.prefill_s_per_head
             # A few rows over a long context read as much as one row does.
-            row_s = pairs / rows * (position_s + counter.pair_flops * rates.decode_s_per_flop)
-            flop_s += max(chunk_s, row_s + counter.layer_heads * rates.decode_s_per_head)
+            row_s = (chunk.pair_bytes * s_per_byte + chunk.flops * rates.decode_s_per_flop) / chunk.rows
+            flop_s += max(chunk_s, row_s + table.heads * rates.decode_s_per_head)
         return byte_s + flop_s, Bound.MEMORY if byte_s > flop_s else Bound.ARITHMETIC
+
+
+def _product(calibration: Calibration, products: Products | ExpertBank) -> _Product:
+    if products.kind not in calibration.linear:
+        raise _unmeasured(f"weights in {products.kind.name.lower()}")
+    return _Product(calibration.linear[products.kind], products.elements, products.features)
 
 
 def _unmeasured(what: str) -> ConfigError:

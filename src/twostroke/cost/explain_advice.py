@@ -196,10 +196,11 @@ def _more_room(what_if: WhatIf | None) -> str:
     text = "more --kv-memory, fewer --max-sequences"
     if what_if is None:
         return text
-    spec, present = what_if.spec, what_if.kv_kind
+    present = what_if.table_of(what_if.weights, what_if.kv_kind).kv_token_bytes
     kinds = [kind for kind in (KVKind.INT8, KVKind.INT4) if kind.name.lower() in what_if.narrower_kv()]
     told = [
-        f"{kind.name.lower()} holds {spec.kv_bytes_per_token(present) / spec.kv_bytes_per_token(kind):.1f}x the tokens"
+        f"{kind.name.lower()} holds "
+        f"{present / what_if.table_of(what_if.weights, kind).kv_token_bytes:.1f}x the tokens"
         for kind in kinds
     ]
     return f"{text}, or --kv-format ({', '.join(told)})" if told else text

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from twostroke.cost.shape import Bound, Part, PartPrediction, StepPrediction
 from twostroke.cost.step_work import SegmentCounts, WorkCounter
 from twostroke.cost.work import Work
+from twostroke.cost.work_table import ExpertBank, Products
 from twostroke.spec.formats import WeightKind
 from twostroke.spec.hardware import HardwareSpec
-from twostroke.spec.model import FormatChoice, MatrixRole
 
 REMEMBERED_STEPS = 4096
 
@@ -21,16 +21,19 @@ REMEMBERED_STEPS = 4096
 class RooflineCost:
     """Satisfies `cost.shape.SteadyCost`. Efficiency shares are those of the hardware's class."""
 
-    def __init__(self, counter: WorkCounter, format_for: FormatChoice, hardware: HardwareSpec) -> None:
+    def __init__(self, counter: WorkCounter, hardware: HardwareSpec) -> None:
         shares = hardware.efficiency
         self._counter = counter
-        layers, head = format_for(MatrixRole.GATE_UP).kind, format_for(MatrixRole.HEAD).kind
+        table = counter.table
+        head = table.head_products[0].kind
+        products: list[Products | ExpertBank] = [*table.layer_products, *table.banks]
+        layers = max(products, key=lambda each: each.elements).kind
         self._layer_s_per_flop = 1 / (hardware.product_rate(layers) * shares.products)
         self._head_s_per_flop = 1 / (hardware.product_rate(head) * shares.products)
         self._attention_s_per_flop = 1 / (hardware.product_rate(WeightKind.BF16) * shares.attention)
         self._other_s_per_flop = 1 / (hardware.f32_flops_per_s * shares.attention)
         self._s_per_byte = 1 / (hardware.read_bytes_per_s * shares.memory)
-        self._host_s = shares.step_s + shares.layer_s * counter.spec.num_layers
+        self._host_s = shares.step_s + shares.layer_s * table.num_layers
         self._host = PartPrediction("host", self._host_s, Work(), Bound.HOST)
         self._remembered: dict[tuple[int, int], tuple[PartPrediction, PartPrediction, PartPrediction]] = {}
 
@@ -54,10 +57,9 @@ class RooflineCost:
         weights_s, head_s, other_s = (part.seconds for part in self._by_rows(first))
         # Attention alone changes from step to step, and in what it sees alone.
         moved = counter.attention(first).activation_bytes
-        pair_flops, position_bytes = counter.pair_flops, counter.kv_position_bytes
         s_per_flop, s_per_byte, host_s = self._attention_s_per_flop, self._s_per_byte, self._host_s
-        for seen in counter.decode_positions(starts, steps):
-            attention_s = max(seen * pair_flops * s_per_flop, (seen * position_bytes + moved) * s_per_byte)
+        for flops, read_bytes in counter.decode_sums(starts, steps):
+            attention_s = max(flops * s_per_flop, (read_bytes + moved) * s_per_byte)
             yield sum((weights_s, head_s, attention_s, other_s, host_s))
 
     def _by_rows(self, counts: SegmentCounts) -> tuple[PartPrediction, PartPrediction, PartPrediction]:

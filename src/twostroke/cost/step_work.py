@@ -1,26 +1,21 @@
-"""What one step of the Llama family computes and moves, part by part: the meter's counts without running the program.
+"""What one step computes and moves, part by part: a WorkTable times the step's counts.
 
 The parts are those of `cost.shape.PartPrediction`: `weights` (products of the layers), `head` (logits), `attention`,
-and `other` (embedding rows, norms, rope, KV writes). tests/cost holds that they equal what backends/meter counts.
+and `other` (embedding rows, norms, rope, KV writes).
 
-Knows: the order of the ops, their costs, as arithmetic on a ModelSpec.
+Knows: a WorkTable, counts of a step.
 Must not know: tensors, machines, time.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from twostroke.cost.shape import Part
 from twostroke.cost.work import Work
-from twostroke.spec.formats import KVKind
-from twostroke.spec.model import LAYER_ROLES, FormatChoice, MatrixRole, ModelSpec
-
-F32_BYTES = 4
-NORM_FLOPS, ROPE_FLOPS, SILU_FLOPS = 4, 3, 5
+from twostroke.cost.work_table import WorkTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +36,41 @@ class StepWork:
 NOTHING = StepWork(Work(), Work(), Work(), Work())
 
 
+class ChunkCounts(NamedTuple):
+    """A sequence with more than one new row. rows: new tokens. flops: of its attention in all layers.
+
+    pair_bytes: K and V of each position that each row sees, counted for each row.
+    """
+
+    rows: int
+    flops: int
+    pair_bytes: int
+
+
 class SegmentCounts(NamedTuple):
     """What a step's segments add up to. rows: new tokens. logit_rows: rows that need logits. decodes: sequences of one.
 
-    pairs: visible positions, added over rows and layers. positions: cached positions read, added over layers. Both
-    apart for sequences of one new row (decode) and of more; chunks: (rows, pairs) of each of the latter.
+    decode_flops, decode_bytes: attention of sequences of one new row, in all layers, and the K and V that it reads.
+    chunk_bytes: K and V that sequences of more rows read, each position once.
     """
 
     rows: int
     logit_rows: int
     decodes: int
-    decode_pairs: int
-    decode_positions: int
-    chunk_positions: int
-    chunks: tuple[tuple[int, int], ...]
+    decode_flops: int
+    decode_bytes: int
+    chunk_bytes: int
+    chunks: tuple[ChunkCounts, ...]
 
     @property
-    def pairs(self) -> int:
+    def attention_flops(self) -> int:
         """Of all rows."""
-        return self.decode_pairs + sum(pairs for _, pairs in self.chunks)
+        return self.decode_flops + sum(chunk.flops for chunk in self.chunks)
 
     @property
-    def positions(self) -> int:
-        """Of all sequences."""
-        return self.decode_positions + self.chunk_positions
+    def kv_bytes(self) -> int:
+        """K and V that all sequences read."""
+        return self.decode_bytes + self.chunk_bytes
 
 
 def visible_positions(start: int, num_tokens: int, window: int) -> int:
@@ -88,27 +94,11 @@ def _seen_by_each(starts: Sequence[int], window: int) -> int:
 
 
 class WorkCounter:
-    """Counts for one model in one choice of formats; a step takes microseconds.
+    """Counts for one model in one choice of formats; a step takes microseconds."""
 
-    windows: (window, layers that have it). pair_flops: FLOPs of one row and visible position in one layer.
-    kv_position_bytes: K and V of one position in one layer. layer_heads, layer_query_heads: of all layers together.
-    """
-
-    def __init__(self, spec: ModelSpec, format_for: FormatChoice, kv_kind: KVKind) -> None:
-        self.spec = spec
-        self.windows = tuple(Counter(spec.windows).items())
-        self.layer_heads = spec.num_layers * spec.num_kv_heads
-        self.layer_query_heads = spec.num_layers * spec.num_heads
-        self.kv_position_bytes = spec.num_kv_heads * kv_kind.token_bytes(spec.head_dim)
-        self.pair_flops = 4 * spec.num_heads * spec.head_dim
-        self._layer_row, self._layer_bytes = self._layers(format_for)
-        table = format_for(MatrixRole.EMBEDDING)
-        table_bytes = table.total_bytes(*spec.matrix_shape(MatrixRole.EMBEDDING))
-        head = table if spec.tied_embeddings else format_for(MatrixRole.HEAD)
-        self._head_bytes = head.total_bytes(*spec.matrix_shape(MatrixRole.HEAD))
-        self._embed_row_bytes = table_bytes // spec.vocab_size
-        self._norm_bytes = F32_BYTES * spec.num_layers * (2 * spec.hidden_size + 2 * spec.head_dim * spec.qk_norm)
-        self._other_row = self._others()
+    def __init__(self, table: WorkTable) -> None:
+        self.table = table
+        self._seen = tuple((seen.window, seen.pair_flops, seen.position_bytes) for seen in table.seen)
 
     def step(self, segments: Sequence[Part]) -> StepWork:
         """Work of a step with these segments; nothing where there are none."""
@@ -122,10 +112,10 @@ class WorkCounter:
 
     def count(self, segments: Sequence[Part]) -> SegmentCounts:
         """One pass over the segments; a quarter of a microsecond for each."""
-        rows = logit_rows = chunk_positions = 0
+        rows = logit_rows = chunk_bytes = 0
         starts: list[int] = []  # of those with one new row
-        chunks: list[tuple[int, int]] = []
-        windows = self.windows
+        chunks: list[ChunkCounts] = []
+        seen = self._seen
         for segment in segments:
             start, num_tokens = segment.start, segment.num_tokens
             rows += num_tokens
@@ -133,114 +123,87 @@ class WorkCounter:
             if num_tokens == 1:
                 starts.append(start)
                 continue
-            pairs = 0
-            for window, layers in windows:
-                pairs += layers * visible_positions(start, num_tokens, window)
-                chunk_positions += layers * kv_positions(start, num_tokens, window)
-            chunks.append((num_tokens, pairs))
-        seen = sum([layers * _seen_by_each(starts, window) for window, layers in windows])
-        return SegmentCounts(rows, logit_rows, len(starts), seen, seen, chunk_positions, tuple(chunks))
+            flops = pair_bytes = 0
+            for window, pair_flops, position_bytes in seen:
+                pairs = visible_positions(start, num_tokens, window)
+                flops += pair_flops * pairs
+                pair_bytes += position_bytes * pairs
+                chunk_bytes += position_bytes * kv_positions(start, num_tokens, window)
+            chunks.append(ChunkCounts(num_tokens, flops, pair_bytes))
+        flops, moved = self._decoding(starts)
+        return SegmentCounts(rows, logit_rows, len(starts), flops, moved, chunk_bytes, tuple(chunks))
 
     def count_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> SegmentCounts:
         """What `count` says of these segments and of one row, which samples, at each of starts."""
         found, decodes = self.count(segments), len(starts)
-        seen = sum([layers * _seen_by_each(starts, window) for window, layers in self.windows])
+        flops, moved = self._decoding(starts)
         return SegmentCounts(
             found.rows + decodes,
             found.logit_rows + decodes,
             found.decodes + decodes,
-            found.decode_pairs + seen,
-            found.decode_positions + seen,
-            found.chunk_positions,
+            found.decode_flops + flops,
+            found.decode_bytes + moved,
+            found.chunk_bytes,
             found.chunks,
         )
 
     def decode_counts(self, starts: Sequence[int], steps: int) -> Iterator[SegmentCounts]:
         """What `count` says of `steps` steps in a row with one new row of each sequence, from `starts` on."""
         rows = len(starts)
-        for seen in self.decode_positions(starts, steps):
-            yield SegmentCounts(rows, rows, rows, seen, seen, 0, ())
+        for flops, moved in self.decode_sums(starts, steps):
+            yield SegmentCounts(rows, rows, rows, flops, moved, 0, ())
 
-    def decode_positions(self, starts: Sequence[int], steps: int) -> Iterator[int]:
-        """The positions that each of these steps sees, and reads, in all layers."""
-        seen = 0
+    def decode_sums(self, starts: Sequence[int], steps: int) -> Iterator[tuple[int, int]]:
+        """decode_flops and decode_bytes of each of these steps."""
+        flops, moved = self._decoding(starts)
         # A sequence sees one position more in each step, until it sees a whole window.
-        growing = 0
-        full: dict[int, int] = {}
-        for window, layers in self.windows:
-            seen += layers * _seen_by_each(starts, window)
-            if not window:
-                growing += layers * len(starts)
-                continue
+        more_flops = more_bytes = 0
+        full: dict[int, tuple[int, int]] = {}
+        for window, pair_flops, position_bytes in self._seen:
             for start in starts:
-                if start + 1 < window:
-                    growing += layers
-                    full[window - start - 1] = full.get(window - start - 1, 0) + layers
+                if window and start + 1 >= window:
+                    continue
+                more_flops += pair_flops
+                more_bytes += position_bytes
+                if window:
+                    before = full.get(window - start - 1, (0, 0))
+                    full[window - start - 1] = before[0] + pair_flops, before[1] + position_bytes
         for step in range(1, steps + 1):
-            yield seen
-            seen += growing
+            yield flops, moved
+            flops += more_flops
+            moved += more_bytes
             if step in full:
-                growing -= full[step]
+                more_flops -= full[step][0]
+                more_bytes -= full[step][1]
 
     def weights(self, rows: int) -> Work:
-        """The four products of every layer over `rows` rows; weights are read once."""
-        flops, activation_bytes = self._layer_row
-        return Work(flops * rows, weight_bytes=self._layer_bytes, activation_bytes=activation_bytes * rows)
+        """The products of every layer over `rows` rows; weights are read once, of experts those that rows choose."""
+        table = self.table
+        read = sum(int(bank.touched(rows) * bank.expert_bytes) for bank in table.banks)
+        return table.layers_once + table.layers_row.times(rows) + Work(0, weight_bytes=read)
 
     def head(self, logit_rows: int) -> Work:
         """The product with the head; nothing where no row samples."""
-        spec = self.spec
-        if not logit_rows:
-            return Work()
-        flops = 2 * logit_rows * spec.vocab_size * spec.hidden_size
-        moved = F32_BYTES * logit_rows * (spec.vocab_size + spec.hidden_size)
-        return Work(flops, weight_bytes=self._head_bytes, activation_bytes=moved)
+        return self.table.head_once + self.table.head_row.times(logit_rows) if logit_rows else Work()
 
     def attention(self, counts: SegmentCounts) -> Work:
         """Scores and weighted sums of all layers; each sequence's K and V are read once in a layer."""
-        moved = 2 * F32_BYTES * counts.rows * self.spec.query_size * self.spec.num_layers
-        kv_bytes = counts.positions * self.kv_position_bytes
-        return Work(counts.pairs * self.pair_flops, kv_bytes=kv_bytes, activation_bytes=moved)
+        moved = self.table.attention_row.times(counts.rows)
+        return moved + Work(counts.attention_flops, kv_bytes=counts.kv_bytes)
 
     def other(self, counts: SegmentCounts) -> Work:
         """Embedding rows, norms, head norms, rope, KV writes, the rows that need logits."""
-        row, hidden = self._other_row, self.spec.hidden_size
-        rows, selected = counts.rows, counts.logit_rows
-        final_norm = F32_BYTES * hidden if selected else 0
-        return Work(
-            row.flops * rows + NORM_FLOPS * hidden * selected,
-            row.weight_bytes * rows + self._norm_bytes + final_norm,
-            row.kv_bytes * rows,
-            row.activation_bytes * rows + 2 * 2 * F32_BYTES * hidden * selected,
-        )
+        table = self.table
+        found = table.other_once + table.other_row.times(counts.rows)
+        if not counts.logit_rows:
+            return found
+        return found + table.selected_once + table.selected_row.times(counts.logit_rows)
 
-    def _layers(self, format_for: FormatChoice) -> tuple[tuple[int, int], int]:
-        """((FLOPs, activation bytes) of one row, weight bytes), all layers."""
-        spec = self.spec
-        flops = elements = weight_bytes = 0
-        for role in LAYER_ROLES:
-            rows, columns = spec.matrix_shape(role)
-            flops += 2 * rows * columns
-            elements += rows + columns
-            weight_bytes += format_for(role).total_bytes(rows, columns)
-        # O and DOWN add to the residual stream: one addition and one more read an element.
-        flops += 2 * spec.hidden_size
-        elements += 2 * spec.hidden_size
-        # GATE_UP writes half of what it multiplies.
-        flops += SILU_FLOPS * spec.intermediate_size
-        elements -= spec.intermediate_size
-        layers = spec.num_layers
-        return (flops * layers, F32_BYTES * elements * layers), weight_bytes * layers
-
-    def _others(self) -> Work:
-        """One row's embedding, norms, rope and KV write; norm weights are left out, they are read once."""
-        spec, layers = self.spec, self.spec.num_layers
-        normed = 2 * spec.hidden_size + (spec.query_size + spec.kv_size if spec.qk_norm else 0)
-        rotated = (spec.num_heads + spec.num_kv_heads) * spec.rope.rotary_dim
-        layer_bytes = 2 * F32_BYTES * (normed + rotated + spec.kv_size)
-        return Work(
-            layers * (NORM_FLOPS * normed + ROPE_FLOPS * rotated),
-            self._embed_row_bytes,
-            layers * self.kv_position_bytes,
-            layers * layer_bytes + F32_BYTES * spec.hidden_size,
-        )
+    def _decoding(self, starts: Sequence[int]) -> tuple[int, int]:
+        """decode_flops and decode_bytes of one new row at each of starts."""
+        flops = moved = 0
+        for window, pair_flops, position_bytes in self._seen:
+            seen = _seen_by_each(starts, window)
+            flops += pair_flops * seen
+            moved += position_bytes * seen
+        return flops, moved

@@ -6,27 +6,29 @@ Must not know: requests, which figures were asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import StepCost
+from twostroke.cost.work_table import WorkTable
 from twostroke.spec.formats import KVKind, WeightFormat
 from twostroke.spec.hardware import HardwareSpec
-from twostroke.spec.model import FormatChoice, ModelSpec
 from twostroke.types.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """formats: weight formats by name, all on offer. weights: the name of the one in use. kv_kind: likewise.
+    """table_of: the model's work in weights of this name and K and V of that kind.
+
+    formats: weight formats by name, all on offer. weights: the name of the one in use. kv_kind: likewise.
 
     machine: as measured, or an entry of the catalogue, or a guess.
     """
 
-    spec: ModelSpec
+    table_of: Callable[[str, KVKind], WorkTable]
     formats: Mapping[str, WeightFormat]
     weights: str
     kv_kind: KVKind
@@ -48,7 +50,7 @@ class WhatIf:
     @cached_property
     def now(self) -> StepCost:
         """As it runs. Raises ConfigError where the machine was not measured with these formats."""
-        return step_cost(self.spec, self._choice(self.weights), self.kv_kind, self.machine)
+        return step_cost(self.table_of(self.weights, self.kv_kind), self.machine)
 
     def narrower_weights(self) -> dict[str, StepCost]:
         """Formats with fewer bits a weight than the present one, the widest first."""
@@ -59,9 +61,9 @@ class WhatIf:
 
     def narrower_kv(self) -> dict[str, StepCost]:
         """KV formats with fewer bytes a token than the present one, the widest first."""
-        head = self.spec.head_dim
-        kinds = [kind for kind in KVKind if kind.token_bytes(head) < self.kv_kind.token_bytes(head)]
-        kinds.sort(key=lambda kind: -kind.token_bytes(head))
+        token_bytes = {kind: self.table_of(self.weights, kind).kv_token_bytes for kind in KVKind}
+        kinds = [kind for kind in KVKind if token_bytes[kind] < token_bytes[self.kv_kind]]
+        kinds.sort(key=lambda kind: -token_bytes[kind])
         return self._known({kind.name.lower(): (self.weights, kind) for kind in kinds})
 
     def _known(self, wanted: Mapping[str, tuple[str, KVKind]]) -> dict[str, StepCost]:
@@ -73,11 +75,7 @@ class WhatIf:
         key = f"{weights} {kv_kind.name}"
         if key not in self._made:
             try:
-                self._made[key] = step_cost(self.spec, self._choice(weights), kv_kind, self.machine)
+                self._made[key] = step_cost(self.table_of(weights, kv_kind), self.machine)
             except ConfigError:
                 self._made[key] = None
         return self._made[key]
-
-    def _choice(self, name: str) -> FormatChoice:
-        chosen = self.formats[name]
-        return lambda role: chosen

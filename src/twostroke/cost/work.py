@@ -26,6 +26,12 @@ class Work:
             self.activation_bytes + other.activation_bytes,
         )
 
+    def times(self, count: int) -> Work:
+        """This work done `count` times."""
+        return Work(
+            self.flops * count, self.weight_bytes * count, self.kv_bytes * count, self.activation_bytes * count
+        )
+
     @property
     def total_bytes(self) -> int:
         """Bytes of all kinds."""

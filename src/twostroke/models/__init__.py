@@ -1,5 +1,5 @@
-"""Model programs: one file per architecture, each a short program over the ops.
+"""Models: one file each, which reads the config of an architecture and says its program over the ops.
 
-Knows: ops, weights' tree, ModelSpec.
-Must not know: requests, scheduler, which backend runs.
+Knows: config fields, the names of tensors, the ops.
+Must not know: arrays, requests, scheduler, which backend runs.
 """

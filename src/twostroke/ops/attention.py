@@ -17,11 +17,16 @@ Knows: the contract, the reference, the cost. Must not know: implementations, wh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.kv_pages import read_pages, read_value_integers
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, Cache, PagedKV, Sequences, Value
 from twostroke.spec.formats import PAGE_TOKENS
 
 TILE_TOKENS = 4 * PAGE_TOKENS
@@ -97,22 +102,39 @@ def _rounded_in_tiles(weights: F32Array, scales: F32Array, begin: int) -> F32Arr
     return found
 
 
-def visible_positions(batch: AttentionBatch, window: int) -> int:
-    """Sum over rows of the positions each row sees."""
-    total = 0
-    for s, context in enumerate(batch.context_tokens.tolist()):
-        rows = int(batch.row_starts[s + 1] - batch.row_starts[s])
-        if window == 0:
-            total += rows * (2 * context - rows + 1) // 2
-        else:
-            total += sum(min(window, position + 1) for position in range(context - rows, context))
-    return total
+@dataclass(frozen=True, eq=False, slots=True)
+class Attention(Op):
+    """Softmax attention of the step's rows over their sequences' pages."""
+
+    NAME: ClassVar[str] = "attention"
+    SHAPES: ClassVar[Shapes] = {"out": "T H D", "q": "T H D", "layer": "* D"}
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    q: Value
+    layer: Cache
+    batch: Sequences
+    scale: float
+    window: int
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """4 FLOPs for each visible position, head and dimension; each sequence's K and V are read once."""
+        heads, head_dim = self.q.shape
+        kind = self.layer.kind
+        if not isinstance(kind, PagedKV):
+            raise TypeError("attention needs pages")
+        return OpCost(
+            per_row=Work(0, activation_bytes=8 * self.q.width),
+            per_pair=Work(4 * heads * head_dim),
+            per_position=Work(0, kv_bytes=kind.kv_heads * formats.kv.token_bytes(head_dim)),
+        )
 
 
-def cost(out: F32Array, q: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float, window: int) -> Work:
-    """4 FLOPs for each visible position, head and dimension; each sequence's K and V read once."""
-    flops = 4 * visible_positions(batch, window) * q.shape[1] * q.shape[2]
-    rows = np.diff(batch.row_starts)
-    spans = np.minimum(batch.context_tokens, window + rows - 1) if window else batch.context_tokens
-    kv_bytes = int(spans.sum()) * layer.kv_heads * layer.kind.token_bytes(layer.head_dim)
-    return Work(flops, kv_bytes=kv_bytes, activation_bytes=8 * q.size)
+def attention(q: Value, layer: Cache, scale: float) -> Value:
+    """What each row of q (T, H, D) sees in `layer`, whose kind says the window."""
+    if not isinstance(layer.kind, PagedKV):
+        raise TypeError("attention needs pages")
+    out = q.fresh()
+    q.trace.record(Attention(out, q, layer, SEQUENCES, scale, layer.kind.window))
+    return out

@@ -7,10 +7,16 @@ Knows: the contract, the reference, the cost. Must not know: implementations.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight, unpack
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Indices, Value, Weight
 
 
 def reference(out: F32Array, table: PackedWeight, token_ids: I32Array) -> None:
@@ -20,7 +26,26 @@ def reference(out: F32Array, table: PackedWeight, token_ids: I32Array) -> None:
     out[...] = unpack(table)[np.asarray(token_ids)]
 
 
-def cost(out: F32Array, table: PackedWeight, token_ids: I32Array) -> Work:
-    """One table row read and one output row written for each token."""
-    row_bytes = table.total_bytes // max(1, table.rows)
-    return Work(0, weight_bytes=row_bytes * len(token_ids), activation_bytes=4 * len(token_ids) * table.columns)
+@dataclass(frozen=True, eq=False, slots=True)
+class Embed(Op):
+    """One row of the table for each id."""
+
+    NAME: ClassVar[str] = "embed"
+    SHAPES: ClassVar[Shapes] = {"out": "T D", "table": "N D", "token_ids": "T"}
+    reference = staticmethod(reference)
+
+    out: Value
+    table: Weight
+    token_ids: Indices
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """One table row read and one output row written for each id."""
+        row_bytes = formats.weight_bytes(self.table) // max(1, self.table.rows)
+        return OpCost(per_row=Work(0, weight_bytes=row_bytes, activation_bytes=4 * self.table.columns))
+
+
+def embed(table: Weight, ids: Indices, like: Tracer) -> Value:
+    """Rows of `table` for these ids."""
+    out = like.rows(ids.count, table.columns)
+    like.record(Embed(out, table, ids))
+    return out

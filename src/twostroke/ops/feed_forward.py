@@ -9,9 +9,13 @@ Knows: the contract, the reference, the cost. Must not know: implementations.
 
 from __future__ import annotations
 
-from twostroke.cost.work import Work
+from dataclasses import dataclass
+from typing import ClassVar
+
 from twostroke.ops import linear_add, linear_silu
 from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import Value, Weight
 
 
 def reference(out: F32Array, x: F32Array, gate_up: PackedWeight, down: PackedWeight, middle: F32Array) -> None:
@@ -20,6 +24,32 @@ def reference(out: F32Array, x: F32Array, gate_up: PackedWeight, down: PackedWei
     linear_add.reference(out, middle, down)
 
 
-def cost(out: F32Array, x: F32Array, gate_up: PackedWeight, down: PackedWeight, middle: F32Array) -> Work:
-    """Of the two ops, the middle written and read."""
-    return linear_silu.cost(middle, x, gate_up) + linear_add.cost(out, middle, down)
+@dataclass(frozen=True, eq=False, slots=True)
+class FeedForward(Op):
+    """SwiGLU added to `out`. No model asks for it: `fuse` makes it of linear_silu and linear_add."""
+
+    NAME: ClassVar[str] = "feed_forward"
+    SHAPES: ClassVar[Shapes] = {"out": "T N", "x": "T K", "gate_up": "2F K", "down": "N F", "middle": "T F"}
+    PART: ClassVar[OpPart] = OpPart.PRODUCT
+    SCRATCH: ClassVar[tuple[str, ...]] = ("middle",)
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    gate_up: Weight
+    down: Weight
+    middle: Value
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Of the two ops, the middle written and read."""
+        first = linear_silu.LinearSilu(self.middle, self.x, self.gate_up)
+        return first.cost(formats) + linear_add.LinearAdd(self.out, self.middle, self.down).cost(formats)
+
+
+def fuse_feed_forward(first: Op, second: Op) -> Op | None:
+    """linear_add of linear_silu."""
+    if not (isinstance(first, linear_silu.LinearSilu) and isinstance(second, linear_add.LinearAdd)):
+        return None
+    if second.x is not first.out:
+        return None
+    return FeedForward(second.out, first.x, first.weight, second.weight, first.out)

@@ -7,8 +7,13 @@ Knows: the contract, the reference, the cost. Must not know: implementations.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Indices, Value
 
 
 def reference(out: F32Array, x: F32Array, rows: I32Array) -> None:
@@ -16,6 +21,25 @@ def reference(out: F32Array, x: F32Array, rows: I32Array) -> None:
     out[...] = x[rows]
 
 
-def cost(out: F32Array, x: F32Array, rows: I32Array) -> Work:
-    """Read once, written once."""
-    return Work(0, activation_bytes=8 * out.size)
+@dataclass(frozen=True, eq=False, slots=True)
+class GatherRows(Op):
+    """Some rows of x, in a given order."""
+
+    NAME: ClassVar[str] = "gather_rows"
+    SHAPES: ClassVar[Shapes] = {"out": "R D", "x": "T D", "rows": "R"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    rows: Indices
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Read once, written once."""
+        return OpCost(per_row=Work(0, activation_bytes=8 * self.out.width))
+
+
+def gather_rows(x: Value, rows: Indices) -> Value:
+    """The rows of x that `rows` names."""
+    out = x.trace.rows(rows.count, *x.shape)
+    x.trace.record(GatherRows(out, x, rows))
+    return out

@@ -7,10 +7,15 @@ Knows: the contract, the reference, the cost. Must not know: implementations.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value, Vector
 
 
 def reference(x: F32Array, weight: F32Array, eps: float) -> None:
@@ -19,6 +24,26 @@ def reference(x: F32Array, weight: F32Array, eps: float) -> None:
     x[...] = (x / np.sqrt(mean_square + eps) * weight).astype(np.float32)
 
 
-def cost(x: F32Array, weight: F32Array, eps: float) -> Work:
-    """4 FLOPs an element; read once, written once."""
-    return Work(4 * x.size, weight_bytes=4 * weight.size, activation_bytes=8 * x.size)
+@dataclass(frozen=True, eq=False, slots=True)
+class HeadNorm(Op):
+    """The norm of each head, in place."""
+
+    NAME: ClassVar[str] = "head_norm"
+    SHAPES: ClassVar[Shapes] = {"out": "T H D", "weight": "D"}
+    reference = staticmethod(reference)
+
+    out: Value
+    weight: Vector
+    eps: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """4 FLOPs an element; read once, written once."""
+        width = self.out.width
+        return OpCost(Work(0, weight_bytes=4 * self.weight.length), Work(4 * width, activation_bytes=8 * width))
+
+
+def head_norm(x: Value, weight: Vector, eps: float) -> Value:
+    """x (T, H, D) with each head normed, over x."""
+    out = x.written()
+    x.trace.record(HeadNorm(out, weight, eps))
+    return out

@@ -9,9 +9,14 @@ Knows: the contract, the reference, the cost. Must not know: implementations, wh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from twostroke.cost.work import Work
 from twostroke.ops.kv_pages import write_rows
 from twostroke.ops.operands import F32Array, I32Array, KVLayer
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Cache, Indices, Value
 from twostroke.spec.formats import PAGE_TOKENS
 
 
@@ -22,7 +27,26 @@ def reference(layer: KVLayer, k: F32Array, v: F32Array, slots: I32Array) -> None
     write_rows(layer, k, v, slots // PAGE_TOKENS, slots % PAGE_TOKENS)
 
 
-def cost(layer: KVLayer, k: F32Array, v: F32Array, slots: I32Array) -> Work:
-    """K and V read as float32, written in the layer's format."""
-    written = k.shape[0] * layer.kv_heads * layer.kind.token_bytes(layer.head_dim)
-    return Work(0, kv_bytes=written, activation_bytes=4 * (k.size + v.size))
+@dataclass(frozen=True, eq=False, slots=True)
+class KVWrite(Op):
+    """K and V of new positions into their pages."""
+
+    NAME: ClassVar[str] = "kv_write"
+    SHAPES: ClassVar[Shapes] = {"layer": "H D", "k": "T H D", "v": "T H D", "slots": "T"}
+    reference = staticmethod(reference)
+
+    layer: Cache
+    k: Value
+    v: Value
+    slots: Indices
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """K and V read as float32, written in the layer's format."""
+        heads, head_dim = self.k.shape
+        written = heads * formats.kv.token_bytes(head_dim)
+        return OpCost(per_row=Work(0, kv_bytes=written, activation_bytes=8 * self.k.width))
+
+
+def kv_write(layer: Cache, k: Value, v: Value, slots: Indices) -> None:
+    """Keep k and v (T, kv_heads, head_dim) at `slots`."""
+    k.trace.record(KVWrite(layer, k, v, slots))

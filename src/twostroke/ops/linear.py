@@ -12,11 +12,16 @@ Knows: the contract, the reference, the cost. Must not know: implementations.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight, unpack, unpack_integers
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import Value, Weight
 from twostroke.spec.formats import WeightKind
 
 
@@ -63,11 +68,34 @@ def _integer_reference(x: F32Array, weight: PackedWeight) -> F32Array:
     return total
 
 
-def cost(out: F32Array, x: F32Array, weight: PackedWeight) -> Work:
+def product_cost(weight: Weight, formats: StoredFormats) -> OpCost:
     """2 FLOPs a weight and row; the weights are read once for all rows."""
-    rows = x.shape[0]
-    return Work(
-        2 * rows * weight.rows * weight.columns,
-        weight_bytes=weight.total_bytes,
-        activation_bytes=4 * rows * (weight.rows + weight.columns),
+    return OpCost(
+        Work(0, weight_bytes=formats.weight_bytes(weight)),
+        Work(2 * weight.rows * weight.columns, activation_bytes=4 * (weight.rows + weight.columns)),
     )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Linear(Op):
+    """A product with a packed matrix."""
+
+    NAME: ClassVar[str] = "linear"
+    SHAPES: ClassVar[Shapes] = {"out": "T N", "x": "T K", "weight": "N K"}
+    PART: ClassVar[OpPart] = OpPart.PRODUCT
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    weight: Weight
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """2 FLOPs a weight and row; the weights are read once for all rows."""
+        return product_cost(self.weight, formats)
+
+
+def linear(x: Value, weight: Weight) -> Value:
+    """x @ W.T + bias."""
+    out = x.fresh(weight.rows)
+    x.trace.record(Linear(out, x.flat(), weight))
+    return out

@@ -8,11 +8,17 @@ Knows: the contract, the reference, the cost. Must not know: implementations.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops import linear
+from twostroke.ops.add import Add
 from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import Value, Weight
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
@@ -22,6 +28,28 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
     out += product
 
 
-def cost(out: F32Array, x: F32Array, weight: PackedWeight) -> Work:
-    """The product, an addition and one more read for each output element."""
-    return linear.cost(out, x, weight) + Work(out.size, activation_bytes=4 * out.size)
+@dataclass(frozen=True, eq=False, slots=True)
+class LinearAdd(Op):
+    """A product added to `out`. No model asks for it: `fuse` makes it of a product and an addition."""
+
+    NAME: ClassVar[str] = "linear_add"
+    SHAPES: ClassVar[Shapes] = {"out": "T N", "x": "T K", "weight": "N K"}
+    PART: ClassVar[OpPart] = OpPart.PRODUCT
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    weight: Weight
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """The product, an addition and one more read for each output element."""
+        rows = self.weight.rows
+        return linear.product_cost(self.weight, formats) + OpCost(per_row=Work(rows, activation_bytes=4 * rows))
+
+
+def fuse_linear_add(first: Op, second: Op) -> Op | None:
+    """out += linear(x, weight)."""
+    if not (isinstance(first, linear.Linear) and isinstance(second, Add)):
+        return None
+    whole = second.x.root is first.out and second.x.width == first.out.width
+    return LinearAdd(second.out, first.x, first.weight) if whole else None

@@ -8,11 +8,17 @@ Knows: the contract, the reference, the cost. Must not know: implementations.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops import linear
+from twostroke.ops.gate import Activation, GateProduct
 from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import Value, Weight
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
@@ -27,6 +33,29 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
         out[...] = (gate / (1.0 + np.exp(-gate)) * up).astype(np.float32)
 
 
-def cost(out: F32Array, x: F32Array, weight: PackedWeight) -> Work:
-    """The products, and 5 FLOPs for each output element."""
-    return linear.cost(out, x, weight) + Work(5 * out.size, activation_bytes=-4 * out.size)
+@dataclass(frozen=True, eq=False, slots=True)
+class LinearSilu(Op):
+    """Both products and the gate. No model asks for it: `fuse` makes it of a product and a gate."""
+
+    NAME: ClassVar[str] = "linear_silu"
+    SHAPES: ClassVar[Shapes] = {"out": "T F", "x": "T K", "weight": "2F K"}
+    PART: ClassVar[OpPart] = OpPart.PRODUCT
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    weight: Weight
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """The products, and 5 FLOPs for each output element."""
+        width = self.out.width
+        gate = OpCost(per_row=Work(5 * width, activation_bytes=-4 * width))
+        return linear.product_cost(self.weight, formats) + gate
+
+
+def fuse_linear_silu(first: Op, second: Op) -> Op | None:
+    """silu(gate) * up of linear(x, weight)."""
+    if not (isinstance(first, linear.Linear) and isinstance(second, GateProduct) and second.x.root is first.out):
+        return None
+    whole = second.x.width == first.out.width and second.activation == Activation.SILU
+    return LinearSilu(second.out, first.x, first.weight) if whole else None

@@ -57,7 +57,8 @@ class PackedWeight:
     """A (rows, columns) matrix W for out = x @ W.T + bias. Identity is object identity: backends key by it.
 
     data: (format.data_bytes,) uint8, 64-byte aligned. scales: (padded_rows * groups,) uint16 or None.
-    bias: (rows,) float32 or None.
+    bias: (rows,) float32 or None. experts: of a bank, how many such matrices lie one after the other in data, scales
+    and bias; 0 for one matrix alone.
     """
 
     format: WeightFormat
@@ -66,24 +67,37 @@ class PackedWeight:
     data: U8Array
     scales: U16Array | None = None
     bias: F32Array | None = None
+    experts: int = 0
 
     def __post_init__(self) -> None:
-        expected = self.format.data_bytes(self.rows, self.columns)
+        count = max(1, self.experts)
+        expected = count * self.format.data_bytes(self.rows, self.columns)
         if self.data.dtype != np.uint8 or self.data.shape != (expected,):
             raise ValueError(
                 f"packed data must be uint8 of shape ({expected},), not {self.data.dtype} {self.data.shape}"
             )
-        scale_count = self.format.scale_bytes(self.rows, self.columns) // 2
+        scale_count = count * self.format.scale_bytes(self.rows, self.columns) // 2
         found = 0 if self.scales is None else self.scales.size
         if found != scale_count:
             raise ValueError(f"packed weight needs {scale_count} scales, not {found}")
-        if self.bias is not None and (self.bias.dtype != np.float32 or self.bias.shape != (self.rows,)):
-            raise ValueError(f"bias must be float32 of shape ({self.rows},), not {self.bias.dtype} {self.bias.shape}")
+        biases = (count * self.rows,)
+        if self.bias is not None and (self.bias.dtype != np.float32 or self.bias.shape != biases):
+            raise ValueError(f"bias must be float32 of shape {biases}, not {self.bias.dtype} {self.bias.shape}")
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that one pass over the matrix reads, bias left out."""
-        return self.format.total_bytes(self.rows, self.columns)
+        """Bytes that one pass over all its matrices reads, bias left out."""
+        return max(1, self.experts) * self.format.total_bytes(self.rows, self.columns)
+
+    def expert(self, index: int) -> PackedWeight:
+        """One matrix of a bank, as views."""
+        data_bytes, scales = self.data.size // self.experts, None
+        if self.scales is not None:
+            each = self.scales.size // self.experts
+            scales = self.scales[index * each : (index + 1) * each]
+        bias = None if self.bias is None else self.bias[index * self.rows : (index + 1) * self.rows]
+        data = self.data[index * data_bytes : (index + 1) * data_bytes]
+        return PackedWeight(self.format, self.rows, self.columns, data, scales, bias)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,32 +6,23 @@ Must not know: models, native code.
 
 from __future__ import annotations
 
-from twostroke.ops import (
-    attention,
-    embed,
-    feed_forward,
-    gather_rows,
-    head_norm,
-    kv_write,
-    linear,
-    linear_add,
-    linear_silu,
-    rms_norm,
-    rope,
-)
+from collections.abc import Callable
+
+from twostroke.ops.registry import registry
+from twostroke.program.op import defaults
 
 
 class ReferenceOps:
-    """Slow, clear, the law. Satisfies `ops.protocol.Ops`."""
+    """Slow, clear, the law. `ops.rms_norm(out, x, weight, eps)` calls the reference of ops/rms_norm.py, and so on."""
 
-    embed = staticmethod(embed.reference)
-    rms_norm = staticmethod(rms_norm.reference)
-    head_norm = staticmethod(head_norm.reference)
-    linear = staticmethod(linear.reference)
-    linear_add = staticmethod(linear_add.reference)
-    linear_silu = staticmethod(linear_silu.reference)
-    feed_forward = staticmethod(feed_forward.reference)
-    rope = staticmethod(rope.reference)
-    kv_write = staticmethod(kv_write.reference)
-    attention = staticmethod(attention.reference)
-    gather_rows = staticmethod(gather_rows.reference)
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        op = registry().get(name)
+        if op is None:
+            raise AttributeError(name)
+        left_out = tuple(defaults(op).values())
+
+        def run(*arrays: object) -> None:
+            missing = len(op.__dataclass_fields__) - len(arrays)  # type: ignore[attr-defined]
+            op.reference(*arrays, *(left_out[len(left_out) - missing :] if missing else ()))
+
+        return run

@@ -7,10 +7,15 @@ Knows: the contract, the reference, the cost. Must not know: implementations.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value, Vector
 
 
 def reference(out: F32Array, x: F32Array, weight: F32Array, eps: float) -> None:
@@ -19,6 +24,27 @@ def reference(out: F32Array, x: F32Array, weight: F32Array, eps: float) -> None:
     out[...] = (x / np.sqrt(mean_square + eps) * weight).astype(np.float32)
 
 
-def cost(out: F32Array, x: F32Array, weight: F32Array, eps: float) -> Work:
-    """4 FLOPs an element; read once, written once."""
-    return Work(4 * x.size, weight_bytes=4 * weight.size, activation_bytes=8 * x.size)
+@dataclass(frozen=True, eq=False, slots=True)
+class RmsNorm(Op):
+    """The norm of each row."""
+
+    NAME: ClassVar[str] = "rms_norm"
+    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "weight": "D"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    weight: Vector
+    eps: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """4 FLOPs an element; read once, written once."""
+        width = self.x.width
+        return OpCost(Work(0, weight_bytes=4 * width), Work(4 * width, activation_bytes=8 * width))
+
+
+def rms_norm(x: Value, weight: Vector, eps: float, *, in_place: bool = False) -> Value:
+    """The norm of each row of x. in_place: over x itself, which must not be read afterwards."""
+    out = x.written() if in_place else x.fresh()
+    x.trace.record(RmsNorm(out, x, weight, eps))
+    return out

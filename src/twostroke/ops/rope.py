@@ -9,8 +9,13 @@ Knows: the contract, the reference, the cost. Must not know: implementations, ho
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array, RopeTable
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Indices, Rope, Value
 
 
 def reference(x: F32Array, table: RopeTable, positions: I32Array) -> None:
@@ -22,7 +27,26 @@ def reference(x: F32Array, table: RopeTable, positions: I32Array) -> None:
     x[..., half : 2 * half] = high * cos + low * sin
 
 
-def cost(x: F32Array, table: RopeTable, positions: I32Array) -> Work:
-    """3 FLOPs a rotated element; read once, written once."""
-    rotated = x.shape[0] * x.shape[1] * 2 * table.cos.shape[1]
-    return Work(3 * rotated, activation_bytes=8 * rotated)
+@dataclass(frozen=True, eq=False, slots=True)
+class Rotate(Op):
+    """Rotary embedding of each head, in place."""
+
+    NAME: ClassVar[str] = "rope"
+    SHAPES: ClassVar[Shapes] = {"out": "T H D", "positions": "T"}
+    reference = staticmethod(reference)
+
+    out: Value
+    table: Rope
+    positions: Indices
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """3 FLOPs a rotated element; read once, written once."""
+        rotated = self.out.shape[0] * self.table.spec.rotary_dim
+        return OpCost(per_row=Work(3 * rotated, activation_bytes=8 * rotated))
+
+
+def rope(x: Value, table: Rope, positions: Indices) -> Value:
+    """x (T, H, D) rotated by its positions, over x."""
+    out = x.written()
+    x.trace.record(Rotate(out, table, positions))
+    return out

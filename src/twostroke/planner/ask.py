@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twostroke.quant.formats import weight_format
+from twostroke.program.model import Model
+from twostroke.quant.formats import format_choice, weight_format
 from twostroke.spec.formats import KVKind, WeightFormat
-from twostroke.spec.model import MatrixRole, ModelSpec
 from twostroke.types.errors import ConfigError
 
 DEFAULT_CONTEXT = 2048
@@ -49,13 +49,13 @@ class Ask:
         """Of the KV cache."""
         return KVKind[self.kv_format.upper()]
 
-    def format_for(self, _role: MatrixRole) -> WeightFormat:
+    def format_for(self, role: str) -> WeightFormat:
         """A `FormatChoice`."""
-        return self.weight_format
+        return format_choice(self.weights)(role)
 
 
 def make_ask(
-    spec: ModelSpec,
+    spec: Model,
     weights: str | None = None,
     kv_format: str | None = None,
     context: int | None = None,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from twostroke.planner.ask import Ask
 from twostroke.planner.expect import Expectation, expect
 from twostroke.planner.target import catalogue_target, device_counts
+from twostroke.program.model import Model
 from twostroke.spec.hardware import HardwareSpec
 from twostroke.spec.hardware_catalogue import CATALOGUE
-from twostroke.spec.model import ModelSpec
 from twostroke.types.errors import ConfigError
 
 
@@ -47,12 +47,12 @@ def lacking(ask: Ask, expectation: Expectation) -> tuple[str, ...]:
     return tuple(found)
 
 
-def candidates(spec: ModelSpec, ask: Ask, known: Sequence[HardwareSpec] = CATALOGUE) -> list[Candidate]:
+def candidates(spec: Model, ask: Ask, known: Sequence[HardwareSpec] = CATALOGUE) -> list[Candidate]:
     """One for each entry of the catalogue that somebody sells, in its order."""
     return [_smallest(spec, ask, hardware) for hardware in known if not hardware.projected]
 
 
-def require_possible(spec: ModelSpec, ask: Ask, found: Sequence[Candidate], here: Expectation | None) -> None:
+def require_possible(spec: Model, ask: Ask, found: Sequence[Candidate], here: Expectation | None) -> None:
     """Raises ConfigError naming the objective that neither the catalogue nor `here` meets."""
     if any(each.does for each in found) or (here is not None and not lacking(ask, here)):
         return
@@ -99,7 +99,7 @@ def seconds(value: float) -> str:
     return f"{1e3 * value:.3g} ms" if value >= 1e-3 else f"{1e6 * value:.3g} us"
 
 
-def _smallest(spec: ModelSpec, ask: Ask, hardware: HardwareSpec) -> Candidate:
+def _smallest(spec: Model, ask: Ask, hardware: HardwareSpec) -> Candidate:
     found: Candidate | None = None
     for devices in device_counts(hardware):
         expectation = expect(spec, ask, catalogue_target(hardware.split_over(devices)))

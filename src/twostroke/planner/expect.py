@@ -13,14 +13,14 @@ from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.cost.step_work import WorkCounter
 from twostroke.cost.work import Work
-from twostroke.models.batch import Buffers
-from twostroke.models.rope_tables import rope_table_bytes
+from twostroke.models.common.work import work_of
 from twostroke.planner.ask import Ask
 from twostroke.planner.ceilings import batch_ceiling_tokens_per_s, prefill_floor_s
 from twostroke.planner.closed_loop import Load, closed_loop, decoding, prompt_steps_s
 from twostroke.planner.target import Target
+from twostroke.program.model import Model
+from twostroke.program.place import place
 from twostroke.spec.formats import PAGE_TOKENS
-from twostroke.spec.model import ModelSpec
 
 MEMORY, ARITHMETIC = "memory", "arithmetic"
 
@@ -112,13 +112,13 @@ def step_budget(ask: Ask, target: Target) -> int:
     return max(target.step_tokens, 2 * ask.concurrency)
 
 
-def room_for(spec: ModelSpec, ask: Ask, target: Target) -> Room:
+def room_for(spec: Model, ask: Ask, target: Target) -> Room:
     """Memory, with the share that the engine leaves free."""
     kv_token_bytes = spec.kv_bytes_per_token(ask.kv_kind)
     sequence_bytes = -(-ask.context_tokens // PAGE_TOKENS) * PAGE_TOKENS * kv_token_bytes
     weight_bytes = spec.weight_bytes(ask.format_for)
-    table_bytes = rope_table_bytes(spec.rope, ask.context_tokens)
-    buffer_bytes = Buffers.bytes_for(spec, step_budget(ask, target), ask.concurrency) + table_bytes
+    buffer_bytes = place(spec.program, step_budget(ask, target), ask.concurrency).num_bytes
+    buffer_bytes += spec.rope_bytes(ask.context_tokens)
     left = int(target.memory_bytes * (1 - KEPT_FREE_SHARE)) - weight_bytes - buffer_bytes
     sequences = max(0, left // sequence_bytes)
     return Room(
@@ -127,9 +127,9 @@ def room_for(spec: ModelSpec, ask: Ask, target: Target) -> Room:
     )
 
 
-def expect(spec: ModelSpec, ask: Ask, target: Target) -> Expectation:
+def expect(spec: Model, ask: Ask, target: Target) -> Expectation:
     """Everything about one target. Raises ConfigError where its measurement lacks the format."""
-    cost = step_cost(spec, ask.format_for, ask.kv_kind, target.machine)
+    cost = step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine)
     room = room_for(spec, ask, target)
     streams = max(1, min(ask.concurrency, room.sequences))
     budget = step_budget(ask, target)
@@ -144,9 +144,9 @@ def expect(spec: ModelSpec, ask: Ask, target: Target) -> Expectation:
     return Expectation(target, room, prefill, chunk, decode_one, decode, alone_s, load, prices)
 
 
-def _phase(name: str, spec: ModelSpec, ask: Ask, target: Target, cost: StepCost, segments: list[Segment]) -> Phase:
+def _phase(name: str, spec: Model, ask: Ask, target: Target, cost: StepCost, segments: list[Segment]) -> Phase:
     prediction = cost.predict(segments)
-    counter = WorkCounter(spec, ask.format_for, ask.kv_kind)
+    counter = WorkCounter(work_of(spec, ask.weights, ask.kv_kind))
     counts = counter.count(segments)
     work = counter.weights(counts.rows) + counter.head(counts.logit_rows) + counter.attention(counts)
     kind, tokens = ask.weight_format.kind, counts.rows

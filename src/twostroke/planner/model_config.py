@@ -12,7 +12,8 @@ from pathlib import Path
 from twostroke.assemble import EMBEDDED
 from twostroke.assets import spark_path
 from twostroke.env import hub_offline
-from twostroke.spec.model import ModelSpec
+from twostroke.models.common.registry import read_model as read_config
+from twostroke.program.model import Model
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
 from twostroke.weights.hub import resolve_config
 from twostroke.weights.json_file import read_object
@@ -23,7 +24,7 @@ class PlannedModel:
     """source: what was asked for. spec: its shape."""
 
     source: str
-    spec: ModelSpec
+    spec: Model
 
 
 def read_model(
@@ -35,7 +36,7 @@ def read_model(
     else:
         path = resolve_config(model, revision, hub_offline(), cache_dir, endpoint)
     try:
-        return PlannedModel(model, ModelSpec.from_hf(read_object(path)))
+        return PlannedModel(model, read_config(read_object(path)))
     except ModelNotFound:
         raise
     except ModelError as error:

@@ -17,11 +17,11 @@ from twostroke.planner.expect import Expectation, Phase, expect, step_budget
 from twostroke.planner.published import figures_for
 from twostroke.planner.savings import Saving, savings
 from twostroke.planner.target import Target
+from twostroke.program.model import Model
 from twostroke.scheduler.chunk_sizer import KEPT_SHARE, MIN_CHUNK_TOKENS
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.spec.hardware import HardwareSpec
 from twostroke.spec.hardware_catalogue import CATALOGUE
-from twostroke.spec.model import ModelSpec
 from twostroke.types.objectives import ITL_SHARE
 
 SCHEMA = 2
@@ -33,7 +33,7 @@ class ModelPlan:
     """lacks: what keeps the target from what was asked; empty where nothing does."""
 
     source: str
-    spec: ModelSpec
+    spec: Model
     ask: Ask
     expectation: Expectation
     lacks: tuple[str, ...]
@@ -44,7 +44,7 @@ class ModelPlan:
 
 
 def make_plan(
-    source: str, spec: ModelSpec, ask: Ask, target: Target, known: Sequence[HardwareSpec] = CATALOGUE
+    source: str, spec: Model, ask: Ask, target: Target, known: Sequence[HardwareSpec] = CATALOGUE
 ) -> ModelPlan:
     """Raises ConfigError where no hardware can do what is asked, naming the objective."""
     expectation = expect(spec, ask, target)
@@ -58,7 +58,7 @@ def make_plan(
     )
 
 
-def _assumptions(spec: ModelSpec, ask: Ask, target: Target) -> list[str]:
+def _assumptions(spec: Model, ask: Ask, target: Target) -> list[str]:
     windows = sum(1 for window in spec.windows if window)
     said = [
         f"requests: {ask.prompt_tokens:,} tokens in, {ask.output_tokens:,} out, {ask.concurrency} at a time, each "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twostroke.planner.ceilings import streams_for_bytes
-from twostroke.spec.model import ModelSpec
+from twostroke.program.model import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ ROUND_FIGURES = (
 )
 
 
-def weight_words(spec: ModelSpec, weights: str, weight_bytes: int) -> str | None:
+def weight_words(spec: Model, weights: str, weight_bytes: int) -> str | None:
     """Parameters times bits is less than what is stored; None where the difference is under 1%."""
     bits = {"f32": 32, "bf16": 16, "int8": 8, "int4": 4}[weights]
     said = spec.parameters() * bits / 8
@@ -57,9 +57,10 @@ def weight_words(spec: ModelSpec, weights: str, weight_bytes: int) -> str | None
     )
 
 
-def figures_for(spec: ModelSpec, weights: str, weight_bytes: int) -> list[str]:
+def figures_for(spec: Model, weights: str, weight_bytes: int) -> list[str]:
     """What articles say of a model of this shape, corrected."""
-    shape = (spec.num_layers, spec.kv_size)
+    kinds = spec.paged_kinds
+    shape = (spec.num_layers, kinds[0].kv_heads * kinds[0].head_dim if kinds else 0)
     found = [figure.words() for figure in ROUND_FIGURES if (figure.layers, figure.kv_elements) == shape]
     of_weights = weight_words(spec, weights, weight_bytes)
     return ([of_weights] if of_weights else []) + found

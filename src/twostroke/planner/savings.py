@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
+from twostroke.models.common.work import work_of
 from twostroke.planner.ask import Ask
 from twostroke.planner.ceilings import (
     bandwidth_for_bytes_per_s,
@@ -19,8 +20,8 @@ from twostroke.planner.ceilings import (
     speculative_gain,
 )
 from twostroke.planner.target import Target
+from twostroke.program.model import Model
 from twostroke.spec.formats import PAGE_TOKENS
-from twostroke.spec.model import ModelSpec
 from twostroke.types.errors import ConfigError
 
 NARROWER = {"f32": ("bf16", "int8", "int4"), "bf16": ("int8", "int4"), "int8": ("int4",), "int4": ()}
@@ -37,13 +38,13 @@ class Saving:
     words: str
 
 
-def savings(spec: ModelSpec, ask: Ask, target: Target) -> tuple[Saving, ...]:
+def savings(spec: Model, ask: Ask, target: Target) -> tuple[Saving, ...]:
     """Each against the plan as it is, one at a time."""
     found = [*_narrower_weights(spec, ask, target), *_narrower_kv(spec, ask, target), _speculation(spec, ask, target)]
     return (*found, _pages(spec, ask))
 
 
-def needed_read_words(spec: ModelSpec, ask: Ask) -> str | None:
+def needed_read_words(spec: Model, ask: Ask) -> str | None:
     """The bandwidth that the ITL asked for takes at the least; None where none was asked for."""
     if ask.itl_s is None:
         return None
@@ -55,19 +56,19 @@ def needed_read_words(spec: ModelSpec, ask: Ask) -> str | None:
     )
 
 
-def _token_bytes(spec: ModelSpec, ask: Ask) -> int:
+def _token_bytes(spec: Model, ask: Ask) -> int:
     """Weights, and K and V in the middle of an answer."""
     middle = ask.prompt_tokens + ask.output_tokens // 2
     return spec.weight_bytes(ask.format_for) + middle * spec.kv_bytes_per_token(ask.kv_kind)
 
 
-def _decode_s(spec: ModelSpec, ask: Ask, target: Target, rows: int = 1) -> float:
+def _decode_s(spec: Model, ask: Ask, target: Target, rows: int = 1) -> float:
     """Seconds of a step with `rows` new positions of one stream. Raises ConfigError for a format not measured."""
-    cost = step_cost(spec, ask.format_for, ask.kv_kind, target.machine)
+    cost = step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine)
     return cost.predict([Segment(ask.prompt_tokens + ask.output_tokens // 2, rows, True)]).seconds
 
 
-def _narrower_weights(spec: ModelSpec, ask: Ask, target: Target) -> Iterator[Saving]:
+def _narrower_weights(spec: Model, ask: Ask, target: Target) -> Iterator[Saving]:
     now_s, now_bytes = _decode_s(spec, ask, target), spec.weight_bytes(ask.format_for)
     for weights in NARROWER[ask.weights]:
         narrow = replace(ask, weights=weights)
@@ -79,7 +80,7 @@ def _narrower_weights(spec: ModelSpec, ask: Ask, target: Target) -> Iterator[Sav
         yield Saving(f"weights {weights}", gain, f"{weights} weights: {share:.0%} of the bytes, {_times(gain)}")
 
 
-def _narrower_kv(spec: ModelSpec, ask: Ask, target: Target) -> Iterator[Saving]:
+def _narrower_kv(spec: Model, ask: Ask, target: Target) -> Iterator[Saving]:
     if ask.kv_kind.is_integer:
         return
     narrow = replace(ask, kv_format="int8")
@@ -93,7 +94,7 @@ def _narrower_kv(spec: ModelSpec, ask: Ask, target: Target) -> Iterator[Saving]:
     yield Saving("kv int8", gain, words)
 
 
-def _speculation(spec: ModelSpec, ask: Ask, target: Target) -> Saving:
+def _speculation(spec: Model, ask: Ask, target: Target) -> Saving:
     check = _decode_s(spec, ask, target, 1 + DRAFT_TOKENS) / _decode_s(spec, ask, target)
     gain = speculative_gain(ACCEPTANCE, DRAFT_TOKENS, DRAFT_SHARE, check)
     words = (
@@ -103,7 +104,7 @@ def _speculation(spec: ModelSpec, ask: Ask, target: Target) -> Saving:
     return Saving("speculation", gain, words)
 
 
-def _pages(spec: ModelSpec, ask: Ask) -> Saving:
+def _pages(spec: Model, ask: Ask) -> Saving:
     mean = ask.prompt_tokens + ask.output_tokens / 2
     paged, reserved = page_waste_share(PAGE_TOKENS, mean), reserved_waste_share(ask.context_tokens, mean)
     words = (

@@ -13,6 +13,8 @@ Must not know: how numbers are rounded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 
 INT8 = WeightFormat(WeightKind.INT8, group=256)
@@ -30,3 +32,13 @@ def weight_format(name: str) -> WeightFormat:
     if found is None:
         raise ValueError(f"no weight format is called {name!r}; there are {', '.join(FORMATS)}")
     return found
+
+
+KEPT_WIDE = frozenset({"router"})
+"""Roles that are never rounded: a few rows that decide which experts a token meets."""
+
+
+def format_choice(name: str) -> Callable[[str], WeightFormat]:
+    """The format of each role where the one called `name` is chosen for a model. Raises ValueError like the above."""
+    chosen = weight_format(name)
+    return lambda role: F32 if role in KEPT_WIDE else chosen

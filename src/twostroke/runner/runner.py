@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from twostroke.ops.operands import F32Array
-from twostroke.runner.batch_builder import BatchBuilder
+from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
+from twostroke.runner.step_inputs import write_plan
 from twostroke.sampling.logprobs import token_logprob
 from twostroke.sampling.sampler import sample
 from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT, NoTokenLeft
@@ -33,9 +34,9 @@ class ModelRunner:
     """
 
     def __init__(
-        self, forward: Forward, batches: BatchBuilder, clock: Callable[[], float], delay: Callable[[], float]
+        self, forward: Forward, memory: StepMemory, clock: Callable[[], float], delay: Callable[[], float] = no_delay
     ) -> None:
-        self._forward, self._batches, self._clock, self._delay = forward, batches, clock, delay
+        self._forward, self._memory, self._clock, self._delay = forward, memory, clock, delay
 
     def execute(self, plan: Plan) -> StepResult:
         """One forward pass and one token for each sequence that samples.
@@ -43,10 +44,11 @@ class ModelRunner:
         A fault in sampling one request fails that request alone. Raises BackendError where a kernel refuses.
         """
         started_s = self._clock()
-        logits = self._forward(self._batches.build(plan))
+        sizes = write_plan(plan, self._memory)
+        logits = self._forward(sizes)
         model_end_s = self._clock()
         sampled, failed = self._sample(plan, logits)
-        scored = self._score(plan)
+        scored = self._score(plan, sizes)
         model_s, sampling_s = model_end_s - started_s, self._clock() - model_end_s
         return StepResult(sampled, failed, model_s, sampling_s, scored, delayed_s=self._delay())
 
@@ -66,23 +68,24 @@ class ModelRunner:
                 failed[request_id] = f"sampling failed: {error}"
         return sampled, failed
 
-    def _score(self, plan: Plan) -> dict[str, tuple[TokenLogprob, ...]]:
+    def _score(self, plan: Plan, sizes: StepSizes) -> dict[str, tuple[TokenLogprob, ...]]:
         """Prompt log probabilities, as many rows at a time as there is memory for; after sampling (same memory)."""
         scored: dict[str, tuple[TokenLogprob, ...]] = {}
         first_row = 0
         for sequence in plan.sequences:
             if sequence.scores:
                 shift = first_row - sequence.start
-                scored[sequence.request.request_id] = tuple(self._scores(sequence, shift))
+                scored[sequence.request.request_id] = tuple(self._scores(sequence, shift, sizes))
             first_row += sequence.num_tokens
         return scored
 
-    def _scores(self, sequence: PlannedSequence, shift: int) -> Iterator[TokenLogprob]:
+    def _scores(self, sequence: PlannedSequence, shift: int, sizes: StepSizes) -> Iterator[TokenLogprob]:
         """shift: from a position of the sequence to its row of the batch."""
         num_top, prompt = sequence.request.params.prompt_logprobs or 0, sequence.request.prompt_token_ids
         step = self._forward.max_rows
         for start in range(sequence.scores.start, sequence.scores.stop, step):
             positions = range(start, min(start + step, sequence.scores.stop))
-            logits = self._forward.logits(np.arange(positions.start, positions.stop, dtype=np.int32) + np.int32(shift))
+            rows = np.arange(positions.start, positions.stop, dtype=np.int32) + np.int32(shift)
+            logits = self._forward.logits(rows, sizes)
             for row, position in zip(logits, positions, strict=True):
                 yield token_logprob(row, prompt[position + 1], num_top)

@@ -1,6 +1,6 @@
 """What one simulated replica is: its cost model, its KV pool, the limits of its scheduler.
 
-Knows: ModelSpec, memory arithmetic, a machine in numbers.
+Knows: Model, memory arithmetic, a machine in numbers.
 Must not know: workloads, other replicas, where a calibration is kept.
 """
 
@@ -13,8 +13,10 @@ from twostroke.cost.calibration import Calibration
 from twostroke.cost.memory import MemoryNeeds, plan_kv
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import SteadyCost
-from twostroke.models.batch import Buffers
-from twostroke.quant.formats import weight_format
+from twostroke.models.common.work import work_of
+from twostroke.program.model import Model
+from twostroke.program.place import place
+from twostroke.quant.formats import format_choice
 from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
@@ -22,7 +24,6 @@ from twostroke.scheduler.policy import Policy, arrival_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.hardware import HardwareSpec
-from twostroke.spec.model import ModelSpec
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 
 MAX_CONTEXT = 32_768
@@ -85,15 +86,14 @@ class Sizes:
 
 
 def replica_setup(
-    spec: ModelSpec, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, memory_bytes: int, sizes: Sizes
+    spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, memory_bytes: int, sizes: Sizes
 ) -> ReplicaSetup:
     """Size a replica as the engine sizes itself. Raises OutOfMemory with the arithmetic, ConfigError for formats."""
-    chosen = weight_format(weights)
     context = min(sizes.context_tokens or min(MAX_CONTEXT, spec.max_positions), spec.longest_context)
     kv_token_bytes = spec.kv_bytes_per_token(kv_kind)
     needs = MemoryNeeds(
-        weight_bytes=spec.weight_bytes(lambda _role: chosen),
-        buffer_bytes=Buffers.bytes_for(spec, sizes.max_step_tokens, sizes.max_sequences),
+        weight_bytes=spec.weight_bytes(format_choice(weights)),
+        buffer_bytes=place(spec.program, sizes.max_step_tokens, sizes.max_sequences).num_bytes,
         kv_token_bytes=kv_token_bytes,
         context_tokens=context,
         useful_tokens=context * sizes.max_sequences,
@@ -101,7 +101,7 @@ def replica_setup(
     plan = plan_kv(needs, memory_bytes, sizes.kv_bytes)
     return ReplicaSetup(
         gap_rule=sizes.gap_rule,
-        cost=step_cost(spec, lambda _role: chosen, kv_kind, machine),
+        cost=step_cost(work_of(spec, weights, kv_kind), machine),
         num_pages=plan.num_pages,
         limits=SchedulerLimits(sizes.max_step_tokens, sizes.max_sequences),
         context_tokens=context,

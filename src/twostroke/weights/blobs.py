@@ -1,4 +1,4 @@
-"""Packed weights as a row of byte blobs, in memory or in the cache file: which there are, how long, and back to a tree.
+"""Packed weights as a row of byte blobs, in memory or in the cache file: which there are, how long, and back again.
 
 A matrix has the blobs key.data, and key.scales and key.bias where it has them; a norm has one, named by its key.
 
@@ -14,10 +14,10 @@ from typing import Protocol
 
 import numpy as np
 
-from twostroke.ops.operands import F32Array, PackedWeight, U8Array
-from twostroke.spec.model import FormatChoice, ModelSpec
-from twostroke.weights.names import MatrixSource, VectorSource, sources
-from twostroke.weights.tree import ModelWeights, build_tree
+from twostroke.ops.operands import PackedWeight, U8Array
+from twostroke.program.model import Model
+from twostroke.program.op import FormatChoice
+from twostroke.weights.loaded import ModelWeights
 
 ALIGNMENT_BYTES = 64
 """What kernels may assume of packed data: one cache line, one AVX-512 register."""
@@ -55,25 +55,22 @@ class MemoryTarget:
         """Nothing to do: the area is the blob."""
 
 
-def plan_blobs(spec: ModelSpec, format_for: FormatChoice) -> tuple[Blob, ...]:
+def plan_blobs(model: Model, format_for: FormatChoice) -> tuple[Blob, ...]:
     """All blobs of a model in these formats, in the order of use."""
-    return tuple(_blobs(spec, format_for))
+    return tuple(_blobs(model, format_for))
 
 
-def weights_from_blobs(spec: ModelSpec, format_for: FormatChoice, blob: Callable[[str], U8Array]) -> ModelWeights:
-    """Blobs (uint8, of the planned lengths, aligned) -> the tree; nothing is copied."""
+def weights_from_blobs(model: Model, format_for: FormatChoice, blob: Callable[[str], U8Array]) -> ModelWeights:
+    """Blobs (uint8, of the planned lengths, aligned) -> the model's weights; nothing is copied."""
     matrices: dict[str, PackedWeight] = {}
-    vectors: dict[str, F32Array] = {}
-    for source in sources(spec):
-        key = source.key
-        if isinstance(source, VectorSource):
-            vectors[key] = blob(key).view(np.float32)
-            continue
-        weight_format = format_for(source.role)
+    for weight in model.program.weights:
+        key, weight_format = weight.key, format_for(weight.role)
         scales = blob(key + ".scales").view(np.uint16) if weight_format.group else None
-        bias = blob(key + ".bias").view(np.float32) if source.bias_parts else None
-        matrices[key] = PackedWeight(weight_format, source.rows, source.columns, blob(key + ".data"), scales, bias)
-    return build_tree(spec, matrices, vectors)
+        bias = blob(key + ".bias").view(np.float32) if weight.bias else None
+        data = blob(key + ".data")
+        matrices[key] = PackedWeight(weight_format, weight.rows, weight.columns, data, scales, bias, weight.experts)
+    vectors = {vector.key: blob(vector.key).view(np.float32) for vector in model.program.vectors}
+    return ModelWeights(matrices, vectors)
 
 
 def aligned_bytes(num_bytes: int) -> U8Array:
@@ -83,14 +80,13 @@ def aligned_bytes(num_bytes: int) -> U8Array:
     return raw[first : first + num_bytes]
 
 
-def _blobs(spec: ModelSpec, format_for: FormatChoice) -> Iterator[Blob]:
-    for source in sources(spec):
-        if isinstance(source, MatrixSource):
-            weight_format = format_for(source.role)
-            yield Blob(source.key + ".data", weight_format.data_bytes(source.rows, source.columns))
-            if weight_format.group:
-                yield Blob(source.key + ".scales", weight_format.scale_bytes(source.rows, source.columns))
-            if source.bias_parts:
-                yield Blob(source.key + ".bias", 4 * source.rows)
-        else:
-            yield Blob(source.key, 4 * source.part.shape[0])
+def _blobs(model: Model, format_for: FormatChoice) -> Iterator[Blob]:
+    for weight in model.program.weights:
+        weight_format, count = format_for(weight.role), max(1, weight.experts)
+        yield Blob(weight.key + ".data", count * weight_format.data_bytes(weight.rows, weight.columns))
+        if weight_format.group:
+            yield Blob(weight.key + ".scales", count * weight_format.scale_bytes(weight.rows, weight.columns))
+        if weight.bias:
+            yield Blob(weight.key + ".bias", 4 * count * weight.rows)
+    for vector in model.program.vectors:
+        yield Blob(vector.key, 4 * vector.length)

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from twostroke.ops.operands import F32Array, U8Array, U16Array, bf16_to_f32
+from twostroke.program.model import Model
+from twostroke.program.op import FormatChoice
+from twostroke.program.values import Tensor, Vector, Weight
 from twostroke.spec.formats import PANEL_ROWS, WeightFormat
-from twostroke.spec.model import FormatChoice, ModelSpec
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.blobs import BlobTarget, MemoryTarget, plan_blobs, weights_from_blobs
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.names import MatrixSource, Part, Source, VectorSource, checked_sources
-from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.safetensors import SourceArray, readable_dtype
-from twostroke.weights.tied import read_spec
-from twostroke.weights.tree import ModelWeights
+from twostroke.weights.tensors import check_tensors
 
 BLOCK_BYTES = 16 << 20
 """Source rows read at a time: enough panels for all threads of a packer, little beside a model."""
@@ -49,46 +48,38 @@ class Packer(Protocol):
         """
 
 
-def load_folder(
-    folder: Path, weight_format: WeightFormat, packer: Packer | None = None, progress: Progress | None = None
-) -> tuple[ModelSpec, ModelWeights]:
-    """Spec and weights of a folder, every matrix in one format; without a packer the NumPy one. Raises ModelError."""
-    spec = read_spec(folder)
-    with Checkpoint.open(folder) as checkpoint:
-        return spec, load_weights(checkpoint, spec, lambda role: weight_format, packer or NumpyPacker(), progress)
-
-
 def load_weights(
-    checkpoint: Checkpoint, spec: ModelSpec, format_for: FormatChoice, packer: Packer, progress: Progress | None = None
+    checkpoint: Checkpoint, model: Model, format_for: FormatChoice, packer: Packer, progress: Progress | None = None
 ) -> ModelWeights:
     """Read, check and pack a whole checkpoint into memory. Raises CorruptModel or UnsupportedModel."""
-    wanted = checked_sources(checkpoint, spec)
-    target = MemoryTarget(plan_blobs(spec, format_for))
-    pack_into(target, checkpoint, wanted, format_for, packer, progress)
-    return weights_from_blobs(spec, format_for, target.blobs.__getitem__)
+    check_tensors(checkpoint, model)
+    target = MemoryTarget(plan_blobs(model, format_for))
+    pack_into(target, checkpoint, model, format_for, packer, progress)
+    return weights_from_blobs(model, format_for, target.blobs.__getitem__)
 
 
 def pack_into(
     target: BlobTarget,
     checkpoint: Checkpoint,
-    wanted: tuple[Source, ...],
+    model: Model,
     format_for: FormatChoice,
     packer: Packer,
     progress: Progress | None = None,
 ) -> None:
-    """Fill every blob of `plan_blobs`. wanted: from `checked_sources`.
+    """Fill every blob of `plan_blobs`, of a checkpoint that `check_tensors` has seen.
 
     Raises CorruptModel, UnsupportedModel, or what `target` raises (OSError).
     """
-    meter = _Meter(progress, sum(_source_bytes(checkpoint, source) for source in wanted))
-    for source in wanted:
-        if isinstance(source, VectorSource):
-            _copy_vector(target, source.key, checkpoint, (source.part,))
-            meter.add(checkpoint.info(source.part.name).num_bytes, source.part.name)
-            continue
-        if source.bias_parts:
-            _copy_vector(target, source.key + ".bias", checkpoint, source.bias_parts)
-        _pack_matrix(target, source, checkpoint, format_for(source.role), packer, meter)
+    program = model.program
+    sources: tuple[Weight | Vector, ...] = (*program.weights, *program.vectors)
+    meter = _Meter(progress, sum(_source_bytes(checkpoint, source) for source in sources))
+    for weight in program.weights:
+        if weight.bias:
+            _copy_vector(target, weight.key + ".bias", checkpoint, Vector(weight.key, weight.all_rows, weight.bias))
+        _pack_matrix(target, weight, checkpoint, format_for(weight.role), packer, meter)
+    for vector in program.vectors:
+        _copy_vector(target, vector.key, checkpoint, vector)
+        meter.add(_source_bytes(checkpoint, vector), vector.parts[0].name)
 
 
 class _Meter:
@@ -105,14 +96,18 @@ class _Meter:
             self._progress(self._done_bytes, self._total_bytes, name)
 
 
-def _source_bytes(checkpoint: Checkpoint, source: Source) -> int:
-    parts = (source.part,) if isinstance(source, VectorSource) else source.parts
-    return sum(checkpoint.info(part.name).num_bytes for part in parts)
+def _source_bytes(checkpoint: Checkpoint, source: Weight | Vector) -> int:
+    return sum(checkpoint.info(part.name).num_bytes for part in source.parts)
 
 
-def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, parts: tuple[Part, ...]) -> None:
-    values = np.concatenate([_as_f32(checkpoint.read(part.name)) for part in parts])
-    _check_usable(values, parts[0].name)
+def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: Vector) -> None:
+    parts = [_as_f32(checkpoint.read(part.name)).reshape(-1) for part in vector.parts]
+    values = np.concatenate(parts)
+    _check_usable(values, vector.parts[0].name)
+    if vector.negated_exp:
+        values = -np.exp(values)
+    if vector.plus:
+        values = values + np.float32(vector.plus)
     area = target.area(key, 0, values.nbytes)
     area[:] = values.view(np.uint8)
     target.put(key, 0, area)
@@ -120,53 +115,77 @@ def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, parts: tu
 
 def _pack_matrix(
     target: BlobTarget,
-    source: MatrixSource,
+    weight: Weight,
     checkpoint: Checkpoint,
     weight_format: WeightFormat,
     packer: Packer,
     meter: _Meter,
 ) -> None:
-    columns = source.columns
-    dtypes = {readable_dtype(part.name, checkpoint.info(part.name)) for part in source.parts}
+    """All matrices of a bank one after the other, each in blocks of rows."""
+    columns, rows = weight.columns, weight.rows
+    dtypes = {readable_dtype(part.name, checkpoint.info(part.name)) for part in weight.parts}
     keep_bits = dtypes == {np.dtype("<u2")}
     element_bytes = 2 if keep_bits else 4
     block_rows = max(1, BLOCK_BYTES // (element_bytes * columns * PANEL_ROWS)) * PANEL_ROWS
-    block = np.empty((min(block_rows, source.rows), columns), np.uint16 if keep_bits else np.float32)
+    block = np.empty((min(block_rows, rows), columns), np.uint16 if keep_bits else np.float32)
     panel_bytes, panel_scale_bytes = weight_format.data_bytes(1, columns), weight_format.scale_bytes(1, columns)
-    for first in range(0, source.rows, block_rows):
-        rows = block[: min(block_rows, source.rows - first)]
-        read_bytes = _read_rows(checkpoint, source.parts, first, rows)
-        _check_usable(rows, source.parts[0].name)
-        panels, first_panel = math.ceil(len(rows) / PANEL_ROWS), first // PANEL_ROWS
-        data = target.area(source.key + ".data", first_panel * panel_bytes, panels * panel_bytes)
-        if panel_scale_bytes:
-            scales_key, first_byte = source.key + ".scales", first_panel * panel_scale_bytes
-            scales = target.area(scales_key, first_byte, panels * panel_scale_bytes)
-            packer.pack(rows, weight_format, data, scales.view(np.uint16))
-            target.put(scales_key, first_byte, scales)
+    source = _Rows(checkpoint, weight.parts)
+    for expert in range(max(1, weight.experts)):
+        expert_panels = expert * math.ceil(rows / PANEL_ROWS)
+        for first in range(0, rows, block_rows):
+            piece = block[: min(block_rows, rows - first)]
+            read_bytes = source.read(expert * rows + first, piece)
+            _check_usable(piece, weight.parts[0].name)
+            panels, first_panel = math.ceil(len(piece) / PANEL_ROWS), expert_panels + first // PANEL_ROWS
+            data = target.area(weight.key + ".data", first_panel * panel_bytes, panels * panel_bytes)
+            scales = None
+            if panel_scale_bytes:
+                scales_key, first_byte = weight.key + ".scales", first_panel * panel_scale_bytes
+                scales = target.area(scales_key, first_byte, panels * panel_scale_bytes)
+            packer.pack(piece, weight_format, data, None if scales is None else scales.view(np.uint16))
+            if scales is not None:
+                target.put(scales_key, first_byte, scales)
+            target.put(weight.key + ".data", first_panel * panel_bytes, data)
+            meter.add(read_bytes, weight.parts[0].name)
+
+
+class _Rows:
+    """The rows of several tensors, one after the other; one transposed tensor is held at a time."""
+
+    def __init__(self, checkpoint: Checkpoint, parts: tuple[Tensor, ...]) -> None:
+        self._checkpoint, self._parts = checkpoint, parts
+        self._turned_name, self._turned = "", np.empty((0, 0), np.float32)
+
+    def read(self, first: int, out: SourceArray) -> int:
+        """Rows [first, first + len(out)) -> `out`; returns the bytes read."""
+        done, part_first, read_bytes = 0, 0, 0
+        for part in self._parts:
+            part_end = part_first + part.length
+            begin, end = max(first + done, part_first), min(first + len(out), part_end)
+            if begin < end:
+                slot = out[done : done + end - begin]
+                shift = (part.rows[0] if part.rows else 0) - part_first
+                self._read_part(part, begin + shift, slot)
+                info = self._checkpoint.info(part.name)
+                read_bytes += (end - begin) * info.num_bytes // max(1, part.length)
+                done += end - begin
+            part_first = part_end
+        return read_bytes
+
+    def _read_part(self, part: Tensor, first: int, slot: SourceArray) -> None:
+        bits_to_f32 = self._checkpoint.info(part.name).dtype == "BF16" and slot.dtype == np.float32
+        if part.transposed:
+            rows = self._transposed(part.name)[first : first + len(slot)]
+            slot[...] = _as_f32(rows) if bits_to_f32 else rows
+        elif bits_to_f32:
+            slot[...] = _as_f32(self._checkpoint.read_rows(part.name, first, len(slot)))
         else:
-            packer.pack(rows, weight_format, data, None)
-        target.put(source.key + ".data", first_panel * panel_bytes, data)
-        meter.add(read_bytes, source.parts[0].name)
+            self._checkpoint.read_rows(part.name, first, len(slot), out=slot)
 
-
-def _read_rows(checkpoint: Checkpoint, parts: tuple[Part, ...], first: int, out: SourceArray) -> int:
-    """Rows [first, first + len(out)) of the parts stacked -> `out`; returns the bytes read."""
-    done, part_first, read_bytes = 0, 0, 0
-    for part in parts:
-        part_end = part_first + part.shape[0]
-        begin, end = max(first + done, part_first), min(first + len(out), part_end)
-        if begin < end:
-            slot = out[done : done + end - begin]
-            info = checkpoint.info(part.name)
-            if info.dtype == "BF16" and out.dtype == np.float32:
-                slot[...] = _as_f32(checkpoint.read_rows(part.name, begin - part_first, end - begin))
-            else:
-                checkpoint.read_rows(part.name, begin - part_first, end - begin, out=slot)
-            read_bytes += (end - begin) * info.num_bytes // max(1, info.rows)
-            done += end - begin
-        part_first = part_end
-    return read_bytes
+    def _transposed(self, name: str) -> Any:
+        if self._turned_name != name:
+            self._turned_name, self._turned = name, np.ascontiguousarray(self._checkpoint.read(name).T)
+        return self._turned
 
 
 def _as_f32(values: SourceArray) -> F32Array:

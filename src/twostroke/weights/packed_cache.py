@@ -18,17 +18,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from twostroke.spec.model import FormatChoice, MatrixRole, ModelSpec
+from twostroke.program.model import Model
+from twostroke.program.op import FormatChoice
 from twostroke.weights.blobs import plan_blobs, weights_from_blobs
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.fingerprint import fingerprint
 from twostroke.weights.load import Packer, Progress, load_weights, pack_into
-from twostroke.weights.names import checked_sources
+from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed_file import PackedFile, map_file, new_file, remove_abandoned
 from twostroke.weights.packed_header import FilePlan, Key, StaleFile, plan_file
-from twostroke.weights.tree import ModelWeights
+from twostroke.weights.tensors import check_tensors
 
-LAYOUT = "2"
+LAYOUT = "3"
 """Raised whenever the packed layouts, the codec's rounding or the order of fused rows change."""
 
 NO_CACHE = "off"
@@ -57,17 +58,17 @@ class CachedWeights:
     file: PackedFile | None = None
 
 
-def cache_entry(folder: Path, checkpoint: Checkpoint, spec: ModelSpec, format_for: FormatChoice) -> CacheEntry:
+def cache_entry(folder: Path, checkpoint: Checkpoint, model: Model, format_for: FormatChoice) -> CacheEntry:
     """The entry of an open checkpoint in a cache folder; reads headers and samples, not weights."""
-    key = cache_key(checkpoint, spec, format_for)
+    key = cache_key(checkpoint, model, format_for)
     digest = hashlib.blake2b(repr(sorted(key.items())).encode(), digest_size=8).hexdigest()
     path = folder / f"{key['fingerprint']}-{digest}.pack"
-    return CacheEntry(path, plan_file(key, plan_blobs(spec, format_for)))
+    return CacheEntry(path, plan_file(key, plan_blobs(model, format_for)))
 
 
-def cache_key(checkpoint: Checkpoint, spec: ModelSpec, format_for: FormatChoice) -> Key:
+def cache_key(checkpoint: Checkpoint, model: Model, format_for: FormatChoice) -> Key:
     """Everything that the packed bytes depend on."""
-    formats = {role: format_for(role) for role in MatrixRole if spec.matrix_count(role)}
+    formats = {weight.role: format_for(weight.role) for weight in model.program.weights}
     words = [f"{role}={chosen.kind.name}/{chosen.group}" for role, chosen in formats.items()]
     return {"fingerprint": fingerprint(checkpoint), "formats": " ".join(words), "layout": LAYOUT}
 
@@ -75,7 +76,7 @@ def cache_key(checkpoint: Checkpoint, spec: ModelSpec, format_for: FormatChoice)
 def cached_weights(
     folder: Path,
     checkpoint: Checkpoint,
-    spec: ModelSpec,
+    model: Model,
     format_for: FormatChoice,
     packer: Packer,
     progress: Progress | None = None,
@@ -86,29 +87,29 @@ def cached_weights(
     `progress` is called only while packing. Raises CorruptModel or UnsupportedModel; trouble with the cache itself is
     never an error, only a sentence for `warn`.
     """
-    wanted = checked_sources(checkpoint, spec)
-    entry = cache_entry(folder, checkpoint, spec, format_for)
+    check_tensors(checkpoint, model)
+    entry = cache_entry(folder, checkpoint, model, format_for)
     if entry.path.exists():
         try:
-            return _mapped(entry, spec, format_for)
+            return _mapped(entry, model, format_for)
         except StaleFile as reason:
             warn(f"The packed weights in {entry.path} are made anew: {reason}.")
     try:
         remove_abandoned(folder)
         _require_room(entry)
         with new_file(entry.path, entry.plan, str(checkpoint.folder)) as target:
-            pack_into(target, checkpoint, wanted, format_for, packer, progress)
+            pack_into(target, checkpoint, model, format_for, packer, progress)
             target.finish()
-        return _mapped(entry, spec, format_for)
+        return _mapped(entry, model, format_for)
     except (OSError, StaleFile) as reason:
         words = getattr(reason, "strerror", None) or str(reason)
         warn(f"Packed weights cannot be kept in {folder}: {words}. They are packed into memory, at every start.")
-    return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress))
+    return CachedWeights(load_weights(checkpoint, model, format_for, packer, progress))
 
 
-def _mapped(entry: CacheEntry, spec: ModelSpec, format_for: FormatChoice) -> CachedWeights:
+def _mapped(entry: CacheEntry, model: Model, format_for: FormatChoice) -> CachedWeights:
     file, blobs = map_file(entry.path, entry.plan)
-    return CachedWeights(replace(weights_from_blobs(spec, format_for, blobs.__getitem__), mapped=file.whole), file)
+    return CachedWeights(replace(weights_from_blobs(model, format_for, blobs.__getitem__), mapped=file.whole), file)
 
 
 def _require_room(entry: CacheEntry) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from twostroke.ops.protocol import Ops
+from twostroke.backends.cpu.ops import CpuOps
 from twostroke.types.errors import BackendError
 
 ROWS, WIDTH = 256, 64
 
 
-def check_kernels(ops: Ops) -> None:
+def check_kernels(ops: CpuOps) -> None:
     """Raises BackendError where the kernels refuse or are wrong. Microseconds; for the thread that owns the ops."""
     x = np.full((ROWS, WIDTH), 3.0, np.float32)
     out, weight = np.zeros_like(x), np.full(WIDTH, 2.0, np.float32)

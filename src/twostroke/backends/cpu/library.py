@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from ctypes import POINTER, Structure, c_float, c_int32, c_int64, c_void_p
+from collections.abc import Mapping
+from ctypes import POINTER, Structure, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from twostroke.ops.registry import registry
+from twostroke.program.op import Op, signature
 from twostroke.types.errors import BackendError
 
 ABI_VERSION = 6
@@ -59,19 +63,7 @@ class KVLayerStruct(Structure):
     ]
 
 
-class CallStruct(Structure):
-    """ts_call."""
-
-    _fields_ = [
-        ("op", c_int32),
-        ("number", c_float),
-        ("pointers", c_void_p * 6),
-        ("integers", c_int64 * 6),
-    ]
-
-
-_P, _I, _L, _F = c_void_p, c_int32, c_int64, c_float
-_W, _K, _C = POINTER(WeightStruct), POINTER(KVLayerStruct), POINTER(CallStruct)
+_P, _I, _L = c_void_p, c_int32, c_int64
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_abi_version": (_I, []),
     "ts_level_name": (ctypes.c_char_p, []),
@@ -80,18 +72,8 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_context_destroy": (None, [_P]),
     "ts_context_scratch_bytes": (_L, [_P]),
     "ts_context_read": (_I, [_P, _I]),
-    "ts_embed": (_I, [_P, _W, _P, _L, _P, _L]),
-    "ts_linear": (_I, [_P, _W, _P, _L, _L, _P, _L]),
-    "ts_linear_add": (_I, [_P, _W, _P, _L, _L, _P, _L]),
-    "ts_linear_silu": (_I, [_P, _W, _P, _L, _L, _P, _L]),
-    "ts_feed_forward": (_I, [_P, _W, _W, _P, _L, _L, _P, _L, _P, _L]),
-    "ts_rms_norm": (_I, [_P, _P, _L, _P, _F, _L, _L, _P, _L]),
-    "ts_head_norm": (_I, [_P, _P, _L, _P, _F, _L, _L, _L]),
-    "ts_rope": (_I, [_P, _P, _L, _L, _L, _L, _P, _P, _L, _L, _P]),
-    "ts_kv_write": (_I, [_P, _K, _P, _P, _L, _P, _L]),
-    "ts_attention": (_I, [_P, _K, _P, _L, _L, _P, _P, _L, _P, _L, _F, _I, _P, _L]),
-    "ts_gather_rows": (_I, [_P, _P, _L, _L, _P, _L, _L, _P, _L]),
-    "ts_run": (_I, [_P, _C, _L, POINTER(c_int64)]),
+    "ts_run": (_I, [_P, _P, _L, POINTER(c_int64)]),
+    "ts_op_signature": (ctypes.c_char_p, [_I]),
     "ts_settle": (_I, [_P, _L]),
     "ts_populate": (_I, [_P, _L]),
     "ts_limit_spread": (_I, [_P]),
@@ -99,11 +81,6 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_limit_rate": (_L, [_P, _I, _L]),
     "ts_pack": (_I, [_P, _P, _I, _L, _L, _L, _I, _I, _L, _L, _P, _P]),
 }
-
-
-def argument_types(op: str) -> list[object]:
-    """The ctypes of an op's arguments after the context."""
-    return _SIGNATURES[f"ts_{op}"][1][1:]
 
 
 def library_path(level: str) -> Path:
@@ -144,6 +121,42 @@ def load_library(level: str) -> ctypes.CDLL:
 def highest_level() -> int:
     """Place in LEVELS of the highest level that this CPU runs, built or not. Raises BackendError."""
     return int(load_library("generic").ts_best_level())
+
+
+@cache
+def op_numbers(level: str) -> Mapping[str, int]:
+    """The number of each op in a level's library. Raises BackendError where operands differ from the op's class."""
+    library, found = load_library(level), {}
+    number = 0
+    while (text := library.ts_op_signature(number)) is not None:
+        name = text.decode().partition(":")[0]
+        op = registry().get(name)
+        if op is None or native_signature(op) != text.decode():
+            raise BackendError(
+                f"The {level} kernels and this package disagree on the operands of {name}.",
+                why=f"The library says {text.decode()!r}.",
+                fix="Build the kernels again: python src/twostroke/backends/cpu/build.py",
+            )
+        found[name] = number
+        number += 1
+    return found
+
+
+def run_words(library: ctypes.CDLL, context: Any, address: int, count: int) -> tuple[int, int]:
+    """Run `count` words of calls at `address`: (status, calls that were run before the one that refused)."""
+    ran = ctypes.c_int64()
+    status = library.ts_run(context, address, count, ctypes.byref(ran))
+    return int(status), int(ran.value)
+
+
+def address_of(found: Structure) -> int:
+    """Where a struct lies."""
+    return ctypes.addressof(found)
+
+
+def native_signature(op: type[Op]) -> str:
+    """An op's operands as ts_op_signature says them."""
+    return op.NAME + ":" + "".join(f" {operand.kind.value} {operand.name};" for operand in signature(op))
 
 
 def best_level() -> str:

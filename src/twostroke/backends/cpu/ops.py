@@ -1,4 +1,4 @@
-"""The cpu backend: the eleven ops, run one by one as they are called, or recorded and run together.
+"""The cpu backend: the ops, run one by one as they are called, recorded and run together, or compiled from a program.
 
 Knows: one native library, one thread pool.
 Must not know: models, requests.
@@ -6,13 +6,17 @@ Must not know: models, requests.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
-from twostroke.backends.cpu.calls import KernelCalls, Structs
-from twostroke.backends.cpu.library import STATUSES, best_level, load_library
-from twostroke.backends.cpu.program import Program, Recorder
-from twostroke.backends.cpu.template import Template
+from twostroke.backends.cpu.compiled import CompiledProgram
+from twostroke.backends.cpu.library import STATUSES, best_level, load_library, op_numbers, run_words
+from twostroke.backends.cpu.recorded import CallRecorder, Calls
+from twostroke.backends.cpu.words import Structs
+from twostroke.ops.registry import registry
+from twostroke.ops.step_memory import StepMemory
+from twostroke.program.program import Program
 from twostroke.types.errors import BackendError
 
 MAX_THREADS = 256
@@ -29,16 +33,18 @@ class Reading(IntEnum):
     IN_TURN = 2
 
 
-class CpuOps(KernelCalls):
+class CpuOps:
     """One call at a time: its pool and scratch memory belong to one caller.
 
-    level: None takes the best of this CPU. Wrong operands raise BackendError and write nothing.
+    level: None takes the best of this CPU. `ops.rms_norm(out, x, weight, eps)` runs the op of ops/rms_norm.py, and so
+    on. Wrong operands raise BackendError and write nothing.
     """
 
     def __init__(self, level: str | None, num_threads: int) -> None:
-        super().__init__(Structs())
         self.level = level or best_level()
+        self.structs = Structs()
         self._library = load_library(self.level)
+        self.numbers = op_numbers(self.level)
         self._context = self._library.ts_context_create(num_threads) if 1 <= num_threads <= MAX_THREADS else None
         if not self._context:
             raise BackendError(
@@ -65,21 +71,30 @@ class CpuOps(KernelCalls):
         """Scratch memory taken so far."""
         return int(self._library.ts_context_scratch_bytes(self._context))
 
-    def recorder(self) -> Recorder:
+    def recorder(self) -> CallRecorder:
         """Ops that are checked and kept, not run."""
-        return Recorder(self._structs)
+        return CallRecorder(self.numbers, self.structs)
 
-    def template(self) -> Template:
-        """Learns from recorded programs, so that those of other shapes need no recording."""
-        return Template()
+    def compile(self, program: Program, memory: StepMemory) -> CompiledProgram:
+        """The program's calls as words, made once."""
+        return CompiledProgram(self, program, memory)
 
-    def run(self, program: Program) -> None:
-        """Run what was recorded, on the operands' contents of now. Raises BackendError where an op refuses."""
-        status, ran = program.run(self._library, self._context)
-        self._check(program.names[min(ran, len(program.names) - 1)] if program.names else "run", status)
+    def run(self, calls: Calls) -> None:
+        """Run calls on what their operands hold now. Raises BackendError where one refuses."""
+        status, ran = run_words(self._library, self._context, calls.address, len(calls.words))
+        self._check(calls.names[min(ran, len(calls.names) - 1)] if calls.names else "run", status)
 
-    def _issue(self, op: str, *arguments: Any) -> None:
-        self._check(op, getattr(self._library, f"ts_{op}")(self._context, *arguments))
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        op = registry().get(name)
+        if op is None:
+            raise AttributeError(name)
+
+        def run(*operands: Any) -> None:
+            recorder = self.recorder()
+            recorder.record(op, operands)
+            self.run(recorder.calls())
+
+        return run
 
     def _check(self, op: str, status: int) -> None:
         if status:

@@ -12,10 +12,11 @@ from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import WorkCounter
+from twostroke.models.common.registry import read_model
+from twostroke.models.common.work import work_of
 from twostroke.planner.ceilings import decode_ceiling_tokens_per_s, prefill_floor_s
 from twostroke.quant.formats import weight_format
 from twostroke.spec.formats import KVKind
-from twostroke.spec.model import ModelSpec
 
 ONE_BILLION = {
     "architectures": ["LlamaForCausalLM"],
@@ -84,9 +85,9 @@ def contradictions(calibration: Calibration) -> list[str]:
 
 def meaning(calibration: Calibration, weights: str) -> Meaning:
     """For weights in "int8", "int4", "bf16" or "f32", K and V in bf16."""
-    spec, chosen = ModelSpec.from_hf(ONE_BILLION), weight_format(weights)
-    counter = WorkCounter(spec, lambda role: chosen, KVKind.BF16)
-    cost = step_cost(spec, lambda role: chosen, KVKind.BF16, calibration)
+    spec, chosen = read_model(ONE_BILLION), weight_format(weights)
+    table = work_of(spec, weights, KVKind.BF16)
+    counter, cost = WorkCounter(table), step_cost(table, calibration)
     prompt = [Segment(0, PROMPT_TOKENS, True)]
     one = [Segment(PROMPT_TOKENS, 1, True)]
     work = counter.step(one)

@@ -25,6 +25,7 @@ from twostroke.cost.shape import Segment
 from twostroke.engine.observer import Nobody
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
+from twostroke.models.common.work import work_of
 from twostroke.planner.ask import make_ask
 from twostroke.planner.doctor.stopwatch import Stopwatch
 from twostroke.sampling.sampler import sample
@@ -96,7 +97,7 @@ def measure_host(threads: int, clock: Callable[[], float], kernels: Calibration)
         engine = SyncEngine(heart.stepper)
         vocabulary = heart.spec.vocab_size
         ask = make_ask(heart.spec, WEIGHTS)
-        cost = step_cost(heart.spec, ask.format_for, ask.kv_kind, kernels)
+        cost = step_cost(work_of(heart.spec, ask.weights, ask.kv_kind), kernels)
         decodes = {streams: _decode_step(engine, meter, streams) for streams in (FEW, MANY)}
         prompts = {rows: _prompt_step(heart.stepper, meter, rows) for rows in (SHORT, LONG)}
     middle = Segment(CONTEXT + STEPS // 2, 1, True)

@@ -15,13 +15,12 @@ from functools import partial
 import numpy as np
 
 from twostroke.backends.cpu import CpuOps
-from twostroke.backends.cpu.program import Program
-from twostroke.backends.meter import MeterOps
+from twostroke.backends.cpu.recorded import CallRecorder, Calls
 from twostroke.cost.calibration import AttentionRates, LinearRates
 from twostroke.cost.curve import Curve
+from twostroke.cost.step_work import visible_positions
 from twostroke.ops.kv_pages import read_pages
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, RopeTable, U8Array
-from twostroke.ops.protocol import Ops
 from twostroke.planner.doctor.stopwatch import Call, Stopwatch, usual
 from twostroke.planner.doctor.synthetic import LARGE, SMALL, Layer, LayerShape, layers_in, pages_in
 from twostroke.quant.formats import INT8
@@ -56,7 +55,7 @@ LEAST_OF_FLOPS = 0.4
 """Share of a long chunk's time that goes by its FLOPs at the least."""
 ROUNDS = 3
 
-Record = Callable[[Ops], None]
+Record = Callable[[CallRecorder], None]
 
 
 class OpTimer:
@@ -118,17 +117,15 @@ class OpTimer:
         """
         kv = pages_in(self._memory, KVKind.BF16, SMALL)
         layers = layers_in(self._memory, SMALL, INT8, SMALL_BYTES)
-        points = []
+        points, moved = [], SMALL.other_bytes()
         for rows in OTHER_ROWS:
             step = _Step(self._normal, rows, SMALL, kv)
             whole, products = (
                 [partial(record, layer=layer) for layer in layers] for record in (step.all, step.products)
             )
             taken_s = self._usual(whole) - self._usual(products) - self._usual([step.attention])
-            meter = MeterOps()
-            step.others(meter)
             others = LAYER_OPS - PRODUCTS - 1
-            points.append((float(rows), max(0.0, taken_s - others * start_s) / meter.total().activation_bytes))
+            points.append((float(rows), max(0.0, taken_s - others * start_s) / (rows * moved)))
         return Curve.of(points)
 
     def layer_s(self) -> float:
@@ -197,12 +194,10 @@ class OpTimer:
         table = np.arange(context // PAGE_TOKENS, dtype=np.int32)[None, :]
         batch = AttentionBatch(np.array([0, rows], np.int32), np.array([context], np.int32), table)
 
-        def record(ops: Ops) -> None:
+        def record(ops: CallRecorder) -> None:
             ops.attention(out, q, layer, batch, LARGE.head_dim**-0.5, 0)
 
-        meter = MeterOps()
-        record(meter)
-        return self._usual([record]), meter.total().flops
+        return self._usual([record]), 4 * visible_positions(context - rows, rows, 0) * LARGE.heads * LARGE.head_dim
 
     def _queries(self, layer: KVLayer, rows: int, heads: int) -> F32Array:
         """(rows, heads, head_dim): scores spread as far as a model's do, for flat ones are softened quicker."""
@@ -217,13 +212,13 @@ class OpTimer:
         for record in records:
             recorder = self._ops.recorder()
             record(recorder)
-            program = recorder.program()
-            # `record` holds the operands, whose addresses the program has.
-            calls.append(partial(self._run, program, record))
+            kept = recorder.calls()
+            # `record` holds the operands, whose addresses the calls have.
+            calls.append(partial(self._run, kept, record))
         return calls
 
-    def _run(self, program: Program, _kept: Record) -> None:
-        self._ops.run(program)
+    def _run(self, calls: Calls, _kept: Record) -> None:
+        self._ops.run(calls)
 
     def _usual(self, records: Sequence[Record]) -> float:
         calls = self._calls(records)
@@ -253,8 +248,8 @@ class _Step:
         table = np.arange(-(-rows // PAGE_TOKENS), dtype=np.int32)[None, :]
         self._batch = AttentionBatch(np.array([0, rows], np.int32), np.array([rows], np.int32), table)
 
-    def all(self, ops: Ops, layer: Layer) -> None:
-        """As models/llama.py orders them."""
+    def all(self, ops: CallRecorder, layer: Layer) -> None:
+        """As models/common/dense.py orders them."""
         flat = len(self._positions), -1
         ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
         ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
@@ -264,29 +259,29 @@ class _Step:
         ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
         self._feed_forward(ops, layer)
 
-    def products(self, ops: Ops, layer: Layer) -> None:
+    def products(self, ops: CallRecorder, layer: Layer) -> None:
         """The four products."""
         flat = len(self._positions), -1
         ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
         ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
         self._feed_forward(ops, layer)
 
-    def attention(self, ops: Ops) -> None:
+    def attention(self, ops: CallRecorder) -> None:
         """Over these rows alone."""
         ops.attention(self._attended, self._qkv[:, : self._heads], self._kv, self._batch, self._scale, 0)
 
-    def others(self, ops: Ops) -> None:
+    def others(self, ops: CallRecorder) -> None:
         """What is neither."""
         ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
         self._place(ops)
         ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
 
-    def _place(self, ops: Ops) -> None:
+    def _place(self, ops: CallRecorder) -> None:
         turned = self._heads + self._kv.kv_heads
         ops.rope(self._qkv[:, :turned], self._angles, self._positions)
         ops.kv_write(self._kv, self._qkv[:, self._heads : turned], self._qkv[:, turned:], self._positions)
 
-    def _feed_forward(self, ops: Ops, layer: Layer) -> None:
+    def _feed_forward(self, ops: CallRecorder, layer: Layer) -> None:
         ops.feed_forward(self._hidden, self._normed, layer.gate_up, layer.down, self._activated)
 
 

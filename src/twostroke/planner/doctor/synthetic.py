@@ -10,8 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from twostroke.models.common.registry import read_model
+from twostroke.models.common.work import work_of
 from twostroke.ops.operands import KVLayer, PackedWeight, U8Array
-from twostroke.spec.formats import PAGE_TOKENS, KVKind, WeightFormat
+from twostroke.program.model import F32_BYTES
+from twostroke.spec.formats import PAGE_TOKENS, PANEL_ROWS, KVKind, WeightFormat
 
 BYTES = np.array([0x3B, 0x3C, 0x3D, 0xBB, 0xBC, 0xBD], np.uint8)
 """Any of these side by side is a float32 and a bf16 of magnitude 0.003 to 0.05, and fair int8 and int4 numbers."""
@@ -45,6 +48,22 @@ class LayerShape:
     def features(self) -> int:
         """Inputs and outputs of the four."""
         return sum(rows + columns for rows, columns in self.matrices)
+
+
+    def other_bytes(self) -> int:
+        """Activation bytes that one row moves in what is neither a product nor attention, the embedding left out."""
+        fields = {
+            "architectures": ["LlamaForCausalLM"],
+            "vocab_size": PANEL_ROWS,
+            "hidden_size": self.hidden,
+            "num_hidden_layers": 1,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "intermediate_size": self.inner,
+        }
+        table = work_of(read_model(fields), "f32", KVKind.BF16)
+        return table.other_row.activation_bytes - F32_BYTES * self.hidden
 
 
 LARGE = LayerShape(2048, 8192, 32, 8, 64)

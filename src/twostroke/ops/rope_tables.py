@@ -38,11 +38,6 @@ def rope_table(rope: RopeSpec, max_positions: int) -> RopeTable:
     return RopeTable(cos, sin)
 
 
-def rope_table_bytes(rope: RopeSpec, max_positions: int) -> int:
-    """What the table of these positions takes, without making it."""
-    return max_positions * (rope.rotary_dim // 2) * 2 * 4
-
-
 def inverse_frequencies(rope: RopeSpec, max_positions: int) -> F64Array:
     """Radians per position of each pair, (rotary_dim / 2,) float64, for sequences of up to `max_positions`."""
     plain = _frequencies(rope.theta, rope.rotary_dim)

@@ -1,4 +1,4 @@
-"""ModelSpec: the family's flags against transformers' own configs and parameter counts, and hostile configs."""
+"""Model: the family's flags against transformers' own configs and parameter counts, and hostile configs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from twostroke.models.common.registry import architectures, read_model
 from twostroke.ops.operands import new_kv_layer
 from twostroke.spec.formats import BF16, F32, KVKind, WeightFormat, WeightKind
-from twostroke.spec.model import FAMILIES, MatrixRole, ModelSpec
 from twostroke.spec.rope import RopeKind
 from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
+from twostroke.weights.tensors import wanted_tensors
 
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -65,15 +66,14 @@ def test_families_agree_with_transformers(config_class, changes):
         judge = transformers.AutoModelForCausalLM.from_config(config)
     for written in (json.loads(judge.config.to_json_string()), judge.config.to_dict()):
         written["architectures"] = [type(judge).__name__]
-        spec = ModelSpec.from_hf(written)
+        spec = read_model(written)
         assert spec.parameters() == judge.num_parameters()
-        attention = judge.model.layers[0].self_attn
-        assert spec.qkv_bias == (attention.q_proj.bias is not None)
-        assert spec.output_bias == (attention.o_proj.bias is not None)
-        assert spec.mlp_bias == (judge.model.layers[0].mlp.down_proj.bias is not None)
-        assert spec.qk_norm == hasattr(attention, "q_norm")
-        assert spec.head_dim == attention.head_dim
-        assert spec.tied_embeddings == config.tie_word_embeddings
+        wanted = {tensor.name: tensor.shape for tensor in wanted_tensors(spec)}
+        held = {name: tuple(tensor.shape) for name, tensor in judge.state_dict().items()}
+        if config.tie_word_embeddings:
+            held.pop("lm_head.weight")
+        assert wanted == held
+        assert {kind.head_dim for kind in spec.paged_kinds} == {judge.model.layers[0].self_attn.head_dim}
         if config_class is transformers.MistralConfig:
             assert spec.windows == (config.sliding_window or 0,) * 4
         else:
@@ -82,55 +82,57 @@ def test_families_agree_with_transformers(config_class, changes):
 
 
 def test_known_sizes():
-    spec = ModelSpec.from_hf(LLAMA)
+    spec = read_model(LLAMA)
     assert spec.parameters() == 1_235_814_400
     assert spec.kv_bytes_per_token(KVKind.BF16) == 2 * 16 * 8 * 64 * 2
     assert spec.eos_token_ids == (128_001, 128_008, 128_009) and spec.bos_token_id == 128_000
     # 128256, 3072, 2048, 16384 and 8192 rows are all multiples of 64: no padding, so bytes are parameters.
-    vectors = spec.vector_elements()
+    vectors = sum(vector.length for vector in spec.program.vectors)
     assert spec.weight_bytes(lambda role: BF16) == 2 * (spec.parameters() - vectors) + 4 * vectors
     # A group of 256 columns: 128 bytes of values, 8 of multipliers, 2 of scale.
     int4 = WeightFormat(WeightKind.INT4, 256)
     assert spec.weight_bytes(lambda role: int4) == (spec.parameters() - vectors) * 138 // 256 + 4 * vectors
-    mixed = spec.weight_bytes(lambda role: F32 if role is MatrixRole.EMBEDDING else BF16)
+    mixed = spec.weight_bytes(lambda role: F32 if role == "embedding" else BF16)
     assert mixed - spec.weight_bytes(lambda role: BF16) == 2 * 128_256 * 2048
 
 
 def test_articles_figures():
-    thirteen = ModelSpec.from_hf(
+    thirteen = read_model(
         changed(
             hidden_size=5120, num_hidden_layers=40, num_attention_heads=40, num_key_value_heads="absent", head_dim=None
         )
     )
     assert thirteen.kv_bytes_per_token(KVKind.BF16) == 819_200
-    seventy = ModelSpec.from_hf(changed(hidden_size=8192, num_hidden_layers=80, num_attention_heads=64, head_dim=128))
+    seventy = read_model(changed(hidden_size=8192, num_hidden_layers=80, num_attention_heads=64, head_dim=128))
     assert seventy.kv_bytes_per_token(KVKind.BF16) * 2000 == 655_360_000
 
 
 def test_model_type_stands_in_for_missing_architectures():
-    assert ModelSpec.from_hf(changed(architectures="absent", model_type="qwen2")).architecture == "Qwen2ForCausalLM"
+    assert read_model(changed(architectures="absent", model_type="qwen2")).architecture == "Qwen2ForCausalLM"
 
 
 def test_old_and_new_rope_forms_read_the_same():
     scaling = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-    old = ModelSpec.from_hf(changed(rope_scaling={**scaling, "rope_type": "llama3"}))
-    older = ModelSpec.from_hf(changed(rope_scaling={**scaling, "type": "llama3"}))
-    new = ModelSpec.from_hf(
+    old = read_model(changed(rope_scaling={**scaling, "rope_type": "llama3"}))
+    older = read_model(changed(rope_scaling={**scaling, "type": "llama3"}))
+    new = read_model(
         changed(rope_theta="absent", rope_parameters={**scaling, "rope_type": "llama3", "rope_theta": 500_000.0})
     )
-    assert old.rope == older.rope == new.rope
-    assert old.rope.kind is RopeKind.LLAMA3 and old.rope.theta == 500_000.0
+    assert old.program.ropes == older.program.ropes == new.program.ropes
+    (rope,) = old.program.ropes
+    assert rope.spec.kind is RopeKind.LLAMA3 and rope.spec.theta == 500_000.0
 
 
 def test_ids_outside_the_vocabulary_are_dropped():
-    spec = ModelSpec.from_hf(changed(bos_token_id=-1, eos_token_id=[5, 128_256]))
+    spec = read_model(changed(bos_token_id=-1, eos_token_id=[5, 128_256]))
     assert spec.bos_token_id is None and spec.eos_token_ids == (5,)
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "word"),
     [
-        ({"architectures": ["MixtralForCausalLM"]}, UnsupportedModel, "MixtralForCausalLM"),
+        ({"architectures": ["LLamaForCausalLM"]}, UnsupportedModel, "LlamaForCausalLM"),
+        ({"architectures": ["NoSuchModel"]}, UnsupportedModel, "NoSuchModel"),
         ({"architectures": "absent"}, UnsupportedModel, "architectures"),
         ({"architectures": "LlamaForCausalLM"}, CorruptModel, "architectures"),
         ({"vocab_size": "absent"}, CorruptModel, "vocab_size"),
@@ -168,19 +170,24 @@ def test_ids_outside_the_vocabulary_are_dropped():
 )
 def test_impossible_configs_name_the_field(changes, error, word):
     with pytest.raises(error) as caught:
-        ModelSpec.from_hf(changed(**changes))
+        read_model(changed(**changes))
     assert word in str(caught.value)
     assert caught.value.why and caught.value.fix
 
 
-def test_every_family_has_a_table_entry_that_transformers_knows():
-    for name, family in FAMILIES.items():
-        default = transformers.AutoConfig.for_model(family.model_type)
-        assert hasattr(transformers, name)
-        assert default.max_position_embeddings == family.max_positions
-        bare = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}
-        spec = ModelSpec.from_hf({**bare, "architectures": [name], "num_attention_heads": 32, "hidden_size": 4096})
-        assert spec.num_kv_heads == (8 if family.model_type == "mistral" else 32)
+@pytest.mark.parametrize("name", ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"])
+def test_what_a_silent_config_means_is_what_transformers_says(name: str) -> None:
+    default = transformers.AutoConfig.for_model(architectures()[name].model_type)
+    absent = {"num_key_value_heads", "max_position_embeddings", "head_dim"}
+    bare = {key: value for key, value in LLAMA.items() if key not in absent}
+    spec = read_model({**bare, "architectures": [name], "num_attention_heads": 32, "hidden_size": 4096})
+    assert default.max_position_embeddings == spec.max_positions
+    assert {kind.kv_heads for kind in spec.paged_kinds} == {8 if default.model_type == "mistral" else 32}
+
+
+def test_every_architecture_is_one_that_transformers_knows() -> None:
+    for name, entry in architectures().items():
+        assert hasattr(transformers, name) and transformers.AutoConfig.for_model(entry.model_type) is not None
 
 
 JSON = st.recursive(
@@ -205,7 +212,7 @@ ROPES = st.dictionaries(
 def test_hostile_configs_raise_nothing_but_model_errors(changes, rope, word):
     config = {**LLAMA, "rope_scaling": {**rope, "rope_type": word}, **changes}
     try:
-        spec = ModelSpec.from_hf(config)
+        spec = read_model(config)
     except ModelError as error:
         assert len(str(error)) < 1000
     else:

@@ -1,0 +1,85 @@
+// The ops as Python calls them: one line an op, its operands in the order of the fields of its class in src/twostroke/ops/.
+// Every operand is a whole number of 64-bit words, so that a call is words too: its op, then its operands.
+// ts_op_signature says these lines; the Python side compares them with its classes when it loads the library.
+#pragma once
+#include <stdint.h>
+
+#include "twostroke/abi.h"
+
+// Float rows: element (row, head, i) lies at data[row * stride + head * dim + i]. heads is 1 for plain rows.
+typedef struct {
+  float* data;
+  int64_t stride, rows, heads, dim;
+} ts_value;
+
+typedef const ts_weight* ts_weight_at;
+typedef const ts_kv_layer* ts_cache;
+
+typedef struct {
+  const float* data;  // NULL where an optional vector is left out; length is 0 then
+  int64_t length;
+} ts_vector;
+
+typedef struct {
+  const float *cos_table, *sin_table;  // (positions, half)
+  int64_t positions, half;
+} ts_rope_table;
+
+typedef struct {
+  const int32_t* data;
+  int64_t count;
+} ts_indices;
+
+// Sequence s owns rows [row_starts[s], row_starts[s + 1]); its last row is at position context_tokens[s] - 1.
+typedef struct {
+  const int32_t *row_starts, *context_tokens, *page_table;
+  int64_t count, max_pages;
+} ts_sequences;
+
+typedef double ts_number;
+typedef int64_t ts_integer;
+#define ts_weight_operand ts_weight_at
+#define ts_value_operand ts_value
+#define ts_vector_operand ts_vector
+#define ts_cache_operand ts_cache
+#define ts_rope_table_operand ts_rope_table
+#define ts_indices_operand ts_indices
+#define ts_sequences_operand ts_sequences
+#define ts_number_operand ts_number
+#define ts_integer_operand ts_integer
+
+#define TS_OPS(OP)                                                                                                       \
+  OP(add, F(value, out) F(value, x))                                                                                     \
+  OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window))       \
+  OP(embed, F(value, out) F(weight, table) F(indices, token_ids))                                                        \
+  OP(feed_forward, F(value, out) F(value, x) F(weight, gate_up) F(weight, down) F(value, middle))                        \
+  OP(gate, F(value, out) F(value, x) F(integer, activation))                                                             \
+  OP(gather_rows, F(value, out) F(value, x) F(indices, rows))                                                            \
+  OP(head_norm, F(value, out) F(vector, weight) F(number, eps))                                                          \
+  OP(kv_write, F(cache, layer) F(value, k) F(value, v) F(indices, slots))                                                \
+  OP(linear, F(value, out) F(value, x) F(weight, weight))                                                                \
+  OP(linear_add, F(value, out) F(value, x) F(weight, weight))                                                            \
+  OP(linear_silu, F(value, out) F(value, x) F(weight, weight))                                                           \
+  OP(rms_norm, F(value, out) F(value, x) F(vector, weight) F(number, eps))                                               \
+  OP(rope, F(value, out) F(rope_table, table) F(indices, positions))
+
+#define F(kind, name) ts_##kind##_operand name;
+#define OP(name, fields) \
+  typedef struct {       \
+    fields               \
+  } ts_##name##_args;
+TS_OPS(OP)
+#undef OP
+#undef F
+
+namespace twostroke {
+
+// Each op is one of these. Shapes are checked; returns a ts_status.
+#define OP(name, fields) int32_t run(ts_context* context, const ts_##name##_args& args);
+TS_OPS(OP)
+#undef OP
+
+inline bool same_shape(const ts_value& a, const ts_value& b) { return a.rows == b.rows && a.heads == b.heads && a.dim == b.dim; }
+inline int64_t width_of(const ts_value& value) { return value.heads * value.dim; }
+
+}  // namespace twostroke

@@ -1,0 +1,99 @@
+"""A program as native calls: written once, with the places of each size in it; a step fills in three numbers.
+
+Knows: the words of a call, where a program's operands lie.
+Must not know: models, what the ops compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from twostroke.backends.cpu.recorded import Calls, Words
+from twostroke.backends.cpu.words import ROWS_WORD, WORDS, Structs, call_words
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.step_memory import StepMemory, StepSizes
+from twostroke.program.op import Op, OperandKind, signature
+from twostroke.program.program import Program
+from twostroke.program.values import Indices, Size, Value
+
+
+class Runner(Protocol):
+    """What runs words: the backend."""
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """Of the ops in its library."""
+
+    @property
+    def structs(self) -> Structs:
+        """Of its weights and KV layers."""
+
+    def run(self, calls: Calls) -> None:
+        """Run calls on what their operands hold now."""
+
+
+class CompiledProgram:
+    """Satisfies `runner.forward.Forward`: a program bound to one memory."""
+
+    def __init__(self, runner: Runner, program: Program, memory: StepMemory) -> None:
+        self._runner, self._memory = runner, memory
+        self._logits = program.logits
+        self._body, self._head = (_Half(runner, calls, memory) for calls in (program.body, program.head))
+
+    def __call__(self, sizes: StepSizes) -> F32Array:
+        """See Forward."""
+        self._body.run(self._runner, sizes)
+        return self._logits_of(sizes)
+
+    @property
+    def max_rows(self) -> int:
+        """See Forward."""
+        return self._memory.sizes.max_sequences
+
+    def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
+        """See Forward."""
+        self._memory.logit_rows[: len(rows)] = rows
+        return self._logits_of(StepSizes(sizes.tokens, sizes.sequences, len(rows)))
+
+    def _logits_of(self, sizes: StepSizes) -> F32Array:
+        if sizes.logit_rows:
+            self._head.run(self._runner, sizes)
+        return self._memory.value(self._logits, sizes)
+
+
+class _Half:
+    """The calls of the body, or of the head."""
+
+    def __init__(self, runner: Runner, calls: Iterable[Op], memory: StepMemory) -> None:
+        names: list[str] = []
+        words: list[int] = []
+        places: dict[Size, list[int]] = {size: [] for size in Size}
+        for call in calls:
+            names.append(call.NAME)
+            words.append(runner.numbers[call.NAME])
+            at = len(words)
+            words += call_words(type(call), memory.operands(call), runner.structs)
+            for operand, item in zip(signature(type(call)), call.operands(), strict=True):
+                if operand.kind in ROWS_WORD:
+                    places[_size(operand.kind, item)].append(at + ROWS_WORD[operand.kind])
+                at += WORDS[operand.kind]
+        self._calls = Calls(tuple(names), words)
+        self._places: tuple[Words, ...] = tuple(np.array(places[size], np.int64) for size in Size)
+
+    def run(self, runner: Runner, sizes: StepSizes) -> None:
+        """Fill in the sizes and run."""
+        words = self._calls.words
+        tokens, sequences, logit_rows = self._places
+        words[tokens] = sizes.tokens
+        words[sequences] = sizes.sequences
+        words[logit_rows] = sizes.logit_rows
+        runner.run(self._calls)
+
+
+def _size(kind: OperandKind, item: object) -> Size:
+    if isinstance(item, Value):
+        return item.rows
+    return item.count if isinstance(item, Indices) else Size.SEQUENCES

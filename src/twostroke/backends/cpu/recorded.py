@@ -1,0 +1,59 @@
+"""Calls that are kept as words, to be run as often as their operands lie in the same places.
+
+Python between the ops of a decode step cost 3% of it; a step is one native call.
+
+Knows: the form of a list of calls.
+Must not know: models, what the ops compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from twostroke.backends.cpu.words import Structs, call_words, check_rows
+from twostroke.ops.registry import registry
+from twostroke.program.op import Op, defaults
+
+Words = npt.NDArray[np.int64]
+
+
+class Calls:
+    """Calls as words. Holds addresses alone: whoever runs it keeps the operands alive."""
+
+    def __init__(self, names: tuple[str, ...], words: Sequence[int]) -> None:
+        self.names = names
+        self.words: Words = np.array(words, np.int64)
+        self.address = self.words.ctypes.data
+
+
+class CallRecorder:
+    """`recorder.rms_norm(out, x, weight, eps)` checks operands like the backend itself, and keeps the call."""
+
+    def __init__(self, numbers: Mapping[str, int], structs: Structs) -> None:
+        self._numbers, self._structs = numbers, structs
+        self._names: list[str] = []
+        self._words: list[int] = []
+
+    def record(self, op: type[Op], operands: tuple[Any, ...]) -> None:
+        """Keep one call; operands at the end that have a default may be left out."""
+        missing = len(op.__dataclass_fields__) - len(operands)  # type: ignore[attr-defined]
+        if missing:
+            operands = (*operands, *tuple(defaults(op).values())[-missing:])
+        words = call_words(op, operands, self._structs)
+        check_rows(op, operands)
+        self._names.append(op.NAME)
+        self._words += [self._numbers[op.NAME], *words]
+
+    def calls(self) -> Calls:
+        """What was recorded so far."""
+        return Calls(tuple(self._names), self._words)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        op = registry().get(name)
+        if op is None:
+            raise AttributeError(name)
+        return lambda *operands: self.record(op, operands)

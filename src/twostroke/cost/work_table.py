@@ -1,0 +1,84 @@
+"""WorkTable: what a step of one model in one choice of formats computes and moves, as numbers to multiply.
+
+Made from a traced program by program/work_table.py. A step's work is linear in its rows, in the rows that need logits,
+in the pairs of a row and a position that it sees, and in the cached positions that it reads; banks of experts add what
+is read of them.
+
+Knows: counts.
+Must not know: programs, tensors, machines, time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.cost.work import Work
+from twostroke.spec.formats import KVKind, WeightKind
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLayers:
+    """The layers with attention of one window, together (0: all positions).
+
+    pair_flops: of one row and one position that it sees. position_bytes: K and V of one cached position.
+    """
+
+    window: int
+    pair_flops: int
+    position_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """Products with matrices of one kind, together. elements: of the matrices. features: their inputs and outputs."""
+
+    kind: WeightKind
+    elements: int
+    features: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertBank:
+    """One bank: of `experts` matrices, each row meets `chosen`. expert: the work of reading one; kind, elements and
+    features are those of one matrix too."""
+
+    experts: int
+    chosen: int
+    expert_bytes: int
+    kind: WeightKind
+    elements: int
+    features: int
+
+    def touched(self, rows: int) -> float:
+        """Experts that at least one of `rows` rows meets, expected where rows choose evenly: E (1 - (1 - k/E)^rows)."""
+        return self.experts * (1.0 - (1.0 - self.chosen / self.experts) ** rows)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTable:
+    """`..._once`: in a step that has such rows. `..._row`: for each row. head and selected: of rows that need logits.
+
+    layers, head: products with matrices. other: norms, rope, KV writes, embedding rows; selected: the same for rows
+    that need logits. weight_bytes: of the whole model. heads: KV heads of all layers together; query_heads likewise.
+    """
+
+    num_layers: int
+    vocab_size: int
+    kv_kind: KVKind
+    weight_bytes: int
+    kv_token_bytes: int
+    layers_once: Work
+    layers_row: Work
+    head_once: Work
+    head_row: Work
+    attention_row: Work
+    other_once: Work
+    other_row: Work
+    selected_once: Work
+    selected_row: Work
+    seen: tuple[SeenLayers, ...]
+    layer_products: tuple[Products, ...]
+    head_products: tuple[Products, ...]
+    banks: tuple[ExpertBank, ...]
+    heads: int
+    query_heads: int

@@ -1,0 +1,44 @@
+"""add: a value added to another, the residual stream.
+
+    out (T, D) float32 += x (T, D) float32.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+
+def reference(out: F32Array, x: F32Array) -> None:
+    """See the module."""
+    out += x
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Add(Op):
+    """out += x."""
+
+    NAME: ClassVar[str] = "add"
+    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """One FLOP an element; two reads and a write."""
+        return OpCost(per_row=Work(self.out.width, activation_bytes=12 * self.out.width))
+
+
+def add(residual: Value, x: Value) -> Value:
+    """residual + x, over residual."""
+    out = residual.written()
+    residual.trace.record(Add(out, x.flat()))
+    return out

@@ -1,0 +1,42 @@
+"""fuse: replace neighbouring calls by one that does the same, as a list of patterns says.
+
+A pattern must give the bits of the calls that it replaces; each is tested against them.
+
+Knows: how a pattern is applied, who reads a value.
+Must not know: which patterns there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from twostroke.program.op import Op
+from twostroke.program.program import Program
+from twostroke.program.values import Value
+
+Pattern = Callable[[Op, Op], Op | None]
+"""pattern(first, second): one call in place of two neighbours, or None. Only `second` reads the result of `first`."""
+
+
+def fuse(program: Program, patterns: Sequence[Pattern]) -> Program:
+    """Apply each pattern wherever it fits, in the given order."""
+    calls = list(program.calls)
+    for pattern in patterns:
+        calls = _apply(calls, pattern, program.logits)
+    return Program.of(tuple(calls), program.logits)
+
+
+def _apply(calls: list[Op], pattern: Pattern, logits: Value) -> list[Op]:
+    readers = Counter(root for call in calls for root in {value.root for value in call.reads()})
+    readers[logits.root] += 1
+    found: list[Op] = []
+    for call in calls:
+        before = found[-1] if found else None
+        if before is not None and before.result is not None and readers[before.result.root] == 1:
+            merged = pattern(before, call)
+            if merged is not None:
+                found[-1] = merged
+                continue
+        found.append(call)
+    return found

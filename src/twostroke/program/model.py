@@ -1,0 +1,79 @@
+"""Model: what a model file makes of a config: its program, and the few facts that are not in it.
+
+Knows: the program's weights and caches, formats' sizes.
+Must not know: config fields, arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.program.op import FormatChoice
+from twostroke.program.program import Program
+from twostroke.program.values import PagedKV, StateSlots
+from twostroke.spec.formats import KVKind
+
+F32_BYTES = 4
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Model:
+    """A model in numbers. plain: the program as its file says it; program: the same with calls fused.
+
+    max_positions: the longest sequence. eos_token_ids may be empty. dtype: what the checkpoint says it was saved in,
+    "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may be there and are not read.
+    """
+
+    architecture: str
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    max_positions: int
+    bos_token_id: int | None
+    eos_token_ids: tuple[int, ...]
+    dtype: str
+    plain: Program
+    program: Program
+    ignored: tuple[str, ...] = ()
+
+    def rope_bytes(self, positions: int) -> int:
+        """Bytes of the tables of rotations for this many positions: cos and sin, float32."""
+        return sum(positions * rope.spec.rotary_dim * F32_BYTES for rope in self.program.ropes)
+
+    @property
+    def longest_context(self) -> int:
+        """Positions that can be asked for: max_positions, or what its rope scaling reaches where that is more."""
+        return max(self.max_positions, *(rope.spec.reach for rope in self.program.ropes))
+
+    def parameters(self) -> int:
+        """Trained numbers; tied embeddings are counted once."""
+        return self.program.parameters
+
+    def weight_bytes(self, format_for: FormatChoice) -> int:
+        """Bytes of all packed weights: matrices in their formats with padding and scales, vectors as float32."""
+        program = self.program
+        matrices = sum(
+            max(1, weight.experts) * format_for(weight.role).total_bytes(weight.rows, weight.columns)
+            + F32_BYTES * sum(part.length for part in weight.bias)
+            for weight in program.weights
+        )
+        return matrices + F32_BYTES * sum(vector.length for vector in program.vectors)
+
+    def kv_bytes_per_token(self, kv_kind: KVKind) -> int:
+        """Bytes of K and V of one position in all layers."""
+        return sum(kind.kv_heads * kv_kind.token_bytes(kind.head_dim) for kind in self.program.paged())
+
+    def state_bytes(self) -> int:
+        """Bytes of what a sequence keeps whatever its length: the states of all layers."""
+        states = (cache.kind for cache in self.program.caches)
+        return sum(F32_BYTES * kind.elements for kind in states if isinstance(kind, StateSlots))
+
+    @property
+    def windows(self) -> tuple[int, ...]:
+        """For each layer with K and V, the positions that a query sees; 0 means all."""
+        return tuple(kind.window for kind in self.program.paged())
+
+    @property
+    def paged_kinds(self) -> tuple[PagedKV, ...]:
+        """Of the layers that keep K and V."""
+        return tuple(self.program.paged())

@@ -1,0 +1,73 @@
+"""Program: the calls of a model in order, and what they read, found by walking them.
+
+Knows: calls and operands.
+Must not know: models, ops by name, arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from twostroke.program.op import Op
+from twostroke.program.values import Cache, PagedKV, Rope, Size, Value, Vector, Weight
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Program:
+    """body: the calls for all rows of a step. head: those for the rows that need logits. logits: the result.
+
+    The head may run again for other rows of the same step: what it reads of the body stays valid until the next step.
+    """
+
+    body: tuple[Op, ...]
+    head: tuple[Op, ...]
+    logits: Value
+    weights: tuple[Weight, ...]
+    vectors: tuple[Vector, ...]
+    caches: tuple[Cache, ...]
+    ropes: tuple[Rope, ...]
+
+    @classmethod
+    def of(cls, calls: tuple[Op, ...], logits: Value) -> Program:
+        """Walk the calls. Raises ValueError where a call of all rows follows one of the rows that need logits."""
+        is_head = [call.result is not None and call.result.rows is Size.LOGIT_ROWS for call in calls]
+        first = is_head.index(True) if True in is_head else len(calls)
+        if not all(is_head[first:]):
+            raise ValueError("a call of all rows follows one of the rows that need logits")
+        weights, vectors, caches, ropes = (
+            tuple(dict.fromkeys(item for call in calls for item in call.operands() if isinstance(item, kind)))
+            for kind in (Weight, Vector, Cache, Rope)
+        )
+        return cls(calls[:first], calls[first:], logits, weights, vectors, caches, ropes)  # type: ignore[arg-type]
+
+    @property
+    def calls(self) -> tuple[Op, ...]:
+        """All of them, in order."""
+        return self.body + self.head
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers; a matrix that is used twice is counted once."""
+        matrices = sum(weight.elements + sum(part.length for part in weight.bias) for weight in self.weights)
+        return matrices + sum(vector.length for vector in self.vectors)
+
+    @property
+    def active_parameters(self) -> int:
+        """Those that one token uses: of a bank of experts, the chosen ones."""
+        chosen = {id(weight): share for weight, share in self._shares()}
+        return self.parameters - sum(
+            int(weight.elements * (1 - chosen[id(weight)])) for weight in self.weights if id(weight) in chosen
+        )
+
+    def paged(self) -> Iterator[PagedKV]:
+        """The kinds of the caches that grow with the sequence, one for each layer that has one."""
+        for cache in self.caches:
+            if isinstance(cache.kind, PagedKV):
+                yield cache.kind
+
+    def _shares(self) -> Iterator[tuple[Weight, float]]:
+        for call in self.calls:
+            for item in call.operands():
+                if isinstance(item, Weight) and item.experts:
+                    yield item, call.experts_of_a_row / item.experts

@@ -1,0 +1,154 @@
+"""Tracer: runs a model's program once over symbols and keeps what it did.
+
+    trace = Tracer()
+    with trace.layer("model.layers.0."):
+        h = rms_norm(x, trace.vector("input_layernorm", 64), 1e-5)
+        y = linear(h, trace.matrix("o", {"self_attn.o_proj": 64}, 64))
+    program = trace.program(logits)
+
+A weight is named where it is used. Asking twice for the same tensors gives the same object, so a tied head is the
+embedding.
+
+Knows: calls, operands.
+Must not know: which models and ops there are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+from twostroke.program.op import Op, OperandKind, mismatch, signature
+from twostroke.program.program import Program
+from twostroke.program.values import (
+    LOGIT_ROWS,
+    POSITIONS,
+    SEQUENCES,
+    SLOTS,
+    TOKEN_IDS,
+    Cache,
+    CacheKind,
+    Indices,
+    Size,
+    Tensor,
+    Value,
+    Vector,
+    Weight,
+)
+
+
+class Tracer:
+    """Inputs of the step are attributes; matrices, vectors and caches are asked for; ops record themselves."""
+
+    token_ids, positions, slots, logit_rows = TOKEN_IDS, POSITIONS, SLOTS, LOGIT_ROWS
+    sequences = SEQUENCES
+
+    def __init__(self) -> None:
+        self._calls: list[Op] = []
+        self._weights: dict[tuple[Tensor, ...], Weight] = {}
+        self._vectors: dict[tuple[tuple[Tensor, ...], float, bool], Vector] = {}
+        self._caches: list[Cache] = []
+        self._prefix = ""
+
+    @contextlib.contextmanager
+    def layer(self, prefix: str) -> Iterator[None]:
+        """Names of tensors inside begin with `prefix`. Layers may be nested."""
+        outer, self._prefix = self._prefix, self._prefix + prefix
+        try:
+            yield
+        finally:
+            self._prefix = outer
+
+    def rows(self, count: Size, *shape: int) -> Value:
+        """A new value for the result of an op."""
+        return Value(self, count, shape)
+
+    def matrix(
+        self, role: str, outputs: Mapping[str, int], columns: int, *, bias: bool = False, transposed: bool = False
+    ) -> Weight:
+        """The matrix of these tensors' rows, in order. outputs: name without ".weight" -> rows.
+
+        transposed: the tensors are stored as (columns, rows).
+        """
+        parts = tuple(
+            Tensor(f"{self._prefix}{name}.weight", (columns, rows) if transposed else (rows, columns), transposed)
+            for name, rows in outputs.items()
+        )
+        biases = tuple(Tensor(f"{self._prefix}{name}.bias", (rows,)) for name, rows in outputs.items()) if bias else ()
+        return self.weight(role, sum(outputs.values()), columns, parts, biases)
+
+    def weight(
+        self,
+        role: str,
+        rows: int,
+        columns: int,
+        parts: tuple[Tensor, ...],
+        bias: tuple[Tensor, ...] = (),
+        experts: int = 0,
+    ) -> Weight:
+        """A matrix, or a bank of `experts` matrices, of tensors with full names (`name` gives them)."""
+        found = self._weights.get(parts)
+        if found is None:
+            key = parts[0].name.removesuffix(".weight")
+            found = self._weights[parts] = Weight(f"{key}:{role}", role, rows, columns, parts, bias, experts)
+        return found
+
+    def name(self, name: str) -> str:
+        """The full name of a tensor in this layer."""
+        return self._prefix + name
+
+    def vector(self, name: str, length: int, *, plus: float = 0.0, suffix: str = ".weight") -> Vector:
+        """A float32 vector. plus: added to each number when it is loaded."""
+        return self.vector_of((Tensor(f"{self._prefix}{name}{suffix}", (length,)),), length, plus=plus)
+
+    def vector_of(
+        self, parts: tuple[Tensor, ...], length: int, *, plus: float = 0.0, negated_exp: bool = False
+    ) -> Vector:
+        """A vector of tensors with full names, flattened, one after the other."""
+        key = (parts, plus, negated_exp)
+        found = self._vectors.get(key)
+        if found is None:
+            name = parts[0].name.removesuffix(".weight")
+            found = self._vectors[key] = Vector(f"{name}:vector{len(self._vectors)}", length, parts, plus, negated_exp)
+        return found
+
+    def cache(self, kind: CacheKind) -> Cache:
+        """What the next layer keeps between steps."""
+        cache = Cache(len(self._caches), kind)
+        self._caches.append(cache)
+        return cache
+
+    def record(self, call: Op) -> Op:
+        """Keep one call. Raises ValueError where shapes do not fit the op's."""
+        wrong = mismatch(type(call), _shapes(call))
+        if wrong is not None:
+            raise ValueError(f"{call.NAME}: {wrong[0]} must be {wrong[1]}, it is {_shapes(call)[wrong[0]]}")
+        self._calls.append(call)
+        return call
+
+    def program(self, logits: Value) -> Program:
+        """The program. Raises ValueError where a weight or a cache was asked for and never used."""
+        program = Program.of(tuple(self._calls), logits)
+        used = {id(item) for item in (*program.weights, *program.vectors, *program.caches)}
+        for item in (*self._weights.values(), *self._vectors.values(), *self._caches):
+            if id(item) not in used:
+                raise ValueError(f"{item} is never used")
+        return program
+
+
+def _shapes(call: Op) -> dict[str, tuple[object, ...]]:
+    """Of the operands that have one."""
+    found: dict[str, tuple[object, ...]] = {}
+    for operand in signature(type(call)):
+        item = getattr(call, operand.name)
+        if isinstance(item, Value):
+            found[operand.name] = (item.rows, *item.shape)
+        elif isinstance(item, Weight):
+            found[operand.name] = (item.all_rows, item.columns)
+        elif isinstance(item, Vector):
+            found[operand.name] = (item.length,)
+        elif isinstance(item, Indices):
+            found[operand.name] = (item.count,)
+        elif operand.kind is OperandKind.CACHE and operand.name in call.SHAPES:
+            found[operand.name] = (item.kind.kv_heads, item.kind.head_dim)
+    return found

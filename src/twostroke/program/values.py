@@ -1,0 +1,220 @@
+"""What calls read and write: values, weights, vectors, rope tables, caches, inputs.
+
+A value is the float32 result of one call: a row for each token of the step (or for each row that needs logits), each
+row of a fixed shape. It may be a view: some columns of another value's rows, or that value after an op changed it in
+place.
+
+Knows: shapes and names.
+Must not know: arrays, ops, models.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from twostroke.spec.rope import RopeSpec
+
+if TYPE_CHECKING:
+    from twostroke.program.trace import Tracer
+
+
+class Size(enum.Enum):
+    """The sizes that a step decides. All other sizes are numbers."""
+
+    TOKENS = "T"
+    SEQUENCES = "S"
+    LOGIT_ROWS = "R"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Value:
+    """float32 rows. `rows`: how many (TOKENS or LOGIT_ROWS). `shape`: of one row, (columns,) or (heads, head_dim).
+
+    base: the value whose memory this one lies in, from element `first` of each row on; None for memory of its own.
+    changed: an op wrote this one over its base; the base must not be read afterwards. parts: the neighbours that were
+    joined to this view.
+    """
+
+    trace: Tracer
+    rows: Size
+    shape: tuple[int, ...]
+    base: Value | None = None
+    first: int = 0
+    changed: bool = False
+    parts: tuple[Value, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Elements of one row."""
+        return math.prod(self.shape)
+
+    @property
+    def root(self) -> Value:
+        """The value that owns the memory."""
+        return self if self.base is None else self.base.root
+
+    @property
+    def offset(self) -> int:
+        """Elements of the root's row before the first element of this one."""
+        return self.first + (0 if self.base is None else self.base.offset)
+
+    def fresh(self, *shape: int) -> Value:
+        """A new value with as many rows; of this shape, or of the given one."""
+        return Value(self.trace, self.rows, shape or self.shape)
+
+    def written(self) -> Value:
+        """This value after an op has changed it in place."""
+        return Value(self.trace, self.rows, self.shape, self, 0, True)
+
+    def columns(self, first: int, count: int) -> Value:
+        """Elements [first, first + count) of each row."""
+        if first < 0 or count < 1 or first + count > self.width:
+            raise ValueError(f"columns [{first}, {first + count}) of rows of {self.width} elements")
+        return Value(self.trace, self.rows, (count,), self, first)
+
+    def split(self, *widths: int) -> tuple[Value, ...]:
+        """Views of these widths, one after the other; together all columns."""
+        if sum(widths) != self.width:
+            raise ValueError(f"parts of {widths} elements do not make rows of {self.width}")
+        firsts = [sum(widths[:index]) for index in range(len(widths))]
+        return tuple(self.columns(first, width) for first, width in zip(firsts, widths, strict=True))
+
+    def heads(self, count: int) -> Value:
+        """The same elements as (count, width / count)."""
+        if count < 1 or self.width % count:
+            raise ValueError(f"rows of {self.width} elements are not {count} heads")
+        return Value(self.trace, self.rows, (count, self.width // count), self)
+
+    def flat(self) -> Value:
+        """The same elements as (width,)."""
+        return self if len(self.shape) == 1 else Value(self.trace, self.rows, (self.width,), self)
+
+
+def join(*neighbours: Value) -> Value:
+    """Views that lie one after the other in the rows of one value, as one view of all their heads or columns."""
+    first = neighbours[0]
+    end = first.offset
+    for value in neighbours:
+        if value.root is not first.root or value.offset != end or value.shape[1:] != first.shape[1:]:
+            raise ValueError("only neighbours in the rows of one value can be joined")
+        end += value.width
+    shape = (sum(value.shape[0] for value in neighbours), *first.shape[1:])
+    return Value(first.trace, first.rows, shape, first.root, first.offset, False, neighbours)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a checkpoint. transposed: it is stored as (columns, rows) of the matrix that it is a part of.
+
+    rows: the rows [first, end) of the stored tensor that are meant; None for all. `shape` is the whole tensor's.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    transposed: bool = False
+    rows: tuple[int, int] | None = None
+
+    @property
+    def length(self) -> int:
+        """Rows that it contributes to a matrix, or elements to a vector."""
+        if self.rows is not None:
+            return self.rows[1] - self.rows[0]
+        return self.shape[1] if self.transposed else self.shape[0]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Weight:
+    """A packed matrix W of (rows, columns) for x @ W.T + bias: rows of several tensors, one after the other.
+
+    key: its name in our files. role: formats are chosen by it. experts: how many such matrices lie in one bank, one
+    after the other; `parts` then holds the parts of all of them in order, and `rows` are those of one.
+    """
+
+    key: str
+    role: str
+    rows: int
+    columns: int
+    parts: tuple[Tensor, ...]
+    bias: tuple[Tensor, ...] = ()
+    experts: int = 0
+
+    @property
+    def all_rows(self) -> int:
+        """Rows of the bank, or of the one matrix."""
+        return self.rows * max(1, self.experts)
+
+    @property
+    def elements(self) -> int:
+        """Numbers of the matrix, bias left out."""
+        return self.all_rows * self.columns
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Vector:
+    """`length` float32 numbers: a norm, sinks, taps. plus: added to each when it is loaded (Gemma's norms store w - 1).
+
+    negated_exp: stored as a logarithm, read as -exp(x) (Mamba's A).
+    """
+
+    key: str
+    length: int
+    parts: tuple[Tensor, ...]
+    plus: float = 0.0
+    negated_exp: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """A table of rotations; equal ones are one table."""
+
+    spec: RopeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PagedKV:
+    """K and V of every position, in pages. window: positions that a query sees, itself included; 0 means all."""
+
+    kv_heads: int
+    head_dim: int
+    window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StateSlots:
+    """A state of fixed size for each sequence: `elements` float32."""
+
+    elements: int
+
+
+CacheKind = PagedKV | StateSlots
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cache:
+    """What one layer keeps between steps. index: its place among the program's caches."""
+
+    index: int
+    kind: CacheKind
+
+
+@dataclass(frozen=True, slots=True)
+class Indices:
+    """An int32 input of the step: `token_ids`, `positions`, `slots` (T,), or `logit_rows` (R,)."""
+
+    name: str
+    count: Size
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """The input that says which rows belong to which sequence, and where its pages are."""
+
+
+TOKEN_IDS = Indices("token_ids", Size.TOKENS)
+POSITIONS = Indices("positions", Size.TOKENS)
+SLOTS = Indices("slots", Size.TOKENS)
+LOGIT_ROWS = Indices("logit_rows", Size.LOGIT_ROWS)
+SEQUENCES = Sequences()

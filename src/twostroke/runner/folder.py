@@ -1,0 +1,51 @@
+"""A folder's model: config.json, corrected by what the weights hold; and its packed weights, for tests and tools.
+
+Knows: config.json, the rooms below.
+Must not know: settings, the cache of packed weights.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from twostroke.models.common.registry import read_model
+from twostroke.program.model import Model
+from twostroke.quant.formats import KEPT_WIDE
+from twostroke.spec.formats import F32, WeightFormat
+from twostroke.types.errors import ModelError
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.json_file import read_object
+from twostroke.weights.load import Packer, Progress, load_weights
+from twostroke.weights.loaded import ModelWeights
+from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.tied import HEAD, has_other_head
+
+
+def read_folder(folder: Path) -> Model:
+    """The model of a folder. Where tie_word_embeddings is true and the checkpoint holds another head, the file counts.
+
+    Raises CorruptModel or UnsupportedModel for config.json alone: weights that are missing or broken are found where
+    they are loaded.
+    """
+    config = read_object(folder / "config.json")
+    model = read_model(config)
+    if HEAD not in model.ignored:
+        return model
+    try:
+        with Checkpoint.open(folder) as checkpoint:
+            return read_model({**config, "tie_word_embeddings": False}) if has_other_head(checkpoint) else model
+    except ModelError:
+        return model
+
+
+def load_folder(
+    folder: Path, weight_format: WeightFormat, packer: Packer | None = None, progress: Progress | None = None
+) -> tuple[Model, ModelWeights]:
+    """Every matrix in one format, but those that are kept wide; without a packer the NumPy one. Raises ModelError."""
+    model = read_folder(folder)
+
+    def format_for(role: str) -> WeightFormat:
+        return F32 if role in KEPT_WIDE else weight_format
+
+    with Checkpoint.open(folder) as checkpoint:
+        return model, load_weights(checkpoint, model, format_for, packer or NumpyPacker(), progress)

@@ -1,0 +1,64 @@
+"""The tensors that a program reads, compared with those that a checkpoint holds.
+
+Knows: names and shapes.
+Must not know: how numbers are stored or packed, which model it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from twostroke.program.model import Model
+from twostroke.program.values import Tensor
+from twostroke.types.errors import CorruptModel
+from twostroke.weights.checkpoint import Checkpoint
+
+HARMLESS = re.compile(r"(.*\.)?(rotary_emb\.(inv_freq|cos_cached|sin_cached)|attn\.(masked_)?bias)")
+"""Buffers that old checkpoints carry and that are computed anew."""
+
+
+def wanted_tensors(model: Model) -> Iterator[Tensor]:
+    """Everything that is read from a checkpoint, in the order of use."""
+    for weight in model.program.weights:
+        yield from weight.parts
+        yield from weight.bias
+    for vector in model.program.vectors:
+        yield from vector.parts
+
+
+def check_tensors(checkpoint: Checkpoint, model: Model) -> None:
+    """Compare names and shapes in the checkpoint with the program's. Raises CorruptModel that names one."""
+    wanted = {tensor.name: tensor for tensor in wanted_tensors(model)}
+    present = checkpoint.names
+    missing = [name for name in wanted if name not in present]
+    if missing:
+        raise _missing(missing, len(wanted), model)
+    for tensor in wanted.values():
+        found = checkpoint.info(tensor.name).shape
+        if found != tensor.shape:
+            raise CorruptModel(
+                f"Tensor {tensor.name} has the shape {list(found)}, expected {list(tensor.shape)}.",
+                why="The expected shape follows from config.json.",
+                fix="config.json and the weights belong to different models or revisions: download both again.",
+            )
+    ignored = {name for name in present if HARMLESS.fullmatch(name)} | set(model.ignored)
+    unexpected = sorted(present - wanted.keys() - ignored)
+    if unexpected:
+        raise CorruptModel(
+            f"The checkpoint holds {len(unexpected)} tensors that a {model.architecture} with this config.json"
+            f" does not have: {', '.join(name[:80] for name in unexpected[:3])}.",
+            why="Leaving weights out would change what the model says.",
+            fix="Check attention_bias, mlp_bias, num_hidden_layers in config.json; merge adapters first.",
+        )
+
+
+def _missing(missing: list[str], wanted: int, model: Model) -> CorruptModel:
+    fix = "Download the model again; if that does not help, config.json does not belong to these weights."
+    if missing == ["lm_head.weight"]:
+        fix = "If the head is the embedding in this model, config.json must say tie_word_embeddings: true."
+    return CorruptModel(
+        f"The checkpoint lacks the tensor {missing[0]}.",
+        why=f"{len(missing)} of the {wanted} tensors of a {model.architecture} with this config.json are not there.",
+        fix=fix,
+    )

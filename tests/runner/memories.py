@@ -1,0 +1,36 @@
+"""A step's memory for a model of one's own, and steps written into it.
+
+Knows: StepMemory's inputs.
+Must not know: what a test expects.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
+from twostroke.program.model import Model
+from twostroke.program.program import Program
+from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.weights.loaded import ModelWeights
+
+
+def memory_of(
+    model: Model, weights: ModelWeights, kind: KVKind, sizes: MemorySizes, program: Program | None = None
+) -> StepMemory:
+    """Memory for the model's program, or for another form of it."""
+    return StepMemory(program or model.program, weights.matrices, weights.vectors, kind, sizes)
+
+
+def write_rows(memory: StepMemory, token_ids: list[int], start: int, pages: np.ndarray) -> StepSizes:
+    """One sequence's tokens at positions from `start` on; every row needs logits."""
+    count = len(token_ids)
+    positions = np.arange(start, start + count, dtype=np.int32)
+    memory.token_ids[:count] = token_ids
+    memory.positions[:count] = positions
+    memory.slots[:count] = pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS
+    memory.logit_rows[:count] = np.arange(count)
+    memory.batch.row_starts[:2] = [0, count]
+    memory.batch.context_tokens[0] = start + count
+    memory.batch.page_table[0, : len(pages)] = pages
+    return StepSizes(count, 1, count)

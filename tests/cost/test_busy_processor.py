@@ -6,6 +6,7 @@ import os
 import random
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from twostroke.cost.explanation import CauseKind, words
 from twostroke.cost.record import StepRecord
 from twostroke.cost.record_json import from_json, to_json
 from twostroke.cost.what_if import WhatIf
+from twostroke.models.common.work import work_of
 from twostroke.quant.formats import FORMATS
 from twostroke.run_delay import RunDelay
 from twostroke.spec.formats import KVKind
@@ -94,7 +96,7 @@ def test_an_idle_machine_is_not_blamed() -> None:
 def test_measured_steps_without_a_cause_are_named_too(slower: float, named: bool) -> None:
     """A virtual machine whose host runs others: the system counts nothing, but the machine was measured idle."""
     machine = calibration()
-    what_if = WhatIf(SPEC, FORMATS, "int8", KVKind.BF16, machine)
+    what_if = WhatIf(partial(work_of, SPEC), FORMATS, "int8", KVKind.BF16, machine)
     lab = Lab()
     lab.executor.cost = what_if.now
     lab.ledger.cost = what_if.now

@@ -60,7 +60,7 @@ def test_damage_is_one_clear_error_and_the_file_is_thrown_away(start: Start) -> 
     with pytest.raises(EngineStopped):
         check.require_sound()
     assert not start.entry.path.exists() and not check.complete
-    assert np.count_nonzero(start.weights.final_norm), "what is mapped stays mapped"
+    assert all(np.count_nonzero(vector) for vector in start.weights.vectors.values()), "what is mapped stays mapped"
 
 
 def test_a_file_that_took_the_name_meanwhile_is_left_alone(start: Start) -> None:

@@ -23,7 +23,8 @@ def check(program: Program) -> None:
         for value in call.reads():
             _require(value, columns, f"call {index}, {call.NAME}")
         for value in writes(call):
-            _write(value, columns)
+            # Nobody may read what an op leaves in room that it worked in: its writer is a value that no call has.
+            _write(value, columns, value if value is call.result else value.fresh())
     _require(program.logits, columns, "the result")
 
 
@@ -49,14 +50,14 @@ def _require(value: Value, columns: dict[Value, list[_Written]], where: str) -> 
         raise ValueError(f"{where} reads columns [{first}, {end}) before they are written")
 
 
-def _write(value: Value, columns: dict[Value, list[_Written]]) -> None:
+def _write(value: Value, columns: dict[Value, list[_Written]], writer: Value) -> None:
     first, end = value.offset, value.offset + value.width
-    kept: list[_Written] = [(first, end, value)]
-    for begin, stop, writer in columns.get(value.root, ()):
+    kept: list[_Written] = [(first, end, writer)]
+    for begin, stop, earlier in columns.get(value.root, ()):
         if begin < first:
-            kept.append((begin, min(stop, first), writer))
+            kept.append((begin, min(stop, first), earlier))
         if stop > end:
-            kept.append((max(begin, end), stop, writer))
+            kept.append((max(begin, end), stop, earlier))
     columns[value.root] = kept
 
 

@@ -1,6 +1,7 @@
 """fuse: replace neighbouring calls by one that does the same, as a list of patterns says.
 
-A pattern must give the bits of the calls that it replaces; each is tested against them.
+A pattern must give the bits of the calls that it replaces; each is tested against them. Two calls stay apart where one
+call would write over what it still reads: x + linear(x) is not one product added to x.
 
 Knows: how a pattern is applied, who reads a value.
 Must not know: which patterns there are.
@@ -34,9 +35,17 @@ def _apply(calls: list[Op], pattern: Pattern, logits: Value) -> list[Op]:
     for call in calls:
         before = found[-1] if found else None
         if before is not None and before.result is not None and readers[before.result.root] == 1:
-            merged = pattern(before, call)
+            merged = None if _overwrites(before, call) else pattern(before, call)
             if merged is not None:
                 found[-1] = merged
                 continue
         found.append(call)
     return found
+
+
+def _overwrites(first: Op, second: Op) -> bool:
+    """Whether `second` changes, in place, memory that `first` reads and does not change itself."""
+    if first.result is None or second.result is None:
+        return False
+    changed = second.result.root
+    return first.result.root is not changed and any(value.root is changed for value in first.reads())

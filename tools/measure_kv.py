@@ -8,7 +8,7 @@ pair of K's channels is ten times as large and the same pair of Q's a tenth. In 
 
     python -m tools.measure_kv [--turns 6] [--dialogues 60] [--model FOLDER] [--json]
 
-Knows: the corpus, the model program, the KV formats. Must not know: the server, kernels.
+Knows: the corpus, programs and their memory, the KV formats. Must not know: the server, kernels.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from pathlib import Path
 import numpy as np
 from tools.spark.corpus import load
 from tools.spark.tokenizer import ASSISTANT, BOS, DEFAULT_SYSTEM, END, SYSTEM, USER
-from twostroke.models.batch import Batch, Buffers
 
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps
-from twostroke.models.llama import LlamaModel
-from twostroke.ops.operands import AttentionBatch, F32Array, PackedWeight, new_kv_layer, pack_floats, unpack
-from twostroke.ops.rope_tables import rope_table
+from twostroke.ops.attention import Attention
+from twostroke.ops.operands import F32Array, PackedWeight, unpack
+from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
 from twostroke.program.model import Model
+from twostroke.program.values import Weight
+from twostroke.quant.codec import pack_weight
 from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import F32, PAGE_TOKENS, KVKind
 from twostroke.text.tokenizer import Tokenizer
@@ -44,6 +45,15 @@ class Dialogue:
 
     token_ids: list[int]
     parts: dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model with weights of one format, and what runs it."""
+
+    model: Model
+    weights: ModelWeights
+    ops: CpuOps
 
 
 @dataclass(frozen=True)
@@ -78,37 +88,52 @@ def dialogues(tokenizer: Tokenizer, turns: int, count: int) -> list[Dialogue]:
     return made
 
 
-def log_probabilities(model: LlamaModel, kind: KVKind, dialogue: Dialogue) -> F32Array:
+def log_probabilities(loaded: Loaded, kind: KVKind, dialogue: Dialogue) -> F32Array:
     """(T, vocabulary) float32 of one dialogue, computed in chunks of CHUNK_TOKENS."""
-    spec, total = model.spec, len(dialogue.token_ids)
+    program, total = loaded.model.program, len(dialogue.token_ids)
     pages = -(-total // PAGE_TOKENS)
-    kv = [new_kv_layer(kind, pages, spec.num_kv_heads, spec.head_dim) for _ in range(spec.num_layers)]
-    buffers, rows = Buffers(spec, CHUNK_TOKENS, CHUNK_TOKENS), []
-    table = np.arange(pages, dtype=np.int32)[None, :]
+    sizes = MemorySizes(pages, pages * PAGE_TOKENS, CHUNK_TOKENS, CHUNK_TOKENS)
+    memory = StepMemory(program, loaded.weights.matrices, loaded.weights.vectors, kind, sizes)
+    forward, rows = loaded.ops.compile(program, memory), []
+    memory.batch.page_table[0] = np.arange(pages)
+    memory.logit_rows[:] = np.arange(CHUNK_TOKENS)
     for start in range(0, total, CHUNK_TOKENS):
-        positions = np.arange(start, min(start + CHUNK_TOKENS, total), dtype=np.int32)
-        ends = AttentionBatch(np.array([0, len(positions)], np.int32), np.array([positions[-1] + 1], np.int32), table)
-        ids = np.array(dialogue.token_ids[start : start + CHUNK_TOKENS], np.int32)
-        batch = Batch(ids, positions, positions, ends, np.arange(len(positions), dtype=np.int32))
-        rows.append(model.forward(batch, kv, buffers).copy())
+        end = min(start + CHUNK_TOKENS, total)
+        count = end - start
+        memory.token_ids[:count] = dialogue.token_ids[start:end]
+        # Pages are taken in order: the slot of a position is the position.
+        memory.positions[:count] = memory.slots[:count] = np.arange(start, end)
+        memory.batch.row_starts[:2] = [0, count]
+        memory.batch.context_tokens[0] = end
+        rows.append(forward(StepSizes(count, 1, count)).copy())
     logits: F32Array = np.concatenate(rows)
     logits -= logits.max(axis=1, keepdims=True)
     logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
     return logits
 
 
-def with_outliers(spec: Model, weights: ModelWeights) -> ModelWeights:
-    """The same model in f32, with one pair of channels of each K head OUTLIER times as large."""
-    dim, heads = spec.head_dim, spec.num_heads + spec.num_kv_heads
-    layers = []
-    for layer in weights.layers:
-        full = unpack(layer.qkv)
-        for head in range(heads):
-            factor = np.float32(OUTLIER if head >= spec.num_heads else 1 / OUTLIER)
-            full[[head * dim + 1, head * dim + 1 + dim // 2]] *= factor
-        packed = PackedWeight(F32, layer.qkv.rows, layer.qkv.columns, pack_floats(full, F32), None, layer.qkv.bias)
-        layers.append(replace(layer, qkv=packed))
-    return replace(weights, layers=tuple(layers))
+def with_outliers(model: Model, weights: ModelWeights) -> ModelWeights:
+    """The same model in f32, with one pair of channels of each K head OUTLIER times as large. For models without norms
+    on heads."""
+    attentions = [call for call in model.plain.calls if isinstance(call, Attention)]
+    joined = [weight for weight in model.plain.weights if weight.role == "qkv"]
+    changed = {
+        weight.key: _louder_keys(weights.matrix(weight), weight, call)
+        for weight, call in zip(joined, attentions, strict=True)
+    }
+    return replace(weights, matrices={**weights.matrices, **changed})
+
+
+def _louder_keys(packed: PackedWeight, weight: Weight, call: Attention) -> PackedWeight:
+    """Rows of q, k and v: one pair of channels of each head of k OUTLIER times as large, of q as much smaller."""
+    query_heads, dim = call.q.shape
+    heads = query_heads + weight.parts[1].length // dim
+    factors = np.ones(packed.rows, np.float32)
+    for head in range(heads):
+        pair = [head * dim + 1, head * dim + 1 + dim // 2]
+        factors[pair] = OUTLIER if head >= query_heads else 1 / OUTLIER
+    bias = None if packed.bias is None else packed.bias * factors
+    return pack_weight(unpack(packed) * factors[:, None], F32, bias)
 
 
 class Sums:
@@ -130,17 +155,17 @@ class Sums:
         return float(np.exp(self.surprise / self.positions))
 
 
-def measure(name: str, model: LlamaModel, texts: list[Dialogue]) -> list[Measurement]:
+def measure(name: str, loaded: Loaded, texts: list[Dialogue]) -> list[Measurement]:
     """Every format against f32, part by part."""
     sums = {(part, kind): Sums() for part in texts[0].parts for kind in KVKind}
     for text in texts:
         ids = np.array(text.token_ids)
-        exact = log_probabilities(model, KVKind.F32, text)
+        exact = log_probabilities(loaded, KVKind.F32, text)
         for kind in KVKind:
-            found = exact if kind is KVKind.F32 else log_probabilities(model, kind, text)
+            found = exact if kind is KVKind.F32 else log_probabilities(loaded, kind, text)
             for part, at in text.parts.items():
                 sums[part, kind].add(exact[at], found[at], ids[np.array(at) + 1])
-    dim = model.spec.head_dim
+    dim = loaded.model.paged_kinds[0].head_dim
     return [
         Measurement(
             model=name,
@@ -178,12 +203,12 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=spark_path())
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     asked = parser.parse_args()
-    spec, weights = load_folder(asked.model, F32)
+    model, weights = load_folder(asked.model, F32)
     ops = CpuOps(None, 1)
     texts = dialogues(Tokenizer.from_folder(asked.model), asked.turns, asked.dialogues)
     found = []
-    for name, used in (("spark", weights), ("with outliers", with_outliers(spec, weights))):
-        found += measure(name, LlamaModel(spec, used, rope_table(spec.rope, spec.max_positions), ops), texts)
+    for name, used in (("spark", weights), ("with outliers", with_outliers(model, weights))):
+        found += measure(name, Loaded(model, used, ops), texts)
     ops.close()
     if asked.json:
         print(json.dumps([asdict(one) for one in found], indent=1))

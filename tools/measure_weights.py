@@ -6,7 +6,7 @@ much smaller. In f32 it is the same model; its activations are of the kind that 
 
     python -m tools.measure_weights [--turns 6] [--dialogues 60] [--model FOLDER] [--json]
 
-Knows: the corpus, the model program, the weight formats. Must not know: the server, kernels.
+Knows: the corpus, programs, the weight formats. Must not know: the server, kernels.
 """
 
 from __future__ import annotations
@@ -18,34 +18,28 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
-from tools.measure_kv import Dialogue, Measurement, Sums, dialogues, log_probabilities, table
-from twostroke.weights.tree import LayerWeights, ModelWeights
+from tools.measure_kv import Dialogue, Loaded, Measurement, Sums, dialogues, log_probabilities, table
 
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps
-from twostroke.models.llama import LlamaModel
+from twostroke.ops.linear import Linear
 from twostroke.ops.operands import F32Array, PackedWeight, unpack
-from twostroke.ops.rope_tables import rope_table
+from twostroke.ops.rms_norm import RmsNorm
 from twostroke.program.model import Model
 from twostroke.quant.codec import pack_weight
 from twostroke.quant.formats import FORMATS
 from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import F32, KVKind, WeightFormat
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.weights.loaded import ModelWeights
 
 OUTLIER = np.float32(30)
 OUTLIER_CHANNELS = (5, 77, 200)
 
 
 def each_matrix(weights: ModelWeights, change: Callable[[PackedWeight], PackedWeight]) -> ModelWeights:
-    """The same tree with every matrix changed; a tied head stays the embedding itself."""
-
-    def layer(one: LayerWeights) -> LayerWeights:
-        return replace(one, qkv=change(one.qkv), o=change(one.o), gate_up=change(one.gate_up), down=change(one.down))
-
-    embedding = change(weights.embedding)
-    head = embedding if weights.head is weights.embedding else change(weights.head)
-    return ModelWeights(embedding, tuple(map(layer, weights.layers)), weights.final_norm, head)
+    """The same weights with every matrix changed; a tied head is the embedding, so both change together."""
+    return replace(weights, matrices={key: change(matrix) for key, matrix in weights.matrices.items()})
 
 
 def in_format(weight_format: WeightFormat) -> Callable[[PackedWeight], PackedWeight]:
@@ -53,9 +47,9 @@ def in_format(weight_format: WeightFormat) -> Callable[[PackedWeight], PackedWei
     return lambda weight: pack_weight(unpack(weight), weight_format, weight.bias)
 
 
-def with_outliers(weights: ModelWeights) -> ModelWeights:
-    """The same model in f32 with OUTLIER_CHANNELS of what each norm puts out OUTLIER times as large."""
-    channels = np.array(OUTLIER_CHANNELS) % len(weights.final_norm)
+def with_outliers(model: Model, weights: ModelWeights) -> ModelWeights:
+    """The same model in f32 with OUTLIER_CHANNELS of what each layer's norms put out OUTLIER times as large."""
+    channels = np.array(OUTLIER_CHANNELS) % model.hidden_size
 
     def louder(norm: F32Array) -> F32Array:
         made = norm.copy()
@@ -67,28 +61,23 @@ def with_outliers(weights: ModelWeights) -> ModelWeights:
         full[:, channels] /= OUTLIER
         return pack_weight(full, F32, weight.bias)
 
-    layers = tuple(
-        replace(
-            one,
-            attn_norm=louder(one.attn_norm),
-            qkv=quieter(one.qkv),
-            mlp_norm=louder(one.mlp_norm),
-            gate_up=quieter(one.gate_up),
-        )
-        for one in weights.layers
+    norms = {call.out: call.weight for call in model.plain.body if isinstance(call, RmsNorm)}
+    readers = [call.weight for call in model.plain.body if isinstance(call, Linear) and call.x in norms]
+    return replace(
+        weights,
+        vectors={**weights.vectors, **{norm.key: louder(weights.vector(norm)) for norm in norms.values()}},
+        matrices={**weights.matrices, **{weight.key: quieter(weights.matrix(weight)) for weight in readers}},
     )
-    return replace(weights, layers=layers)
 
 
-def measure(name: str, spec: Model, weights: ModelWeights, ops: CpuOps, texts: list[Dialogue]) -> list[Measurement]:
+def measure(name: str, exact_model: Loaded, texts: list[Dialogue]) -> list[Measurement]:
     """Every format against f32, part by part."""
-    table_ = rope_table(spec.rope, spec.max_positions)
-    exact_model = LlamaModel(spec, weights, table_, ops)
     exact = [log_probabilities(exact_model, KVKind.F32, text) for text in texts]
     found: list[Measurement] = []
     base: dict[str, float] = {}
     for format_name, weight_format in FORMATS.items():
-        model = LlamaModel(spec, each_matrix(weights, in_format(weight_format)), table_, ops)
+        rounded = each_matrix(exact_model.weights, in_format(weight_format))
+        model = Loaded(exact_model.model, rounded, exact_model.ops)
         sums = {part: Sums() for part in texts[0].parts}
         for text, truth in zip(texts, exact, strict=True):
             ids, said = np.array(text.token_ids), log_probabilities(model, KVKind.F32, text)
@@ -119,11 +108,11 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=spark_path())
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     asked = parser.parse_args()
-    spec, weights = load_folder(asked.model, F32)
+    model, weights = load_folder(asked.model, F32)
     texts = dialogues(Tokenizer.from_folder(asked.model), asked.turns, asked.dialogues)
     ops = CpuOps(None, 1)
-    found = measure("spark", spec, weights, ops, texts)
-    found += measure("with outliers", spec, with_outliers(weights), ops, texts)
+    found = measure("spark", Loaded(model, weights, ops), texts)
+    found += measure("with outliers", Loaded(model, with_outliers(model, weights), ops), texts)
     ops.close()
     if asked.json:
         print(json.dumps([asdict(one) for one in found], indent=1))

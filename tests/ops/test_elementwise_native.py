@@ -1,4 +1,4 @@
-"""add and gate at every level against their references, over odd sizes and strides."""
+"""activate, add, gate and layer_norm at every level against their references, over odd sizes and strides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.ops.native import LEVELS, check_guard, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops import add, gate
+from twostroke.ops import activate, add, gate, layer_norm
 from twostroke.ops.activation import Activation
 from twostroke.types.errors import BackendError
 
@@ -51,6 +51,62 @@ def test_gate_agrees_with_the_reference_and_a_row_with_itself_alone(
     ops.close()
 
 
+@pytest.mark.parametrize("activation", Activation)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("level", LEVELS)
+def test_activate_agrees_with_the_reference_and_a_row_with_itself_alone(
+    level: str, shape: tuple[int, int], activation: Activation
+) -> None:
+    ops = CpuOps(level, 2)
+    out, room = guarded(*shape)
+    x = random_rows(*shape) * np.float32(4)
+    out[:], expected = x, x.copy()
+    activate.reference(expected, activation)
+    ops.activate(out, int(activation))
+    check_guard(out, room)
+    assert np.allclose(out, expected, rtol=TOLERANCE, atol=TOLERANCE * max(1.0, float(np.abs(x).max(initial=0))))
+    for row in range(shape[0]):
+        alone = x[row : row + 1].copy()
+        ops.activate(alone, int(activation))
+        assert np.array_equal(alone[0], out[row])
+    ops.close()
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("level", LEVELS)
+def test_layer_norm_agrees_with_the_reference_and_a_row_with_itself_alone(
+    level: str, shape: tuple[int, int], biased: bool
+) -> None:
+    """Far from zero too: the mean is subtracted before anything is squared."""
+    ops = CpuOps(level, 2)
+    rows, columns = shape
+    weight, bias = random_rows(2, columns) * np.float32(0.5)
+    given = bias if biased else None
+    for centre, tolerance in ((0.0, 4e-6), (300.0, 4e-4)):
+        out, room = guarded(rows, columns)
+        x = random_rows(rows, columns + 2)[:, 1:-1] + np.float32(centre)
+        expected = np.empty((rows, columns), np.float32)
+        layer_norm.reference(expected, x, weight, given, 1e-5)
+        ops.layer_norm(out, x, weight, given, 1e-5)
+        check_guard(out, room)
+        assert np.abs(out - expected).max(initial=0) < tolerance * max(1.0, float(np.abs(expected).max(initial=0)))
+        for row in range(rows):
+            alone = x[row : row + 1].copy()
+            ops.layer_norm(alone, alone, weight, given, 1e-5)  # over its own input
+            assert np.array_equal(alone[0], out[row])
+    ops.close()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_norm_of_equal_numbers_is_the_bias(level: str) -> None:
+    ops = CpuOps(level, 1)
+    out, bias = np.empty((2, 33), np.float32), random_rows(1, 33)[0]
+    ops.layer_norm(out, np.full((2, 33), 4, np.float32), np.ones(33, np.float32), bias, 1e-5)
+    assert np.array_equal(out, np.stack([bias, bias]))
+    ops.close()
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_extremes_stay_what_they_are(level: str) -> None:
     ops = CpuOps(level, 1)
@@ -70,4 +126,12 @@ def test_what_does_not_fit_is_refused() -> None:
         ops.gate(np.empty((2, 4), np.float32), np.ones((2, 8), np.float32), 9)
     with pytest.raises(BackendError, match="add: x must be"):
         ops.add(np.empty((2, 4), np.float32), np.ones((3, 4), np.float32))
+    with pytest.raises(BackendError, match="activate was refused"):
+        ops.activate(np.empty((2, 4), np.float32), len(Activation))
+    x, four, five = np.ones((2, 4), np.float32), np.ones(4, np.float32), np.ones(5, np.float32)
+    for weight, bias, name in ((five, four, "weight"), (four, five, "bias"), (four.astype(float), None, "weight")):
+        with pytest.raises(BackendError, match=f"layer_norm: {name} must be"):
+            ops.layer_norm(np.empty((2, 4), np.float32), x, weight, bias, 1e-5)
+    with pytest.raises(BackendError, match="layer_norm: weight must be"):
+        ops.layer_norm(np.empty((2, 4), np.float32), x, None, four, 1e-5)
     ops.close()

@@ -49,6 +49,7 @@ typedef int64_t ts_integer;
 #define ts_integer_operand ts_integer
 
 #define TS_OPS(OP)                                                                                                       \
+  OP(activate, F(value, out) F(integer, activation))                                                                     \
   OP(add, F(value, out) F(value, x))                                                                                     \
   OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window))       \
   OP(embed, F(value, out) F(weight, table) F(indices, token_ids))                                                        \
@@ -57,6 +58,7 @@ typedef int64_t ts_integer;
   OP(gather_rows, F(value, out) F(value, x) F(indices, rows))                                                            \
   OP(head_norm, F(value, out) F(vector, weight) F(number, eps))                                                          \
   OP(kv_write, F(cache, layer) F(value, k) F(value, v) F(indices, slots))                                                \
+  OP(layer_norm, F(value, out) F(value, x) F(vector, weight) F(vector, bias) F(number, eps))                             \
   OP(linear, F(value, out) F(value, x) F(weight, weight))                                                                \
   OP(linear_add, F(value, out) F(value, x) F(weight, weight))                                                            \
   OP(linear_silu, F(value, out) F(value, x) F(weight, weight))                                                           \

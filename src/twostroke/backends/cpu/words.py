@@ -143,7 +143,7 @@ def _weight(item: Any, _op: type[Op], _operand: Operand, structs: Structs) -> li
 def _vector(item: Any, op: type[Op], operand: Operand, _structs: Structs) -> list[int]:
     if item is None and operand.optional:
         return [0, 0]
-    if item.dtype != _F32 or item.ndim != 1 or not item.flags.c_contiguous:
+    if item is None or item.dtype != _F32 or item.ndim != 1 or not item.flags.c_contiguous:
         raise _refuse(op, operand.name, "contiguous float32 (N,)", item)
     return [item.ctypes.data, len(item)]
 

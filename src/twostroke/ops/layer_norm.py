@@ -1,0 +1,55 @@
+"""layer_norm: layer norm (Ba et al. 2016).
+
+    out (T, D) = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * weight + bias, x (T, D) float32,
+    weight (D,) float32, bias (D,) float32 or left out.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value, Vector
+
+
+def reference(out: F32Array, x: F32Array, weight: F32Array, bias: F32Array | None, eps: float) -> None:
+    """See the module."""
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean(axis=-1, keepdims=True)
+    variance = np.mean(centred**2, axis=-1, keepdims=True)
+    out[...] = (centred / np.sqrt(variance + eps) * weight + (0 if bias is None else bias)).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LayerNorm(Op):
+    """The norm of each row."""
+
+    NAME: ClassVar[str] = "layer_norm"
+    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "weight": "D", "bias": "D"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    weight: Vector
+    bias: Vector | None
+    eps: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """8 FLOPs an element: sum, difference, square and its sum, and the result; read once, written once."""
+        width = self.x.width
+        vectors = 1 if self.bias is None else 2
+        return OpCost(Work(0, weight_bytes=4 * vectors * width), Work(8 * width, activation_bytes=8 * width))
+
+
+def layer_norm(x: Value, weight: Vector, bias: Vector | None, eps: float, *, in_place: bool = False) -> Value:
+    """The norm of each row of x. in_place: over x itself, which must not be read afterwards."""
+    out = x.written() if in_place else x.fresh()
+    x.trace.record(LayerNorm(out, x, weight, bias, eps))
+    return out

@@ -61,6 +61,11 @@ def _qwen3(**changes: Any) -> transformers.PretrainedConfig:
     return transformers.Qwen3Config(**{**SMALL, "head_dim": 24, **changes})
 
 
+def _gpt2(**changes: Any) -> transformers.PretrainedConfig:
+    small = {"vocab_size": 199, "n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 256, "initializer_range": 0.2}
+    return transformers.GPT2Config(**{**small, **changes})
+
+
 FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     "llama2-multi-head": lambda: _llama(num_key_value_heads=4),
     "llama3-grouped": lambda: _llama(rope_parameters=LLAMA3),
@@ -81,6 +86,11 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     "qwen2-window-upper-layers": lambda: _qwen2(use_sliding_window=True, sliding_window=16, max_window_layers=1),
     "qwen3-head-norms": _qwen3,
     "qwen3-tied": lambda: _qwen3(tie_word_embeddings=True),
+    "gpt2": _gpt2,
+    "gpt2-inner": lambda: _gpt2(n_inner=112, activation_function="relu"),
+    "gpt2-untied": lambda: _gpt2(tie_word_embeddings=False, activation_function="gelu"),
+    "gpt2-scaled-by-layer": lambda: _gpt2(scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True),
+    "gpt2-odd-sizes": lambda: _gpt2(n_embd=45, n_head=3, vocab_size=101, n_inner=77, layer_norm_epsilon=0.01),
 }
 
 
@@ -90,7 +100,7 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
     model = transformers.AutoModelForCausalLM.from_config(FAMILIES[family](), attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "norm" in name:
+            if name.endswith("weight") and ("norm" in name or ".ln_" in name):
                 parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
             elif name.endswith("bias"):
                 parameter.copy_(0.3 * torch.randn_like(parameter))

@@ -27,6 +27,7 @@ from twostroke.types.errors import ConfigError, ModelError
 
 LLAMA, MISTRAL, QWEN2, QWEN3 = "llama2-multi-head", "mistral-window", "qwen2-biases", "qwen3-head-norms"
 EVERY = (LLAMA, MISTRAL, QWEN2, QWEN3)
+GPT2 = "gpt2"
 PLAIN = {"rope_type": "default", "rope_theta": 10_000.0}
 LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10_000.0}
 ABSENT = object()
@@ -54,6 +55,13 @@ SAME: list[tuple[str, dict[str, Any]]] = [
     (QWEN2, {"attention_bias": False}),
     (QWEN3, {"layer_types": ABSENT, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0}),
     (QWEN3, {"layer_types": TYPES, "use_sliding_window": True, "sliding_window": 8}),
+    (GPT2, {"scale_attn_weights": False}),
+    (GPT2, {"scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True}),
+    (GPT2, {"reorder_and_upcast_attn": True}),
+    (GPT2, {"layer_norm_epsilon": 0.05}),
+    *((GPT2, {"activation_function": name}) for name in ("gelu", "gelu_python", "gelu_pytorch_tanh", "relu", "silu")),
+    (GPT2, {"activation_function": ABSENT, "n_inner": 256}),
+    (GPT2, {"n_embd": ABSENT, "hidden_size": 64, "n_head": ABSENT, "num_attention_heads": 8}),
 ]
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -70,6 +78,14 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (MISTRAL, {"sliding_window": 0}, "sliding_window"),
     (QWEN2, {"layer_types": TYPES, "sliding_window": 8, "use_sliding_window": False}, "layer_types"),
     (QWEN3, {"layer_types": TYPES, "sliding_window": None, "use_sliding_window": True}, "layer_types"),
+    (GPT2, {"per_layer_config": {"1": {"n_inner": 5}}}, "per_layer_config"),
+    (GPT2, {"model_type": "gptj"}, "model_type"),
+    (GPT2, {"activation_function": "quick_gelu"}, "activation_function"),
+    (GPT2, {"add_cross_attention": True}, "add_cross_attention"),
+    (GPT2, {"hidden_size": 32}, "n_embd"),
+    (GPT2, {"n_layer": 2}, "h.2"),
+    (GPT2, {"n_inner": 112}, "c_fc"),
+    (GPT2, {"n_positions": 128}, "wpe"),
 ]
 
 
@@ -112,12 +128,13 @@ def test_a_field_that_is_not_implemented_is_refused_by_name(case: tuple[str, dic
 
 
 @pytest.mark.parametrize("change", ["nothing", "first row", "last row", "dtype", "all"])
-@pytest.mark.parametrize("family", [LLAMA, QWEN3])
+@pytest.mark.parametrize("family", [LLAMA, QWEN3, "gpt2-untied"])
 def test_a_tied_config_with_a_head_in_the_file_is_what_the_file_holds(family: str, change: str, tmp_path: Path) -> None:
     make_checkpoint(family, tmp_path)
     folder = edited(tmp_path, {"tie_word_embeddings": True})
     tensors = load_file(folder / "model.safetensors")
-    head = tensors["model.embed_tokens.weight"].clone()
+    table = "transformer.wte.weight" if family == "gpt2-untied" else "model.embed_tokens.weight"
+    head = tensors[table].clone()
     if change == "all":
         head = tensors["lm_head.weight"]
     elif change == "dtype":

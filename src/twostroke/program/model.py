@@ -22,6 +22,7 @@ class Model:
 
     max_positions: the longest sequence. eos_token_ids may be empty. dtype: what the checkpoint says it was saved in,
     "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may be there and are not read.
+    optional_prefix: what names of tensors begin with in the program, and in some checkpoints only.
     """
 
     architecture: str
@@ -35,6 +36,7 @@ class Model:
     plain: Program
     program: Program
     ignored: tuple[str, ...] = ()
+    optional_prefix: str = ""
 
     def rope_bytes(self, positions: int) -> int:
         """Bytes of the tables of rotations for this many positions: cos and sin, float32."""
@@ -43,7 +45,7 @@ class Model:
     @property
     def longest_context(self) -> int:
         """Positions that can be asked for: max_positions, or what its rope scaling reaches where that is more."""
-        return max(self.max_positions, *(rope.spec.reach for rope in self.program.ropes))
+        return max((self.max_positions, *(rope.spec.reach for rope in self.program.ropes)))
 
     def parameters(self) -> int:
         """Trained numbers; tied embeddings are counted once."""

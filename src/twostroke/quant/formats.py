@@ -34,8 +34,9 @@ def weight_format(name: str) -> WeightFormat:
     return found
 
 
-KEPT_WIDE = frozenset({"router"})
-"""Roles that are never rounded: a few rows that decide which experts a token meets."""
+KEPT_WIDE = frozenset({"router", "positions"})
+"""Roles that are never rounded: few rows that decide which experts a token meets; a table of which each token reads one
+row, so that fewer bytes would save no time."""
 
 
 def format_choice(name: str) -> Callable[[str], WeightFormat]:

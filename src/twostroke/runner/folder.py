@@ -33,7 +33,7 @@ def read_folder(folder: Path) -> Model:
         return model
     try:
         with Checkpoint.open(folder) as checkpoint:
-            return read_model({**config, "tie_word_embeddings": False}) if has_other_head(checkpoint) else model
+            return read_model({**config, "tie_word_embeddings": False}) if has_other_head(checkpoint, model) else model
     except ModelError:
         return model
 

@@ -26,7 +26,7 @@ class Checkpoint:
     def __init__(self, folder: Path, shards: Mapping[str, SafetensorsFile], shard_of: Mapping[str, str]) -> None:
         self.folder = folder
         self.shards = dict(sorted(shards.items()))
-        self._shard_of = dict(shard_of)
+        self._places = {name: (shard, name) for name, shard in shard_of.items()}
 
     @classmethod
     def open(cls, folder: Path) -> Checkpoint:
@@ -60,22 +60,32 @@ class Checkpoint:
             raise
         return cls(folder, shards, shard_of)
 
+    def renamed(self, names: Mapping[str, str]) -> Checkpoint:
+        """The same open files, where these tensors have other names: present name -> new name."""
+        found = Checkpoint(self.folder, self.shards, {})
+        for name, (shard, stored) in self._places.items():
+            found._places[names.get(name, name)] = (shard, stored)
+        return found
+
     @property
     def names(self) -> frozenset[str]:
         """All tensor names."""
-        return frozenset(self._shard_of)
+        return frozenset(self._places)
 
     def info(self, name: str) -> TensorInfo:
         """Shape, dtype and place of a tensor. Raises KeyError."""
-        return self.shards[self._shard_of[name]].tensors[name]
+        shard, stored = self._places[name]
+        return self.shards[shard].tensors[stored]
 
     def read(self, name: str) -> SourceArray:
         """A whole tensor; see SafetensorsFile.read."""
-        return self.shards[self._shard_of[name]].read(name)
+        shard, stored = self._places[name]
+        return self.shards[shard].read(stored)
 
     def read_rows(self, name: str, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
         """Rows [first, first + count) of a tensor; see SafetensorsFile.read_rows."""
-        return self.shards[self._shard_of[name]].read_rows(name, first, count, out)
+        shard, stored = self._places[name]
+        return self.shards[shard].read_rows(stored, first, count, out)
 
     def close(self) -> None:
         """Close all shards."""

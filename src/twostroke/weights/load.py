@@ -52,7 +52,7 @@ def load_weights(
     checkpoint: Checkpoint, model: Model, format_for: FormatChoice, packer: Packer, progress: Progress | None = None
 ) -> ModelWeights:
     """Read, check and pack a whole checkpoint into memory. Raises CorruptModel or UnsupportedModel."""
-    check_tensors(checkpoint, model)
+    checkpoint = check_tensors(checkpoint, model)
     target = MemoryTarget(plan_blobs(model, format_for))
     pack_into(target, checkpoint, model, format_for, packer, progress)
     return weights_from_blobs(model, format_for, target.blobs.__getitem__)
@@ -66,7 +66,7 @@ def pack_into(
     packer: Packer,
     progress: Progress | None = None,
 ) -> None:
-    """Fill every blob of `plan_blobs`, of a checkpoint that `check_tensors` has seen.
+    """Fill every blob of `plan_blobs`, of a checkpoint that `check_tensors` gave.
 
     Raises CorruptModel, UnsupportedModel, or what `target` raises (OSError).
     """

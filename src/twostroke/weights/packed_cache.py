@@ -87,7 +87,7 @@ def cached_weights(
     `progress` is called only while packing. Raises CorruptModel or UnsupportedModel; trouble with the cache itself is
     never an error, only a sentence for `warn`.
     """
-    check_tensors(checkpoint, model)
+    checkpoint = check_tensors(checkpoint, model)
     entry = cache_entry(folder, checkpoint, model, format_for)
     if entry.path.exists():
         try:

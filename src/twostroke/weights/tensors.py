@@ -27,8 +27,21 @@ def wanted_tensors(model: Model) -> Iterator[Tensor]:
         yield from vector.parts
 
 
-def check_tensors(checkpoint: Checkpoint, model: Model) -> None:
-    """Compare names and shapes in the checkpoint with the program's. Raises CorruptModel that names one."""
+def with_prefix(checkpoint: Checkpoint, model: Model) -> Checkpoint:
+    """The checkpoint under the names of the program: with the model's optional prefix where no name in it has it."""
+    prefix = model.optional_prefix
+    if not prefix or any(name.startswith(prefix) for name in checkpoint.names):
+        return checkpoint
+    wanted = {tensor.name for tensor in wanted_tensors(model)}
+    return checkpoint.renamed({name: prefix + name for name in checkpoint.names if prefix + name in wanted})
+
+
+def check_tensors(checkpoint: Checkpoint, model: Model) -> Checkpoint:
+    """Compare names and shapes in the checkpoint with the program's. Raises CorruptModel that names one.
+
+    -> the checkpoint under the program's names, as it is to be read.
+    """
+    checkpoint = with_prefix(checkpoint, model)
     wanted = {tensor.name: tensor for tensor in wanted_tensors(model)}
     present = checkpoint.names
     missing = [name for name in wanted if name not in present]
@@ -51,6 +64,7 @@ def check_tensors(checkpoint: Checkpoint, model: Model) -> None:
             why="Leaving weights out would change what the model says.",
             fix="Check attention_bias, mlp_bias, num_hidden_layers in config.json; merge adapters first.",
         )
+    return checkpoint
 
 
 def _missing(missing: list[str], wanted: int, model: Model) -> CorruptModel:

@@ -21,9 +21,14 @@ def read_facts(
     positions: int,
     hidden: str = "hidden_size",
     layers: str = "num_hidden_layers",
+    longest: str = "max_position_embeddings",
     ignored: tuple[str, ...] = (),
+    optional_prefix: str = "",
 ) -> CommonFacts:
-    """The facts of a model. hidden, layers: the fields' names. positions: what is meant where the config is silent."""
+    """The facts of a model. hidden, layers, longest: the fields' names.
+
+    positions: what is meant where the config is silent about the longest sequence.
+    """
     refuse_quantized(fields)
     vocab_size = fields.integer("vocab_size", 1, 1 << 24)
     # Ids outside the vocabulary can be neither fed nor sampled; checkpoints use -1 for "none".
@@ -31,11 +36,12 @@ def read_facts(
         vocab_size=vocab_size,
         hidden_size=fields.integer(hidden, 2, 1 << 17),
         num_layers=fields.integer(layers, 1, 4096),
-        max_positions=fields.integer("max_position_embeddings", 1, MAX_POSITIONS, default=positions),
+        max_positions=fields.integer(longest, 1, MAX_POSITIONS, default=positions),
         bos_token_id=next((i for i in fields.integers("bos_token_id")[:1] if 0 <= i < vocab_size), None),
         eos_token_ids=tuple(i for i in fields.integers("eos_token_id") if 0 <= i < vocab_size),
         dtype=_dtype(fields),
         ignored=ignored,
+        optional_prefix=optional_prefix,
     )
 
 

@@ -40,6 +40,7 @@ class CommonFacts:
     eos_token_ids: tuple[int, ...]
     dtype: str
     ignored: tuple[str, ...] = ()
+    optional_prefix: str = ""
 
 
 ProgramText = Callable[[Tracer], Value]
@@ -104,6 +105,7 @@ def read_model(config: Mapping[str, Any]) -> Model:
         plain,
         program,
         facts.ignored,
+        facts.optional_prefix,
     )
 
 

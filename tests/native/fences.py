@@ -67,7 +67,8 @@ def fenced_call(name: str, side: str) -> Any:
             return value
 
         recorder = ops.recorder()
-        recorder.record(op, tuple(copied(operand) for operand in operands))
+        fenced = tuple(copied(operand) for operand in operands)  # native structs live as long as these
+        recorder.record(op, fenced)
         ops.run(recorder.calls())
         for original, copy in pairs:
             if original.flags.writeable:

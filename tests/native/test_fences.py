@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("ops", "elementwise", "attention", "embed", "linear")
 GRIDS = [f"tests/ops/test_{name}_native.py" for name in NAMES]
 ONE_TOO_MANY = """
+import ctypes
 import numpy as np
 from tests.native.fences import fence
 from twostroke.backends.cpu.library import load_library
@@ -21,6 +22,8 @@ x = fence(np.ones(7, np.float32), "end")
 rows, out = np.zeros(1, np.int32), np.ones(8, np.float32)
 library = load_library("generic")
 context = library.ts_context_create(1)
+at, number = ctypes.c_void_p, ctypes.c_int64
+library.ts_gather_rows.argtypes = [at, at, number, number, at, number, number, at, number]
 gather = lambda columns: library.ts_gather_rows(
     context, x.ctypes.data, columns, 1, rows.ctypes.data, 1, columns, out.ctypes.data, columns)
 print(gather(7), flush=True)

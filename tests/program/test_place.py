@@ -70,3 +70,12 @@ def test_what_the_head_reads_stays_until_the_end() -> None:
     read = lines_of(program, program.body[-1].result, 4, 4)  # type: ignore[arg-type]
     for call in program.head:
         assert call.result is not None and not set(read) & set(lines_of(program, call.result, 4, 4))
+
+
+def test_logits_stay_where_calls_follow_them() -> None:
+    trace = Tracer()
+    x = embed(trace.matrix("embedding", {"wte": 11}, 16), trace.token_ids, trace)
+    logits = linear(gather_rows(x, trace.logit_rows), trace.matrix("head", {"head": 16}, 16))
+    later = rms_norm(logits, trace.vector("first", 16), EPS)
+    rms_norm(later, trace.vector("second", 16), EPS)
+    run_over_lines(trace.program(logits), tokens=4, logit_rows=4)

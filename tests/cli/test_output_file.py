@@ -129,6 +129,8 @@ def test_every_verb_that_writes_looks_first(words: tuple[str, ...], monkeypatch:
 
 def test_a_comparison_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Result:
+        contradictions: tuple[str, ...] = ()
+
         def as_json(self) -> dict[str, int]:
             return {"cases": 2}
 

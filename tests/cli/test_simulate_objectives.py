@@ -27,7 +27,8 @@ def test_objectives_are_kept_by_refusing_and_all_are_accounted_for() -> None:
     assert not any("refused" in reason for reason in arrival["errors"])
     assert sum(count for reason, count in objectives["errors"].items() if "refused" in reason) > 10
     assert objectives["requests"] == 300 == objectives["completed"] + sum(objectives["errors"].values())
-    assert objectives["good"] > arrival["good"]
+    # Promises go by arrival, so that as many are in time as without refusals, and the others learn it at once.
+    assert objectives["good"] >= arrival["good"]
 
 
 def test_split_pools_keep_objectives_too() -> None:

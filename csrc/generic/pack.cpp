@@ -273,7 +273,7 @@ extern "C" int32_t ts_pack(ts_context* context, const void* source, int32_t sour
                            int64_t first_row, int64_t count, int32_t kind, int32_t group, int64_t rows, int64_t columns,
                            void* data, uint16_t* scales) {
   using namespace twostroke;
-  const ts_weight w = {kind, group, rows, columns, data, scales, nullptr};
+  const ts_weight w = {kind, group, rows, columns, data, scales, nullptr, 0};
   const int32_t status = check_weight(&w);
   if (status != TS_OK) return status;
   if (source_kind != 0 && source_kind != 1) return TS_BAD_FORMAT;

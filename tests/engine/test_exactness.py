@@ -45,6 +45,7 @@ from twostroke.weights.loaded import ModelWeights
 CASES = [("llama3-grouped", "int8", KVKind.BF16), ("mistral-window", "int4", KVKind.F32)]
 CASES += [("qwen3-head-norms", "f32", KVKind.F32), ("qwen2-biases", "bf16", KVKind.BF16)]
 CASES += [("llama-head-32", "int8", KVKind.BF16)]
+CASES += [("mixtral-window", "int8", KVKind.BF16), ("qwen3-moe", "int4", KVKind.INT8)]
 CASES += [("llama3-grouped", "bf16", KVKind.INT8), ("mistral-window", "int8", KVKind.INT4)]
 CASES += [("gpt2", "int8", KVKind.BF16), ("gpt2-odd-sizes", "int4", KVKind.INT4)]
 Loaded = tuple[Model, ModelWeights]

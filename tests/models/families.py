@@ -66,6 +66,15 @@ def _gpt2(**changes: Any) -> transformers.PretrainedConfig:
     return transformers.GPT2Config(**{**small, **changes})
 
 
+def _mixtral(**changes: Any) -> transformers.PretrainedConfig:
+    return transformers.MixtralConfig(**{**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2, **changes})
+
+
+def _qwen3_moe(**changes: Any) -> transformers.PretrainedConfig:
+    experts = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "norm_topk_prob": True}
+    return transformers.Qwen3MoeConfig(**{**SMALL, "head_dim": 24, **experts, **changes})
+
+
 FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     "llama2-multi-head": lambda: _llama(num_key_value_heads=4),
     "llama3-grouped": lambda: _llama(rope_parameters=LLAMA3),
@@ -91,6 +100,12 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     "gpt2-untied": lambda: _gpt2(tie_word_embeddings=False, activation_function="gelu"),
     "gpt2-scaled-by-layer": lambda: _gpt2(scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True),
     "gpt2-odd-sizes": lambda: _gpt2(n_embd=45, n_head=3, vocab_size=101, n_inner=77, layer_norm_epsilon=0.01),
+    "mixtral-experts": _mixtral,
+    "mixtral-window": lambda: _mixtral(sliding_window=20, num_local_experts=5),
+    "qwen3-moe": _qwen3_moe,
+    "qwen3-moe-dense-layers": lambda: _qwen3_moe(
+        num_hidden_layers=4, mlp_only_layers=[1], decoder_sparse_step=2, norm_topk_prob=False, attention_bias=True
+    ),
 }
 
 

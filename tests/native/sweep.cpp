@@ -68,7 +68,7 @@ static void feed_forward(ts_context* three, const char* name, const ts_weight* w
   int64_t rows = padded * ((w->rows + 63) / 64 * 64) / way / 64 * 64;
   if (rows > 64) rows = 64;
   if (rows == 0 || w->group > padded || w->group > way) return;
-  const ts_weight down = {w->kind, w->group, rows, half, w->data, w->scales, NULL};
+  const ts_weight down = {w->kind, w->group, rows, half, w->data, w->scales, NULL, 0};
   float *middle = (float*)room(kRows * half * 4), *out = draws(kRows * rows);
   must(ts_feed_forward(three, w, &down, x, w->columns, kRows, middle, half, out, rows), name);
   say(name, out, kRows * rows * 4);
@@ -93,7 +93,7 @@ static void weights(ts_context* three, ts_context* one, int32_t kind, int32_t gr
     must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
     free(source);
   }
-  const ts_weight w = {kind, group, rows, columns, data, scales, rows % 2 == 1 ? bias : NULL};
+  const ts_weight w = {kind, group, rows, columns, data, scales, rows % 2 == 1 ? bias : NULL, 0};
   const int how = snprintf(name, sizeof name, "kind%d groups%d group%d rows%d columns%d ", (int)kind, (int)groups, (int)group, (int)rows, (int)columns);
   snprintf(name + how, sizeof name - how, "linear");
   multiply(three, one, name, ts_linear, &w, x, rows);
@@ -131,7 +131,7 @@ static void strange(ts_context* three) {
   for (int i = 0; i < 128; ++i) ones[i] = 1.0f;
   for (int i = 0; i < 7; ++i) x[i] = values[i];
   must(ts_pack(three, ones, 0, 1, 0, 128, TS_W_F32, 0, 128, 1, data, NULL), "pack");
-  const ts_weight w = {TS_W_F32, 0, 128, 1, data, NULL, NULL};
+  const ts_weight w = {TS_W_F32, 0, 128, 1, data, NULL, NULL, 0};
   must(ts_linear_silu(three, &w, x, 1, 7, gated, 64), "silu");
   say("nan silu", gated, 7 * 64 * 4);
 }
@@ -146,7 +146,7 @@ static void extremes(ts_context* three, ts_context* one, int32_t kind, float wei
   uint8_t* data = (uint8_t*)room(rows * columns);
   uint16_t* scales = (uint16_t*)room(rows * 2);
   must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
-  const ts_weight w = {kind, group, rows, columns, data, scales, NULL};
+  const ts_weight w = {kind, group, rows, columns, data, scales, NULL, 0};
   char name[64];
   snprintf(name, sizeof name, "kind%d groups1 extreme %.0f %.0f linear", (int)kind, weight, activation);
   multiply(three, one, name, ts_linear, &w, x, rows);

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)  // only what stands here leaves the library
 
-#define TS_ABI_VERSION 6
+#define TS_ABI_VERSION 7
 #define TS_PANEL_ROWS 64
 #define TS_PAGE_TOKENS 16
 
@@ -32,6 +32,7 @@ typedef struct {
   const void* data;         // packed, 64-byte aligned
   const uint16_t* scales;   // bf16 bits, packed, or NULL
   const float* bias;        // (rows,) or NULL
+  int64_t experts;          // of a bank: how many such matrices lie one after the other in data, scales and bias; 0 for one alone
 } ts_weight;
 
 typedef struct {

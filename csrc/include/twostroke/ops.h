@@ -53,6 +53,7 @@ typedef int64_t ts_integer;
   OP(add, F(value, out) F(value, x))                                                                                     \
   OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window))       \
   OP(embed, F(value, out) F(weight, table) F(indices, token_ids))                                                        \
+  OP(experts, F(value, out) F(value, x) F(value, routes) F(weight, gate_up) F(weight, down) F(value, rows) F(value, middle) F(value, pairs)) \
   OP(feed_forward, F(value, out) F(value, x) F(weight, gate_up) F(weight, down) F(value, middle))                        \
   OP(gate, F(value, out) F(value, x) F(integer, activation))                                                             \
   OP(gather_rows, F(value, out) F(value, x) F(indices, rows))                                                            \
@@ -63,7 +64,8 @@ typedef int64_t ts_integer;
   OP(linear_add, F(value, out) F(value, x) F(weight, weight))                                                            \
   OP(linear_silu, F(value, out) F(value, x) F(weight, weight))                                                           \
   OP(rms_norm, F(value, out) F(value, x) F(vector, weight) F(number, eps))                                               \
-  OP(rope, F(value, out) F(rope_table, table) F(indices, positions))
+  OP(rope, F(value, out) F(rope_table, table) F(indices, positions))                                                     \
+  OP(route, F(value, out) F(value, logits) F(integer, normalised))
 
 #define F(kind, name) ts_##kind##_operand name;
 #define OP(name, fields) \

@@ -27,9 +27,13 @@ MEMORY, ARITHMETIC = "memory", "arithmetic"
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Bytes. sequences: of the asked context that fit beside weights and buffers; 0 where the weights do not fit."""
+    """Bytes. sequences: of the asked context that fit beside weights and buffers; 0 where the weights do not fit.
+
+    active_parameters: those that one token uses; of experts, the chosen ones.
+    """
 
     parameters: int
+    active_parameters: int
     weight_bytes: int
     buffer_bytes: int
     kv_bytes_per_token: int
@@ -123,6 +127,7 @@ def room_for(spec: Model, ask: Ask, target: Target) -> Room:
     sequences = max(0, left // sequence_bytes)
     return Room(
         spec.parameters(),
+        spec.program.active_parameters,
         *(weight_bytes, buffer_bytes, kv_token_bytes, sequence_bytes, target.memory_bytes, sequences),
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from twostroke.cost.memory import KEPT_FREE_SHARE
 from twostroke.planner.ceilings import answer_s
 from twostroke.planner.choose import Candidate, seconds
-from twostroke.planner.expect import ARITHMETIC, Expectation, Phase
+from twostroke.planner.expect import ARITHMETIC, Expectation, Phase, Room
 from twostroke.planner.plan import ModelPlan
 from twostroke.planner.savings import needed_read_words
 
@@ -51,11 +51,17 @@ def _parameters(count: int) -> str:
     return f"{count / 1e9:.3g} B" if count >= 1e9 else f"{count / 1e6:.3g} M"
 
 
+def _has_experts(room: Room) -> bool:
+    return room.active_parameters < room.parameters
+
+
 def _head(plan: ModelPlan) -> list[str]:
     target, ask = plan.expectation.target, plan.ask
     peak = target.peak_ops_per_s(ask.weight_format.kind)
+    room = plan.expectation.room
+    of_a_token = f" ({_parameters(room.active_parameters)} for each token)" if _has_experts(room) else ""
     return [
-        f"{plan.source}: {_parameters(plan.expectation.room.parameters)} parameters, weights {ask.weights}, "
+        f"{plan.source}: {_parameters(room.parameters)} parameters{of_a_token}, weights {ask.weights}, "
         f"K and V {ask.kv_format}",
         f"on {target.title}: {size(target.memory_bytes)}, {target.read_bytes_per_s / 1e9:,.4g} GB/s, "
         f"{peak / 1e12:,.4g} T operations a second with these weights",
@@ -64,8 +70,9 @@ def _head(plan: ModelPlan) -> list[str]:
 
 def _memory(plan: ModelPlan) -> list[str]:
     room, ask = plan.expectation.room, plan.ask
+    read = "of experts, those that a step's tokens choose are read" if _has_experts(room) else "read once in every step"
     lines = [
-        f"weights             {size(room.weight_bytes):>12}   read once in every step",
+        f"weights             {size(room.weight_bytes):>12}   {read}",
         f"K and V a token     {size(room.kv_bytes_per_token):>12}",
         f"K and V a sequence  {size(room.kv_bytes_per_sequence):>12}   of {ask.context_tokens:,} tokens",
     ]

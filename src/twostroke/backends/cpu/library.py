@@ -18,7 +18,7 @@ from twostroke.ops.registry import registry
 from twostroke.program.op import Op, signature
 from twostroke.types.errors import BackendError
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 LEVELS_OF = {
     "x86_64": ("generic", "avx2", "avx512", "amx"),
     "aarch64": ("generic", "neon", "dotprod", "i8mm"),
@@ -48,6 +48,7 @@ class WeightStruct(Structure):
         ("data", c_void_p),
         ("scales", c_void_p),
         ("bias", c_void_p),
+        ("experts", c_int64),
     ]
 
 

@@ -54,7 +54,8 @@ class Structs:
             scales = None if weight.scales is None else weight.scales.ctypes.data
             bias = None if weight.bias is None else weight.bias.ctypes.data
             kind, group = int(weight.format.kind), weight.format.group
-            found = WeightStruct(kind, group, weight.rows, weight.columns, weight.data.ctypes.data, scales, bias)
+            sizes, data = (weight.rows, weight.columns), weight.data.ctypes.data
+            found = WeightStruct(kind, group, *sizes, data, scales, bias, weight.experts)
             self._weights[weight] = found
         return address_of(found)
 

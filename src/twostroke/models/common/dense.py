@@ -9,7 +9,7 @@ Must not know: config fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from twostroke.models.common.registry import ProgramText
@@ -53,17 +53,18 @@ class Dense:
     head_norms: bool = False
 
 
-def dense_program(shape: Dense, feed_forward: FeedForwardText | None = None) -> ProgramText:
-    """The program; with another feed-forward block where one is given."""
+def dense_program(shape: Dense, feed_forward: Sequence[FeedForwardText | None] = ()) -> ProgramText:
+    """The program. feed_forward: for each layer, another feed-forward block or None; empty for the usual one."""
+    blocks = feed_forward or (None,) * shape.num_layers
 
     def text(t: Tracer) -> Value:
         x = embed(t.matrix("embedding", {"model.embed_tokens": shape.vocab_size}, shape.hidden_size), t.token_ids, t)
-        for index, window in enumerate(shape.windows):
+        for index, (window, block) in enumerate(zip(shape.windows, blocks, strict=True)):
             with t.layer(f"model.layers.{index}."):
                 h = rms_norm(x, t.vector("input_layernorm", shape.hidden_size), shape.eps)
                 x = self_attention(t, shape, x, h, window)
                 h = rms_norm(x, t.vector("post_attention_layernorm", shape.hidden_size), shape.eps)
-                x = feed_forward(t, x, h) if feed_forward else gated(t, shape, x, h)
+                x = block(t, x, h) if block else gated(t, shape, x, h)
         return head(t, shape, x)
 
     return text

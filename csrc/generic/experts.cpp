@@ -1,0 +1,123 @@
+// experts: a row's sum, over the experts that it chose, of weight * down(silu(gate x) * up x).
+// One expert after the other: the rows that meet it are gathered, multiplied as rows of any product, and added to where they came from.
+// So a row's sum runs in the order of its experts' numbers, and its bits depend on that row alone.
+// Knows: ts_linear and ts_linear_silu, how banks of packed weights lie. Must not know: how weights are chosen.
+#include <string.h>
+
+#include "twostroke/context.h"
+#include "twostroke/linear.h"
+#include "twostroke/ops.h"
+
+namespace twostroke {
+namespace {
+
+constexpr int64_t kMostExperts = 1024;
+constexpr int64_t kMostRows = 1 << 24;  // whole numbers below it are exact in float32
+
+ts_weight matrix_of(const ts_weight& bank, int64_t expert) {
+  const int64_t padded = padded_columns(bank.kind, bank.columns), panels = (bank.rows + kPanel - 1) / kPanel;
+  const int64_t groups = bank.group > 0 ? (padded + bank.group - 1) / bank.group : 0;
+  ts_weight one = bank;
+  one.experts = 0;
+  one.data = static_cast<const uint8_t*>(bank.data) + expert * panels * panel_bytes(bank.kind, padded);
+  if (bank.scales != nullptr) one.scales = bank.scales + expert * panels * groups * kPanel;
+  if (bank.bias != nullptr) one.bias = bank.bias + expert * bank.rows;
+  return one;
+}
+
+const float* numbers_of(const ts_experts_args& a, int64_t row) { return a.routes.data + row * a.routes.stride + width_of(a.routes) / 2; }
+
+// counts[e]: rows that chose e. False where a row holds what is no expert's number, or an expert twice.
+bool count_rows(const ts_experts_args& a, int32_t* counts) {
+  const int64_t chosen = width_of(a.routes) / 2;
+  for (int64_t row = 0; row < a.x.rows; ++row) {
+    const float* numbers = numbers_of(a, row);
+    for (int64_t i = 0; i < chosen; ++i) {
+      if (!(numbers[i] >= 0 && numbers[i] < static_cast<float>(a.gate_up->experts))) return false;
+      const int64_t expert = static_cast<int64_t>(numbers[i]);
+      if (static_cast<float>(expert) != numbers[i]) return false;
+      for (int64_t before = 0; before < i; ++before) {
+        if (numbers[before] == numbers[i]) return false;
+      }
+      ++counts[expert];
+    }
+  }
+  return true;
+}
+
+// a.pairs: the rows that chose this expert, and its weight in each.
+void find_rows(const ts_experts_args& a, int64_t expert) {
+  const int64_t chosen = width_of(a.routes) / 2;
+  float* pair = a.pairs.data;
+  for (int64_t row = 0; row < a.x.rows; ++row) {
+    const float *numbers = numbers_of(a, row), *weights = numbers - chosen;
+    for (int64_t i = 0; i < chosen; ++i) {
+      if (numbers[i] != static_cast<float>(expert)) continue;
+      pair[0] = static_cast<float>(row);
+      pair[1] = weights[i];
+      pair += a.pairs.stride;
+    }
+  }
+}
+
+void clear_task(void* arg, int64_t row, int32_t) {
+  const ts_experts_args& a = *static_cast<const ts_experts_args*>(arg);
+  memset(a.out.data + row * a.out.stride, 0, static_cast<size_t>(width_of(a.out)) * 4);
+}
+
+void gather_task(void* arg, int64_t index, int32_t) {
+  const ts_experts_args& a = *static_cast<const ts_experts_args*>(arg);
+  const int64_t row = static_cast<int64_t>(a.pairs.data[index * a.pairs.stride]);
+  memcpy(a.rows.data + index * a.rows.stride, a.x.data + row * a.x.stride, static_cast<size_t>(width_of(a.x)) * 4);
+}
+
+void add_task(void* arg, int64_t index, int32_t) {
+  const ts_experts_args& a = *static_cast<const ts_experts_args*>(arg);
+  const float* pair = a.pairs.data + index * a.pairs.stride;
+  const float* from = a.rows.data + index * a.rows.stride;
+  float* out = a.out.data + static_cast<int64_t>(pair[0]) * a.out.stride;
+  const int64_t width = width_of(a.out);
+  for (int64_t i = 0; i < width; ++i) out[i] += pair[1] * from[i];
+}
+
+int32_t check(const ts_experts_args& a) {
+  int32_t status = check_weight(a.gate_up);
+  if (status == TS_OK) status = check_weight(a.down);
+  if (status != TS_OK) return status;
+  const int64_t width = width_of(a.x), inner = a.down->columns, tokens = a.x.rows;
+  if (a.gate_up->experts < 1 || a.gate_up->experts > kMostExperts || a.down->experts != a.gate_up->experts) return TS_BAD_SHAPE;
+  if (a.gate_up->columns != width || a.gate_up->rows != 2 * inner || a.down->rows != width || tokens >= kMostRows) return TS_BAD_SHAPE;
+  if (width_of(a.out) != width || width_of(a.rows) != width || width_of(a.middle) != inner || width_of(a.pairs) != 2) return TS_BAD_SHAPE;
+  if (width_of(a.routes) % 2 != 0) return TS_BAD_SHAPE;
+  const ts_value* const values[] = {&a.out, &a.routes, &a.rows, &a.middle, &a.pairs};
+  for (const ts_value* value : values) {
+    if (value->rows != tokens) return TS_BAD_SHAPE;
+  }
+  return TS_OK;
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_experts_args& a) {
+  int32_t status = check(a);
+  if (status != TS_OK) return status;
+  int32_t counts[kMostExperts] = {};
+  if (!count_rows(a, counts)) return TS_BAD_INDEX;
+  ts_experts_args* arg = const_cast<ts_experts_args*>(&a);
+  ts_parallel(context, a.out.rows, clear_task, arg);
+  for (int64_t expert = 0; expert < a.gate_up->experts; ++expert) {
+    const int64_t count = counts[expert];
+    if (count == 0) continue;
+    const ts_weight gate_up = matrix_of(*a.gate_up, expert), down = matrix_of(*a.down, expert);
+    find_rows(a, expert);
+    ts_parallel(context, count, gather_task, arg);
+    status = ts_linear_silu(context, &gate_up, a.rows.data, a.rows.stride, count, a.middle.data, a.middle.stride);
+    // The gathered rows are used up: their memory takes the result.
+    if (status == TS_OK) status = ts_linear(context, &down, a.middle.data, a.middle.stride, count, a.rows.data, a.rows.stride);
+    if (status != TS_OK) return status;
+    ts_parallel(context, count, add_task, arg);
+  }
+  return TS_OK;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,44 @@
+"""Mixtral: Mistral's decoder with eight experts in each layer, two of them for each token (Jiang et al. 2024).
+
+Knows: its config fields, the names of its experts' tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.dense import dense_program
+from twostroke.models.common.fields import one_window, windows_by_layer
+from twostroke.models.common.llama_family import Defaults, read_dense, sliding_window
+from twostroke.models.common.mixture import MOST_EXPERTS, ExpertNames, Mixture, mixture
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.spec.fields import Fields
+
+DEFAULTS = Defaults(max_positions=131_072, kv_heads=8)
+SILENT = {"rms_norm_eps": 1e-5, "rope_theta": 1e6}
+"""What transformers assumes for this family alone."""
+NAMES = ExpertNames("block_sparse_moe.gate", "block_sparse_moe.experts", gate="w1", up="w3", down="w2")
+
+
+@architecture("MixtralForCausalLM", model_type="mixtral")
+def mixtral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """num_local_experts, num_experts_per_tok; sliding_window for every layer; weights that add up to one."""
+    said = {name: value for name, value in fields.values.items() if value is not None or name not in SILENT}
+    fields = Fields({**SILENT, **said}, fields.place)
+    facts, shape = read_dense(fields, DEFAULTS)
+    if fields.values.get("sliding_window") == 0:
+        raise fields.wrong("sliding_window", "A window of nothing has no meaning; null means no window.")
+    window = sliding_window(fields, DEFAULTS)
+    usual = (window,) * facts.num_layers
+    named = windows_by_layer(fields, facts.num_layers, window, usual)
+    count = fields.integer("num_local_experts", 1, MOST_EXPERTS, default=8)
+    block = Mixture(
+        count=count,
+        chosen=fields.integer("num_experts_per_tok", 1, count, default=2),
+        hidden_size=shape.hidden_size,
+        inner_size=shape.intermediate_size,
+        normalised=True,
+        names=NAMES,
+    )
+    shape = replace(shape, windows=one_window(fields, "mixtral", named, usual))
+    return facts, dense_program(shape, (mixture(block),) * facts.num_layers)

@@ -1,0 +1,58 @@
+"""Qwen3-MoE: Qwen3's decoder with many small experts in place of most feed-forward blocks (Qwen team 2025).
+
+Knows: its config fields, the names of its experts' tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.dense import dense_program
+from twostroke.models.common.fields import one_window, windows_by_layer
+from twostroke.models.common.llama_family import Defaults, read_dense, sliding_window
+from twostroke.models.common.mixture import MOST_EXPERTS, ExpertNames, Mixture, mixture
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.spec.fields import Fields
+
+DEFAULTS = Defaults(max_positions=32_768, kv_heads=4, sliding_window=4096)
+NAMES = ExpertNames("mlp.gate", "mlp.experts", gate="gate_proj", up="up_proj", down="down_proj")
+
+
+@architecture("Qwen3MoeForCausalLM", model_type="qwen3_moe")
+def qwen3_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Head norms, attention_bias; one window for every layer; which layers have experts, and how many."""
+    facts, shape = read_dense(fields, DEFAULTS)
+    window = sliding_window(fields, DEFAULTS) if fields.boolean("use_sliding_window", False) else 0
+    usual = (window,) * facts.num_layers
+    named = windows_by_layer(fields, facts.num_layers, window, usual)
+    biased = fields.boolean("attention_bias", False)
+    shape = replace(
+        shape,
+        qkv_bias=biased,
+        output_bias=biased,
+        head_norms=True,
+        windows=one_window(fields, "qwen3_moe", named, usual),
+    )
+    count = _experts(fields)
+    block = mixture(
+        Mixture(
+            count=count,
+            chosen=fields.integer("num_experts_per_tok", 1, count, default=8),
+            hidden_size=shape.hidden_size,
+            inner_size=fields.integer("moe_intermediate_size", 1, 1 << 20, default=768),
+            normalised=fields.boolean("norm_topk_prob", False),
+            names=NAMES,
+        )
+    )
+    step, dense = fields.integer("decoder_sparse_step", 1, 4096, default=1), set(fields.integers("mlp_only_layers"))
+    sparse = [layer not in dense and (layer + 1) % step == 0 for layer in range(facts.num_layers)]
+    return facts, dense_program(shape, [block if each else None for each in sparse])
+
+
+def _experts(fields: Fields) -> int:
+    """num_experts, which transformers 5 writes as num_local_experts."""
+    absent = fields.optional_integer("num_local_experts", 1, MOST_EXPERTS)
+    count = fields.integer("num_experts", 1, MOST_EXPERTS, default=absent or 128)
+    if absent not in (None, count):
+        raise fields.wrong("num_experts", f"num_local_experts is {absent}: both mean the same number.")
+    return count

@@ -1,0 +1,109 @@
+"""experts: feed-forward blocks of which each row uses a few (Shazeer et al. 2017).
+
+    out (T, D) float32 = sum over the row's experts e, in the order of their numbers, of
+                         weight_e * down_e(linear_silu(x, gate_up_e)).
+
+routes (T, 2 k) holds weights and experts' numbers as ops/route.py writes them; a number that is no expert's, or that
+stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D), down one of E matrices of (D, F),
+E <= 1,024. Products are those of ops/linear_silu.py and ops/linear.py, rounded; then one product and one addition for
+each element. One row's result depends on that row alone, whichever rows meet the same expert.
+
+rows (T, D), middle (T, F) and pairs (T, 2) are room for the rows of one expert: what they hold afterwards is not said.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops import linear, linear_silu
+from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import Value, Weight
+
+GATE_FLOPS = 5
+"""Of silu(gate) * up, for each element, as in ops/linear_silu.py."""
+
+
+def reference(
+    out: F32Array,
+    x: F32Array,
+    routes: F32Array,
+    gate_up: PackedWeight,
+    down: PackedWeight,
+    rows: F32Array,
+    middle: F32Array,
+    pairs: F32Array,
+) -> None:
+    """See the module. Raises ValueError for numbers that are no expert's."""
+    weights, numbers = np.split(routes, 2, axis=1)
+    chosen = numbers.astype(np.int64)
+    if chosen.size and (chosen.min() < 0 or chosen.max() >= gate_up.experts):
+        raise ValueError(f"routes name experts that are not among the {gate_up.experts}")
+    out[...] = 0.0
+    for expert in np.unique(chosen):
+        met, place = np.nonzero(chosen == expert)
+        count = len(met)
+        pairs[:count, 0], pairs[:count, 1] = met, weights[met, place]
+        rows[:count] = x[met]
+        linear_silu.reference(middle[:count], rows[:count], gate_up.expert(expert))
+        linear.reference(rows[:count], middle[:count], down.expert(expert))
+        out[met] += pairs[:count, 1:] * rows[:count]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Experts(Op):
+    """The weighted sum of the chosen experts."""
+
+    NAME: ClassVar[str] = "experts"
+    SHAPES: ClassVar[Shapes] = {
+        "out": "T D",
+        "x": "T D",
+        "routes": "T 2C",
+        "gate_up": "* D",
+        "down": "* F",
+        "rows": "T D",
+        "middle": "T F",
+        "pairs": "T 2",
+    }
+    PART: ClassVar[OpPart] = OpPart.PRODUCT
+    SCRATCH: ClassVar[tuple[str, ...]] = ("rows", "middle", "pairs")
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    routes: Value
+    gate_up: Weight
+    down: Weight
+    rows: Value
+    middle: Value
+    pairs: Value
+
+    @property
+    def experts_of_a_row(self) -> int:
+        """See Op."""
+        return self.routes.width // 2
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """For each expert of a row: its products, the gate, the row gathered and added. What is read of the banks
+        depends on how many experts the rows of a step meet: cost/work_table.py, ExpertBank."""
+        width, inner = self.x.width, self.down.columns
+        flops = 2 * (self.gate_up.rows + inner) * width + GATE_FLOPS * inner + 2 * width
+        moved = 4 * (7 * width + 2 * inner)
+        return OpCost(per_row=Work(flops, activation_bytes=moved).times(self.experts_of_a_row))
+
+
+def experts(x: Value, routes: Value, gate_up: Weight, down: Weight) -> Value:
+    """The weighted sum over each row's experts. Raises ValueError where the banks do not fit each other."""
+    fits = gate_up.experts == down.experts > 0 and gate_up.rows == 2 * down.columns and down.rows == x.width
+    if not fits:
+        raise ValueError(f"banks of {gate_up.experts} and {down.experts} matrices do not make feed-forward blocks")
+    out = x.fresh()
+    room = x.fresh(x.width), x.fresh(down.columns), x.fresh(2)
+    x.trace.record(Experts(out, x.flat(), routes, gate_up, down, *room))
+    return out

@@ -1,0 +1,186 @@
+"""route and experts at every level: their references over a grid, and each row's bits whatever rows stand beside it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.ops.native import FORMATS, LEVELS, Answers, check_guard, format_id, guarded, random_rows
+from twostroke.backends.cpu import CpuOps
+from twostroke.ops import experts, route
+from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.quant.codec import pack_weight
+from twostroke.spec.formats import F32, WeightFormat
+from twostroke.types.errors import BackendError
+from twostroke.weights.blobs import aligned_bytes
+
+ROWS = 70
+"""Enough for blocks of rows of one expert."""
+
+
+@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
+def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
+    made = CpuOps(*request.param)
+    yield made
+    made.close()
+
+
+def routed(ops: CpuOps, logits: F32Array, chosen: int, normalised: int) -> F32Array:
+    out, room = guarded(len(logits), 2 * chosen)
+    ops.route(out, logits, normalised)
+    check_guard(out, room)
+    return out
+
+
+@pytest.mark.parametrize("normalised", [0, 1])
+@pytest.mark.parametrize(("count", "chosen"), [(1, 1), (2, 2), (8, 2), (15, 3), (16, 16), (60, 4), (128, 8), (1024, 9)])
+def test_routes_are_the_references(ops: CpuOps, count: int, chosen: int, normalised: int) -> None:
+    logits = 3 * random_rows(33, count)
+    found, expected = routed(ops, logits, chosen, normalised), np.empty((33, 2 * chosen), np.float32)
+    route.reference(expected, logits, normalised)
+    assert np.array_equal(found[:, chosen:], expected[:, chosen:])
+    np.testing.assert_allclose(found[:, :chosen], expected[:, :chosen], rtol=3e-6)
+    for row in range(33):
+        assert np.array_equal(routed(ops, logits[row : row + 1], chosen, normalised)[0], found[row])
+
+
+def test_of_equal_logits_the_lower_number_comes_first(ops: CpuOps) -> None:
+    logits = np.array([[1, 2, 2, 0, 2], [0, 0, 0, 0, 0], [-3, -1, -1, -2, -1]], np.float32)
+    expected = np.empty((3, 6), np.float32)
+    route.reference(expected, logits, 0)
+    for found in (expected, routed(ops, logits, 3, 0)):
+        assert found[:, 3:].tolist() == [[1, 2, 4], [0, 1, 2], [1, 2, 4]]
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_row_without_usable_logits_has_different_experts_and_no_usable_weights(ops: CpuOps, wrong: float) -> None:
+    for place in range(5):
+        logits = np.array(random_rows(3, 5))
+        clean = routed(ops, logits, 2, 1)
+        logits[1, place] = wrong
+        found, law = routed(ops, logits, 2, 1), np.empty((3, 4), np.float32)
+        route.reference(law, logits, 1)
+        assert np.array_equal(found[[0, 2]], clean[[0, 2]])
+        for each in (found[1], law[1]):
+            assert np.isnan(each[:2]).all() and each[2] != each[3] and set(each[2:]) <= set(range(5))
+
+
+def test_more_experts_than_there_are_cannot_be_chosen(ops: CpuOps) -> None:
+    for count, width in ((3, 8), (3, 5), (1025, 4)):
+        with pytest.raises(BackendError):
+            ops.route(np.empty((2, width), np.float32), np.zeros((2, count), np.float32), 1)
+
+
+@cache
+def bank(count: int, rows: int, columns: int, weight_format: WeightFormat, biased: bool = False) -> PackedWeight:
+    """`count` Gaussian matrices, each packed by itself and laid one after the other."""
+    rng = np.random.default_rng([count, rows, columns])
+    made = [
+        pack_weight(
+            rng.standard_normal((rows, columns), dtype=np.float32),
+            weight_format,
+            rng.standard_normal(rows, dtype=np.float32) if biased else None,
+        )
+        for _ in range(count)
+    ]
+    data = aligned_bytes(count * made[0].data.size)
+    data[:] = np.concatenate([each.data for each in made])
+    scales = np.concatenate([each.scales for each in made]) if made[0].scales is not None else None
+    bias = np.concatenate([each.bias for each in made]) if biased else None
+    return PackedWeight(weight_format, rows, columns, data, scales, bias, count)
+
+
+def routes_of(rows: int, count: int, chosen: int) -> F32Array:
+    """The last expert is chosen by all rows, the others by some or by none."""
+    logits = np.array(random_rows(rows, count))
+    logits[:, count // 2 :] -= 3
+    logits[:, -1] += 9
+    out = np.empty((rows, 2 * chosen), np.float32)
+    route.reference(out, logits, 1)
+    return out
+
+
+def mixed(ops: CpuOps, x: F32Array, routes: F32Array, gate_up: PackedWeight, down: PackedWeight) -> F32Array:
+    """The op's result; all room is guarded."""
+    rows, width = x.shape
+    areas = [guarded(rows, columns) for columns in (width, width, down.columns, 2)]
+    (out, _), *scratch = areas
+    ops.experts(out, x, routes, gate_up, down, *(each for each, _ in scratch))
+    for each, room in areas:
+        check_guard(each, room)
+    return out
+
+
+@cache
+def answer(width: int, inner: int, chosen: int, weight_format: WeightFormat, biased: bool) -> F32Array:
+    x, out = np.ascontiguousarray(random_rows(ROWS, width)), np.empty((ROWS, width), np.float32)
+    gate_up, down = bank(6, 2 * inner, width, weight_format, biased), bank(6, width, inner, weight_format, biased)
+    room = np.empty((ROWS, width), np.float32), np.empty((ROWS, inner), np.float32), np.empty((ROWS, 2), np.float32)
+    experts.reference(out, x, routes_of(ROWS, 6, chosen), gate_up, down, *room)
+    return out
+
+
+@pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
+@pytest.mark.parametrize(
+    ("width", "inner", "chosen", "biased"),
+    [(40, 1, 1, False), (64, 112, 2, False), (130, 65, 3, True), (300, 64, 6, True)],
+)
+def test_experts_are_the_references_and_each_row_is_as_alone(
+    ops: CpuOps, width: int, inner: int, chosen: int, biased: bool, weight_format: WeightFormat
+) -> None:
+    gate_up, down = bank(6, 2 * inner, width, weight_format, biased), bank(6, width, inner, weight_format, biased)
+    x, routes = random_rows(ROWS, width), routes_of(ROWS, 6, chosen)
+    found = mixed(ops, x, routes, gate_up, down)
+    if Answers.checked:
+        law = answer(width, inner, chosen, weight_format, biased)
+        exact = 1e-5 if not weight_format.group else 0.03
+        np.testing.assert_allclose(found, law, rtol=0, atol=exact * float(np.abs(law).max()))
+    for first, count in ((0, 1), (17, 1), (69, 1), (3, 2), (30, 5), (4, 33)):
+        part = slice(first, first + count)
+        assert np.array_equal(mixed(ops, x[part], routes[part], gate_up, down), found[part])
+
+
+def test_experts_are_added_in_the_order_of_their_numbers(ops: CpuOps) -> None:
+    """In whatever order a row names them."""
+    gate_up, down = bank(6, 128, 40, F32), bank(6, 40, 64, F32)
+    x, routes = random_rows(20, 40), routes_of(20, 6, 4)
+    turned = np.concatenate((routes[:, :4][:, ::-1], routes[:, 4:][:, ::-1]), axis=1)
+    assert np.array_equal(mixed(ops, x, routes, gate_up, down), mixed(ops, x, turned, gate_up, down))
+
+
+def test_a_row_with_nan_leaves_its_neighbours_alone(ops: CpuOps) -> None:
+    gate_up, down = bank(6, 128, 40, F32), bank(6, 40, 64, F32)
+    x, routes = np.array(random_rows(20, 40)), routes_of(20, 6, 2)
+    clean = mixed(ops, x, routes, gate_up, down)
+    x[7, 3], routes[9, 0] = np.nan, np.nan
+    found = mixed(ops, x, routes, gate_up, down)
+    others = [row for row in range(20) if row not in (7, 9)]
+    assert np.array_equal(found[others], clean[others]) and np.isnan(found[[7, 9]]).all()
+
+
+@pytest.mark.parametrize("numbers", [(0, 6), (0, -1), (0, 0.5), (0, np.nan), (2, 2)])
+def test_numbers_that_are_no_experts_are_refused(ops: CpuOps, numbers: tuple[float, float]) -> None:
+    gate_up, down = bank(6, 128, 40, F32), bank(6, 40, 64, F32)
+    routes = routes_of(5, 6, 2)
+    routes[3, 2:] = numbers
+    out = np.full((5, 40), 7, np.float32)
+    room = np.empty((5, 40), np.float32), np.empty((5, 64), np.float32), np.empty((5, 2), np.float32)
+    with pytest.raises(BackendError, match="index"):
+        ops.experts(out, random_rows(5, 40), routes, gate_up, down, *room)
+    assert np.all(out == 7)
+
+
+@pytest.mark.parametrize("shape", [(5, 126, 40, 64), (6, 126, 40, 64), (6, 128, 40, 63), (0, 128, 40, 64)])
+def test_banks_that_do_not_fit_each_other_are_refused(ops: CpuOps, shape: tuple[int, int, int, int]) -> None:
+    count, rows, width, inner = shape
+    one = PackedWeight(F32, rows, width, bank(6, rows, width, F32).expert(0).data)
+    gate_up, down = bank(count, rows, width, F32) if count else one, bank(6, width, inner, F32)
+    out = np.full((5, width), 7, np.float32)
+    room = np.empty((5, width), np.float32), np.empty((5, inner), np.float32), np.empty((5, 2), np.float32)
+    with pytest.raises(BackendError):
+        ops.experts(out, random_rows(5, width), routes_of(5, 6, 2), gate_up, down, *room)
+    assert np.all(out == 7)

@@ -11,7 +11,6 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kMostExperts = 1024;
 constexpr int64_t kMostRows = 1 << 24;  // whole numbers below it are exact in float32
 
 ts_weight matrix_of(const ts_weight& bank, int64_t expert) {

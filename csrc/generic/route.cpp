@@ -7,8 +7,6 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kMostExperts = 1024;
-
 // Numbers of the `count` largest logits, largest first; of equal ones the lower number comes first. NaN is no reason to take a number
 // twice: a number that was taken is not looked at again.
 void choose(const float* logits, int64_t experts, int64_t count, int32_t* chosen) {

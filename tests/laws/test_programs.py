@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tests.models.families import FAMILIES
+from tests.models.families import FAMILIES, stored_shapes
 from tests.program.test_place import run_over_lines
 from twostroke.backends.cpu.library import best_level, op_numbers
 from twostroke.models.common.registry import architectures, read_model
@@ -70,7 +70,7 @@ def test_the_checkpoint_that_transformers_writes_holds_what_the_program_reads(fa
 
     with torch.device("meta"):
         judge = transformers.AutoModelForCausalLM.from_config(FAMILIES[family]())
-    shapes = {name: tuple(tensor.shape) for name, tensor in judge.state_dict().items()}
+    shapes = stored_shapes(judge)
     for tensor in wanted_tensors(model_of(family)):
         assert shapes[tensor.name] == tensor.shape
     assert model_of(family).parameters() == sum(parameter.numel() for parameter in judge.parameters())

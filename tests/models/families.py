@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import transformers
+from transformers.core_model_loading import revert_weight_conversion
 
 SMALL: dict[str, Any] = {
     "vocab_size": 199,
@@ -121,3 +122,8 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
                 parameter.copy_(0.3 * torch.randn_like(parameter))
     model.eval().save_pretrained(folder, **saving)
     return model
+
+
+def stored_shapes(model: transformers.PreTrainedModel) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of what `save_pretrained` writes; in memory transformers joins the matrices of experts."""
+    return {name: tuple(tensor.shape) for name, tensor in revert_weight_conversion(model, model.state_dict()).items()}

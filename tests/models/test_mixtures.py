@@ -5,6 +5,7 @@ That their logits are transformers' is tests/models/test_parity.py.
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from twostroke.planner.plan_text import plan_text
 from twostroke.planner.target import named_target
 from twostroke.program.op import StoredFormats
 from twostroke.program.work_table import work_table
-from twostroke.quant.formats import format_choice
+from twostroke.quant.codec import pack_weight
+from twostroke.quant.formats import format_choice, weight_format
+from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import F32, KVKind
 from twostroke.types.errors import ModelError
 from twostroke.weights.tensors import wanted_tensors
@@ -115,6 +118,20 @@ def test_a_step_reads_the_experts_that_its_rows_are_expected_to_choose() -> None
     # A multiplication and an addition for each parameter of the layers that a token uses; gates and sums beside them.
     used = spec.program.active_parameters - 2 * spec.vocab_size * spec.hidden_size
     assert counter.weights(1).flops == pytest.approx(2 * used, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["f32", "bf16", "int8", "int4"])
+def test_a_bank_holds_each_expert_as_if_it_was_packed_alone(name: str, tmp_path: Path) -> None:
+    make_checkpoint("mixtral-window", tmp_path)
+    _, weights = load_folder(tmp_path, weight_format(name))
+    held = load_file(tmp_path / "model.safetensors")
+    for layer, expert in itertools.product(range(3), range(5)):
+        prefix = f"model.layers.{layer}.block_sparse_moe.experts."
+        w1, w2, w3 = (held[f"{prefix}{expert}.w{part}.weight"].numpy() for part in (1, 2, 3))
+        for key, values in ((f"{prefix}0.w1:gate_up", np.concatenate((w1, w3))), (f"{prefix}0.w2:down", w2)):
+            found, alone = weights.matrices[key].expert(expert), pack_weight(values, weight_format(name))
+            assert np.array_equal(found.data, alone.data)
+            assert found.scales is alone.scales is None or np.array_equal(found.scales, alone.scales)
 
 
 def test_routers_are_never_rounded() -> None:

@@ -83,6 +83,8 @@ namespace twostroke {
 TS_OPS(OP)
 #undef OP
 
+constexpr int64_t kMostExperts = 1024;  // of one layer: what route and experts have room for
+
 inline bool same_shape(const ts_value& a, const ts_value& b) { return a.rows == b.rows && a.heads == b.heads && a.dim == b.dim; }
 inline int64_t width_of(const ts_value& value) { return value.heads * value.dim; }
 

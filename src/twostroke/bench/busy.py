@@ -20,7 +20,7 @@ BEGIN_S = 0.2
 
 @contextmanager
 def busy_programs(count: int) -> Iterator[None]:
-    """So many loops, each a process of its own in a session of its own, as a program of somebody else would be."""
+    """Starts this many loops. Each is a process in a session of its own, like a program of another user."""
     command = [sys.executable, "-S", "-E", "-c", LOOP]
     programs = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:

@@ -75,7 +75,7 @@ def command(threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> N
 
 
 def _measured(here: ThisMachine, as_json: bool) -> Calibration:
-    """Measure now. A machine that is too busy to be measured is told in JSON too."""
+    """Measure now. In JSON too, a machine that is too busy is reported as such."""
     from twostroke.planner.doctor.examine import MachineBusy
 
     try:

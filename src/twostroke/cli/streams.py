@@ -84,7 +84,7 @@ def checked_arguments(words: Sequence[str]) -> None:
 def output_problem() -> str | None:
     """Why standard output could not be written; None where it could, "" where its reader has left (`| head`).
 
-    What was not written is dropped then, and the problem is told once.
+    What was not written is then dropped, and one message says so.
     """
     output = sys.stdout
     raw = getattr(getattr(output, "buffer", None), "raw", None)

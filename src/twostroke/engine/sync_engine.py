@@ -1,6 +1,6 @@
 """The engine as a plain loop: steps while somebody takes pieces.
 
-Several threads may take pieces at once: whoever has none steps the engine, and each step serves the requests of all.
+Several threads may take pieces at once: a thread without a piece steps the engine, and each step serves all requests.
 
 Knows: the stepper, turns among threads.
 Must not know: event loops, HTTP.

@@ -17,7 +17,7 @@ RESUMED, PROMISED, HELD, TOO_LONG = 0, 1, 2, 3
 
 
 class PromiseOrder:
-    """By arrival within each class, so that nobody who comes later makes an earlier promise late:
+    """By arrival within each class, so that a later request never makes an earlier promise late:
 
     1. preempted streams, whose readers are waiting for the next token;
     2. those whose first token was promised in time when they were accepted;

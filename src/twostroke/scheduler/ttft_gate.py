@@ -1,4 +1,4 @@
-"""Who is promised a first token in time, who waits for that promise, and who is told that it will not come.
+"""Which requests are promised a first token in time, which wait for that promise, and which are refused.
 
 Knows: queues, promises, predicted times of the work ahead.
 Must not know: HTTP, pages, how steps are predicted.
@@ -18,7 +18,7 @@ from twostroke.types.errors import Overloaded
 HOPELESS_FACTOR = 4.0
 """A prediction of more than this many times the objective refuses at once, where the cost model was measured."""
 LOOKED_AT = 4
-"""Of those that wait for a promise, so many are looked at before a step."""
+"""The number of held requests that are looked at before each step."""
 
 
 class TtftGate:
@@ -111,7 +111,7 @@ class TtftGate:
         return any(s.request.group_id != group for s in (*queues.running, *queues.waiting))
 
     def _predicted_s(self, sequence: Sequence, queues: Queues, now: float, held: Iterable[Sequence] = ()) -> float:
-        """From its arrival to its first token. held: of those that are held, who comes before it."""
+        """Seconds from its arrival to its first token. held: the held requests that come before it."""
         return max(0.0, now - sequence.request.arrival_s) + self._ahead.ttft_s(sequence, queues, held)
 
     def _refusal(self, sequence: Sequence, queues: Queues, predicted_s: float) -> Overloaded:

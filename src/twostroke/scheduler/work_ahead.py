@@ -20,7 +20,7 @@ from twostroke.scheduler.window import Window
 
 OUTPUTS_KEPT = 32
 MAX_GROUPS = 6
-"""Prompts are looked at in so many groups: the streams beside them become more from group to group."""
+"""The number of groups into which the prompts ahead are divided; each group runs beside more streams than the last."""
 MARGIN = 1.1
 """Of predicted seconds: what a few steps take beyond the median, and the end of the step under way."""
 UNSURE_MARGIN = 1.6

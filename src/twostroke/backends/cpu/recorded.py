@@ -22,7 +22,7 @@ Words = npt.NDArray[np.int64]
 
 
 class Calls:
-    """Calls as words. Holds addresses alone: whoever runs it keeps the operands alive."""
+    """Calls as words. It holds addresses alone: the caller keeps the operands alive until the calls have run."""
 
     def __init__(self, names: tuple[str, ...], words: Sequence[int]) -> None:
         self.names = names

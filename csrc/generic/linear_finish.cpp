@@ -1,5 +1,6 @@
 // What becomes of the sums of a product: stored, added to what is there, or gated by silu; bias first.
 // Knows: simd.h, the layout of sums. Must not know: weights' formats, threads.
+#include "twostroke/activation.h"
 #include "twostroke/linear_job.h"
 #include "twostroke/simd.h"
 
@@ -23,8 +24,6 @@ void part_row(const Job& job, const float* sums, int64_t part_floats, int64_t sh
   if (from_first < width) memcpy(row + from_first, sums + part_floats, static_cast<size_t>(width - from_first) * 4);
   if (job.w.bias != nullptr) add_row(row, job.w.bias + bias_at, width);
 }
-
-TS_INLINE Vec silu(Vec gate) { return gate / (set1(1.0f) + exp(zero() - gate)); }
 
 // Sixteen sums with their bias.
 TS_INLINE Vec biased(const float* sums, const float* bias) { return bias == nullptr ? load(sums) : load(sums) + load(bias); }

@@ -9,7 +9,7 @@
 // acquire. So all that tasks wrote is seen by the caller, and all that they read is free to change.
 //
 // Where other programs use the cores too, the system takes a core away from one of our threads for some milliseconds. If that one has a
-// task, the caller has to wait for it, and if that one is the caller, the workers do. Who waits asks the clock of the other's own work:
+// task, the caller has to wait for it, and if that one is the caller, the workers do. A thread that waits reads the clock of the other's own work:
 // while it runs on, a core is used and the wait is short, so that staying awake is best; once it stands, sleeping is best, because the
 // system then gives the core of the sleeper to the one that has none, and because who slept is preferred when it wakes.
 // Knows: atomics, threads. Must not know: what the tasks compute.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from twostroke.ops.registry import registry
-from twostroke.program.op import defaults
+from twostroke.program.op import completed
 
 
 class ReferenceOps:
@@ -19,10 +19,4 @@ class ReferenceOps:
         op = registry().get(name)
         if op is None:
             raise AttributeError(name)
-        left_out = tuple(defaults(op).values())
-
-        def run(*arrays: object) -> None:
-            missing = len(op.__dataclass_fields__) - len(arrays)  # type: ignore[attr-defined]
-            op.reference(*arrays, *(left_out[len(left_out) - missing :] if missing else ()))
-
-        return run
+        return lambda *arrays: op.reference(*completed(op, arrays))

@@ -55,7 +55,7 @@ class Model:
         """Bytes of all packed weights: matrices in their formats with padding and scales, vectors as float32."""
         program = self.program
         matrices = sum(
-            max(1, weight.experts) * format_for(weight.role).total_bytes(weight.rows, weight.columns)
+            weight.matrices * format_for(weight.role).total_bytes(weight.rows, weight.columns)
             + F32_BYTES * sum(part.length for part in weight.bias)
             for weight in program.weights
         )

@@ -78,7 +78,7 @@ class StoredFormats:
 
     def weight_bytes(self, weight: Weight) -> int:
         """Bytes of all of a weight's matrices, packed."""
-        return max(1, weight.experts) * self.format_for(weight.role).total_bytes(weight.rows, weight.columns)
+        return weight.matrices * self.format_for(weight.role).total_bytes(weight.rows, weight.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +181,12 @@ def defaults(op: type[Op]) -> dict[str, Any]:
     """The operands that may be left out, with what they are then."""
     fields = dataclasses.fields(op)  # type: ignore[arg-type]
     return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+
+
+def completed(op: type[Op], operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """All operands of an op, where those at the end that have a default may have been left out."""
+    missing = len(signature(op)) - len(operands)
+    return (*operands, *tuple(defaults(op).values())[-missing:]) if missing > 0 else operands
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,9 +142,14 @@ class Weight:
     experts: int = 0
 
     @property
+    def matrices(self) -> int:
+        """How many matrices it is: those of the bank, or one."""
+        return max(1, self.experts)
+
+    @property
     def all_rows(self) -> int:
         """Rows of the bank, or of the one matrix."""
-        return self.rows * max(1, self.experts)
+        return self.rows * self.matrices
 
     @property
     def elements(self) -> int:

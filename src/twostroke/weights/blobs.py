@@ -82,7 +82,7 @@ def aligned_bytes(num_bytes: int) -> U8Array:
 
 def _blobs(model: Model, format_for: FormatChoice) -> Iterator[Blob]:
     for weight in model.program.weights:
-        weight_format, count = format_for(weight.role), max(1, weight.experts)
+        weight_format, count = format_for(weight.role), weight.matrices
         yield Blob(weight.key + ".data", count * weight_format.data_bytes(weight.rows, weight.columns))
         if weight_format.group:
             yield Blob(weight.key + ".scales", count * weight_format.scale_bytes(weight.rows, weight.columns))

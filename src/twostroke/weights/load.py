@@ -130,7 +130,7 @@ def _pack_matrix(
     block = np.empty((min(block_rows, rows), columns), np.uint16 if keep_bits else np.float32)
     panel_bytes, panel_scale_bytes = weight_format.data_bytes(1, columns), weight_format.scale_bytes(1, columns)
     source = _Rows(checkpoint, weight.parts)
-    for expert in range(max(1, weight.experts)):
+    for expert in range(weight.matrices):
         expert_panels = expert * math.ceil(rows / PANEL_ROWS)
         for first in range(0, rows, block_rows):
             piece = block[: min(block_rows, rows - first)]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from twostroke.backends.cpu.words import Structs, call_words, check_rows
 from twostroke.ops.registry import registry
-from twostroke.program.op import Op, defaults
+from twostroke.program.op import Op, completed
 
 Words = npt.NDArray[np.int64]
 
@@ -40,9 +40,7 @@ class CallRecorder:
 
     def record(self, op: type[Op], operands: tuple[Any, ...]) -> None:
         """Keep one call; operands at the end that have a default may be left out."""
-        missing = len(op.__dataclass_fields__) - len(operands)  # type: ignore[attr-defined]
-        if missing:
-            operands = (*operands, *tuple(defaults(op).values())[-missing:])
+        operands = completed(op, operands)
         words = call_words(op, operands, self._structs)
         check_rows(op, operands)
         self._names.append(op.NAME)

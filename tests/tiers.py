@@ -54,11 +54,11 @@ def fewer(whole: int, quick: int) -> int:
     return quick if TIER.quick else whole
 
 
-def thinned(cases: Sequence[Case], name: str) -> list[Case]:
-    """KEPT_CASES of a grid, in their order; `name` makes the choice another one for each grid."""
-    if len(cases) <= KEPT_CASES:
+def thinned(cases: Sequence[Case], name: str, most: int = KEPT_CASES) -> list[Case]:
+    """At most `most` cases of a grid, in their order; `name` makes the choice another one for each grid."""
+    if len(cases) <= most:
         return list(cases)
-    chosen = random.Random(f"{TIER.seed} {name}").sample(range(len(cases)), KEPT_CASES)
+    chosen = random.Random(f"{TIER.seed} {name}").sample(range(len(cases)), most)
     return [cases[index] for index in sorted(chosen)]
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from twostroke.bench.checkpoints import SHAPES, write_checkpoint
+from twostroke.bench.checkpoints import SHAPES, shape_folder, write_checkpoint
 from twostroke.env import read_machine
 from twostroke.planner.doctor.machine import ThisMachine
 
@@ -35,7 +35,7 @@ def folder_of(model: str) -> str:
     """A folder for one of the shapes, written where it is not there yet; other names are left as they are."""
     if model not in SHAPES:
         return model
-    return str(write_checkpoint(model, read_machine().cache_folder / "random" / model))
+    return str(write_checkpoint(model, shape_folder(model, read_machine().cache_folder)))
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""Write docs/CONFIG.md, docs/CLI.md and docs/OPS.md from the code; `--check` fails where they differ from it.
+"""Write docs/CONFIG.md, docs/CLI.md, docs/OPS.md and docs/models.md from the code; `--check` fails where they differ.
 
-Knows: the options table, the verbs, the ops' docstrings.
+Knows: the options table, the verbs, the ops' docstrings; the pages' makers.
 Must not know: anything that only a running engine knows.
 """
 
@@ -15,10 +15,14 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tools/ and tests/
+
+from tools.pages.models import models_page
+
 from twostroke.cli.command import EXIT_CODES
 from twostroke.cli.main import VERBS, main
 from twostroke.ops.registry import registry
-from twostroke.options import ENGINE_OPTIONS, SERVER_OPTIONS, Option
+from twostroke.options import CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS, Option
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Written by tools/generate_docs.py from the code; do not edit. -->\n\n"
@@ -30,7 +34,7 @@ def config_page() -> str:
         NOTE + "# Configuration\n",
         "Flags win over variables, variables over defaults. `twostroke config` prints each with its reason.\n",
     ]
-    for title, options in (("Engine", ENGINE_OPTIONS), ("Server", SERVER_OPTIONS)):
+    for title, options in (("Engine", ENGINE_OPTIONS), ("Server", SERVER_OPTIONS), ("Cluster", CLUSTER_OPTIONS)):
         lines += [f"## {title}\n", "| flag | variable | meaning | default |", "| --- | --- | --- | --- |"]
         lines += [_option_row(option) for option in options]
         lines.append("")
@@ -78,7 +82,7 @@ def ops_page() -> str:
     return "\n".join(parts)
 
 
-PAGES = {"CONFIG.md": config_page, "CLI.md": cli_page, "OPS.md": ops_page}
+PAGES = {"CONFIG.md": config_page, "CLI.md": cli_page, "OPS.md": ops_page, "models.md": lambda: NOTE + models_page()}
 
 
 def run() -> int:

@@ -170,7 +170,7 @@ def run() -> int:
     found = find_model(asked.model, options)
     settings = found.resolver.resolved()
     ask = make_ask(found.spec, settings["weights"], settings["kv_format"])
-    sizes = Sizes(ROWS, SEQUENCES, CONTEXT, found.num_pages * 16 * found.spec.kv_bytes_per_token(ask.kv_kind))
+    sizes = Sizes(ROWS, SEQUENCES, CONTEXT, found.kv_plan.kv_bytes)
     setup = replica_setup(found.spec, ask.weights, ask.kv_kind, calibration, found.machine.available_bytes, sizes)
     outcome = Fleet(FleetPlan(setup), LeastLoaded()).run(load)
     simulated = figures([each.observation() for each in outcome.seen])

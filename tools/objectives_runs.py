@@ -7,14 +7,16 @@ Must not know: tables, which policy ought to win.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from twostroke import assemble
 from twostroke.cache.manager import CacheManager
 from twostroke.cost.model_cost import step_cost
-from twostroke.cost.shape import Segment, StepCost, StepPrediction
+from twostroke.cost.shape import Part, StepCost, StepPrediction
 from twostroke.engine.core import EngineCore
+from twostroke.engine.executor import Executor
 from twostroke.engine.stepper import Stepper
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
@@ -22,7 +24,7 @@ from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.sim.clock import VirtualClock
-from twostroke.sim.predicted import PredictedExecutor
+from twostroke.sim.predicted import PredictedExecutor, invented_token
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.hardware import find_hardware
 from twostroke.spec.hardware_catalogue import CATALOGUE
@@ -30,7 +32,9 @@ from twostroke.types.errors import Overloaded
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
+from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
+from twostroke.types.result import StepResult
 from twostroke.types.sampling_params import SamplingParams
 from twostroke.workload.arrange import Arrangement, arranged
 from twostroke.workload.draws import Draws
@@ -47,21 +51,35 @@ SIM_OBJECTIVES = LatencyObjectives(1.0, 0.05)
 BATCH_E2E_S = 60.0
 MAX_SEQUENCES = 256
 KV_TOKENS = 320_000
-BIAS, NOISE = 1.3, 0.15
-RIGHT, WRONG = "steps take what the model says", "steps take 1.3 times what the model says, scattered by 15%"
+NOISE = 0.1
+"""Steps scatter by this share."""
+COLD_S, COLD_FACTOR = 3.0, 4.0
+"""A cold machine takes this many times as long in its first seconds, as while the KV pool is made ready."""
+GUESS_PREFILL, GUESS_DECODE = 1 / 2.3, 2.0
+"""What a guess says of steps with and without prompts, in units of the truth."""
+LIMIT_FACTOR = 4
+"""max_tokens of a request, in units of its answer's length: clients do not know how long their answers will be."""
+END_TOKEN = 7
 
 SHAPES = {"8b": (4096, 32, 32, 8, 14336, False), "1b": (2048, 16, 32, 8, 8192, True)}
 """hidden, layers, heads, KV heads, intermediate, tied: the Llama 3 family's."""
 
 
 @dataclass(frozen=True)
-class SimRun:
-    """policy: a token budget, `objectives`, or one of its variants."""
+class Machine:
+    """A machine of the catalogue with a model on it. cold: it has just started."""
 
-    machine: str
+    name: str
     model: str
     weights: str
-    truth: str
+    cold: bool = False
+
+
+@dataclass(frozen=True)
+class SimRun:
+    """policy: a token budget, `objectives` with a measured cost model, or `guessed`: objectives with a guess."""
+
+    machine: Machine
     trace: str
     rate_per_s: float
     count: int
@@ -83,45 +101,100 @@ class RealRun:
 
 @dataclass(frozen=True)
 class Tally:
-    """Of one run. TTFT: of interactive requests that were answered. requests_per_s: of all, to the last end."""
+    """Of one run. kept_share: of interactive requests that were answered, those that met both objectives.
+
+    TTFT: of interactive requests that were answered. requests_per_s: of all, to the last end.
+    """
 
     good_share: float
+    kept_share: float
     refused_share: float
     ttft_p50_s: float
     ttft_p99_s: float
     requests_per_s: float
 
 
-class WrongTruth:
-    """A machine that takes 1.3 times what the model says, and scatters by 15%: a StepCost for the executor alone."""
+class NoisyMachine:
+    """A StepCost for the executor alone: steps scatter about what the model says."""
 
     def __init__(self, cost: StepCost, seed: int) -> None:
         self._cost = cost
         self._draws = Draws(seed, "noise")
 
-    def predict(self, segments: Sequence[Segment]) -> StepPrediction:
-        """Longer, by chance."""
-        factor = BIAS * max(0.5, 1 + NOISE * self._draws.normal())
-        parts = self._cost.predict(segments).parts
-        return StepPrediction(tuple(replace(part, seconds=part.seconds * factor) for part in parts))
+    def predict(self, segments: Sequence[Part]) -> StepPrediction:
+        """Longer or shorter, by chance."""
+        return _scaled(self._cost.predict(segments), max(0.5, 1 + NOISE * self._draws.normal()))
+
+
+class Guess:
+    """A StepCost for the policy alone, of a machine that nobody measured."""
+
+    def __init__(self, cost: StepCost) -> None:
+        self._cost = cost
+
+    def predict(self, segments: Sequence[Part]) -> StepPrediction:
+        """Too short with prompts, too long without."""
+        prefills = any(each.role is Role.PREFILL for each in segments)
+        return _scaled(self._cost.predict(segments), GUESS_PREFILL if prefills else GUESS_DECODE)
+
+
+class ColdStart:
+    """An executor whose first seconds are slow; it says which steps were so, as the engine does."""
+
+    def __init__(self, inner: Executor, clock: VirtualClock) -> None:
+        self._inner, self._clock = inner, clock
+        self._until_s: float | None = None
+
+    def execute(self, plan: Plan) -> StepResult:
+        """Slow steps are marked."""
+        begin_s = self._clock.now_s
+        result = self._inner.execute(plan)
+        if self._until_s is None:
+            self._until_s = begin_s + COLD_S
+        if begin_s >= self._until_s:
+            return result
+        self._clock.advance((COLD_FACTOR - 1) * (self._clock.now_s - begin_s))
+        return replace(result, cold=True)
+
+
+def _scaled(prediction: StepPrediction, factor: float) -> StepPrediction:
+    return StepPrediction(tuple(replace(part, seconds=part.seconds * factor) for part in prediction.parts))
 
 
 def run_sim(run: SimRun) -> Tally:
     """Under the virtual clock."""
-    cost = _cost(run.machine, run.model, run.weights)
-    limits = SchedulerLimits(2048, MAX_SEQUENCES)
-    policy = None
-    truth = cost if run.truth == RIGHT else WrongTruth(cost, run.seed)
+    cost = _cost(run.machine)
+    limits, policy = SchedulerLimits(2048, MAX_SEQUENCES), None
     if run.policy.isdigit():
         budget = int(run.policy)
         limits = SchedulerLimits(budget, min(budget, MAX_SEQUENCES))
     else:
-        policy = objective_policy(cost, SIM_OBJECTIVES, limits, PAGE_TOKENS, run.policy != "no refusal")
+        guessed = run.policy == "guessed"
+        said = Guess(cost) if guessed else cost
+        policy = objective_policy(said, SIM_OBJECTIVES, limits, PAGE_TOKENS, guessed=guessed)
     clock = VirtualClock()
-    scheduler = Scheduler(CacheManager(KV_TOKENS // PAGE_TOKENS, PAGE_TOKENS), limits, policy)
-    core = EngineCore(scheduler, PredictedExecutor(truth, clock))
     workload = NAMED[run.trace](Load(run.rate_per_s, run.count, run.seed))
+    scheduler = Scheduler(CacheManager(KV_TOKENS // PAGE_TOKENS, PAGE_TOKENS), limits, policy)
+    executor: Executor = PredictedExecutor(NoisyMachine(cost, run.seed), clock, _token_of(workload))
+    core = EngineCore(scheduler, ColdStart(executor, clock) if run.machine.cold else executor)
     return tally(_simulate(workload, scheduler, core, clock), SIM_OBJECTIVES)
+
+
+def capacity(machine: Machine, trace: str, count: int) -> float:
+    """The rate of the trace at which as many requests arrive as are answered when all are there from the beginning."""
+    answered = run_sim(SimRun(machine, trace, 1e6, count, 1, "512")).requests_per_s
+    arrivals = [asked.arrival_s for asked in NAMED[trace](Load(1.0, count, 1))]
+    return answered * arrivals[-1] / count
+
+
+def _token_of(workload: Sequence[WorkloadRequest]) -> Callable[[PlannedSequence], int]:
+    """The next token: an end token behind the last of the answer."""
+
+    def token(sequence: PlannedSequence) -> int:
+        whole = sequence.num_output_tokens >= workload[int(sequence.request.request_id)].output_tokens
+        return END_TOKEN if whole else invented_token(sequence)
+
+    return token
 
 
 def _simulate(
@@ -156,10 +229,8 @@ def _heart_request(asked: WorkloadRequest, number: int) -> Request:
     ids = [token for block in asked.block_ids for token in range(block * size, (block + 1) * size)]
     tokens = tuple(ids[: asked.prompt_tokens]) or tuple(range(own, own + asked.prompt_tokens))
     name = str(number)
-    ends: frozenset[int] = frozenset()
-    return Request(
-        name, name, tokens, GREEDY, number, asked.output_tokens, ends, asked.arrival_s, priority=asked.priority
-    )
+    limit, ends = LIMIT_FACTOR * asked.output_tokens, frozenset({END_TOKEN})
+    return Request(name, name, tokens, GREEDY, number, limit, ends, asked.arrival_s, priority=asked.priority)
 
 
 def run_real(run: RealRun) -> Tally:
@@ -230,10 +301,13 @@ def tally(seen: Sequence[Observation], promised: LatencyObjectives) -> Tally:
     """Batch work is good when it is whole within a minute."""
     wanted = Objectives(promised.ttft_s, promised.itl_s)
     good = sum(met(each, wanted if each.priority <= 0 else Objectives(e2e_s=BATCH_E2E_S)) for each in seen)
+    answered = [each for each in seen if each.priority <= 0 and each.error != "refused"]
+    kept = sum(met(each, wanted) for each in answered)
     times = sorted(each.ttft_s for each in seen if each.ttft_s is not None and each.priority <= 0)
     refused = sum(each.error == "refused" for each in seen)
     return Tally(
         good / len(seen),
+        kept / max(1, len(answered)),
         refused / len(seen),
         percentile(times, 0.5),
         percentile(times, 0.99),
@@ -241,8 +315,9 @@ def tally(seen: Sequence[Observation], promised: LatencyObjectives) -> Tally:
     )
 
 
-def _cost(machine: str, model: str, weights: str) -> StepCost:
-    hidden, layers, heads, kv_heads, wide, tied = SHAPES[model]
+@cache
+def _cost(machine: Machine) -> StepCost:
+    hidden, layers, heads, kv_heads, wide, tied = SHAPES[machine.model]
     spec = read_model(
         {
             "architectures": ["LlamaForCausalLM"],
@@ -261,4 +336,4 @@ def _cost(machine: str, model: str, weights: str) -> StepCost:
             "tie_word_embeddings": tied,
         }
     )
-    return step_cost(work_of(spec, weights, KVKind.BF16), find_hardware(machine, CATALOGUE))
+    return step_cost(work_of(spec, machine.weights, KVKind.BF16), find_hardware(machine.name, CATALOGUE))

@@ -1,9 +1,9 @@
 """Goodput under objectives against the best hand-set token budget: docs/studies/objectives.md, one command.
 
-    tools/study_objectives.py sim --write        five traces, three loads each, two machines, in simulation (minutes)
+    tools/study_objectives.py sim --write        five traces at 0.5, 1 and 2 times capacity, two machines, cold and warm
     tools/study_objectives.py real --write       two traces with spark, the real engine in this process
 
-Without --write it prints the tables.
+Without --write it prints the tables. The simulation takes some minutes.
 
 Knows: the heart, the simulator's clock and executor, the engine's composition root, workloads.
 Must not know: which policy ought to win.
@@ -21,96 +21,91 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 
-from objectives_runs import BUDGETS, RIGHT, WRONG, RealRun, SimRun, Tally, run_real, run_sim
+from objectives_runs import BUDGETS, Machine, RealRun, SimRun, Tally, capacity, run_real, run_sim
 from twostroke.options import parse_seconds
 from twostroke.types.objectives import LatencyObjectives
+from twostroke.workload.synthetic import NAMED
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "studies" / "objectives.md"
 SEEDS = (1, 2)
 REPEATS = 3
-OBJECTIVES, UNREFUSED = "objectives", "no refusal"
+OBJECTIVES, GUESSED = "objectives", "guessed"
+GOOD_BAR, KEPT_BAR = 0.95, 0.9
+"""Of the best budget's good requests; of the requests that were answered."""
+LOADS = (0.5, 1.0, 2.0)
+TRACES = tuple(NAMED)
+MACHINES = (("a100-80gb", "8b", "bf16"), ("xeon-8592+", "1b", "int8"))
 Middle = Callable[[Sequence[float]], float]
-POLICIES = (OBJECTIVES, UNREFUSED)
-
-
-@dataclass(frozen=True)
-class Bench:
-    """A machine, its model, and the loads in requests a second: calm, near capacity, beyond it."""
-
-    machine: str
-    model: str
-    weights: str
-    loads: dict[str, tuple[float, ...]]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a table."""
-
-    bench: Bench
-    trace: str
-    rate_per_s: float
-    truth: str
-
-    @property
-    def title(self) -> str:
-        """Of its table."""
-        return f"{self.bench.machine}, {self.bench.model.upper()} in {self.bench.weights}; {self.truth}"
-
-    def runs(self, policy: str, count: int) -> list[SimRun]:
-        """One for each seed."""
-        machine = (self.bench.machine, self.bench.model, self.bench.weights, self.truth)
-        return [SimRun(*machine, self.trace, self.rate_per_s, count, seed, policy) for seed in SEEDS]
-
-
-BENCHES = (
-    Bench(
-        "a100-80gb",
-        "8b",
-        "bf16",
-        {
-            "steady-chat": (16, 28, 40),
-            "long-document-bursts": (4, 7, 10),
-            "shared-prefix-agents": (15, 25, 40),
-            "mixed-batch-interactive": (12, 24, 36),
-            "overload": (6, 12, 24),
-        },
-    ),
-    Bench(
-        "xeon-8592+",
-        "1b",
-        "int8",
-        {
-            "steady-chat": (10, 24, 36),
-            "long-document-bursts": (3, 6, 9),
-            "shared-prefix-agents": (12, 24, 36),
-            "mixed-batch-interactive": (8, 18, 30),
-            "overload": (6, 12, 24),
-        },
-    ),
-)
 REAL_LOADS = (0.7, 1.0)
 REAL_TRACES = ("long-document-bursts", "overload")
 
 
-def simulated(processes: int, count: int) -> str:
-    """The table of the simulation."""
-    policies = (*map(str, BUDGETS), *POLICIES)
-    rows = [
-        Row(bench, trace, rate, RIGHT) for bench in BENCHES for trace, rates in bench.loads.items() for rate in rates
-    ]
-    rows += [Row(BENCHES[0], trace, rates[1], WRONG) for trace, rates in BENCHES[0].loads.items()]
+@dataclass(frozen=True)
+class Row:
+    """One line of a table. load: share of the capacity."""
+
+    machine: Machine
+    trace: str
+    load: float
+    rate_per_s: float
+
+    @property
+    def title(self) -> str:
+        """Of its table."""
+        start = "cold" if self.machine.cold else "warm"
+        return f"{self.machine.name}, {self.machine.model.upper()} in {self.machine.weights}; {start}"
+
+    def runs(self, policy: str, count: int) -> list[SimRun]:
+        """One for each seed."""
+        return [SimRun(self.machine, self.trace, self.rate_per_s, count, seed, policy) for seed in SEEDS]
+
+
+def simulated(processes: int, count: int, only: str) -> str:
+    """The tables of the simulation. only: of machines whose name begins so."""
+    policies = (*map(str, BUDGETS), OBJECTIVES, GUESSED)
+    rows = []
+    for name, model, weights in MACHINES:
+        if not name.startswith(only):
+            continue
+        rates = {trace: capacity(Machine(name, model, weights), trace, count) for trace in TRACES}
+        for cold in (False, True):
+            machine = Machine(name, model, weights, cold)
+            rows += [Row(machine, trace, load, load * rates[trace]) for trace in TRACES for load in LOADS]
     runs = [run for row in rows for policy in policies for run in row.runs(policy, count)]
     with ProcessPoolExecutor(processes) as pool:
-        found = dict(zip(runs, pool.map(run_sim, runs, chunksize=8), strict=True))
+        found = dict(zip(runs, pool.map(run_sim, runs, chunksize=4), strict=True))
     lines, title = [], ""
     for row in rows:
         if row.title != title:
             title = row.title
-            lines += [f"\n**{title}**\n", *_head(POLICIES)]
-        by_policy = {policy: [found[run] for run in row.runs(policy, count)] for policy in policies}
-        lines.append(_row(row.trace, row.rate_per_s, by_policy, POLICIES, mean))
+            lines += [f"\n**{title}**\n", *_sim_head()]
+        lines.append(_sim_row(row, {policy: [found[run] for run in row.runs(policy, count)] for policy in policies}))
     return "\n".join(lines)
+
+
+def _sim_head() -> list[str]:
+    names = ["trace", "load", "requests/s", "best budget", "its good", "worst"]
+    names += [f"{kind}: {what}" for kind in ("doctor", "guess") for what in ("good", "kept", "refused")]
+    return ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+
+
+def _sim_row(row: Row, found: dict[str, list[Tally]]) -> str:
+    """In percent; the best budget is chosen for this very row, with hindsight."""
+    good = {policy: mean([tally.good_share for tally in tallies]) for policy, tallies in found.items()}
+    static = {policy: good[policy] for policy in map(str, BUDGETS)}
+    best = max(static, key=lambda policy: static[policy])
+    cells = [row.trace, f"{row.load:g}", f"{row.rate_per_s:.1f}", best]
+    cells += [f"{100 * static[best]:.1f}", f"{100 * min(static.values()):.1f}"]
+    for policy in (OBJECTIVES, GUESSED):
+        kept, refused = (mean([getattr(t, name) for t in found[policy]]) for name in ("kept_share", "refused_share"))
+        cells.append(_cell(good[policy], GOOD_BAR * static[best]))
+        cells.append(_cell(kept, KEPT_BAR))
+        cells.append(f"{100 * refused:.1f}")
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cell(share: float, bar: float) -> str:
+    return f"{100 * share:.1f}" + (" (miss)" if share < bar - 1e-9 else "")
 
 
 class Watched:
@@ -141,7 +136,7 @@ def measured(promised: LatencyObjectives, count: int) -> str:
     Loads are shares of what this machine answers of the trace when all requests are there from the beginning.
     """
     watched = Watched(len(REAL_TRACES) * (1 + len(REAL_LOADS) * REPEATS * (len(BUDGETS) + 1)))
-    lines = [f"\nTTFT {promised.ttft_s:g} s, ITL {promised.itl_s:g} s, median of {REPEATS}\n", *_head((OBJECTIVES,))]
+    lines = [f"\nTTFT {promised.ttft_s:g} s, ITL {promised.itl_s:g} s, median of {REPEATS}\n", *_head()]
     policies = (*map(str, BUDGETS), OBJECTIVES)
     for trace in REAL_TRACES:
         capacity = watched.run(RealRun(trace, 1e6, count, 1, "512", promised)).requests_per_s
@@ -151,26 +146,26 @@ def measured(promised: LatencyObjectives, count: int) -> str:
             for repeat in range(REPEATS):
                 for policy in policies:
                     found[policy].append(watched.run(RealRun(trace, rate, count, repeat + 1, policy, promised)))
-            lines.append(_row(trace, rate, found, (OBJECTIVES,), median))
+            lines.append(_row(trace, rate, found, median))
     return "\n".join(lines)
 
 
-def _head(policies: Sequence[str]) -> list[str]:
-    names = ["trace", "requests/s", "best budget", "its good", "worst", *policies, "refused", "TTFT p50, p99 (ms)"]
+def _head() -> list[str]:
+    names = ["trace", "requests/s", "best budget", "its good", "worst", OBJECTIVES, "refused", "TTFT p50, p99 (ms)"]
     return ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
 
 
-def _row(trace: str, rate: float, found: dict[str, list[Tally]], policies: Sequence[str], middle: Middle) -> str:
+def _row(trace: str, rate: float, found: dict[str, list[Tally]], middle: Middle) -> str:
     """Good requests in percent of all; the best budget is chosen for this very row, with hindsight."""
     share = {policy: 100 * middle([tally.good_share for tally in tallies]) for policy, tallies in found.items()}
-    static = {policy: value for policy, value in share.items() if policy not in POLICIES}
-    best = max(static, key=lambda policy: static[policy])
-    ours = found[OBJECTIVES]
-    missed = " (miss)" if share[OBJECTIVES] < static[best] - 1e-9 else ""
-    shown = [f"**{share[p]:.1f}**{missed}" if p == OBJECTIVES else f"{share[p]:.1f}" for p in policies]
-    late = f"{1e3 * middle([t.ttft_p50_s for t in ours]):.0f}, {1e3 * middle([t.ttft_p99_s for t in ours]):.0f}"
-    refused = f"{100 * middle([t.refused_share for t in ours]):.1f}%"
-    cells = [trace, f"{rate:g}", best, f"{static[best]:.1f}", f"{min(static.values()):.1f}", *shown, refused, late]
+    ours = share.pop(OBJECTIVES)
+    best = max(share, key=lambda policy: share[policy])
+    tallies = found[OBJECTIVES]
+    missed = " (miss)" if ours < share[best] - 1e-9 else ""
+    late = f"{1e3 * middle([t.ttft_p50_s for t in tallies]):.0f}, {1e3 * middle([t.ttft_p99_s for t in tallies]):.0f}"
+    refused = f"{100 * middle([t.refused_share for t in tallies]):.1f}%"
+    cells = [trace, f"{rate:g}", best, f"{share[best]:.1f}", f"{min(share.values()):.1f}"]
+    cells += [f"**{ours:.1f}**{missed}", refused, late]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -189,12 +184,13 @@ def run() -> None:
     parser.add_argument("kind", choices=("sim", "real"))
     parser.add_argument("--write", action="store_true", help="into docs/studies/objectives.md")
     parser.add_argument("--processes", type=int, default=2, help="of the simulation")
-    parser.add_argument("--count", type=int, default=400, help="requests of a trace")
+    parser.add_argument("--count", type=int, default=300, help="requests of a trace")
+    parser.add_argument("--only", default="", help="of the simulation, machines whose name begins so")
     parser.add_argument("--ttft", type=parse_seconds, default=0.2, help="objective of the real runs")
     parser.add_argument("--itl", type=parse_seconds, default=0.01, help="objective of the real runs")
     asked = parser.parse_args()
     if asked.kind == "sim":
-        table = simulated(asked.processes, asked.count)
+        table = simulated(asked.processes, asked.count, asked.only)
     else:
         table = measured(LatencyObjectives(asked.ttft, asked.itl), asked.count)
     if asked.write:

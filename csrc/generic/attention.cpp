@@ -9,6 +9,7 @@
 // Knows: the pool, the work on one tile. Must not know: models.
 #include "twostroke/attention_tile_run.h"
 #include "twostroke/context.h"
+#include "twostroke/kernel_case.h"
 
 namespace twostroke {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 template <class Part>
 void run_segment(const AttentionJob* job, const Block& block, int64_t segment, const Part& part) {
   const KVLayout layout(job->layer);
-  const TileRun run_tile = tile_run(job);
+  const TileRun run_tile = attention_way(job->layer->kind, job->matrix).run;
   const int64_t begin = larger(segment * kSegment, first_seen(job, block.first_position) / kTile * kTile);
   const int64_t end = smaller((segment + 1) * kSegment, block.first_position + block.tokens);
   for (int64_t i = 0; i < block.heads; ++i) part(block.head(job, i), i).clear(block.rows, job->padded_dim);
@@ -35,7 +36,7 @@ void run_segment(const AttentionJob* job, const Block& block, int64_t segment, c
 // log2(e) is in the queries, because weights are powers of two.
 void load_head(const AttentionJob* job, const Block& block, int64_t kv_head, const HeadRows& rows) {
   const int64_t dim = job->layer->head_dim, padded = job->padded_dim;
-  const float scale = job->scale * 1.44269504088896341f;
+  const float scale = job->scale * kLog2E;
   for (int64_t r = 0; r < block.rows; ++r) {
     const int64_t head = kv_head * job->group + r % job->group;
     const float* from = job->q + (block.first_token + r / job->group) * job->q_stride + head * dim;
@@ -58,12 +59,22 @@ void load_queries(const AttentionJob* job, const Block& block) {
 #endif
 }
 
+// One over the sum of all weights, the sink's among them: a score without a value (gpt-oss). Relative to the row's own peak.
+float with_sink(float sink, float peak, float total) {
+  const Vec own = set1(peak), other = set1(sink * kLog2E), highest = max(other, own);
+  float kept[kLanes], more[kLanes];
+  store(kept, exp2_negative(own - highest));
+  store(more, exp2_negative(other - highest));
+  return kept[0] / (total * kept[0] + more[0]);
+}
+
 void store_outputs(const AttentionJob* job, const Block& block, int64_t kv_head, const Partial& partial) {
   const int64_t dim = job->layer->head_dim;
   for (int64_t r = 0; r < block.rows; ++r) {
     const int64_t head = kv_head * job->group + r % job->group;
     float* to = job->out + (block.first_token + r / job->group) * job->out_stride + head * dim;
-    const float inverse = 1.0f / reduce_add(load(partial.total + r * kLanes));
+    const float total = reduce_add(load(partial.total + r * kLanes));
+    const float inverse = job->sinks == nullptr ? 1.0f / total : with_sink(job->sinks[head], partial.peak[r], total);
     for (int64_t d = 0; d < dim; ++d) to[d] = partial.sum[r * job->padded_dim + d] * inverse;
   }
 }
@@ -130,11 +141,13 @@ int32_t check(const AttentionJob& job) {
   const int64_t width = job.heads * layer->head_dim;
   if (job.heads < 1 || job.heads % layer->kv_heads != 0 || job.heads / layer->kv_heads > kMaxGroup) return TS_BAD_SHAPE;
   if (job.q_stride < width || job.out_stride < width || job.sequences < 0 || job.window < 0) return TS_BAD_SHAPE;
+  if (!(job.soft_cap >= 0.0f)) return TS_BAD_VALUE;
   for (int64_t s = 0; s < job.sequences; ++s) {
     const int64_t rows = static_cast<int64_t>(job.row_starts[s + 1]) - job.row_starts[s];
     const int64_t pages = divide_up(job.context_tokens[s], TS_PAGE_TOKENS);
     if (job.row_starts[s] < 0 || rows < 0 || rows > job.context_tokens[s] || pages > job.page_table_stride) return TS_BAD_SHAPE;
-    for (int64_t p = 0; p < pages; ++p) {
+    // Pages behind the window were given back, and their entries say nothing.
+    for (int64_t p = first_seen(&job, job.context_tokens[s] - rows) / TS_PAGE_TOKENS; p < pages; ++p) {
       const int32_t page = job.page_table[s * job.page_table_stride + p];
       if (page < 0 || page >= layer->num_pages) return TS_BAD_INDEX;
     }
@@ -170,6 +183,8 @@ void share_out(AttentionJob* job, int64_t threads) {
     job->heads_together = largest_divisor_below(job->layer->kv_heads, job->heads_together);
 }
 
+bool takes_matrix(int32_t kv_kind, int64_t head_dim) { return kMatrixAttention && kv_kind == TS_KV_BF16 && head_dim % kChunk == 0; }
+
 // Sizes of blocks and of a thread's memory.
 void plan(AttentionJob* job, int64_t threads) {
   const int64_t least = job->layer->kind == TS_KV_INT4 ? 2 * kLanes : kLanes;
@@ -178,14 +193,14 @@ void plan(AttentionJob* job, int64_t threads) {
   job->group = job->heads / job->layer->kv_heads;
   job->tokens_per_block = smaller(longest, larger(1, kBlockRows / job->group));
   job->padded_dim = divide_up(job->layer->head_dim, least) * least;
-  job->matrix = kMatrixAttention && job->layer->kind == TS_KV_BF16 && job->layer->head_dim % kChunk == 0;
+  job->matrix = takes_matrix(job->layer->kind, job->layer->head_dim);
   share_out(job, threads);
   const int64_t capacity = whole_vectors(job->tokens_per_block * job->group);
   job->thread_floats = larger(Block::floats(job, capacity, 1), Block::floats(job, kLanes, job->heads_together));
   job->partial_floats = job->split ? capacity * (job->padded_dim + 1 + kLanes) : 0;
 }
 
-int32_t run(ts_context* context, AttentionJob* job) {
+int32_t run_job(ts_context* context, AttentionJob* job) {
   const int32_t status = check(*job);
   if (status != TS_OK || job->sequences == 0) return status;
   plan(job, ts_threads(context));
@@ -210,11 +225,17 @@ int32_t run(ts_context* context, AttentionJob* job) {
 }
 
 }  // namespace
+
+const char* attention_kernel(const KernelCase& asked) {
+  return attention_way(asked.kv_kind, takes_matrix(asked.kv_kind, asked.head_dim)).name;
+}
+
 }  // namespace twostroke
 
 int32_t ts_attention(ts_context* context, const ts_kv_layer* layer, const float* q, int64_t q_stride, int64_t heads,
                      const int32_t* row_starts, const int32_t* context_tokens, int64_t sequences, const int32_t* page_table,
-                     int64_t page_table_stride, float scale, int32_t window, float* out, int64_t out_stride) {
+                     int64_t page_table_stride, float scale, int32_t window, float soft_cap, const float* sinks, const float* slopes,
+                     float* out, int64_t out_stride) {
   if (context == nullptr) return TS_BAD_POINTER;
   const int32_t status = twostroke::check_layer(layer);
   if (status != TS_OK) return status;
@@ -232,7 +253,10 @@ int32_t ts_attention(ts_context* context, const ts_kv_layer* layer, const float*
   job.page_table_stride = page_table_stride;
   job.scale = scale;
   job.window = window;
+  job.soft_cap = soft_cap;
+  job.sinks = sinks;
+  job.slopes = slopes;
   job.out = out;
   job.out_stride = out_stride;
-  return twostroke::run(context, &job);
+  return twostroke::run_job(context, &job);
 }

@@ -13,17 +13,6 @@ namespace {
 
 constexpr int64_t kMostRows = 1 << 24;  // whole numbers below it are exact in float32
 
-ts_weight matrix_of(const ts_weight& bank, int64_t expert) {
-  const int64_t padded = padded_columns(bank.kind, bank.columns), panels = (bank.rows + kPanel - 1) / kPanel;
-  const int64_t groups = bank.group > 0 ? (padded + bank.group - 1) / bank.group : 0;
-  ts_weight one = bank;
-  one.experts = 0;
-  one.data = static_cast<const uint8_t*>(bank.data) + expert * panels * panel_bytes(bank.kind, padded);
-  if (bank.scales != nullptr) one.scales = bank.scales + expert * panels * groups * kPanel;
-  if (bank.bias != nullptr) one.bias = bank.bias + expert * bank.rows;
-  return one;
-}
-
 const float* numbers_of(const ts_experts_args& a, int64_t row) { return a.routes.data + row * a.routes.stride + width_of(a.routes) / 2; }
 
 // counts[e]: rows that chose e. False where a row holds what is no expert's number, or an expert twice.
@@ -85,8 +74,8 @@ int32_t check(const ts_experts_args& a) {
   if (status != TS_OK) return status;
   const int64_t width = width_of(a.x), inner = a.down->columns, tokens = a.x.rows;
   if (a.gate_up->experts < 1 || a.gate_up->experts > kMostExperts || a.down->experts != a.gate_up->experts) return TS_BAD_SHAPE;
-  if (a.gate_up->columns != width || a.gate_up->rows != 2 * inner || a.down->rows != width || tokens >= kMostRows) return TS_BAD_SHAPE;
-  if (width_of(a.out) != width || width_of(a.rows) != width || width_of(a.middle) != inner || width_of(a.pairs) != 2) return TS_BAD_SHAPE;
+  if (a.gate_up->columns != width || a.gate_up->rows != 2 * inner || a.down->rows > width || tokens >= kMostRows) return TS_BAD_SHAPE;
+  if (width_of(a.out) != a.down->rows || width_of(a.rows) != width || width_of(a.middle) != inner || width_of(a.pairs) != 2) return TS_BAD_SHAPE;
   if (width_of(a.routes) % 2 != 0) return TS_BAD_SHAPE;
   const ts_value* const values[] = {&a.out, &a.routes, &a.rows, &a.middle, &a.pairs};
   for (const ts_value* value : values) {

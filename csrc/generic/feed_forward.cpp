@@ -32,7 +32,7 @@ void gate_task(void* arg, int64_t index, int32_t thread) {
   if (first_row == last_row) return;
   const int64_t first = group * down.w.group, left = gate.gated - first, width = left < down.w.group ? left : down.w.group;
   float* middle = all.middle + thread * all.middle_floats;
-  if (gate.few) {
+  if (gate.way->few != nullptr) {
     gate_few(gate, first, width, thread, middle);
   } else {
     blocks_begin();
@@ -49,6 +49,7 @@ void gate_task(void* arg, int64_t index, int32_t thread) {
 
 // Rows in blocks, scales of the middle that do not share a panel, and x in one slice.
 bool can_fuse(const ts_context* context, const Job& gate, const Job& down) {
+  if (is_stored_kind(gate.w.kind) || is_stored_kind(down.w.kind)) return false;  // their rows are not in blocks
   if (!is_integer_kind(gate.w.kind) || !is_integer_kind(down.w.kind) || gate.tokens < kBlockedRows) return false;
   Job whole = gate;
   lay_out(whole, context, nullptr);

@@ -4,17 +4,33 @@
 // so a row's result depends on that row only.
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
+#include "twostroke/stored.h"
 
 namespace twostroke {
 
 int32_t check_weight(const ts_weight* w) {
   if (w == nullptr || w->data == nullptr) return TS_BAD_POINTER;
-  if (w->kind < TS_W_F32 || w->kind > TS_W_INT4) return TS_BAD_FORMAT;
+  if (w->kind < TS_W_F32 || w->kind > TS_W_SUPER4_MIN) return TS_BAD_FORMAT;
   if (w->rows <= 0 || w->columns <= 0) return TS_BAD_SHAPE;
   if (reinterpret_cast<uintptr_t>(w->data) % 4 != 0) return TS_BAD_POINTER;
   if (!is_integer_kind(w->kind)) return w->group == 0 ? TS_OK : TS_BAD_FORMAT;
+  if (is_stored_kind(w->kind)) {
+    if (w->group != kStoredGroup || w->scales != nullptr) return TS_BAD_FORMAT;
+    return stored_shape(w->kind).super && w->columns % kStoredGroup != 0 ? TS_BAD_SHAPE : TS_OK;
+  }
   if (w->group <= 0 || w->group % kStep != 0 || w->group > kMaxGroup) return TS_BAD_FORMAT;  // 1024 * 255 * 127 fits int32
   return w->scales == nullptr ? TS_BAD_POINTER : TS_OK;
+}
+
+ts_weight matrix_of(const ts_weight& bank, int64_t index) {
+  const int64_t padded = padded_columns(bank.kind, bank.columns), panels = (bank.rows + kPanel - 1) / kPanel;
+  const int64_t groups = bank.group > 0 ? (padded + bank.group - 1) / bank.group : 0;
+  ts_weight one = bank;
+  one.experts = 0;
+  one.data = static_cast<const uint8_t*>(bank.data) + index * panels * panel_bytes(bank.kind, padded);
+  if (bank.scales != nullptr) one.scales = bank.scales + index * panels * groups * kPanel;
+  if (bank.bias != nullptr) one.bias = bank.bias + index * bank.rows;
+  return one;
 }
 
 void multiply_chunk(ts_context* context, Job& job) {

@@ -54,7 +54,7 @@ Panel panel_of(const Job& job, int64_t index) {
 Group group_of(const Job& job, const Panel& panel, int64_t index, const uint8_t* next) {
   const int64_t first = index * panel.group, end = first + panel.group, skipped = job.given ? 0 : job.first_group;
   const uint8_t* data = panel.data + panel_bytes(job.w.kind, first);
-  const uint8_t* scales = panel.scales + index * kPanel * 2;
+  const uint8_t* scales = panel.scales == nullptr ? nullptr : panel.scales + index * kPanel * 2;
   const bool last = index + 1 == job.first_group + job.slice_groups;
   const int64_t columns = end >= panel.columns ? panel.columns - first : panel.group;
   return {data, scales, last ? next : panel.data + panel_bytes(job.w.kind, end), index - skipped, first - skipped * panel.group, columns};

@@ -70,14 +70,14 @@ int64_t lay_out_rows(QuantizedRows& xq, const ts_weight& w, int64_t padded, int6
 
 int64_t lay_out(Job& job, const ts_context* context, uint8_t* scratch) {
   job.panels_each = 1;
-  if (!is_integer_kind(job.w.kind)) return 0;
   choose_reading(job, context);
+  if (!is_integer_kind(job.w.kind)) return 0;
   const bool whole = job.tokens <= kWholeRows || !in_slices(job);
   const int64_t slices = whole ? 1 : (job.tokens * job.padded + kSliceBytes - 1) / kSliceBytes;
   job.slice_groups = (job.groups + slices - 1) / slices;
   Arena arena = {scratch, 0};
   if (!job.given) {
-    job.xq.blocked = job.tokens >= kBlockedRows;
+    job.xq.blocked = job.tokens >= kBlockedRows && !is_stored_kind(job.w.kind);
     job.xq.rows = job.tokens;
     arena.used = lay_out_rows(job.xq, job.w, job.padded, job.slice_groups, scratch);
   }

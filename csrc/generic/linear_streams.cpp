@@ -17,7 +17,7 @@ constexpr int64_t kReadOn = 4, kTasksEach = 8;  // panels of a part; tasks that 
 // The sums (panels, parts, rows, 64) of one part of one panel.
 float* sums_of(const Job& job, int64_t panel, int64_t part, float* sums) { return sums + (panel * job.parts + part) * job.tokens * kPanel; }
 
-void read_in_turn(const Job& job, int64_t first_panel, float* sums) {
+void read_streams(const Job& job, int64_t first_panel, float* sums) {
   const int64_t count = job.panels_each * job.parts;
   memset(sums, 0, static_cast<size_t>(count * job.tokens * kPanel) * 4);
   Panel panels[kMostStreams], next[kMostStreams];
@@ -33,8 +33,7 @@ void read_in_turn(const Job& job, int64_t first_panel, float* sums) {
   }
 }
 
-void read_on(const Job& job, int64_t first_panel, int64_t count, float* sums) {
-  const TileKernel kernel = few_rows_kernel(job.w.kind, job.tokens);
+void read_panels(const Job& job, TileKernel kernel, int64_t first_panel, int64_t count, float* sums) {
   const TileRows rows = tile_rows(job, 0);
   for (int64_t part = 0; part < job.parts; ++part) {
     for (int64_t i = 0; i < count; ++i) {
@@ -59,17 +58,26 @@ int64_t panels_read_on(const Job& job, int64_t threads) {
 
 void choose_reading(Job& job, const ts_context* context) {
   job.in_turn = ts_reads_in_turn(context);
-  job.few = job.tokens <= (job.in_turn ? kStreamRows : read_on_rows(job.w.kind));
-  if (job.few) job.panels_each = job.in_turn ? panels_in_turn(job) : panels_read_on(job, ts_threads(context));
+  job.way = &way_of(job.w.kind, job.tokens, job.in_turn);
+  if (job.way->few != nullptr) job.panels_each = job.in_turn ? panels_in_turn(job) : panels_read_on(job, ts_threads(context));
+}
+
+void read_in_turn(const Job& job, int64_t first_panel, int64_t count, float* sums) {
+  if (count * job.parts != streams(job.w.kind)) return read_on(job, first_panel, count, sums);
+  read_streams(job, first_panel, sums);
+}
+
+void read_on(const Job& job, int64_t first_panel, int64_t count, float* sums) {
+  read_panels(job, few_rows_kernel(job.w.kind, job.tokens), first_panel, count, sums);
+}
+
+void read_several_on(const Job& job, int64_t first_panel, int64_t count, float* sums) {
+  read_panels(job, several_rows_kernel(job.w.kind, job.tokens), first_panel, count, sums);
 }
 
 void few_rows(const Job& job, int64_t first_panel, int64_t count, int32_t thread, const Place& out) {
   float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
-  if (job.in_turn && count * job.parts == streams(job.w.kind)) {
-    read_in_turn(job, first_panel, sums);
-  } else {
-    read_on(job, first_panel, count, sums);
-  }
+  job.way->few(job, first_panel, count, sums);
   for (int64_t i = 0; i < count; ++i) {
     job.finish(job, first_panel + i, job.tokens, sums_of(job, i, 0, sums), job.tokens * kPanel, {out.at + i * kPanel, out.stride});
   }

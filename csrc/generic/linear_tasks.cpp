@@ -2,6 +2,7 @@
 // Knows: the thread pool, tiles. Must not know: vector instructions, what becomes of the sums.
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
+#include "twostroke/stored.h"
 
 namespace twostroke {
 namespace {
@@ -49,22 +50,6 @@ void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_
   });
 }
 
-// One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second. block: room for one group
-// of int4 in bytes.
-void integer_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
-  const int64_t count = last_row - first_row;
-#if defined(TS_LEVEL_AVX512)
-  block_group(job.w.kind, group, tile_rows(job, first_row), count, block, sums);
-#else
-  const bool packed = job.w.kind == TS_W_INT4;
-  if (packed && count <= kInt4Rows) return int4_kernel(count)(group.data, group, tile_rows(job, first_row), sums);
-  if (packed) unpack_int4(group.data, group.columns, block);
-  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
-    int8_kernel(rows)(packed ? block : group.data, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
-  });
-#endif
-}
-
 }  // namespace
 
 void quantize_slice(ts_context* context, Job& job) {
@@ -77,6 +62,37 @@ void quantize_slice(ts_context* context, Job& job) {
   }
 }
 
+void stored_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
+  const StoredGroup weights = unpack_stored(job.w.kind, group.data, group.columns, block);
+  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
+    multiply_stored(weights, group, tile_rows(job, row), rows, sums + (row - first_row) * kPanel);
+  });
+}
+
+// One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second.
+#if defined(TS_LEVEL_AVX512)
+void blocks_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
+  block_group(job.w.kind, group, tile_rows(job, first_row), last_row - first_row, block, sums);
+}
+#else
+void int8_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
+  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
+    int8_kernel(rows)(group.data, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
+  });
+}
+
+void int4_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
+  int4_kernel(last_row - first_row)(group.data, group, tile_rows(job, first_row), sums);
+}
+
+void unpacked_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
+  unpack_int4(group.data, group.columns, block);
+  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
+    int8_kernel(rows)(block, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
+  });
+}
+#endif
+
 void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row, int32_t thread, const Place& out) {
   float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
   uint8_t* block = reinterpret_cast<uint8_t*>(sums + job.parts * job.tokens * kPanel);
@@ -88,8 +104,10 @@ void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t las
     const Panel panel = panel_of(job, part_panel(job, index, part));
     const Panel next = panel_of(job, part + 1 < parts ? part_panel(job, index, part + 1) : index + 1);
     for (int64_t g = job.first_group; g < end; ++g) {
-      for (int64_t line = 0; line < kPanel * 2; line += 64) __builtin_prefetch(next.scales + g * kPanel * 2 + line, 0, 2);
-      integer_group(job, group_of(job, panel, g, next.data + skipped), first_row, last_row, sums + part * part_floats, block);
+      for (int64_t line = 0; line < kPanel * 2 && next.scales != nullptr; line += 64) {
+        __builtin_prefetch(next.scales + g * kPanel * 2 + line, 0, 2);
+      }
+      job.way->group(job, group_of(job, panel, g, next.data + skipped), first_row, last_row, sums + part * part_floats, block);
     }
   }
   if (end == job.groups) job.finish(job, index, last_row - first_row, sums, part_floats, out);
@@ -108,7 +126,7 @@ void multiply_task(void* arg, int64_t index, int32_t thread) {
   const int64_t first_row = row_point(job, row_part), last_row = row_point(job, row_part + 1);
   if (first_row == last_row) return;  // rows of a block were not parted so far
   if (!is_integer_kind(job.w.kind)) return float_panel(job, panel, first_row, last_row);
-  if (job.few) {
+  if (job.way->few != nullptr) {
     const int64_t left = job.panels - panel;
     return few_rows(job, panel, left < job.panels_each ? left : job.panels_each, thread, place_of(job, panel, 0));
   }
@@ -121,7 +139,7 @@ void multiply_task(void* arg, int64_t index, int32_t thread) {
 // a pause. Rows are split only where tasks are too few to even out the threads' speeds.
 void choose_splits(Job& job, int64_t tasks, int64_t threads) {
   job.row_splits = 1;
-  if (job.few) return;
+  if (job.way->few != nullptr) return;
   const int64_t wanted = threads == 1 ? 1 : threads * 4;
   const int64_t row_parts = (wanted + tasks - 1) / tasks;
   const int64_t most = (job.tokens + 4 * kTileRows - 1) / (4 * kTileRows);

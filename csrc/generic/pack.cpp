@@ -276,7 +276,7 @@ extern "C" int32_t ts_pack(ts_context* context, const void* source, int32_t sour
   const ts_weight w = {kind, group, rows, columns, data, scales, nullptr, 0};
   const int32_t status = check_weight(&w);
   if (status != TS_OK) return status;
-  if (source_kind != 0 && source_kind != 1) return TS_BAD_FORMAT;
+  if ((source_kind != 0 && source_kind != 1) || is_stored_kind(kind)) return TS_BAD_FORMAT;
   const int64_t last = first_row + count;
   if (first_row < 0 || first_row % kPanel != 0 || count < 0 || last > rows || source_stride < columns) return TS_BAD_SHAPE;
   if (last < rows && count % kPanel != 0) return TS_BAD_SHAPE;  // its last panel would be half another call's

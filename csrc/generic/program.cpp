@@ -2,7 +2,10 @@
 // Knows: the operands of the ops. Must not know: what they compute.
 #include <string.h>
 
+#include <initializer_list>
+
 #include "twostroke/context.h"
+#include "twostroke/kernel_case.h"
 #include "twostroke/ops.h"
 
 namespace twostroke {
@@ -11,8 +14,11 @@ int32_t run(ts_context* context, const ts_attention_args& a) {
   if (!same_shape(a.out, a.q) || a.layer == nullptr || a.q.dim != a.layer->head_dim) return TS_BAD_SHAPE;
   const ts_sequences& s = a.batch;
   if (s.count > 0 && s.row_starts[s.count] != a.q.rows) return TS_BAD_INDEX;
+  for (const ts_vector& each : {a.sinks, a.slopes})
+    if (each.data != nullptr && each.length != a.q.heads) return TS_BAD_SHAPE;
   return ts_attention(context, a.layer, a.q.data, a.q.stride, a.q.heads, s.row_starts, s.context_tokens, s.count, s.page_table,
-                      s.max_pages, static_cast<float>(a.scale), static_cast<int32_t>(a.window), a.out.data, a.out.stride);
+                      s.max_pages, static_cast<float>(a.scale), static_cast<int32_t>(a.window), static_cast<float>(a.soft_cap), a.sinks.data,
+                      a.slopes.data, a.out.data, a.out.stride);
 }
 
 int32_t run(ts_context* context, const ts_embed_args& a) {
@@ -90,10 +96,11 @@ struct Entry {
   const char* signature;
   Runner runner;
   int64_t words;
+  const char* (*kernel)(const KernelCase&);
 };
 
 #define F(kind, name) " " #kind " " #name ";"
-#define OP(name, fields) {#name ":" fields, run_words<ts_##name##_args>, sizeof(ts_##name##_args) / 8},
+#define OP(name, fields) {#name ":" fields, run_words<ts_##name##_args>, sizeof(ts_##name##_args) / 8, kernel_of<ts_##name##_args>},
 constexpr Entry kOps[] = {TS_OPS(OP)};
 #undef OP
 #undef F
@@ -110,6 +117,13 @@ constexpr int32_t kOpCount = sizeof(kOps) / sizeof(kOps[0]);
 const char* ts_op_signature(int32_t op) {
   using namespace twostroke;
   return op >= 0 && op < kOpCount ? kOps[op].signature : nullptr;
+}
+
+const char* ts_kernel(const ts_context* context, int32_t op, int32_t weight_kind, int32_t kv_kind, int64_t rows, int64_t head_dim) {
+  using namespace twostroke;
+  if (context == nullptr || op < 0 || op >= kOpCount || rows < 1 || head_dim < 1) return nullptr;
+  if (weight_kind < TS_W_F32 || weight_kind > TS_W_SUPER4_MIN || kv_kind < TS_KV_F32 || kv_kind > TS_KV_INT4) return nullptr;
+  return kOps[op].kernel({weight_kind, kv_kind, rows, head_dim, ts_reads_in_turn(context)});
 }
 
 int32_t ts_run(ts_context* context, const int64_t* words, int64_t count, int64_t* ran) {

@@ -11,14 +11,23 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from twostroke.assets import spark_path
+from twostroke.assemble_caches import draft_pools, longest_sequence, own_pools, step_memory
+from twostroke.assemble_guesses import (
+    DraftModel,
+    build_draft,
+    build_guesser,
+    check_draft,
+    draft_name,
+    ways_of,
+)
+from twostroke.assets import spark_draft_path, spark_path
 from twostroke.backends.cpu import CpuOps, NativePacker, best_level, require_level
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, populate, settle
@@ -38,7 +47,7 @@ from twostroke.config import (
 from twostroke.cost.explain import Explainer
 from twostroke.cost.explain_advice import Options
 from twostroke.cost.ledger import Ledger, Sink
-from twostroke.cost.memory import PROCESS_BYTES, MemoryNeeds
+from twostroke.cost.memory import PROCESS_BYTES, KVPlan, MemoryNeeds
 from twostroke.cost.what_if import WhatIf
 from twostroke.cost_here import check_objectives, costs_here
 from twostroke.engine.cold_steps import ColdSteps
@@ -51,10 +60,11 @@ from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.engine.witness import Witness, WitnessedExecutor
 from twostroke.env import Machine, asked_by_environment, hub_offline, read_machine
-from twostroke.ops.step_memory import MemorySizes, StepMemory, page_table_bytes
+from twostroke.ops.step_memory import page_table_bytes
+from twostroke.program.cache_groups import cache_groups
 from twostroke.program.model import Model
 from twostroke.program.place import place
-from twostroke.quant.formats import format_choice
+from twostroke.quant.formats import STORED, format_choice
 from twostroke.run_delay import RunDelay
 from twostroke.runner.backing import PoolBacking
 from twostroke.runner.folder import read_folder
@@ -66,21 +76,27 @@ from twostroke.scheduler.objective_policy import objective_policy
 from twostroke.scheduler.policy import ArrivalPolicy, Policy, arrival_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.speculate.draft import DraftProposer
+from twostroke.speculate.guess_limiter import GUESS_ROWS
+from twostroke.speculate.guesser import Guesser
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.background_check import BackgroundCheck
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
+from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.hub import ModelFolder, resolve_model
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
-from twostroke.weights.packed_cache import NO_CACHE, PACKED, CachedWeights, cached_weights
+from twostroke.weights.packed_cache import NO_CACHE, PACKED, CachedWeights, cached_weights, kept_folder
 from twostroke.weights.settle import Settler
+from twostroke.weights.stored import tell_expanded
 
 Progress = Callable[[int, int, str], None]
 Report = Callable[[str], None]
 EMBEDDED = "spark"
+SHIPPED = {EMBEDDED: spark_path, "spark-draft": spark_draft_path}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +107,19 @@ class Found:
     spec: Model
     resolver: Resolver
     machine: Machine
-    num_pages: int
+    kv_plan: KVPlan
     costs: WhatIf
+    draft: DraftModel | None = None
 
     @property
     def name(self) -> str:
-        """The name for messages: the embedded model's, or the last part of folder or hub id."""
-        return self.folder.source if "/" not in self.folder.source else Path(self.folder.source).name
+        """See `name_of`."""
+        return name_of(self.folder)
+
+
+def name_of(folder: ModelFolder) -> str:
+    """A model's name for messages: the embedded model's, or the last part of folder or hub id."""
+    return folder.source if "/" not in folder.source else Path(folder.source).name
 
 
 @dataclass(eq=False)
@@ -105,7 +127,6 @@ class Heart:
     """A loaded engine without its shell."""
 
     stepper: Stepper
-    session: Session
     tokenizer: Tokenizer
     template: ChatTemplate | None
     spec: Model
@@ -117,7 +138,15 @@ class Heart:
     explainer: Explainer
     closing: ExitStack
     cache: CacheManager
+    scheduler: Scheduler
+    grammars: GrammarCompiler
     costs: WhatIf
+    guesser: Guesser
+
+    @property
+    def session(self) -> Session:
+        """Of the stepper."""
+        return self.stepper.session
 
     @property
     def sampling_defaults(self) -> Mapping[str, Any]:
@@ -148,36 +177,61 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     """Resolve everything up to memory; downloads where `model` is a hub id. Raises TwostrokeError."""
     machine = read_machine()
     resolver = Resolver(collect(options, asked_by_environment()))
-    folder = locate(model, resolver.asked_value("revision"))
-    spec = read_folder(folder.path)
+    folder = locate(
+        model, resolver.asked_value("revision"), kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder)
+    )
+    spec = read_folder(folder.path, _heads_folder(resolver, machine))
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec), machine, best_level())
     settings = resolver.resolved()
     require_level(settings["cpu_level"])
     context, sequences = settings["context"], settings["max_sequences"]
+    draft = _find_draft(resolver, spec, folder, machine)
+    tables = len(cache_groups(spec.program).pages) * page_table_bytes(context, sequences)
     needs = MemoryNeeds(
         weight_bytes=spec.weight_bytes(format_choice(settings["weights"])),
-        buffer_bytes=place(spec.program, settings["max_step_tokens"], sequences).num_bytes,
-        kv_token_bytes=spec.kv_bytes_per_token(kv_kind(settings["kv_format"])),
-        context_tokens=context,
-        useful_tokens=context * sequences,
-        table_bytes=spec.rope_bytes(context) + page_table_bytes(context, sequences),
+        buffer_bytes=place(spec.program, settings["max_step_tokens"], sequences + GUESS_ROWS).num_bytes,
+        caches=spec.cache_needs(kv_kind(settings["kv_format"]), context, sequences, settings["max_step_tokens"]),
+        table_bytes=spec.rope_bytes(context) + tables,
         process_bytes=PROCESS_BYTES,
     )
-    num_pages = resolve_memory(resolver, needs, machine).num_pages
+    if draft is not None:
+        needs = draft.added_to(needs, settings)
+    kv_plan = resolve_memory(resolver, needs, machine)
     kinds = kv_kind(settings["kv_format"])
     level, threads = settings["cpu_level"], settings["threads"]
     costs = costs_here(spec, settings["weights"], kinds, machine.cache_folder, level, threads)
     if objectives_of(settings).any:
         check_objectives(costs, objectives_of(settings))
         resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
-    return Found(folder, spec, resolver, machine, num_pages, costs)
+    return Found(folder, spec, resolver, machine, kv_plan, costs, draft)
 
 
-def locate(model: str, revision: str | None = None, progress: Progress | None = None) -> ModelFolder:
-    """The embedded model, a folder, or a hub id (downloaded)."""
-    if model == EMBEDDED:
-        return ModelFolder(spark_path(), EMBEDDED, None)
-    return resolve_model(model, revision=revision, offline=hub_offline(), progress=progress)
+def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: Machine) -> DraftModel | None:
+    settings = resolver.resolved()
+    name = draft_name(settings)
+    if name is None:
+        return None
+    found = locate(name, kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder))
+    own = read_folder(found.path, _heads_folder(resolver, machine))
+    kinds, level, threads = kv_kind(settings["kv_format"]), settings["cpu_level"], settings["threads"]
+    draft = DraftModel(found, own, costs_here(own, settings["weights"], kinds, machine.cache_folder, level, threads))
+    check_draft(draft, spec, folder.path)
+    return draft
+
+
+def locate(
+    model: str, revision: str | None = None, progress: Progress | None = None, kept: Path | None = None
+) -> ModelFolder:
+    """The embedded model, a folder, a GGUF file, or a hub id (downloaded). kept: where GGUF files are unfolded."""
+    if model in SHIPPED:
+        return ModelFolder(SHIPPED[model](), model, None)
+    found = resolve_model(model, revision=revision, offline=hub_offline(), progress=progress)
+    return replace(found, path=unfold(found.path, kept)) if found.path.is_file() else found
+
+
+def _heads_folder(resolver: Resolver, machine: Machine) -> Path | None:
+    kept = kept_folder(resolver.asked_value("cache"), machine.cache_folder)
+    return None if kept is None else kept / "heads"
 
 
 def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
@@ -186,7 +240,7 @@ def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
 
     found = find_model(model, options)
     resolve_server(found.resolver, found.name)
-    resolve_overload(found.resolver, found.num_pages * PAGE_TOKENS)
+    resolve_overload(found.resolver, found.kv_plan.tokens)
     return found.resolver.resolved()
 
 
@@ -211,19 +265,19 @@ def build_heart(
     settler = _settler(weights, found.machine)
     closing.callback(settler.close)
     sizes = (resolved["max_step_tokens"], resolved["max_sequences"])
-    memory_sizes = MemorySizes(found.num_pages, resolved["context"], *sizes)
-    kind = kv_kind(resolved["kv_format"])
-    memory = StepMemory(spec.program, weights.matrices, weights.vectors, kind, memory_sizes)
-    backing = PoolBacking([layer.data for layer in memory.layers], populate)
+    pools = own_pools(spec, found.kv_plan)
+    memory = step_memory(spec, weights, pools, resolved)
+    backing = PoolBacking([layer.data for layer in memory.layers_of(0)], populate)
     closing.callback(backing.close)
-    runner = ModelRunner(ops.compile(spec.program, memory), memory, time.perf_counter, RunDelay())
-    cache = CacheManager(found.num_pages, PAGE_TOKENS, backing.on_fresh_page)
-    scheduler = Scheduler(cache, SchedulerLimits(*sizes), _policy(found, resolved))
+    runner = ModelRunner(ops.compile(spec.program, memory), memory, time.perf_counter, RunDelay(), ops.weigh)
+    cache = CacheManager(pools, PAGE_TOKENS, backing.on_fresh_page)
+    guesser = build_guesser(resolved, found.costs.now, _draft_proposer(found, resolved, ops, report))
+    scheduler_limits = SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS)
+    scheduler = Scheduler(cache, scheduler_limits, _policy(found, resolved), guesser)
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
     closing.callback(grammars.close)
-    reach = (resolved["context"], spec.vocab_size, found.num_pages * PAGE_TOKENS)
-    limits = EngineLimits(*reach, ends, objectives_of(resolved))
+    limits = _limits(found, resolved, ends)
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     session = Session(
         scheduler,
@@ -235,10 +289,7 @@ def build_heart(
         grammars=grammars,
         ledger=ledger,
     )
-
-    def report_fault(error: BaseException) -> None:
-        report(f"engine fault: {type(error).__name__}: {error}")
-
+    report_fault = _fault_report("engine fault", report)
     watched = runner if witness is None else WitnessedExecutor(runner, witness)
     cold = ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages)
     executor = IsolatingExecutor(cold, report_fault)
@@ -256,7 +307,6 @@ def build_heart(
     backing.start()
     return Heart(
         stepper,
-        session,
         tokenizer,
         ChatTemplate.from_folder(folder),
         spec,
@@ -268,8 +318,24 @@ def build_heart(
         Explainer(ledger, found.costs, Options(*sizes, step_rule(resolved))),
         closing,
         cache,
+        scheduler,
+        grammars,
         found.costs,
+        guesser,
     )
+
+
+def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:
+    return lambda error: report(f"{what}: {type(error).__name__}: {error}")
+
+
+def _draft_proposer(found: Found, resolved: Resolved, ops: CpuOps, report: Report) -> DraftProposer | None:
+    draft = found.draft
+    if draft is None:
+        return None
+    own = replace(found, folder=draft.folder, spec=draft.spec)
+    weights, pools = load(own, resolved, None, report).weights, draft_pools(found.spec, found.kv_plan)
+    return build_draft(draft, weights, ops, resolved, pools, _fault_report("fault of the draft", report))
 
 
 def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> BuiltSync:
@@ -292,12 +358,20 @@ def load(found: Found, resolved: Resolved, progress: Progress | None, report: Re
     packer = NativePacker(resolved["cpu_level"], resolved["threads"])
     try:
         with Checkpoint.open(found.folder.path) as checkpoint:
+            if resolved["weights"] == STORED:
+                tell_expanded(found.spec, checkpoint, report)
             if resolved["cache"] == NO_CACHE:
                 return CachedWeights(load_weights(checkpoint, found.spec, format_for, packer, progress))
             cache_folder = Path(resolved["cache"]).expanduser() / PACKED
             return cached_weights(cache_folder, checkpoint, found.spec, format_for, packer, progress, report)
     finally:
         packer.close()
+
+
+def _limits(found: Found, resolved: Resolved, ends: frozenset[int]) -> EngineLimits:
+    context, pools = resolved["context"], own_pools(found.spec, found.kv_plan)
+    reach = (context, found.spec.vocab_size, longest_sequence(pools, context))
+    return EngineLimits(*reach, ends, objectives_of(resolved), ways_of(resolved, found.spec))
 
 
 def _policy(found: Found, resolved: Resolved) -> Policy:
@@ -320,16 +394,6 @@ def _settler(weights: ModelWeights, machine: Machine) -> Settler:
 def print_report(sentence: str) -> None:
     """Warnings of library use go to standard error."""
     print(sentence, file=sys.stderr)
-
-
-def room_sentence(resolved: Resolved) -> str:
-    """ "room for 41,000 tokens: 20 sequences of 2,048"."""
-    tokens, context = resolved["kv_tokens"], resolved["context"]
-    length = min(context, 2048)
-    return (
-        f"KV cache {resolved['kv_memory'] / 1e6:,.0f} MB ({resolved['kv_format']}): "
-        f"room for {tokens:,} tokens: {tokens // length:,} sequences of {length:,}"
-    )
 
 
 def _fields(heart: Heart) -> dict[str, Any]:

@@ -15,10 +15,12 @@ from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
 from twostroke.env import Machine
 from twostroke.options import BY_NAME
 from twostroke.program.model import Model
+from twostroke.quant.formats import STORED
 from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
+from twostroke.types.speculate import NO_WAYS
 
 QUEUED_REQUESTS, QUEUED_POOLS, DRAIN_S = 1024, 16, 30.0
 BODY_MEMORY_BYTES = 256 * 1024 * 1024
@@ -116,12 +118,7 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
     spec = facts.spec
     resolver.put("model", facts.source, "asked for")
     resolver.put("revision", facts.revision, "of the folder or hub snapshot")
-    wide = spec.dtype == "float32"
-    weights = resolver.pick(
-        "weights",
-        "f32" if wide else "int8",
-        "the checkpoint is float32" if wide else f"default for a {spec.dtype} checkpoint on a CPU",
-    )
+    weights = resolver.pick("weights", *_usual_weights(spec))
     resolver.pick("kv_format", "f32" if weights == "f32" else "bf16", f"default with {weights} weights")
     longest = min(spec.max_positions, MAX_DEFAULT_CONTEXT)
     context = resolver.pick("context", longest, "the model's own" if longest == spec.max_positions else "default limit")
@@ -144,10 +141,34 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
             why="Each decoding sequence takes one token of a step.",
             fix="Lower the first or raise the second.",
         )
+    _resolve_guesses(resolver, spec)
     resolver.pick("threads", machine.cores, "cores this process may use")
     resolver.pick("cpu_level", best_level, "best level of this CPU")
     resolver.pick("cache", str(machine.cache_folder), "default cache folder")
     resolver.pick("trace", None, "none asked for")
+
+
+def _resolve_guesses(resolver: Resolver, spec: Model) -> None:
+    """A state cannot go back behind a wrong guess yet, so models with states are not guessed."""
+    if not spec.state_bytes():
+        resolver.pick("speculate", "off", "default: no guesses")
+        return
+    asked = resolver.asked_value("speculate")
+    if asked not in (None, *NO_WAYS):
+        raise ConfigError(
+            f"--speculate {asked} is not possible with this model.",
+            why="Its layers keep states, which cannot go back behind a wrong guess.",
+            fix="Leave it out.",
+        )
+    resolver.put("speculate", "off", "layers keep states, which cannot go back behind a wrong guess")
+
+
+def _usual_weights(spec: Model) -> tuple[str, str]:
+    if any(weight.stored for weight in spec.program.weights):
+        return STORED, "as the file has them"
+    if spec.dtype == "float32":
+        return "f32", "the checkpoint is float32"
+    return "int8", f"default for a {spec.dtype} checkpoint on a CPU"
 
 
 def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
@@ -156,7 +177,7 @@ def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
         return ITL_LIMITER, "prompts beside streams take what --itl leaves of each step, by predicted step times"
     if step_asked:
         return NO_LIMITER, "--max-step-tokens was asked for: each step is filled to it, however long its streams wait"
-    return GAP_LIMITER, f"{GapRule()}, whichever is more, by measured step times; prompts alone fill the step"
+    return GAP_LIMITER, f"{GapRule()}, by measured step times; prompts alone fill the step"
 
 
 def step_rule(resolved: Resolved) -> str:
@@ -185,7 +206,7 @@ def resolve_memory(resolver: Resolver, needs: MemoryNeeds, machine: Machine) -> 
     resolver.put("table_bytes", needs.table_bytes, "rotations and page tables of the longest context")
     resolver.put("process_bytes", needs.process_bytes, "interpreter, tokenizer, requests: what stays after any load")
     resolver.put("kv_memory", plan.kv_bytes, plan.reason)
-    resolver.put("kv_tokens", plan.tokens, f"{needs.kv_token_bytes:,} bytes a token")
+    resolver.put("kv_tokens", plan.tokens, needs.caches.words())
     return plan
 
 
@@ -226,10 +247,20 @@ def resolve_overload(resolver: Resolver, pool_tokens: int) -> None:
 
 
 def weight_kind(word: str) -> WeightKind:
-    """ "int8" -> WeightKind.INT8."""
-    return WeightKind[word.upper()]
+    """ "int8" -> WeightKind.INT8. Of weights as a file has them, the kind whose arithmetic they take."""
+    return WeightKind.INT8 if word == STORED else WeightKind[word.upper()]
 
 
 def kv_kind(word: str) -> KVKind:
     """ "bf16" -> KVKind.BF16."""
     return KVKind[word.upper()]
+
+
+def room_sentence(resolved: Resolved) -> str:
+    """ "room for 41,000 tokens: 20 sequences of 2,048"."""
+    tokens, context = resolved["kv_tokens"], resolved["context"]
+    length = min(context, 2048)
+    return (
+        f"KV cache {resolved['kv_memory'] / 1e6:,.0f} MB ({resolved['kv_format']}): "
+        f"room for {tokens:,} tokens: {tokens // length:,} sequences of {length:,}"
+    )

@@ -44,7 +44,7 @@ def check_objectives(costs: WhatIf, objectives: LatencyObjectives) -> None:
     """Raises ConfigError for a promise that one short request alone would break, where the machine was measured."""
     if not costs.measured:
         return
-    least_s = costs.now.predict([Segment(0, 1, True)]).seconds
+    least_s = costs.now.predict([Segment.decode(0)]).seconds
     for name, promised_s in (("ttft", objectives.ttft_s), ("itl", objectives.itl_s)):
         if promised_s is not None and promised_s < least_s:
             raise ConfigError(

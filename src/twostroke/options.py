@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twostroke.types.errors import ConfigError
+from twostroke.types.speculate import DRAFT, WAYS
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
@@ -73,6 +74,16 @@ def parse_url(text: str) -> str:
     return text.strip()
 
 
+def parse_speculate(text: str) -> str:
+    """ "auto", "off", "ngram", "suffix" or "draft:MODEL". Raises ValueError."""
+    word, colon, model = text.strip().partition(":")
+    if not colon and word.lower() in WAYS:
+        return word.lower()
+    if word.lower() != DRAFT or not model:
+        raise ValueError(f"choose one of {', '.join(WAYS)} or {DRAFT}:MODEL")
+    return f"{DRAFT}:{model}"
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     """A reader that accepts only these words."""
 
@@ -118,9 +129,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         "weights",
         "FORMAT",
-        one_of("f32", "bf16", "int8", "int4"),
-        "Weight format: f32, bf16, int8 or int4.",
-        "int8 for a 16-bit checkpoint, f32 for a 32-bit one",
+        one_of("f32", "bf16", "int8", "int4", "stored"),
+        "Weight format: f32, bf16, int8, int4, or stored (as a GGUF file has them).",
+        "stored for GGUF, else int8 for a 16-bit checkpoint and f32 for a 32-bit one",
     ),
     Option(
         "kv_format",
@@ -149,7 +160,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "TIME",
         parse_seconds,
         "Objective: 95% of a request's gaps between tokens, such as 50ms. Sizes each step's prefill.",
-        "none: no gap beyond 8 decode steps or 250 ms, whichever is more",
+        "none: no gap beyond 250 ms, or 8 decode steps where one takes more than 50 ms",
     ),
     Option(
         "max_step_tokens",
@@ -167,6 +178,15 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         one_of("generic", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"),
         "Instruction-set level of the kernels: generic, avx2, avx512, amx; on aarch64 generic, neon, dotprod, i8mm.",
         "the best that this CPU has",
+    ),
+    Option(
+        "speculate",
+        "WAY",
+        parse_speculate,
+        "Guess the next tokens and verify several in a step, where that is faster; the answers stay the same, bit for "
+        "bit. ngram: from the request's own text. suffix: from finished answers under the same salt, too. auto: "
+        "suffix. draft:MODEL: by a small model of the same vocabulary (draft:spark-draft for spark).",
+        "off",
     ),
     Option("cache", "FOLDER", parse_text, "Folder for packed weights; 'off' keeps none.", "$XDG_CACHE_HOME/twostroke"),
     Option("trace", "FILE", parse_text, "File for the record of every step, as JSON lines, whole at the end.", "none"),
@@ -216,4 +236,15 @@ SERVER_OPTIONS: tuple[Option, ...] = (
     Option("otlp", "URL", parse_url, "Send OpenTelemetry spans to this OTLP/HTTP collector.", "none"),
 )
 
-BY_NAME: dict[str, Option] = {option.name: option for option in ENGINE_OPTIONS + SERVER_OPTIONS}
+CLUSTER_OPTIONS: tuple[Option, ...] = (
+    Option(
+        "cluster_secret",
+        "TEXT",
+        parse_text,
+        "Secret that a front and its replicas prove to each other; needed where an address is not loopback.",
+        "none (loopback only)",
+        secret=True,
+    ),
+)
+
+BY_NAME: dict[str, Option] = {option.name: option for option in ENGINE_OPTIONS + SERVER_OPTIONS + CLUSTER_OPTIONS}

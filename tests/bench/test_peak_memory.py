@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_first_and_second_start(folder: Path, tmp_path: Path, weights: str) -> None:
     """The first start quantizes the bf16 checkpoint into the cache, the second maps it."""
     spec = read_model(json.loads((folder / "config.json").read_text()))
-    packed = spec.weight_bytes(lambda role: weight_format(weights))
+    packed = spec.weight_bytes(lambda weight: weight_format(weights))
     for _ in ("first", "second"):
         command = [sys.executable, "-c", MEASURE, str(folder), weights, str(tmp_path)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

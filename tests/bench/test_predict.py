@@ -23,15 +23,15 @@ COST = step_cost(work_of(read_model("spark").spec, "int8", KVKind.BF16), calibra
 
 def test_a_prompt_is_predicted_in_the_steps_that_it_takes() -> None:
     parts = predicted_steps(COST, ("prefill", 1, 1100), 512, 32)
-    steps = [Segment(0, 512, False), Segment(512, 512, False), Segment(1024, 76, True)]
+    steps = [Segment.prefill(0, 512, False), Segment.prefill(512, 512, False), Segment.prefill(1024, 76, True)]
     assert sum(parts.values()) == pytest.approx(sum(COST.predict([step]).seconds for step in steps))
     whole = predicted_steps(COST, ("prefill", 1, 512), 512, 32)
-    assert sum(whole.values()) == pytest.approx(COST.predict([Segment(0, 512, True)]).seconds)
+    assert sum(whole.values()) == pytest.approx(COST.predict([Segment.prefill(0, 512, True)]).seconds)
 
 
 def test_decode_is_predicted_in_the_middle_of_the_answers() -> None:
     parts = predicted_steps(COST, ("decode", 4, 512), 512, 32)
-    assert sum(parts.values()) == pytest.approx(COST.predict([Segment(528, 1, True)] * 4).seconds)
+    assert sum(parts.values()) == pytest.approx(COST.predict([Segment.decode(528)] * 4).seconds)
     assert set(parts) == {"weights", "head", "attention", "other", "host"}
 
 

@@ -243,7 +243,7 @@ def test_files_that_cannot_be_read(words: list[str], needles: list[str], tmp_pat
         (["compare"], 2, ["Did you mean 'bench compare'?"]),
         (["bench", "swep"], 2, ["Did you mean 'sweep'?"]),
         (["bench", "peers", "instal", "vllm"], 2, ["Did you mean 'install'?"]),
-        (["xyzzy"], 2, ["There are serve, generate,"]),
+        (["xyzzy"], 2, ["There are serve, front,"]),
         (["pull", "llama3.2:1b"], 3, ["Did you mean meta-llama/Llama-3.2-1B-Instruct?"]),
         (["serve", "qwen3:0.6b"], 3, ["Did you mean Qwen/Qwen3-0.6B?"]),
         (["pull", "https://huggingface.co/Qwen/Qwen3-0.6B"], 3, ["Did you mean Qwen/Qwen3-0.6B?"]),

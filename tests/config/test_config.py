@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twostroke.config import Resolver, collect, resolve_server
+from tests.models.published_states import MAMBA2
+from twostroke.config import ModelFacts, Resolver, collect, resolve_engine, resolve_server
+from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.cost.memory import MemoryNeeds, plan_kv
 from twostroke.env import asked_by_environment, read_machine
+from twostroke.models.common.registry import read_model
 from twostroke.options import BY_NAME, parse_bytes, parse_count
 from twostroke.types.errors import ConfigError, OutOfMemory
 
-NEEDS = MemoryNeeds(1_000_000_000, 50_000_000, 32_768, 4096, 64 * 4096)
+NEEDS = MemoryNeeds(1_000_000_000, 50_000_000, CacheNeeds((GroupBytes(16 * 32_768),), 0, 4096, 64, 512))
 
 
 def test_flags_win_over_the_environment_and_say_so():
@@ -94,5 +97,17 @@ def test_a_plan_never_exceeds_what_is_available(available, asked):
         plan = plan_kv(NEEDS, available, asked)
     except OutOfMemory:
         return
-    assert plan.num_pages >= 1
+    assert plan.pools.pages[0].num_pages >= 1
     assert plan.kv_bytes + NEEDS.weight_bytes + NEEDS.buffer_bytes <= available
+
+
+def test_a_model_with_states_is_not_guessed_and_says_so():
+    config, *_ = MAMBA2["state-spaces/mamba2-130m"]
+    facts = ModelFacts("m", None, read_model(config))
+    for asked in ({}, {"speculate": "auto"}):
+        resolver = Resolver(collect(asked, {}))
+        resolve_engine(resolver, facts, read_machine(), "generic")
+        (setting,) = [each for each in resolver.resolved().settings if each.name == "speculate"]
+        assert setting.value == "off" and "states" in setting.reason
+    with pytest.raises(ConfigError, match="ngram is not possible"):
+        resolve_engine(Resolver(collect({"speculate": "ngram"}, {})), facts, read_machine(), "generic")

@@ -13,6 +13,7 @@ import pytest
 from twostroke import env
 from twostroke.assemble import resolve_all
 from twostroke.assets import spark_path
+from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.cost.memory import PROCESS_BYTES, MemoryNeeds, plan_kv
 from twostroke.models.common.registry import read_model
 from twostroke.ops.rope_tables import rope_table
@@ -38,7 +39,8 @@ def test_a_long_context_is_part_of_the_plan(tmp_path: Path) -> None:
 
 
 def test_every_part_is_named_where_it_does_not_fit() -> None:
-    needs = MemoryNeeds(10_000_000, 20_000_000, 1_000, 4096, 4096, 30_000_000, 40_000_000)
+    caches = CacheNeeds((GroupBytes(16_000),), 0, 4096, 1, 512)
+    needs = MemoryNeeds(10_000_000, 20_000_000, caches, 30_000_000, 40_000_000)
     assert needs.fixed_bytes == 100_000_000
     with pytest.raises(OutOfMemory) as caught:
         plan_kv(needs, 100_000_000, 1_000_000, "a limit")

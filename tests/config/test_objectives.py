@@ -51,7 +51,7 @@ def test_without_objectives_nothing_changes_and_with_them_the_budget_is_only_a_c
 def test_the_limiter_of_steps_has_a_name_and_its_rule_is_told() -> None:
     plain = resolve_all(EMBEDDED, {})
     reasons = {setting.name: setting.reason for setting in plain.settings}
-    assert plain["step_limiter"] == "GapLimiter" and "8 decode steps or 250 ms" in reasons["step_limiter"]
+    assert plain["step_limiter"] == "GapLimiter" and "250 ms, or 8 decode steps" in reasons["step_limiter"]
     assert "8 decode steps" in step_rule(plain)
     static = resolve_all(EMBEDDED, {"max_step_tokens": "128"})
     assert static["step_limiter"] == "none" and not step_rule(static)
@@ -64,7 +64,7 @@ def test_where_nothing_was_measured_a_guess_serves_and_says_so(level: str, tmp_p
     spec = find_model(EMBEDDED, {}).spec
     here = costs_here(spec, "int8", KVKind.BF16, tmp_path, level, 2)
     assert not here.measured and "twostroke doctor" in here.source
-    one, many = (here.now.predict([Segment(0, rows, True)]).seconds for rows in (1, 500))
+    one, many = (here.now.predict([Segment.prefill(0, rows, True)]).seconds for rows in (1, 500))
     assert 0 < one < many < 60
     assert not list(tmp_path.iterdir()), "nothing is measured or written at start"
     check_objectives(here, LatencyObjectives(1e-6, 1e-6))  # a guess refuses nothing

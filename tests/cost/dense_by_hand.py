@@ -38,7 +38,7 @@ def by_hand(
     head_norms = config["model_type"] == "qwen3"
     shapes = ((query + 2 * kv, hidden), (hidden, query), (2 * wide, hidden), (hidden, wide))
     rows = sum(segment.num_tokens for segment in segments)
-    logits = sum(segment.samples + segment.scored for segment in segments)
+    logits = sum(segment.logit_rows for segment in segments)
     flops = 2 * sum(r * c for r, c in shapes) + 2 * hidden + SILU_FLOPS * wide
     elements = sum(r + c for r, c in shapes) + 2 * hidden - wide
     weights = Work(

@@ -50,7 +50,7 @@ def calibration(**changes: Any) -> Calibration:
         "int8_ops_per_s": 1600e9,
         "warm_bytes": 4e6,
         "cold_bytes": 40e6,
-        "linear": {kind: linear_rates(scale) for kind, scale in zip(WeightKind, (4, 2, 1, 0.6), strict=True)},
+        "linear": {kind: linear_rates(scale) for kind, scale in zip(list(WeightKind)[:4], (4, 2, 1, 0.6), strict=True)},
         "attention": {kind: AttentionRates(25e-12, 20e-12, 1e-12, 1e-7, 1e-8, flat(2e-12)) for kind in KVKind},
         "other": flat(3e-11),
         "layer_s": 1e-5,

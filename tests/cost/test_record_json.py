@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,13 +14,15 @@ from twostroke.cost.record_json import Record, header_line, read_lines, record_l
 from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
 from twostroke.cost.work import Work
 from twostroke.types.errors import ConfigError
+from twostroke.types.plan import Role
 
 COUNTS = st.integers(0, 10**9)
 SECONDS = st.floats(0, 1e9)
 NAMES = st.text(max_size=20)
 WORKS = st.builds(Work, COUNTS, COUNTS, COUNTS, COUNTS)
 PARTS = st.builds(PartPrediction, NAMES, SECONDS, WORKS, st.sampled_from(Bound))
-SEQUENCES = st.builds(SequenceRecord, NAMES, st.builds(Segment, COUNTS, COUNTS, st.booleans(), COUNTS), COUNTS, COUNTS)
+SEGMENTS = st.builds(Segment, COUNTS, COUNTS, st.booleans(), st.sampled_from(Role), COUNTS, COUNTS)
+SEQUENCES = st.builds(SequenceRecord, NAMES, SEGMENTS, COUNTS, COUNTS, COUNTS)
 STEPS = st.builds(
     StepRecord,
     COUNTS,
@@ -35,7 +38,7 @@ STEPS = st.builds(
 REQUESTS = st.builds(
     RequestRecord, NAMES, SECONDS, SECONDS, COUNTS, COUNTS, COUNTS, COUNTS, st.dictionaries(NAMES, SECONDS, max_size=4)
 )
-STEP = StepRecord(1, 0.5, 0.75, 0.125, 0.0625, (SequenceRecord("a/0", Segment(0, 8, True), 0),))
+STEP = StepRecord(1, 0.5, 0.75, 0.125, 0.0625, (SequenceRecord("a/0", Segment.prefill(0, 8, True), 0),))
 
 
 @given(st.lists(STEPS | REQUESTS, max_size=6))
@@ -52,17 +55,30 @@ def test_unknown_keys_and_columns_are_passed_over() -> None:
     assert list(read_lines([header_line(), json.dumps(value)], "trace")) == [STEP]
 
 
-def test_a_file_of_version_1_is_read_and_a_file_of_2_must_have_its_columns() -> None:
-    old_header = '{"twostroke_steps": 1, "sequence_columns": [], "part_columns": []}'
-    value = json.loads(record_line(STEP))
-    assert json.loads(header_line())["sequence_columns"][-1] == "scored" and value["sequences"][0].pop() == 0
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_of_an_earlier_version_is_read_and_one_of_this_version_must_have_its_columns(version: int) -> None:
+    """Engines of those versions decoded one row at a time, and the last row of a prompt stood behind no output."""
+    old_header = f'{{"twostroke_steps": {version}, "sequence_columns": [], "part_columns": []}}'
+    parts = (
+        SequenceRecord("a/0", Segment.prefill(0, 8, True), 0),
+        SequenceRecord("b/0", Segment.prefill(7, 1, True), 0),
+        SequenceRecord("c/0", Segment.prefill(9, 1, False), 3, 1),
+        SequenceRecord("d/0", Segment.decode(9), 3),
+    )
+    step = replace(STEP, sequences=parts)
+    value = json.loads(record_line(step))
+    assert json.loads(header_line())["sequence_columns"][-4:] == ["scored", "role", "drafts", "accepted"]
+    for row in value["sequences"]:
+        assert row[-4] == 0
+        del row[{1: 6, 2: 7}[version] :]
     old = json.dumps(value)
-    assert list(read_lines([old_header, old], "trace")) == [STEP]
+    assert list(read_lines([old_header, old], "trace")) == [step]
     with pytest.raises(ConfigError, match="line 2") as caught:
         list(read_lines([header_line(), old], "trace"))
-    assert "6 values, not 7" in str(caught.value)
-    value["sequences"][0].append("a later column, which version 1 does not know")
-    assert list(read_lines([old_header, json.dumps(value)], "trace")) == [STEP]
+    assert f"{5 + version} values, not 10" in str(caught.value)
+    for row in value["sequences"]:
+        row.append("a later column, which this version does not know")
+    assert list(read_lines([old_header, json.dumps(value)], "trace")) == [step]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +92,8 @@ def test_a_file_of_version_1_is_read_and_a_file_of_2_must_have_its_columns() -> 
         (record_line(STEP).replace('"model_s":0.125', '"model_s":"x"'), "'model_s'"),
         (record_line(STEP).replace('"model_s":0.125', '"model_s":NaN'), "'model_s'"),
         (record_line(STEP).replace("[[", "[").replace("]]", "]"), "sequences"),
-        (record_line(STEP).replace("true,0,0,0]", 'true,0,0,"x"]'), "'scored'"),
+        (record_line(STEP).replace("true,0,0,0,", 'true,0,0,"x",'), "'scored'"),
+        (record_line(STEP).replace('"prefill"', '"neither"'), "'neither'"),
         ('{"request": "a/0", "arrival_s": 1}', "'finished_s' is missing"),
     ],
 )
@@ -86,7 +103,7 @@ def test_a_broken_line_is_named(line: str, said: str) -> None:
     assert said in str(caught.value) and "trace, line 3" in str(caught.value)
 
 
-VERSIONS_THAT_ARE_NONE = [f'{{"twostroke_steps": {version}}}' for version in ("3", "0", "true", "[1]", '"1"')]
+VERSIONS_THAT_ARE_NONE = [f'{{"twostroke_steps": {version}}}' for version in ("4", "0", "true", "[1]", '"1"')]
 
 
 @pytest.mark.parametrize("first", ["", "{}", "[]", *VERSIONS_THAT_ARE_NONE, record_line(STEP)])

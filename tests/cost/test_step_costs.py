@@ -19,10 +19,19 @@ from twostroke.spec.formats import KVKind
 from twostroke.spec.hardware import HardwareSpec
 from twostroke.spec.hardware_catalogue import CATALOGUE
 from twostroke.types.errors import ConfigError
+from twostroke.types.plan import Role
 
 MODEL = read_model(SPEC)
 MACHINES: dict[str, HardwareSpec | Calibration] = {"here": calibration(), "gpu": CATALOGUE[0], "cpu": CATALOGUE[-1]}
-SEGMENTS = st.builds(Segment, st.integers(0, 3000), st.integers(1, 600), st.booleans())
+SEGMENTS = st.builds(
+    Segment,
+    st.integers(0, 3000),
+    st.integers(1, 600),
+    st.booleans(),
+    st.sampled_from(Role),
+    scored=st.just(0),
+    drafts=st.just(0),
+)
 
 
 def cost_of(machine: HardwareSpec | Calibration, weights: str = "int8") -> StepCost:
@@ -41,9 +50,9 @@ def test_parts_add_up_and_their_work_is_the_counters(machine: str, segments: lis
 
 
 MORE: dict[str, Callable[[Segment], Segment]] = {
-    "more context": lambda s: Segment(s.start + 500, s.num_tokens, s.samples),
-    "logits as well": lambda s: Segment(s.start, s.num_tokens, True),
-    "twice the rows": lambda s: Segment(s.start, 2 * s.num_tokens, s.samples),
+    "more context": lambda s: Segment.prefill(s.start + 500, s.num_tokens, s.samples),
+    "logits as well": lambda s: Segment.prefill(s.start, s.num_tokens, True),
+    "twice the rows": lambda s: Segment.prefill(s.start, 2 * s.num_tokens, s.samples),
 }
 
 
@@ -63,7 +72,7 @@ def test_one_more_sequence_never_takes_less_time(machine: str, segments: list[Se
 
 
 def test_a_decode_step_of_this_machine_by_hand() -> None:
-    parts = {part.name: part for part in cost_of(calibration(cold_bytes=4.1e6)).predict([Segment(99, 1, True)]).parts}
+    parts = {part.name: part for part in cost_of(calibration(cold_bytes=4.1e6)).predict([Segment.decode(99)]).parts}
     shapes = [(256 + 256, 256), (256, 256), (1024, 256), (256, 512)]
     weights, features = 4 * sum(r * c for r, c in shapes), 4 * sum(r + c for r, c in shapes)
     # 2.6 MB of weights stay in caches (warm): 16 ps a weight.
@@ -77,7 +86,7 @@ def test_a_decode_step_of_this_machine_by_hand() -> None:
 
 
 def test_a_chunk_of_this_machine_by_hand() -> None:
-    parts = {part.name: part for part in cost_of(calibration()).predict([Segment(100, 64, False)]).parts}
+    parts = {part.name: part for part in cost_of(calibration()).predict([Segment.prefill(100, 64, False)]).parts}
     pairs = 4 * sum(range(101, 165))
     expected = pairs * 4 * 4 * 64 * 2e-12 + 4 * 64 * 4 * 1e-8
     assert parts["attention"].seconds == pytest.approx(expected)
@@ -86,7 +95,7 @@ def test_a_chunk_of_this_machine_by_hand() -> None:
 
 
 def test_weights_that_leave_the_caches_cost_more() -> None:
-    segments = [Segment(10, 1, True)]
+    segments = [Segment.decode(10)]
     warm, between, cold = (
         cost_of(calibration(warm_bytes=low, cold_bytes=high)).predict(segments).seconds
         for low, high in ((100e6, 200e6), (1e6, 5e6), (1e3, 2e3))
@@ -96,11 +105,11 @@ def test_weights_that_leave_the_caches_cost_more() -> None:
 
 def test_a_roofline_step_is_bound_by_the_slower_of_both() -> None:
     gpu = CATALOGUE[0]
-    parts = {part.name: part for part in cost_of(gpu).predict([Segment(0, 1, True)]).parts}
+    parts = {part.name: part for part in cost_of(gpu).predict([Segment.decode(0)]).parts}
     weights = parts["weights"]
     assert weights.bound is Bound.MEMORY
     assert weights.seconds == pytest.approx(weights.work.total_bytes / (936e9 * gpu.efficiency.memory))
-    bound = {part.name: part.bound for part in cost_of(CATALOGUE[-1]).predict([Segment(0, 4000, True)]).parts}
+    bound = {part.name: part.bound for part in cost_of(CATALOGUE[-1]).predict([Segment.prefill(0, 4000, True)]).parts}
     assert bound["weights"] is Bound.MEMORY or bound["attention"] is Bound.ARITHMETIC
 
 

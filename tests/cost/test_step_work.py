@@ -26,11 +26,11 @@ NAMES = (
     "qwen3-tied",
 )
 STEPS = {
-    "one token": [Segment(99, 1, True)],
-    "a whole prompt": [Segment(0, 37, True)],
-    "a chunk in the middle": [Segment(16, 24, False)],
-    "decodes and a chunk": [Segment(5, 1, True), Segment(19, 1, True), Segment(40, 1, True), Segment(8, 30, False)],
-    "two prompts": [Segment(0, 3, True), Segment(0, 21, True)],
+    "one token": [Segment.decode(99)],
+    "a whole prompt": [Segment.prefill(0, 37, True)],
+    "a chunk in the middle": [Segment.prefill(16, 24, False)],
+    "decodes and a chunk": [Segment.decode(5), Segment.decode(19), Segment.decode(40), Segment.prefill(8, 30, False)],
+    "two prompts": [Segment.prefill(0, 3, True), Segment.prefill(0, 21, True)],
 }
 
 

@@ -12,7 +12,7 @@ from twostroke.cache.manager import CacheManager
 from twostroke.cost.account import Account
 from twostroke.cost.ledger import Ledger
 from twostroke.cost.model_cost import step_cost
-from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.shape import StepCost
 from twostroke.cost.step_history import device_seconds
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.session import Session
@@ -73,12 +73,11 @@ class PricedExecutor:
     delayed_s: Callable[[Plan], float] = lambda plan: 0.0  # in it the processor runs another program
 
     def execute(self, plan: Plan) -> StepResult:
-        segments = [Segment(s.start, s.num_tokens, s.samples) for s in plan.sequences]
         delayed_s = self.delayed_s(plan)
-        model_s = device_seconds(self.cost.predict(segments)) * self.slower(plan) + delayed_s
+        model_s = device_seconds(self.cost.predict(plan.sequences)) * self.slower(plan) + delayed_s
         self.clock.now += model_s + SAMPLING_S
         sampled = {
-            s.request.request_id: SampledToken(65 + s.num_output_tokens % 20) for s in plan.sequences if s.samples
+            s.request.request_id: (SampledToken(65 + s.num_output_tokens % 20),) for s in plan.sequences if s.samples
         }
         return StepResult(sampled, model_s=model_s, sampling_s=SAMPLING_S, delayed_s=delayed_s)
 

@@ -62,7 +62,7 @@ class TableExecutor:
                 answer = self.answers[request.prompt_token_ids]
                 token_id = answer[sequence.num_output_tokens % len(answer)]
                 logprob = None if request.params.logprobs is None else TokenLogprob(token_id, -0.5)
-                sampled[request.request_id] = SampledToken(token_id, logprob)
+                sampled[request.request_id] = (SampledToken(token_id, logprob),)
         self.stepped.set()
         return StepResult(sampled, failed)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from twostroke.engine.async_engine import AsyncEngine
-from twostroke.engine.stepper import STEP_FAULT
+from twostroke.engine.core import STEP_FAULT
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import ContextLengthExceeded, EngineStopped, InvalidRequest
 from twostroke.types.output import Delta

@@ -27,7 +27,7 @@ class Backing:
         cold = self.pages < self._cold_steps
         self.pages += cold
         self._clock.advance(0.5 if cold else 0.05)
-        return StepResult({each.request.request_id: SampledToken(1) for each in plan.sequences if each.samples})
+        return StepResult({each.request.request_id: (SampledToken(1),) for each in plan.sequences if each.samples})
 
 
 def test_cold_steps_are_marked_until_everything_is_ready() -> None:
@@ -55,4 +55,4 @@ def test_cold_steps_teach_nothing() -> None:
         core.step(clock)
     from twostroke.cost.shape import Segment
 
-    assert abs(times.high_s([Segment(8, 1, True)]) - 0.05) < 1e-9
+    assert abs(times.high_s([Segment.decode(8)]) - 0.05) < 1e-9

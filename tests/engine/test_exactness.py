@@ -1,54 +1,78 @@
 """The exactness law: a request's tokens and log probabilities are the same bits alone and in any schedule.
 
 Random requests in random schedules (arrivals, step budgets, batch sizes, pools so small that sequences are preempted,
-prefix hits, siblings, grammars, one thread or two) against each request alone on a fresh engine with room for
-everything.
+prefix hits, siblings, grammars, one thread or two, each way to read weights, each level of kernels) against each
+request alone on a fresh engine with room for everything. Every architecture of the registry is under it, by its tiny
+configs in tests/models/families.py; an architecture without one fails the collection of this file.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch  # noqa: F401  (loaded before the kernels' threads start)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.models.families import make_checkpoint
+from tests.faults.guesses import Seer
+from tests.models.families import FAMILIES, by_architecture, make_checkpoint
 from tests.scheduler.fakes import LineCost
-from tests.tiers import fewer
+from tests.tiers import TIER, fewer, levels, thinned
 from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu.ops import Reading
+from twostroke.backends.cpu.packer import NativePacker
 from twostroke.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
 from twostroke.ops.step_memory import MemorySizes, StepMemory
+from twostroke.program.cache_groups import FullPages, cache_groups
 from twostroke.program.model import Model
-from twostroke.quant.formats import weight_format
-from twostroke.runner.folder import load_folder
+from twostroke.quant.formats import FORMATS, format_choice
+from twostroke.runner.folder import read_folder
 from twostroke.runner.runner import ModelRunner
 from twostroke.sampling.random_draw import sibling_seed
+from twostroke.scheduler.drafts import Drafter
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
 from twostroke.scheduler.policy import Policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.text.grammar.compiler import GrammarCompiler
+from twostroke.types.cache_pools import window_pages
 from twostroke.types.event import FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.grammar import Grammar
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 
-CASES = [("llama3-grouped", "int8", KVKind.BF16), ("mistral-window", "int4", KVKind.F32)]
-CASES += [("qwen3-head-norms", "f32", KVKind.F32), ("qwen2-biases", "bf16", KVKind.BF16)]
-CASES += [("llama-head-32", "int8", KVKind.BF16)]
-CASES += [("mixtral-window", "int8", KVKind.BF16), ("qwen3-moe", "int4", KVKind.INT8)]
-CASES += [("llama3-grouped", "bf16", KVKind.INT8), ("mistral-window", "int8", KVKind.INT4)]
-CASES += [("gpt2", "int8", KVKind.BF16), ("gpt2-odd-sizes", "int4", KVKind.INT4)]
+PAIRS = [(weights, kv) for weights in FORMATS for kv in KVKind]
+
+
+def cases() -> list[tuple[str, str, KVKind]]:
+    """Every family in one pair of formats, and every architecture with each format of weights and each of K and V.
+
+    A quick run takes one family of each architecture, in one pair. The seed of the day chooses families and pairs.
+    """
+    formats, kinds, chosen = list(FORMATS), list(KVKind), []
+    for place, families in enumerate(by_architecture().values()):
+        for index, family in enumerate(thinned(families, "exactness", fewer(len(FAMILIES), quick=1))):
+            chosen.append((family, *PAIRS[(TIER.seed + 7 * (place + index)) % len(PAIRS)]))
+        for index, name in enumerate([] if TIER.quick else formats):
+            chosen.append((families[0], name, kinds[(TIER.seed + place + index) % len(kinds)]))
+    return list(dict.fromkeys(chosen))
+
+
+CASES = cases()
 Loaded = tuple[Model, ModelWeights]
+Load = Callable[[str, str], Loaded]
+Pools = dict[tuple[str, int], CpuOps]
 Output = tuple[tuple[int, ...], tuple[object, ...]]
 END_ID = 7
 GRAMMARS = [
@@ -90,35 +114,57 @@ def fresh(request: Request, vocab: int) -> Request:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    made = {}
-    for family, _, _ in CASES:
-        made[family] = tmp_path_factory.mktemp(family)
-        make_checkpoint(family, made[family])
-    return made
-
-
-@pytest.fixture(scope="module")
-def pools() -> Iterator[dict[int, CpuOps]]:
-    made = {threads: CpuOps(None, threads) for threads in (1, 2)}
+def pools() -> Iterator[Pools]:
+    """A backend for each level of kernels and number of threads."""
+    made = {(level, threads): CpuOps(level, threads) for level in levels() for threads in (1, 2)}
     yield made
     for ops in made.values():
         ops.close()
 
 
 @pytest.fixture(scope="module")
-def load(folders):
-    return cache(lambda family, name: load_folder(folders[family], weight_format(name)))
+def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
+    """load(family, weights): the checkpoint is made once, its weights are packed once for each format."""
+
+    @cache
+    def folder(family: str) -> Path:
+        made = tmp_path_factory.mktemp(family)
+        make_checkpoint(family, made)
+        return made
+
+    @cache
+    def loaded(family: str, weights: str) -> Loaded:
+        model = read_folder(folder(family))
+        with Checkpoint.open(folder(family)) as checkpoint:
+            return model, load_weights(checkpoint, model, format_choice(weights), packer)
+
+    packer = NativePacker(None, 1)
+    yield loaded
+    packer.close()
 
 
 def core(
-    loaded: Loaded, kv: KVKind, ops: CpuOps, pages: int, limits: SchedulerLimits, policy: Policy | None = None
+    loaded: Loaded,
+    kv: KVKind,
+    ops: CpuOps,
+    pages: int,
+    limits: SchedulerLimits,
+    policy: Policy | None = None,
+    drafter: Drafter | None = None,
 ) -> EngineCore:
     spec, weights = loaded
-    sizes = MemorySizes(pages, spec.max_positions, limits.max_step_tokens, limits.max_sequences)
+    groups = cache_groups(spec.program)
+    # A window's pool may be as small as one window and one page beside it: chunks are shorter then.
+    counts = tuple(
+        max(pages, window_pages(each.window, 1, PAGE_TOKENS)) if each.window else pages for each in groups.pages
+    )
+    slots = limits.max_sequences + pages // 4
+    cache = CacheManager(groups.pools(counts, slots, limits.max_step_tokens), PAGE_TOKENS)
+    step = (limits.max_step_tokens, limits.max_sequences)
+    sizes = MemorySizes(counts, spec.max_positions, *step, slots, limits.max_draft_tokens)
     memory = StepMemory(spec.program, weights.matrices, weights.vectors, kv, sizes)
     runner = ModelRunner(ops.compile(spec.program, memory), memory, lambda: 0.0)
-    return EngineCore(Scheduler(CacheManager(pages, PAGE_TOKENS), limits, policy), runner)
+    return EngineCore(Scheduler(cache, limits, policy, drafter), runner)
 
 
 def drive(engine: EngineCore, arrivals: list[tuple[int, Request]], vocab: int = 0) -> tuple[dict[str, Output], int]:
@@ -188,47 +234,96 @@ def random_requests(dice: random.Random, vocab: int) -> list[Request]:
     return requests
 
 
+def drawn(dice: random.Random, pools: Pools, level: str) -> CpuOps:
+    """Any number of threads, any way to read weights: the bits of one level are the same."""
+    ops = pools[level, dice.choice([1, 2])]
+    ops.read_weights(dice.choice(list(Reading)))
+    return ops
+
+
 @pytest.mark.parametrize(("family", "weights", "kv"), CASES)
-@settings(max_examples=fewer(12, quick=4), deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_any_schedule_gives_the_bits_of_the_solo_run(family, weights, kv, seed, load, pools):
     dice = random.Random(seed)
-    loaded = load(family, weights)
+    loaded, level = load(family, weights), dice.choice(levels())
     requests = random_requests(dice, loaded[0].vocab_size)
-    limits = SchedulerLimits(dice.choice([4, 16, 61, 512]), dice.choice([1, 3, 4]), dice.choice([0, 2]))
+    step_tokens, sequences = dice.choice([4, 16, 61, 512]), dice.choice([1, 3, 4])
+    limits = SchedulerLimits(step_tokens, sequences, dice.choice([0, 2]), dice.choice([0, 2, 24]))
     needed = max(-(-(len(r.prompt_token_ids) + r.max_tokens + 1) // PAGE_TOKENS) for r in requests)
     pages = needed + dice.choice([0, 3, 60])
     # Half of the schedules keep objectives that cut prompts at every place and order them by slack.
     promises = LatencyObjectives(100.0, dice.choice([0.01, 0.02, 0.05]))
     policy = objective_policy(LineCost(row_s=0.0003, jagged_s=0.01), promises, limits, PAGE_TOKENS)
-    together = core(loaded, kv, pools[dice.choice([1, 2])], pages, limits, dice.choice([None, policy]))
+    expected = {}
+    for request in requests:
+        alone = core(loaded, kv, drawn(dice, pools, level), 16, SchedulerLimits(512, 1))
+        expected |= drive(alone, [(0, request)], loaded[0].vocab_size)[0]
+    seer = seer_of(expected, dice.choice([0.0, 0.6, 0.9, 1.0]), dice, loaded[0].vocab_size)
+    together = core(loaded, kv, drawn(dice, pools, level), pages, limits, dice.choice([None, policy]), seer)
     found, _ = drive(together, [(dice.randint(0, 30), request) for request in requests], loaded[0].vocab_size)
     for request in requests:
-        alone = core(loaded, kv, pools[dice.choice([1, 2])], 16, SchedulerLimits(512, 1))
-        expected, _ = drive(alone, [(0, request)], loaded[0].vocab_size)
         assert found[request.request_id] == expected[request.request_id]
 
 
-def test_preemption_and_prefix_hits_do_happen_and_change_nothing(load, pools):
-    """A directed case, so that the property above cannot pass by never meeting them."""
-    loaded = load("llama3-grouped", "int8")
+def seer_of(outputs: dict[str, Output], right: float, dice: random.Random, vocab: int) -> Seer:
+    """Guesses these outputs; behind their end, the end token."""
+
+    def next_token(request: Request, known: Sequence[int]) -> int:
+        output, at = outputs[request.request_id][0], len(known) - len(request.prompt_token_ids)
+        return output[at] if at < len(output) else END_ID
+
+    return Seer(next_token, right, dice, vocab)
+
+
+@pytest.mark.parametrize("right", [0.0, 0.7, 1.0])
+def test_guesses_change_nothing_but_the_number_of_steps(load, pools, right):
+    """A directed case: grammars, penalties, bans, log probabilities, end tokens, a pool that is too small."""
+    loaded, level = load("llama3-grouped", "int8"), levels()[-1]
+    vocab, dice = loaded[0].vocab_size, random.Random(7)
+    requests = [request for _ in range(4) for request in random_requests(dice, vocab)]
+    requests = [replace(each, request_id=f"{i}/{each.request_id}", max_tokens=60) for i, each in enumerate(requests)]
+    engine = core(loaded, KVKind.BF16, pools[level, 2], 14, SchedulerLimits(64, 4, 0))
+    expected, preemptions = drive(engine, [(0, request) for request in requests], vocab)
+    plain = engine.scheduler._num_steps
+    seer = seer_of(expected, right, dice, vocab)
+    engine = core(loaded, KVKind.BF16, pools[level, 1], 14, SchedulerLimits(64, 4, 0, 12), None, seer)
+    found, preemptions = drive(engine, [(0, request) for request in requests], vocab)
+    assert found == expected and preemptions > 0
+    assert seer.guessed > 100 and (seer.accepted > 0) == (right > 0)
+    assert engine.scheduler._num_steps < plain if right == 1.0 else True
+
+
+@pytest.mark.parametrize("architecture", thinned(list(by_architecture()), "directed", fewer(len(FAMILIES), quick=6)))
+def test_preemption_and_prefix_hits_do_happen_and_change_nothing(architecture, load, pools):
+    """A directed case for each, so that the property above cannot pass by never meeting them."""
+    loaded, level = load(by_architecture()[architecture][0], "int8"), levels()[-1]
     stem = tuple(range(20, 90))
     params = SamplingParams(temperature=1.0, logprobs=2)
     requests = [Request(str(i), str(i), (*stem, i), params, i, 60, frozenset(), 0.0) for i in range(4)]
-    engine = core(loaded, KVKind.BF16, pools[2], 16, SchedulerLimits(64, 4, 0))
+    engine = core(loaded, KVKind.BF16, pools[level, 2], 16, SchedulerLimits(64, 4, 0))
     found, preemptions = drive(engine, [(3 * i, request) for i, request in enumerate(requests)])
-    assert preemptions > 0
     assert engine.scheduler.gauges().prefix_hit_tokens > 0
+    if any(isinstance(each, FullPages) for each in cache_groups(loaded[0].program).pages):
+        assert preemptions > 0
     for request in requests:
-        alone = core(loaded, KVKind.BF16, pools[1], 16, SchedulerLimits(512, 1))
+        alone = core(loaded, KVKind.BF16, pools[level, 1], 16, SchedulerLimits(512, 1))
         assert drive(alone, [(0, request)])[0][request.request_id] == found[request.request_id]
+
+
+def test_every_architecture_and_every_pair_of_formats_is_under_the_law() -> None:
+    families = {family for family, _, _ in CASES}
+    for architecture, known in by_architecture().items():
+        assert families & set(known), architecture
+        assert TIER.quick or set(known) <= families
+    assert {weights for _, weights, _ in CASES} == set(FORMATS) and {kv for _, _, kv in CASES} == set(KVKind)
 
 
 def test_prompt_logprobs_are_those_of_a_model_that_is_asked_token_by_token(load, pools):
     """Each prompt token's log probability is what a request for just the tokens before it would give it."""
     loaded = load("llama3-grouped", "int8")
     prompt = tuple(range(30, 110))
-    engine = core(loaded, KVKind.BF16, pools[2], 40, SchedulerLimits(50, 3))
+    engine = core(loaded, KVKind.BF16, pools[levels()[-1], 2], 40, SchedulerLimits(50, 3))
     whole = Request("w", "w", prompt, SamplingParams(temperature=0, prompt_logprobs=1), 0, 0, frozenset(), 0.0)
     warm = Request("c", "c", prompt, SamplingParams(temperature=0), 0, 1, frozenset(), 0.0)
     found, _ = drive(engine, [(0, warm), (9, whole)])
@@ -248,12 +343,12 @@ def test_a_grammar_survives_preemption(load, pools):
     loaded = load("llama3-grouped", "int8")
     params = SamplingParams(temperature=1.5, logprobs=2, grammar=Grammar.regex("[a-z]{60}(cab)*"))
     requests = [Request(str(i), str(i), (*range(20, 60), i), params, i, 70, frozenset({END_ID}), 0.0) for i in range(4)]
-    engine = core(loaded, KVKind.BF16, pools[2], 16, SchedulerLimits(64, 4, 0))
+    engine = core(loaded, KVKind.BF16, pools[levels()[-1], 2], 16, SchedulerLimits(64, 4, 0))
     found, preemptions = drive(engine, [(3 * i, request) for i, request in enumerate(requests)], 199)
     assert preemptions > 0
     letters = Letters()
     for request in requests:
-        alone = core(loaded, KVKind.BF16, pools[1], 16, SchedulerLimits(512, 1))
+        alone = core(loaded, KVKind.BF16, pools[levels()[-1], 1], 16, SchedulerLimits(512, 1))
         assert drive(alone, [(0, request)], 199)[0][request.request_id] == found[request.request_id]
         text = b"".join(map(letters.token_bytes, found[request.request_id][0])).decode()
         assert len(text) >= 60 and set(text) <= set("abcdefghijklmnopqrstuvwxyz")
@@ -261,7 +356,7 @@ def test_a_grammar_survives_preemption(load, pools):
 
 def test_an_abort_frees_its_pages_before_the_next_step(load, pools) -> None:
     loaded = load("llama3-grouped", "int8")
-    engine = core(loaded, KVKind.BF16, pools[2], 200, SchedulerLimits(64, 8))
+    engine = core(loaded, KVKind.BF16, pools[levels()[-1], 2], 200, SchedulerLimits(64, 8))
     requests = random_requests(random.Random(3), loaded[0].vocab_size)
     for request in requests:
         engine.scheduler.add(request)

@@ -13,8 +13,9 @@ from tests.engine.fakes import bench
 from twostroke.assemble import BuiltSync, build_sync
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.engine.async_engine import AsyncEngine
+from twostroke.engine.executor import Executor
 from twostroke.engine.isolate import IsolatingExecutor, joined
-from twostroke.engine.stepper import MAX_FAULTS_IN_A_ROW, PlanRunner
+from twostroke.engine.stepper import MAX_FAULTS_IN_A_ROW
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import BackendError, EngineStopped, UnreadOverflow
 from twostroke.types.output import Prompt
@@ -61,14 +62,14 @@ def prompts(count: int) -> list[Prompt]:
 def test_the_others_get_the_same_bits(spark: BuiltSync, after: bool) -> None:
     alone = [spark.engine.generate([prompt])[0].completions[0].token_ids for prompt in prompts(5)]
     heard: list[BaseException] = []
-    executor = spark.stepper._executor
+    executor = spark.stepper.executor
     poisoned = Poisoned(executor, after)
-    spark.stepper._executor = IsolatingExecutor(poisoned, heard.append)
+    spark.stepper._forgiving.inner = IsolatingExecutor(poisoned, heard.append)
     try:
         poison = Prompt(POISON, SamplingParams(max_tokens=12), "poison")
         outputs = spark.engine.generate([*prompts(3), poison, *prompts(5)[3:]])
     finally:
-        spark.stepper._executor = executor
+        spark.stepper._forgiving.inner = executor
     bad = outputs.pop(3).completions[0]
     assert bad.finish_reason is FinishReason.ERROR and "refused" not in (bad.error or "")
     assert [output.completions[0].token_ids for output in outputs] == alone
@@ -86,7 +87,7 @@ def test_a_poisonous_request_that_comes_again_and_again_does_not_stop_the_engine
             raise BackendError("poison")
 
     made.executor.before = fail
-    made.stepper._probe = lambda: probes.append(1)
+    made.stepper.probe = lambda: probes.append(1)
     poison, good = made.prompt("q", "abc", max_tokens=3), made.prompt("r", "xyz", max_tokens=3)
     engine = SyncEngine(made.stepper)
     for _ in range(2 * MAX_FAULTS_IN_A_ROW):
@@ -105,7 +106,7 @@ def test_where_the_probe_fails_too_the_engine_ends() -> None:
         raise BackendError("The kernels give wrong numbers.")
 
     made.executor.before = fail
-    made.stepper._probe = probe
+    made.stepper.probe = probe
     engine, prompt = SyncEngine(made.stepper), made.prompt("q", "abc", max_tokens=3)
     for _ in range(MAX_FAULTS_IN_A_ROW - 1):
         engine.generate([prompt])
@@ -129,14 +130,14 @@ def test_the_probe_believes_kernels_that_compute_and_no_others(spark: BuiltSync)
 
 
 def test_parts_of_a_step_join() -> None:
-    one, two = StepResult({"a": SampledToken(1)}, {}, 1.0, 0.5), StepResult({}, {"b": "no"}, 2.0, 0.25)
-    assert joined([one, two]) == StepResult({"a": SampledToken(1)}, {"b": "no"}, 3.0, 0.75)
+    one, two = StepResult({"a": (SampledToken(1),)}, {}, 1.0, 0.5), StepResult({}, {"b": "no"}, 2.0, 0.25)
+    assert joined([one, two]) == StepResult({"a": (SampledToken(1),)}, {"b": "no"}, 3.0, 0.75)
 
 
 class Held:
     """Lets a few steps through, the others once `gate` is open."""
 
-    def __init__(self, inner: PlanRunner, free_steps: int) -> None:
+    def __init__(self, inner: Executor, free_steps: int) -> None:
         self._inner = inner
         self._free_steps = free_steps
         self.gate = threading.Event()
@@ -149,10 +150,11 @@ class Held:
         return self._inner.execute(plan)
 
 
-def test_a_reader_that_lets_its_mail_run_over_loses_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_lets_its_mail_run_over_loses_its_request_alone() -> None:
     made = bench()
-    held = Held(made.stepper._executor, 2)  # else all of the answer may come while its reader still waits for the first
-    monkeypatch.setattr(made.stepper, "_executor", held)
+    # Held, because else all of the answer may come while its reader still waits for the first.
+    held = Held(made.stepper.executor, 2)
+    made.stepper._forgiving.inner = held
     slow, quick = made.prompt("q", "abc", max_tokens=200), made.prompt("r", "xyz", max_tokens=200)
 
     async def main() -> None:

@@ -11,7 +11,7 @@ from twostroke.cost.shape import Segment
 from twostroke.engine.record_file import RecordFile, read_record_file
 from twostroke.types.errors import ConfigError
 
-STEP = StepRecord(1, 0.5, 0.75, 0.125, 0.0625, (SequenceRecord("a/0", Segment(0, 8, True), 0),))
+STEP = StepRecord(1, 0.5, 0.75, 0.125, 0.0625, (SequenceRecord("a/0", Segment.prefill(0, 8, True), 0),))
 END = RequestRecord("a/0", 0.0, 1.0, 8, 1, parts_s={"queue_s": 1.0})
 
 

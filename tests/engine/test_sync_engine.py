@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twostroke.engine.stepper import STEP_FAULT
+from twostroke.engine.core import STEP_FAULT
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import Delta

@@ -1,20 +1,27 @@
-"""A KV memory that remembers what was written where, and tokens that depend on everything that is read from it.
+"""A memory that remembers what was written where, and tokens that depend on everything that is read from it.
 
-A page that is shared wrongly, freed too early or written twice is read by some sequence: the reader sees it at once.
+A page that is shared wrongly, freed too early or written twice is read by some sequence: the reader sees it at once. So
+is a state that is another sequence's, or of another position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 from twostroke.engine.executor import Executor
 from twostroke.scheduler.limits import SchedulerLimits
-from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.cache_pools import CachePools, window_pages
+from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
 VOCAB_SIZE = 50
+ZEROS = 0
+"""The state of no tokens."""
+
+Place = tuple[int, int, int]
+"""Group, page, offset."""
 
 
 def begin(salt: str) -> int:
@@ -27,44 +34,99 @@ def link(chain: int, token_id: int) -> int:
     return hash((chain, token_id))  # of whole numbers: the same in every process
 
 
+def token_behind(request: Request, known: Sequence[int]) -> int:
+    """What follows the known tokens of a request."""
+    chain = begin(request.cache_salt)
+    for token_id in known:
+        chain = link(chain, token_id)
+    return token_after(request.seed, chain)
+
+
 def token_after(seed: int, chain: int) -> int:
     """The next token: a function of the seed and of all tokens before."""
     return hash((seed, chain)) % VOCAB_SIZE
 
 
 class Memory:
-    """Chains by page and slot. `next_token` reads the last position's chain from the pages, not from the plan."""
+    """Chains by group, page and offset, and by slot of states. `next_token` reads the last position's chain from the
+    memory, not from the plan."""
 
-    def __init__(self, page_tokens: int) -> None:
+    def __init__(self, page_tokens: int, pools: CachePools) -> None:
         self._page_tokens = page_tokens
-        self._slots: dict[tuple[int, int], int] = {}
+        self._pools = pools
+        self._slots: dict[Place, int] = {}
+        self._states: dict[int, int] = {}
         self._chains: dict[int, tuple[Request, list[int]]] = {}  # by identity: ids may come again
 
     def run(self, plan: Plan) -> None:
         """Write what is planned; raise AssertionError where what was computed before is not there any more."""
-        written: set[tuple[int, int]] = set()
+        for source, target in plan.state_copies:
+            self._states[target] = self._states[source] if source >= 0 else ZEROS
+        written: set[Place] = set()
         for planned in plan.sequences:
-            end = planned.start + planned.num_tokens
-            chain = self._chain(planned.request, planned.known_token_ids, end)
-            for position in range(planned.start):
-                found = self._slots.get(self._slot(planned.page_ids, position))
-                assert found == chain[position], f"position {position} of {planned.request.request_id} was lost"
-            for position in range(planned.start, end):
-                slot = self._slot(planned.page_ids, position)
-                assert slot not in written, f"two sequences of step {plan.step_id} write page {slot[0]}"
-                written.add(slot)
+            name, chain = planned.request.request_id, self._rows(planned)
+            for group, position in self._read(planned):
+                found = self._slots.get(self._place(planned, group, position))
+                assert found == chain[position], f"position {position} of {name} was lost"
+            for place in self._written(planned):
+                assert place not in written, f"two sequences of step {plan.step_id} write page {place[1]}"
+                written.add(place)
+            self._check_state(planned, chain)
+        slots = [planned.state_slot for planned in plan.sequences if planned.state_slot >= 0]
+        assert len(slots) == len(set(slots)), f"two sequences of step {plan.step_id} have one state"
         for planned in plan.sequences:
-            chain = self._chains[id(planned.request)][1]
+            chain = self._rows(planned)
             for position in range(planned.start, planned.start + planned.num_tokens):
-                self._slots[self._slot(planned.page_ids, position)] = chain[position]
+                for group in range(len(self._pools.pages)):
+                    self._slots[self._place(planned, group, position)] = chain[position]
+            self._states[planned.state_slot] = chain[planned.start + planned.num_tokens - 1]
 
-    def next_token(self, planned: PlannedSequence) -> int:
-        """What follows the last planned position."""
-        last = planned.start + planned.num_tokens - 1
-        return token_after(planned.request.seed, self._slots[self._slot(planned.page_ids, last)])
+    def next_token(self, planned: PlannedSequence, place: int) -> int:
+        """What follows the known tokens and `place` tokens of the draft."""
+        last = planned.start + planned.num_tokens - planned.sampled_rows + place
+        if not self._pools.pages:
+            return token_after(planned.request.seed, self._states[planned.state_slot])
+        return token_after(planned.request.seed, self._slots[self._place(planned, 0, last)])
 
-    def _slot(self, page_ids: Sequence[int], position: int) -> tuple[int, int]:
-        return page_ids[position // self._page_tokens], position % self._page_tokens
+    def _check_state(self, planned: PlannedSequence, chain: Sequence[int]) -> None:
+        assert (planned.state_slot >= 0) == (self._pools.state_slots > 0)
+        if planned.state_slot >= 0:
+            expected = chain[planned.start - 1] if planned.start else ZEROS
+            found = self._states.get(planned.state_slot)
+            assert found == expected, f"{planned.request.request_id} has the state of another position"
+
+    def _read(self, planned: PlannedSequence) -> Iterator[tuple[int, int]]:
+        """(group, position) of what was written before and is seen by some row."""
+        assert len(planned.tables) == len(self._pools.pages)
+        for group, pool in enumerate(self._pools.pages):
+            first = max(0, planned.start - pool.window + 1) if pool.window else 0
+            for position in range(first, planned.start):
+                yield group, position
+
+    def _written(self, planned: PlannedSequence) -> Iterator[Place]:
+        for group, pool in enumerate(self._pools.pages):
+            for position in range(planned.start, planned.start + planned.num_tokens):
+                yield self._place(planned, group, position)
+            held = sum(page_id >= 0 for page_id in planned.tables[group])
+            most = window_pages(pool.window, planned.num_tokens, self._page_tokens)
+            assert not pool.window or held <= most, f"{held} pages are held, and {most} suffice"
+
+    def _place(self, planned: PlannedSequence, group: int, position: int) -> Place:
+        page_id = planned.tables[group][position // self._page_tokens]
+        assert page_id >= 0, f"position {position} of {planned.request.request_id} was given back"
+        return group, page_id, position % self._page_tokens
+
+    def _rows(self, planned: PlannedSequence) -> list[int]:
+        """The chain up to the last planned position, guesses included."""
+        draft = planned.draft_token_ids
+        end = planned.start + planned.num_tokens
+        chain = self._chain(planned.request, planned.known_token_ids, end - len(draft))
+        if not draft:
+            return chain
+        chain = chain[: end - len(draft)]
+        for token_id in draft:
+            chain.append(link(chain[-1], token_id))
+        return chain
 
     def _chain(self, request: Request, known: Sequence[int], length: int) -> list[int]:
         _, chain = self._chains.setdefault(id(request), (request, []))
@@ -86,9 +148,15 @@ class CheckedExecutor:
         """The inner result."""
         assert 0 < plan.num_tokens <= self._limits.max_step_tokens
         assert 0 < len(plan.sequences) <= self._limits.max_sequences
+        drafted = sum(len(planned.draft_token_ids) for planned in plan.sequences)
+        assert drafted == plan.num_draft_tokens <= self._limits.max_draft_tokens
         for planned in plan.sequences:
-            end = planned.start + planned.num_tokens
-            assert planned.num_tokens > 0 and planned.samples == (end == len(planned.known_token_ids))
+            known, end = len(planned.known_token_ids), planned.start + planned.num_tokens
+            assert planned.num_tokens > 0 and planned.samples == (end - len(planned.draft_token_ids) == known)
+            if planned.role is Role.DECODE:
+                assert planned.samples and planned.start == known - 1 >= len(planned.request.prompt_token_ids)
+            else:
+                assert not planned.draft_token_ids
         self._watch(plan)
         self._memory.run(plan)
         return self._inner.execute(plan)

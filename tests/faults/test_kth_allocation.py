@@ -13,10 +13,12 @@ from twostroke.sim.faulty import FaultRates
 
 HONEST = FaultRates(0.0)
 MOST = 2000
+SEEDS = [seed for seed in range(16) if World(seed, HONEST).pools.pages][:12]
+"""A model of states alone allocates no page."""
 
 
 @pytest.mark.parametrize("in_a_row", [1, 3])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_every_allocation_may_fail(seed: int, in_a_row: int) -> None:
     preempted = 0
     for k in range(1, MOST):

@@ -10,12 +10,18 @@ import pytest
 
 from tests.faults.world import World
 from twostroke.cache.manager import CacheManager
+from twostroke.cache.page_group import PageGroup, PageTable
 from twostroke.cache.pages import PagePool
 from twostroke.cache.prefix_tree import Node, PrefixTree
+from twostroke.cache.sparse_tree import SparseTree
+from twostroke.cache.state_group import SlotTable, StateGroup
+from twostroke.cache.window_group import WindowGroup
+from twostroke.scheduler.cache_limiters import SnapshotPoints
 from twostroke.scheduler.policy import ArrivalPolicy
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.scheduler.sequence import Sequence
+from twostroke.types.plan import PlannedSequence
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -43,17 +49,18 @@ def evicts_what_is_used(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaks_on_a_failed_growth(patch: pytest.MonkeyPatch) -> None:
-    def grow(cache: CacheManager, name: str, num_tokens: int) -> bool:
-        table = cache._tables[name]
-        while len(table.page_ids) < cache.pages_for(num_tokens):
-            page_id = cache._take_page()
+    def grow(group: PageGroup, table: PageTable, num_pages: int) -> bool:
+        while len(table.page_ids) < num_pages:
+            page_id = group.pool.allocate()
+            if page_id is None:
+                page_id = group.tree.evict_one()
             if page_id is None:
                 table.page_ids.pop()
                 return False
             table.page_ids.append(page_id)
         return True
 
-    patch.setattr(CacheManager, "grow", grow)
+    patch.setattr(PageGroup, "grow", grow)
 
 
 def loses_tokens_at_a_preemption(patch: pytest.MonkeyPatch) -> None:
@@ -114,7 +121,86 @@ def computes_nothing_of_a_found_prompt(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CacheManager, "spared_tokens", lambda cache, matched, _: len(matched) * cache.page_tokens)
 
 
+def believes_a_wrong_guess(patch: pytest.MonkeyPatch) -> None:
+    real = Scheduler._take_tokens
+
+    def take_tokens(scheduler: Scheduler, sequence: Sequence, planned: PlannedSequence, *others: Any) -> object:
+        ending = real(scheduler, sequence, planned, *others)
+        if planned.draft_token_ids and sequence.remaining:
+            sequence.computed += 1
+        return ending
+
+    patch.setattr(Scheduler, "_take_tokens", take_tokens)
+
+
+def gives_back_too_many_pages(patch: pytest.MonkeyPatch) -> None:
+    real = CacheManager.truncate
+
+    def truncate(cache: CacheManager, name: str, num_tokens: int) -> None:
+        real(cache, name, max(0, num_tokens - cache.page_tokens))
+
+    patch.setattr(CacheManager, "truncate", truncate)
+
+
+def gives_back_what_is_still_seen(patch: pytest.MonkeyPatch) -> None:
+    real = WindowGroup.first_needed
+    patch.setattr(WindowGroup, "first_needed", lambda group, pages: min(real(group, pages) + 1, max(0, pages - 1)))
+
+
+def gives_nothing_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WindowGroup, "first_needed", lambda group, pages: 0)
+
+
+def goes_on_across_a_gap(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WindowGroup, "usable", PageGroup.usable)
+
+
+def goes_on_without_a_state(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        StateGroup, "usable", lambda group, path, pages, tokens: min(pages, (tokens - 1) // group.page_tokens)
+    )
+
+
+def begins_with_the_last_ones_state(patch: pytest.MonkeyPatch) -> None:
+    real = StateGroup.take_copies
+    patch.setattr(StateGroup, "take_copies", lambda group: tuple(pair for pair in real(group) if pair[0] >= 0))
+
+
+def copies_in_any_order(patch: pytest.MonkeyPatch) -> None:
+    real = StateGroup.take_copies
+    patch.setattr(StateGroup, "take_copies", lambda group: real(group)[::-1])
+
+
+def keeps_what_a_failed_step_copied(patch: pytest.MonkeyPatch) -> None:
+    real = StateGroup.settle_copies
+    patch.setattr(StateGroup, "settle_copies", lambda group, failed: real(group, False))
+
+
+def snapshots_within_a_page(patch: pytest.MonkeyPatch) -> None:
+    """Chunks do not end where snapshots are taken, and what a step ended with is taken for the page's end."""
+    real = StateGroup.commit
+    patch.setattr(SnapshotPoints, "limit", lambda limiter, sequence, wanted_tokens, step: wanted_tokens)
+
+    def commit(group: StateGroup, table: SlotTable, computed: int, known: list[int]) -> None:
+        real(group, table, computed // group.page_tokens * group.page_tokens, known)
+
+    patch.setattr(StateGroup, "commit", commit)
+
+
+def forgets_to_unpin(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SparseTree, "unpin", lambda tree, node: None)
+
+
 DEFECTS: tuple[Plant, ...] = (
+    gives_back_what_is_still_seen,
+    gives_nothing_back,
+    goes_on_across_a_gap,
+    goes_on_without_a_state,
+    begins_with_the_last_ones_state,
+    copies_in_any_order,
+    keeps_what_a_failed_step_copied,
+    snapshots_within_a_page,
+    forgets_to_unpin,
     forgets_salt,
     shares_without_counting,
     evicts_what_is_used,
@@ -126,6 +212,8 @@ DEFECTS: tuple[Plant, ...] = (
     tells_twice,
     tells_nobody,
     computes_nothing_of_a_found_prompt,
+    believes_a_wrong_guess,
+    gives_back_too_many_pages,
 )
 
 

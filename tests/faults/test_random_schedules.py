@@ -39,6 +39,8 @@ def sights(outcome: Outcome) -> Counter[str]:
     found["shared"] = outcome.prefix_hits > 0
     found["refused"] = outcome.refused > 0
     found["stopped"] = outcome.stopped
+    found["guessed right"] = outcome.accepted > 0
+    found["guessed wrong"] = outcome.accepted < outcome.guessed
     return found
 
 
@@ -52,7 +54,15 @@ def test_thousands_of_schedules_keep_every_invariant() -> None:
             seen += counts
     assert not failed, f"{len(failed)} of {NUM_SCHEDULES} schedules failed:\n" + "\n".join(failed[:20])
     # Schedules in which nothing happens prove nothing.
-    for sight in (*map(str, FinishReason), "preempted", "shared", "refused", "stopped"):
+    for sight in (
+        *map(str, FinishReason),
+        "preempted",
+        "shared",
+        "refused",
+        "stopped",
+        "guessed right",
+        "guessed wrong",
+    ):
         assert seen[sight] > NUM_SCHEDULES // 100, f"{sight}: {seen}"
 
 

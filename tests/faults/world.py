@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from tests.faults.expected import Expected, Letters, expected
 from tests.faults.fairness import Fairness
+from tests.faults.guesses import Seer
 from tests.faults.heard import HeardScheduler
-from tests.faults.memory import VOCAB_SIZE, CheckedExecutor, Memory
+from tests.faults.memory import VOCAB_SIZE, CheckedExecutor, Memory, token_behind
 from twostroke.cache.manager import CacheManager
 from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
 from twostroke.cost.work import Work
@@ -26,6 +27,7 @@ from twostroke.scheduler.scheduler import Gauges, Scheduler
 from twostroke.sim.clock import VirtualClock
 from twostroke.sim.faulty import Fault, FaultRates, FaultyExecutor, InjectedFault
 from twostroke.sim.predicted import PredictedExecutor
+from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Delta, Prompt, Timings
@@ -77,6 +79,8 @@ class Outcome:
     stopped: bool
     max_steps_lived: int
     allocations: int
+    guessed: int
+    accepted: int
 
 
 @dataclass
@@ -119,7 +123,9 @@ class World:
         self._say = say
         self.page_tokens = dice.choice([2, 4, 4])
         step_tokens = dice.choice([1, 5, 12, 40, 200])
-        self.limits = SchedulerLimits(step_tokens, min(step_tokens, dice.choice([1, 3, 8])), dice.choice([0, 0, 2]))
+        guesses = random.Random(-2 - seed)
+        sequences, watermark = min(step_tokens, dice.choice([1, 3, 8])), dice.choice([0, 0, 2])
+        self.limits = SchedulerLimits(step_tokens, sequences, watermark, guesses.choice([0, 0, 1, 4, 20]))
         self.end_ids = frozenset(dice.sample(range(VOCAB_SIZE), dice.choice([0, 2])))
         self.prompts = make_prompts(dice)
         longest = max(len(prompt.token_ids) + (prompt.params.max_tokens or 0) for _, prompt in self.prompts)
@@ -127,11 +133,13 @@ class World:
         hang_ups = dice.choice([0, 0, 0, 2])
         self.hang_ups = {dice.randint(0, 40): dice.choice(self.prompts)[1] for _ in range(hang_ups)}
         self.clock = VirtualClock()
-        self.cache = CacheManager(self.num_pages, self.page_tokens)
+        self.pools = make_pools(random.Random(-1 - seed), self.num_pages, self.page_tokens, self.limits)
+        self.cache = CacheManager(self.pools, self.page_tokens)
         self.allocations = self._instrument(allocation_fails)
-        self.scheduler = Scheduler(self.cache, self.limits)
+        self.seer = Seer(token_behind, guesses.choice([0.0, 0.5, 0.9, 1.0]), guesses, VOCAB_SIZE)
+        self.scheduler = Scheduler(self.cache, self.limits, drafter=self.seer)
         self.fairness = Fairness(self.scheduler, self.page_tokens)
-        self.engine_limits = EngineLimits(CONTEXT_TOKENS, VOCAB_SIZE, self.num_pages * self.page_tokens, self.end_ids)
+        self.engine_limits = EngineLimits(CONTEXT_TOKENS, VOCAB_SIZE, self.cache.most_positions, self.end_ids)
         self.watcher = Watcher(Counter())
         self.heard = HeardScheduler(self.scheduler)
         self.session = Session(
@@ -142,7 +150,7 @@ class World:
             sibling_seed=sibling_seed,
             observer=self.watcher,
         )
-        memory = Memory(self.page_tokens)
+        memory = Memory(self.page_tokens, self.pools)
         honest = PredictedExecutor(RowCost(), self.clock, memory.next_token)
         checked = CheckedExecutor(honest, memory, self.limits, self._watch)
         rates = rates or dice.choice(RATES)
@@ -209,7 +217,7 @@ class World:
         for each in plan.sequences:
             self._say(
                 f"  step {plan.step_id}: {each.request.request_id} [{each.start}, {each.start + each.num_tokens})"
-                f" pages {list(each.page_ids)}{' samples' if each.samples else ''}"
+                f" pages {[list(table) for table in each.tables]}{' samples' if each.samples else ''}"
             )
         if plan.preemptions:
             self._say(f"  step {plan.step_id}: preempted {[each.request_id for each in plan.preemptions]}")
@@ -227,7 +235,7 @@ class World:
     def _check_counts(self) -> None:
         self.cache.check()
         gauges = self.scheduler.gauges()
-        assert gauges.pages_free + gauges.pages_used + gauges.pages_cached == self.num_pages
+        assert gauges.pages_free + gauges.pages_used + gauges.pages_cached == self.cache.num_pages
         assert min(gauges.pages_free, gauges.pages_used, gauges.pages_cached, gauges.waste_tokens) >= 0
         assert gauges.running + gauges.waiting == len(self.open) == self.session.num_live
         assert gauges.running <= self.limits.max_sequences
@@ -243,9 +251,11 @@ class World:
         assert (gauges.running, gauges.waiting, gauges.pages_used, gauges.waste_tokens) == (0, 0, 0, 0)
         self.cache.check()
         self.cache.drop_cached()
-        assert self.cache.pages_free == self.num_pages
+        assert self.cache.pages_free == self.cache.num_pages
+        assert self.cache.states is None or self.cache.states.pool.num_free == self.pools.state_slots
         assert self.heard.ended == self.heard.added
         assert self.watcher.finished == self.asked, "each completion has exactly one terminal event"
+        assert not self.seer.known, "the drafter hears of each end"
         self.fairness.close()
         for key, answer in self.closed:
             self._check_answer(key, answer.prompt, answer.deltas)
@@ -288,6 +298,8 @@ class World:
             stopped,
             self.fairness.max_steps,
             self.allocations["calls"],
+            self.seer.guessed,
+            self.seer.accepted,
         )
 
     def _check_preemptions(self, gauges: Gauges) -> None:
@@ -298,18 +310,21 @@ class World:
             assert gauges.preemptions_total <= self.limits.max_sequences * intervals + self.allocations["failed"]
 
     def _instrument(self, fails: Callable[[int], bool]) -> dict[str, int]:
-        """Stand before the pool's `allocate`: count its calls, and say "none left" where `fails(call)`."""
+        """Stand before `allocate` of each pool of pages: count the calls, and say "none left" where `fails(call)`."""
         counts = {"calls": 0, "failed": 0}
-        real = self.cache._pool.allocate
 
-        def allocate() -> int | None:
-            counts["calls"] += 1
-            if fails(counts["calls"]):
-                counts["failed"] += 1
-                return None
-            return real()
+        def instrumented(real: Callable[[], int | None]) -> Callable[[], int | None]:
+            def allocate() -> int | None:
+                counts["calls"] += 1
+                if fails(counts["calls"]):
+                    counts["failed"] += 1
+                    return None
+                return real()
 
-        self.cache._pool.allocate = allocate  # type: ignore[method-assign]
+            return allocate
+
+        for group in self.cache.groups:
+            group.pool.allocate = instrumented(group.pool.allocate)  # type: ignore[method-assign]
         return counts
 
 
@@ -317,6 +332,21 @@ def only_injected(error: BaseException) -> None:
     """The stepper catches whatever an executor raises: what no fault has injected is a finding."""
     if not isinstance(error, InjectedFault):
         raise error
+
+
+def make_pools(dice: random.Random, num_pages: int, page_tokens: int, limits: SchedulerLimits) -> CachePools:
+    """For a third of the seeds pages that stay; for the others windows, states, and all of them together."""
+    full, windows, states = dice.choice(
+        [(1, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (1, 2, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1)]
+    )
+    pages = [PagePoolSize(num_pages)] * full
+    for _ in range(windows):
+        window = dice.choice([1, 2, 3, 7, 8, 20])
+        chunk = min(limits.max_step_tokens, dice.choice([1, 5, 12, 40]))
+        least = window_pages(window, chunk, page_tokens)
+        pages.append(PagePoolSize(least + dice.choice([0, 0, 1, 5, 30]), window))
+    slots = dice.choice([1, 2, limits.max_sequences, limits.max_sequences + 2, 3 * limits.max_sequences + 10])
+    return CachePools(tuple(pages), slots * states, limits.max_step_tokens)
 
 
 def make_prompts(dice: random.Random) -> list[tuple[int, Prompt]]:

@@ -141,7 +141,7 @@ def test_the_model_is_found_and_its_tensors_are_listed_and_counted(echo: Path) -
     assert model.parameters() == sum(int(np.prod(shape)) for shape in SHAPES.values())
     assert model.kv_bytes_per_token(KVKind.F32) == 2 * 2 * 24 * 4  # layers, K and V
     counter = WorkCounter(work_of(model, "f32", KVKind.F32))
-    one = counter.step([Segment(7, 1, True)])
+    one = counter.step([Segment.decode(7)])
     matrices = 2 * sum(int(np.prod(shape)) for shape in LAYER_SHAPES.values() if len(shape) == 2)
     assert one.head.flops == 2 * 61 * 24
     assert 2 * matrices <= one.weights.flops < 2 * matrices + 2 * 2000  # beside the products, gates and additions

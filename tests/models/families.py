@@ -1,12 +1,13 @@
 """Tiny random checkpoints of each family, made by transformers: the judge's own models.
 
-Knows: transformers configs.
-Must not know: Twostroke.
+Knows: transformers configs, which architectures the registry has.
+Must not know: what a test expects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,11 @@ import torch
 import transformers
 from transformers.core_model_loading import revert_weight_conversion
 
-SMALL: dict[str, Any] = {
-    "vocab_size": 199,
-    "hidden_size": 64,
-    "intermediate_size": 112,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.2,
-}
+from tests.models.families_classic import CLASSIC
+from tests.models.families_dense import DENSE
+from tests.models.families_dense import SIZES as SMALL
+from tests.models.families_states import STATES
+from twostroke.models.common.registry import architectures, read_model
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -107,19 +103,46 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     "qwen3-moe-dense-layers": lambda: _qwen3_moe(
         num_hidden_layers=4, mlp_only_layers=[1], decoder_sparse_step=2, norm_topk_prob=False, attention_bias=True
     ),
+    **DENSE,
+    **CLASSIC,
+    **STATES,
 }
+
+
+@cache
+def by_architecture() -> dict[str, tuple[str, ...]]:
+    """Every architecture of the registry with its families. Raises ValueError for one that has none."""
+    found: dict[str, tuple[str, ...]] = {entry.name: () for entry in architectures().values()}
+    for family in FAMILIES:
+        name = read_model(FAMILIES[family]().to_dict()).architecture
+        found[name] += (family,)
+    bare = [name for name, families in found.items() if not families]
+    if bare:
+        raise ValueError(f"tests/models/families.py has no tiny config of {', '.join(bare)}")
+    return found
+
+
+def judge(config: transformers.PretrainedConfig, **making: Any) -> transformers.PreTrainedModel:
+    """The model of transformers: of the architecture that the config names, or the one that continues text."""
+    if config.architectures:
+        return getattr(transformers, config.architectures[0])._from_config(config, **making)
+    return transformers.AutoModelForCausalLM.from_config(config, **making)
 
 
 def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.PreTrainedModel:
     """Write a random float32 checkpoint of `family` into `folder`; returns the transformers model that made it."""
     torch.manual_seed(sum(family.encode()))
-    model = transformers.AutoModelForCausalLM.from_config(FAMILIES[family](), attn_implementation="eager")
+    model = judge(FAMILIES[family](), attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith("weight") and ("norm" in name or ".ln_" in name):
-                parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
-            elif name.endswith("bias"):
+            if name.endswith("bias"):
                 parameter.copy_(0.3 * torch.randn_like(parameter))
+            elif name.endswith("A_log"):
+                parameter.copy_(torch.randn_like(parameter))
+            elif name.endswith(".D"):
+                parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
+            elif parameter.ndim == 1:  # a norm: around what it begins with, 1 or 0
+                parameter.copy_(parameter.mean().round() + 0.3 * torch.randn_like(parameter))
     model.eval().save_pretrained(folder, **saving)
     return model
 

@@ -88,12 +88,12 @@ def test_known_sizes():
     assert spec.eos_token_ids == (128_001, 128_008, 128_009) and spec.bos_token_id == 128_000
     # 128256, 3072, 2048, 16384 and 8192 rows are all multiples of 64: no padding, so bytes are parameters.
     vectors = sum(vector.length for vector in spec.program.vectors)
-    assert spec.weight_bytes(lambda role: BF16) == 2 * (spec.parameters() - vectors) + 4 * vectors
+    assert spec.weight_bytes(lambda weight: BF16) == 2 * (spec.parameters() - vectors) + 4 * vectors
     # A group of 256 columns: 128 bytes of values, 8 of multipliers, 2 of scale.
     int4 = WeightFormat(WeightKind.INT4, 256)
-    assert spec.weight_bytes(lambda role: int4) == (spec.parameters() - vectors) * 138 // 256 + 4 * vectors
-    mixed = spec.weight_bytes(lambda role: F32 if role == "embedding" else BF16)
-    assert mixed - spec.weight_bytes(lambda role: BF16) == 2 * 128_256 * 2048
+    assert spec.weight_bytes(lambda weight: int4) == (spec.parameters() - vectors) * 138 // 256 + 4 * vectors
+    mixed = spec.weight_bytes(lambda weight: F32 if weight.role == "embedding" else BF16)
+    assert mixed - spec.weight_bytes(lambda weight: BF16) == 2 * 128_256 * 2048
 
 
 def test_articles_figures():
@@ -186,8 +186,8 @@ def test_what_a_silent_config_means_is_what_transformers_says(name: str) -> None
 
 
 def test_every_architecture_is_one_that_transformers_knows() -> None:
-    for name, entry in architectures().items():
-        assert hasattr(transformers, name) and transformers.AutoConfig.for_model(entry.model_type) is not None
+    for entry in architectures().values():
+        assert hasattr(transformers, entry.name) and transformers.AutoConfig.for_model(entry.model_type) is not None
 
 
 JSON = st.recursive(

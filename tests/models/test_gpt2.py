@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from tests.models.families import make_checkpoint
+from tests.models.parity import Loaded
 from tests.models.test_configs import JSON
-from tests.models.test_parity import Loaded
 from twostroke.models.common.registry import read_model
 from twostroke.ops.reference import ReferenceOps
 from twostroke.program.check import check
@@ -72,7 +72,7 @@ def test_the_published_config() -> None:
 def test_positions_are_never_rounded() -> None:
     chosen = format_choice("int4")
     table = next(weight for weight in read_model(PUBLISHED).program.weights if weight.role == "positions")
-    assert chosen(table.role) is F32 and (table.rows, table.columns) == (1024, 768)
+    assert chosen(table) is F32 and (table.rows, table.columns) == (1024, 768)
 
 
 def test_what_a_silent_config_means_is_what_transformers_says() -> None:
@@ -140,7 +140,7 @@ def test_names_without_the_prefix_are_the_same_model(family: str, tmp_path: Path
     model, whole = load_folder(tmp_path, F32)
     with Checkpoint.open(tmp_path) as checkpoint:
         for _ in range(2):  # packed, then mapped
-            kept = cached_weights(tmp_path / "cache", checkpoint, model, lambda role: F32, NumpyPacker()).weights
+            kept = cached_weights(tmp_path / "cache", checkpoint, model, lambda weight: F32, NumpyPacker()).weights
             assert all(np.array_equal(kept.matrices[key].data, whole.matrices[key].data) for key in whole.matrices)
 
 

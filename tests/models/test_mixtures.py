@@ -111,7 +111,7 @@ def test_a_step_reads_the_experts_that_its_rows_are_expected_to_choose() -> None
     counter = WorkCounter(work_table(spec, StoredFormats(chosen, KVKind.BF16)))
     banks = [weight for weight in spec.program.weights if weight.experts]
     assert len(banks) == 2 * 32
-    of_all = sum(8 * chosen(bank.role).total_bytes(bank.rows, bank.columns) for bank in banks)
+    of_all = sum(8 * chosen(bank).total_bytes(bank.rows, bank.columns) for bank in banks)
     rest = counter.weights(0).weight_bytes
     for rows, share in ((1, 2 / 8), (2, 1 - (6 / 8) ** 2), (1000, 1.0)):
         assert counter.weights(rows).weight_bytes - rest == pytest.approx(of_all * share, rel=1e-6)
@@ -139,7 +139,7 @@ def test_routers_are_never_rounded() -> None:
         routers = [
             weight for weight in read_model(config).program.weights if weight.parts[0].name.endswith("gate.weight")
         ]
-        assert routers and all(format_choice("int4")(weight.role) == F32 for weight in routers)
+        assert routers and all(format_choice("int4")(weight) == F32 for weight in routers)
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,10 @@ static void attention(ts_context* context, int32_t kind) {
   for (int i = 0; i < 130; ++i) slots[i] = table[i < 70 ? i / 16 : 5 + (i - 70) / 16] * 16 + (i < 70 ? i : i - 70) % 16;
   must(ts_kv_write(context, &layer, k, v, kv_heads * dim, slots, 130), "kv_write");
   const int32_t starts[3] = {0, 20, 21}, contexts[2] = {70, 60};
+  const float heads_of[7] = {0.5f, -2.0f, 30.0f, 0.25f, 0.0f, 1.0f, -0.125f};  // sinks, and slopes from the second on
   for (int window = 0; window <= 33; window += 33) {
-    must(ts_attention(context, &layer, q, heads * dim, heads, starts, contexts, 2, table, 5, 0.2236f, window, out, heads * dim),
+    must(ts_attention(context, &layer, q, heads * dim, heads, starts, contexts, 2, table, 5, 0.2236f, window, window / 8.0f,
+                      window ? heads_of : nullptr, window ? heads_of + 1 : nullptr, out, heads * dim),
          "attention");
     say(out, 21 * heads * dim);
   }

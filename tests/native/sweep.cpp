@@ -125,7 +125,7 @@ static void strange(ts_context* three) {
   for (int i = 0; i < 40; ++i) slots[i] = table[i / 16] * 16 + i % 16;
   must(ts_kv_write(three, &layer, k, v, dim, slots, tokens), "kv_write");
   for (int i = 0; i < 7; ++i) q[i * dim + i] = values[i];
-  must(ts_attention(three, &layer, q, dim, 1, starts, contexts, 1, table, 3, 0.17f, 0, out, dim), "attention");
+  must(ts_attention(three, &layer, q, dim, 1, starts, contexts, 1, table, 3, 0.17f, 0, 0.0f, nullptr, nullptr, out, dim), "attention");
   say("nan attention", out, 7 * dim * 4);
   float *x = draws(7), *gated = (float*)room(7 * 64 * 4), *ones = (float*)room(128 * 4), *data = (float*)room(128 * 4);
   for (int i = 0; i < 128; ++i) ones[i] = 1.0f;
@@ -186,13 +186,16 @@ static void attention(ts_context* three, ts_context* one, int32_t kind, int64_t 
   say(name, layer.data, page_bytes);
   const int32_t starts[4] = {0, 70, 77, 78};
   float *q = draws(78 * width), *out = (float*)room(78 * width * 4), *alone = (float*)room(78 * width * 4);
-  for (int window = 0; window <= 33; window += 33) {
+  const float heads_of[7] = {0.5f, -2.0f, 30.0f, 0.25f, 0.0f, 1.0f, -0.125f};  // sinks, and slopes from the second on
+  for (int window = 0; window <= 33; window += 33) {  // with a window also a soft cap, sinks and slopes
     snprintf(name, sizeof name, "kv%d dim%d window%d attention", (int)kind, (int)dim, window);
-    must(ts_attention(three, &layer, q, width, heads, starts, contexts, 3, table, 8, 0.17f, window, out, width), name);
+    must(ts_attention(three, &layer, q, width, heads, starts, contexts, 3, table, 8, 0.17f, window, window / 8.0f, window ? heads_of : nullptr, window ? heads_of + 1 : nullptr,
+                      out, width), name);
     for (int s = 0; s < 3; ++s) {
       const int32_t own[2] = {0, starts[s + 1] - starts[s]};
       const int64_t at = starts[s] * width;
-      must(ts_attention(one, &layer, q + at, width, heads, own, contexts + s, 1, table + 8 * s, 8, 0.17f, window, alone, width), name);
+      must(ts_attention(one, &layer, q + at, width, heads, own, contexts + s, 1, table + 8 * s, 8, 0.17f, window, window / 8.0f, window ? heads_of : nullptr,
+                        window ? heads_of + 1 : nullptr, alone, width), name);
       if (memcmp(alone, out + at, (size_t)(own[1] * width * 4)) != 0) fail(name);
     }
     say(name, out, 78 * width * 4);

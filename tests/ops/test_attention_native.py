@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,6 +159,112 @@ def test_attention(ops, kind, shape, dim, window):
     for s, row in ((1, 1), (2, 2), (2, 60), (3, 80), (3, 90)):
         position = contexts[s] - (int(starts[s + 1]) - row)
         assert np.array_equal(alone(ops, q[row : row + 1], layer, table[s : s + 1], position, window), found[row])
+
+
+def extras(names: str, heads: int) -> dict[str, Any]:
+    """soft_cap, sinks and slopes as an op takes them, those that `names` holds."""
+    rng = np.random.default_rng(heads)
+    return {
+        "soft_cap": 1.0 if "cap" in names else 0.0,
+        "sinks": rng.normal(1, 3, heads).astype(np.float32) if "sinks" in names else None,
+        "slopes": (2.0 ** -np.arange(1, heads + 1)).astype(np.float32) if "slopes" in names else None,
+    }
+
+
+EXTRAS = ("cap", "sinks", "slopes", "cap sinks slopes")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "dim", "window", "names"),
+    itertools.product(KVKind, ((1, 1), (2, 3)), (20, 64), (0, 30), EXTRAS),
+)
+def test_soft_caps_sinks_and_slopes(ops, kind, shape, dim, window, names):
+    """Four segments, one long chunk, decoding rows; each row alone gives the same bits."""
+    heads = shape[0] * shape[1]
+    contexts, counts = (1, 40, 150, 1300), (1, 1, 70, 3)
+    layer, table = filled_layer(kind, shape[0], dim, contexts)
+    batch, given = batch_of(contexts, counts, table), tuple(extras(names, heads).values())
+    q = queries(sum(counts), heads, 2, dim, 99)
+    found, plain, expected = (np.empty(q.shape, np.float32) for _ in range(3))
+    ops.attention(found, q, layer, batch, dim**-0.5, window, *given)
+    ops.attention(plain, q, layer, batch, dim**-0.5, window)
+    if Answers.checked:
+        attention.reference(expected, q, layer, batch, dim**-0.5, window, *given)
+        assert near(kind, found, expected)
+        assert np.abs(found - plain).max() > 0.01
+    single = CpuOps(ops.level, 1)
+    for s, row in ((1, 1), (2, 2), (2, 60), (3, 72), (3, 74)):
+        position = contexts[s] - (int(batch.row_starts[s + 1]) - row)
+        one = AttentionBatch(np.array([0, 1], np.int32), np.array([position + 1], np.int32), table[s : s + 1].copy())
+        for other in (ops, single):
+            out = np.empty((1, heads, dim), np.float32)
+            other.attention(out, np.ascontiguousarray(q[row : row + 1]), layer, one, dim**-0.5, window, *given)
+            assert np.array_equal(out[0], found[row])
+    single.close()
+
+
+@pytest.mark.parametrize("kind", KVKind)
+def test_a_cap_of_nothing_and_extreme_sinks(ops, kind):
+    """A wide cap and a sink far below change nothing that is seen; a sink far above takes all."""
+    layer, table = filled_layer(kind, 1, 16, (40,))
+    batch, q = batch_of((40,), (20,), table), normal(20, 2, 16, seed=97)
+    plain, found = np.empty(q.shape, np.float32), np.empty(q.shape, np.float32)
+    ops.attention(plain, q, layer, batch, 0.25, 0)
+    ops.attention(found, q, layer, batch, 0.25, 0, 1e6, np.full(2, -1e4, np.float32), np.zeros(2, np.float32))
+    assert np.abs(found - plain).max() < 1e-3
+    ops.attention(found, q, layer, batch, 0.25, 0, 0.0, np.full(2, -1e30, np.float32), np.zeros(2, np.float32))
+    assert np.array_equal(found, plain)
+    ops.attention(found, q, layer, batch, 0.25, 0, 0.0, np.full(2, 1e30, np.float32), None)
+    assert not np.abs(found).max() > 1e-30
+    q[7, 1, 3] = np.nan
+    ops.attention(found, q, layer, batch, 0.25, 0, *extras("cap sinks slopes", 2).values())
+    assert np.isnan(found[7, 1]).all() and np.isfinite(np.delete(found.reshape(40, 16), 15, axis=0)).all()
+
+
+def test_extras_that_do_not_fit_are_refused(ops):
+    layer, table = filled_layer(KVKind.F32, 1, 16, (40,))
+    batch, q = batch_of((40,), (1,), table), normal(1, 2, 16)
+    for wrong in ((0.0, np.ones(3, np.float32), None), (0.0, None, np.ones(1, np.float32))):
+        with pytest.raises(BackendError, match="must be"):
+            ops.attention(q.copy(), q, layer, batch, 1.0, 0, *wrong)
+    for cap in (-1.0, float("nan")):
+        with pytest.raises(BackendError, match="refused"):
+            ops.attention(q.copy(), q, layer, batch, 1.0, 0, cap)
+
+
+def given_back(batch: AttentionBatch, window: int) -> AttentionBatch:
+    """The same batch, where pages that no row sees are gone."""
+    table = batch.page_table.copy()
+    for s, context in enumerate(batch.context_tokens):
+        position = context - (batch.row_starts[s + 1] - batch.row_starts[s])
+        table[s, : max(0, position - window + 1) // PAGE_TOKENS] = -1
+    return AttentionBatch(batch.row_starts, batch.context_tokens, table)
+
+
+@pytest.mark.parametrize(("kind", "window", "dim"), itertools.product(KVKind, (1, 16, 30, 100, 560), (20, 64)))
+def test_pages_behind_the_window_are_never_read(ops, kind, window, dim):
+    contexts, counts = (40, 150, 259, 1300), (1, 70, 1, 19)
+    layer, table = filled_layer(kind, 2, dim, contexts)
+    whole = batch_of(contexts, counts, table)
+    gone = given_back(whole, window)
+    assert (gone.page_table < 0).sum() > 20
+    q = queries(sum(counts), 4, 2, dim, 99)
+    expected, found = np.empty(q.shape, np.float32), np.empty(q.shape, np.float32)
+    ops.attention(expected, q, layer, whole, dim**-0.5, window)
+    ops.attention(found, q, layer, gone, dim**-0.5, window)
+    assert np.array_equal(found, expected)
+    if Answers.checked:
+        attention.reference(found, q, layer, gone, dim**-0.5, window)
+        assert near(kind, expected, found)
+
+
+def test_a_page_that_is_seen_must_be_there(ops):
+    layer, table = filled_layer(KVKind.F32, 2, 16, (100,))
+    gone = given_back(batch_of((100,), (1,), table), 40)
+    q = queries(1, 2, 1, 16, 99)
+    ops.attention(np.empty(q.shape, np.float32), q, layer, gone, 1.0, 40)
+    with pytest.raises(BackendError):
+        ops.attention(np.empty(q.shape, np.float32), q, layer, gone, 1.0, 60)
 
 
 @pytest.mark.parametrize(("kind", "window"), itertools.product(KVKind, (0, 700)))

@@ -1,4 +1,4 @@
-"""activate, add, gate and layer_norm at every level against their references, over odd sizes and strides."""
+"""activate, add, gate, layer_norm, scale and soft_cap at every level against their references: odd sizes, strides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.ops.native import LEVELS, check_guard, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops import activate, add, gate, layer_norm
+from twostroke.ops import activate, add, gate, layer_norm, soft_cap
 from twostroke.ops.activation import Activation
 from twostroke.types.errors import BackendError
 
@@ -72,6 +72,29 @@ def test_activate_agrees_with_the_reference_and_a_row_with_itself_alone(
     ops.close()
 
 
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 9000)])
+@pytest.mark.parametrize("level", LEVELS)
+def test_scale_gives_the_bits_of_the_reference_and_soft_cap_is_near_it(level: str, shape: tuple[int, int]) -> None:
+    ops = CpuOps(level, 2)
+    out, room = guarded(*shape)
+    x = random_rows(*shape) * np.float32(20)
+    out[:] = x
+    ops.scale(out, 0.3)
+    check_guard(out, room)
+    assert np.array_equal(out, x * np.float32(0.3))
+    for cap in (0.5, 30.0, 1e6):
+        out[:], expected = x, x.copy()
+        soft_cap.reference(expected, cap)
+        ops.soft_cap(out, cap)
+        check_guard(out, room)
+        assert np.allclose(out, expected, rtol=1e-6, atol=0)
+        for row in range(shape[0]):
+            alone = x[row : row + 1].copy()
+            ops.soft_cap(alone, cap)
+            assert np.array_equal(alone[0], out[row])
+    ops.close()
+
+
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("level", LEVELS)
@@ -114,7 +137,8 @@ def test_extremes_stay_what_they_are(level: str) -> None:
     for activation in Activation:
         out = np.empty((1, 6), np.float32)
         ops.gate(out, ends, int(activation))
-        assert np.isfinite(out).all() and out[0, 0] == pytest.approx(0.0, abs=1e-3) and out[0, 5] > 0
+        least = -1e4 if activation is Activation.IDENTITY else 0.0
+        assert np.isfinite(out).all() and out[0, 0] == pytest.approx(least, abs=1e-3) and out[0, 5] > 0
     ops.close()
 
 
@@ -124,6 +148,9 @@ def test_what_does_not_fit_is_refused() -> None:
         ops.gate(np.empty((2, 4), np.float32), np.ones((2, 7), np.float32), 0)
     with pytest.raises(BackendError, match="gate was refused"):
         ops.gate(np.empty((2, 4), np.float32), np.ones((2, 8), np.float32), 9)
+    for cap in (0.0, -1.0, float("nan")):
+        with pytest.raises(BackendError, match="soft_cap was refused"):
+            ops.soft_cap(np.ones((2, 4), np.float32), cap)
     with pytest.raises(BackendError, match="add: x must be"):
         ops.add(np.empty((2, 4), np.float32), np.ones((3, 4), np.float32))
     with pytest.raises(BackendError, match="activate was refused"):

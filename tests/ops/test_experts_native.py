@@ -9,14 +9,13 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tests.ops.banks import bank
 from tests.ops.native import FORMATS, LEVELS, Answers, check_guard, format_id, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops import experts, route
 from twostroke.ops.operands import F32Array, PackedWeight
-from twostroke.quant.codec import pack_weight
 from twostroke.spec.formats import F32, WeightFormat
 from twostroke.types.errors import BackendError
-from twostroke.weights.blobs import aligned_bytes
 
 ROWS = 70
 """Enough for blocks of rows of one expert."""
@@ -73,25 +72,6 @@ def test_more_experts_than_there_are_cannot_be_chosen(ops: CpuOps) -> None:
     for count, width in ((3, 8), (3, 5), (1025, 4)):
         with pytest.raises(BackendError):
             ops.route(np.empty((2, width), np.float32), np.zeros((2, count), np.float32), 1)
-
-
-@cache
-def bank(count: int, rows: int, columns: int, weight_format: WeightFormat, biased: bool = False) -> PackedWeight:
-    """`count` Gaussian matrices, each packed by itself and laid one after the other."""
-    rng = np.random.default_rng([count, rows, columns])
-    made = [
-        pack_weight(
-            rng.standard_normal((rows, columns), dtype=np.float32),
-            weight_format,
-            rng.standard_normal(rows, dtype=np.float32) if biased else None,
-        )
-        for _ in range(count)
-    ]
-    data = aligned_bytes(count * made[0].data.size)
-    data[:] = np.concatenate([each.data for each in made])
-    scales = np.concatenate([each.scales for each in made]) if made[0].scales is not None else None
-    bias = np.concatenate([each.bias for each in made]) if biased else None
-    return PackedWeight(weight_format, rows, columns, data, scales, bias, count)
 
 
 def routes_of(rows: int, count: int, chosen: int) -> F32Array:

@@ -136,6 +136,35 @@ def test_an_answer_that_was_cut_says_so_and_why(chromium: webdriver.Chrome, scri
     assert text_of(chromium, NOTICE) == f"The answer was cut after {room} tokens: the context of 1,024 tokens is full."
 
 
+def test_a_cut_answer_is_continued_where_it_ends(chromium: webdriver.Chrome, script: Scripted) -> None:
+    script.engine.answer = "a" * 3000
+    open_page(chromium, script.live)
+    ask(chromium, "Write.", most=20)
+    script.engine.answer = "b" * 5
+    press(chromium, f"{LAST} .go-on")
+    until(lambda: answers(chromium) == ["a" * 20 + "b" * 5], "the rest of the answer")
+    wait_answer(chromium)
+    assert script.last_text.endswith("user: Write.\nassistant: " + "a" * 20)
+    assert not by(chromium, NOTICE).is_displayed() and not by(chromium, f"{LAST} .go-on").is_displayed()
+    chromium.refresh()
+    until(lambda: answers(chromium) == ["a" * 20 + "b" * 5], "the kept answer")
+
+
+def test_an_answer_that_was_stopped_can_be_continued(chromium: webdriver.Chrome, script: Scripted) -> None:
+    script.engine.answer = "c" * 30
+    gate = script.hold()
+    open_page(chromium, script.live)
+    send(chromium, "Write.")
+    script.let(gate, 7)
+    until(lambda: answers(chromium) == ["c" * 7], "some letters")
+    by(chromium, "#stop").click()
+    until(lambda: by(chromium, f"{LAST} .go-on").is_displayed(), "the button")
+    script.engine.gate = None
+    script.engine.answer = "d"
+    press(chromium, f"{LAST} .go-on")
+    until(lambda: answers(chromium) == ["c" * 7 + "d"], "the rest of the answer")
+
+
 def test_the_most_tokens_are_held_within_the_context(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     by(chromium, "#settings-open").click()

@@ -89,7 +89,7 @@ def test_one_gap_in_twenty_may_hold_a_chunk() -> None:
 def test_an_objective_sizes_chunks_as_the_engine_does() -> None:
     free = ask(2048, 64, 4)
     wide_s = prompt_steps_s(free, COST, STEP_TOKENS, 3)
-    least = [*decoding(free, 3), Segment(2048 - MIN_CHUNK_TOKENS, MIN_CHUNK_TOKENS, True)]
+    least = [*decoding(free, 3), Segment.prefill(2048 - MIN_CHUNK_TOKENS, MIN_CHUNK_TOKENS, True)]
     wanted_s = 1.2 * COST.predict(least).seconds
     narrow_s = prompt_steps_s(replace(free, itl_s=wanted_s), COST, STEP_TOKENS, 3)
     assert max(narrow_s) <= KEPT_SHARE * wanted_s and len(narrow_s) > len(wide_s)

@@ -223,3 +223,14 @@ def test_devices_are_asked_for_by_number() -> None:
 )
 def test_seconds_in_the_unit_that_fits(value: float, words: str) -> None:
     assert seconds(value) == words
+
+
+def test_a_windows_memory_is_bounded_and_said() -> None:
+    """256 positions, a chunk of 2,048 and a page."""
+    mistral = {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 256}
+    windowed = spec_of({**LLAMA2_7B, **mistral})
+    short, long = (expected("h100-sxm", windowed, context=context).room for context in (3000, 4096))
+    assert long.window_bytes_per_sequence == short.window_bytes_per_sequence == long.kv_bytes_per_sequence > 0
+    assert (long.kv_bytes_per_token, long.sequences) == (0, short.sequences) and long.sequences > 40
+    text = plan_text(planned("h100-sxm", windowed, context=4096))
+    assert "K and V in windows" in text and "K and V a token" not in text

@@ -85,7 +85,7 @@ def test_prefill_floor_by_the_formula() -> None:
     read = spec.parameters() - 2 * spec.vocab_size * spec.hidden_size
     formula = 2 * read * tokens + 4 * 32 * 4096 * tokens**2 / 2
     counter = WorkCounter(work_of(spec, "bf16", KVKind.BF16))
-    assert counter.step([Segment(0, tokens, True)]).total.flops == pytest.approx(formula, rel=0.005)
+    assert counter.step([Segment.prefill(0, tokens, True)]).total.flops == pytest.approx(formula, rel=0.005)
     assert ceilings.prefill_floor_s(formula, 312e12) == pytest.approx(0.0885, rel=0.01)
 
 
@@ -105,7 +105,7 @@ def test_round_figures_that_differ_are_named(config: dict[str, object], needles:
 def test_bits_a_weight_leave_out_the_scales() -> None:
     spec = spec_of(LLAMA3_70B)
     chosen = weight_format("int4")
-    said = figures_for(spec, "int4", spec.weight_bytes(lambda role: chosen))
+    said = figures_for(spec, "int4", spec.weight_bytes(lambda weight: chosen))
     assert "35.28 GB" in said[0] and "38.04 GB" in said[0] and "+8%" in said[0]
     assert figures_for(spec_of({**LLAMA2_7B, "num_hidden_layers": 31}), "f32", 4 * spec.parameters()) is not None
 

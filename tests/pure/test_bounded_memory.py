@@ -9,6 +9,7 @@ from twostroke.cache.evictions import LEAST_PLACES, Evictions
 from twostroke.cache.manager import CacheManager
 from twostroke.cache.prefix_tree import STALE_ENTRIES
 from twostroke.cost.step_history import DROPPED_SHARE, Row, StepHistory
+from twostroke.types.plan import Role
 
 PAGE = 16
 
@@ -25,7 +26,8 @@ def test_a_cache_with_room_for_everything_does_not_grow_with_requests() -> None:
     prompts = [[10 * number + 1] * 40 for number in range(5)]
     for number in range(10_000):
         run_once(cache, str(number), prompts[number % 5])
-    assert len(cache._tree._evictable) <= 2 * cache._tree.num_nodes + STALE_ENTRIES
+    tree = cache.groups[0].tree
+    assert len(tree._evictable) <= 2 * tree.num_nodes + STALE_ENTRIES
     cache.check()
 
 
@@ -38,7 +40,7 @@ def test_the_queue_made_anew_evicts_what_the_old_one_did(num_pages: int, order: 
         tokens = [which] * PAGE + [number % 3] * 4
         for cache in (plain, anew):
             run_once(cache, str(number), tokens)
-        tree = anew._tree
+        tree = anew.groups[0].tree
         tree._drop_stale()
         assert plain.page_states() == anew.page_states()
         plain.check()
@@ -57,7 +59,10 @@ def test_evictions_are_remembered_in_a_table_of_one_size() -> None:
 def test_steps_are_kept_up_to_a_bound_and_told_as_they_were() -> None:
     history, kept = StepHistory(None, 1000, 2000), []
     for step in range(5000):
-        rows = (Row(f"a{step}", step, 3, True, 0, 2, 1), Row("b", 2**30 + step, 1, False, step, 0))
+        rows = (
+            Row(f"a{step}", step, 3, True, 0, 2, 1, 0, 0, Role.PREFILL),
+            Row("b", 2**30 + step, 4, False, step, 0, 0, 3, 2, Role.DECODE),
+        )
         history.open(step, step + 1, rows, ("c",) if step % 2 else ())
         history.recent.append((step, step + 0.5, 0.25, 0.125, 7, 0.0))
         history.ends.append(step + 0.75)

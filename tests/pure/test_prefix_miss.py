@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twostroke.cache.manager import CacheManager
+from twostroke.cache.manager import NOTHING_CACHED, CacheManager
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.event import FinishedEvent
@@ -34,7 +34,7 @@ class Heart:
 
     def run(self) -> None:
         while (plan := self.scheduler.schedule(0.0)) is not None:
-            sampled = {s.request.request_id: SampledToken(7) for s in plan.sequences if s.samples}
+            sampled = {s.request.request_id: (SampledToken(7),) for s in plan.sequences if s.samples}
             for event in self.scheduler.commit(plan, StepResult(sampled), 0.0):
                 if isinstance(event, FinishedEvent):
                     self.ends[event.request_id] = event
@@ -169,16 +169,16 @@ def test_reserved_pages_are_those_of_the_table(turns: list[tuple[int, int]]) -> 
     for who, wanted in turns:
         name, prompt = str(who), [who % 2] * 41  # two prompts of each kind, which share their pages
         if who not in filled:
-            cache.open(name, "", [])
+            cache.open(name, "", NOTHING_CACHED)
         page_ids = cache.reserve(name, wanted)
         if page_ids is None:
             cache.close(name)
             filled.pop(who, None)
             continue
-        assert list(page_ids) == cache.pages_of(name)[: cache.pages_for(wanted)]
+        assert list(page_ids[0]) == cache.pages_of(name)[: cache.pages_for(wanted)]
         assert cache.reserve(name, wanted) is page_ids
         filled[who] = max(filled.get(who, 0), wanted)
         cache.commit(name, filled[who], prompt)
         again = cache.reserve(name, wanted)
-        assert again is not None and list(again) == cache.pages_of(name)[: cache.pages_for(wanted)]
+        assert again is not None and list(again[0]) == cache.pages_of(name)[: cache.pages_for(wanted)]
         cache.check()

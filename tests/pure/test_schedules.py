@@ -46,7 +46,7 @@ class Inventor:
                 failed[s.request.request_id] = "told to"
             elif s.samples:
                 data = repr((s.request.seed, list(s.known_token_ids))).encode()
-                sampled[s.request.request_id] = SampledToken(zlib.crc32(data) % 50)
+                sampled[s.request.request_id] = (SampledToken(zlib.crc32(data) % 50),)
         self.failed |= set(failed)
         return StepResult(sampled, failed)
 
@@ -166,7 +166,7 @@ def test_kv_waste_stays_under_four_percent() -> None:
         scheduler.add(Request(str(i), str(i), prompt, SamplingParams(), i, dice.randint(50, 200), frozenset(), 0.0))
     held = wasted = 0
     while (plan := scheduler.schedule(0.0)) is not None:
-        tokens = {s.request.request_id: SampledToken(3) for s in plan.sequences if s.samples}
+        tokens = {s.request.request_id: (SampledToken(3),) for s in plan.sequences if s.samples}
         scheduler.commit(plan, StepResult(tokens), 0.0)
         gauges = scheduler.gauges()
         held += gauges.pages_used * 16

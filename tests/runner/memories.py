@@ -28,9 +28,11 @@ def write_rows(memory: StepMemory, token_ids: list[int], start: int, pages: np.n
     positions = np.arange(start, start + count, dtype=np.int32)
     memory.token_ids[:count] = token_ids
     memory.positions[:count] = positions
-    memory.slots[:count] = pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS
+    memory.state_slots[0] = memory.sizes.state_slots - 1
     memory.logit_rows[:count] = np.arange(count)
     memory.batch.row_starts[:2] = [0, count]
     memory.batch.context_tokens[0] = start + count
-    memory.batch.page_table[0, : len(pages)] = pages
+    for inputs in memory.page_inputs:
+        inputs.slots[:count] = pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS
+        inputs.batch.page_table[0, : len(pages)] = pages
     return StepSizes(count, 1, count)

@@ -12,7 +12,7 @@ from twostroke.program.place import LINE_BYTES
 from twostroke.program.values import Size
 from twostroke.runner.step_inputs import write_plan
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
-from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
 
@@ -32,7 +32,7 @@ def planned(index: int, start: int, num_tokens: int, behind: int) -> PlannedSequ
     known = [1000 * index + i for i in range(start + num_tokens + behind)]
     pages = tuple(20 * index + 7 * i % 5 for i in range(-(-(start + num_tokens) // PAGE_TOKENS)))
     request = Request(f"r{index}", f"r{index}", tuple(known), SamplingParams(), 0, 8, frozenset(), 0.0)
-    return PlannedSequence(request, start, num_tokens, known, pages, samples=behind == 0)
+    return PlannedSequence(request, start, num_tokens, known, (pages,), behind == 0, Role.PREFILL)
 
 
 sequences = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30), st.integers(0, 1)), min_size=1, max_size=5).map(

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from twostroke.ops.token_weights import weigh
 from twostroke.sampling.choose import choose
 from twostroke.sampling.logprobs import token_logprob
-from twostroke.sampling.random_draw import sibling_seed, uniform
+from twostroke.sampling.random_draw import draw, sibling_seed
 from twostroke.sampling.sampler import sample
-from twostroke.types.plan import PlannedSequence
+from twostroke.types.plan import PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
 
@@ -45,12 +46,12 @@ def plain_distribution(
     top_k=st.sampled_from([0, 0, 1, 3, 50, 700]),
     top_p=st.sampled_from([1.0, 1.0, 0.95, 0.5, 0.01]),
     min_p=st.sampled_from([0.0, 0.0, 0.05, 0.9]),
-    draw=st.floats(0, 1, exclude_max=True),
+    drawn=st.integers(0, 2**53 - 1),
 )
-def test_a_draw_lands_inside_the_plain_distribution(data, size, temperature, top_k, top_p, min_p, draw):
+def test_a_draw_lands_inside_the_plain_distribution(data, size, temperature, top_k, top_p, min_p, drawn):
     logits = np.random.default_rng(data).normal(0, 3, size).astype(np.float32)
     allowed = plain_distribution(logits, temperature, top_k, top_p, min_p)
-    assert choose(logits, temperature, top_k, top_p, min_p, draw) in allowed
+    assert choose(weigh, logits, temperature, top_k, top_p, min_p, drawn) in allowed
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_frequencies_follow_the_plain_distribution(top_k, top_p, min_p):
     draws = 20_000
     counts: dict[int, int] = {}
     for position in range(draws):
-        token = choose(logits, 0.8, top_k, top_p, min_p, uniform(7, position))
+        token = choose(weigh, logits, 0.8, top_k, top_p, min_p, draw(7, position))
         counts[token] = counts.get(token, 0) + 1
     assert set(counts) <= set(expected)
     for token, probability in expected.items():
@@ -70,9 +71,9 @@ def test_frequencies_follow_the_plain_distribution(top_k, top_p, min_p):
         assert abs(counts.get(token, 0) / draws - probability) < 5 * sigma + 1e-3
 
 
-def test_uniform_is_a_function_and_looks_uniform():
-    values = np.array([uniform(3, position) for position in range(20_000)])
-    assert uniform(3, 11) == values[11]
+def test_a_draw_is_a_function_and_looks_uniform():
+    values = np.array([draw(3, position) for position in range(20_000)]) / 2**53
+    assert draw(3, 11) == values[11] * 2**53
     assert 0 <= values.min() and values.max() < 1
     assert abs(values.mean() - 0.5) < 0.01 and abs(values.var() - 1 / 12) < 0.005
     assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 0.03
@@ -82,26 +83,26 @@ def test_uniform_is_a_function_and_looks_uniform():
 def planned(params: SamplingParams, output: list[int], end: frozenset[int] = frozenset({2})) -> PlannedSequence:
     prompt = (1, 4, 4)
     request = Request("r", "g", prompt, params, 9, 10, end, 0.0)
-    return PlannedSequence(request, 0, len(prompt) + len(output), [*prompt, *output], (0,), True)
+    return PlannedSequence(request, 0, len(prompt) + len(output), [*prompt, *output], ((0,),), True, Role.PREFILL)
 
 
 def test_penalties_bias_and_bans_change_the_choice():
     logits = np.array([0.0, 1.0, 3.0, 2.0, 2.9, -1.0], np.float32)
     greedy = SamplingParams(temperature=0)
-    assert sample(logits, planned(greedy, [])).token_id == 2
-    assert sample(logits, planned(SamplingParams(temperature=0, min_tokens=2), [3])).token_id == 4
-    assert sample(logits, planned(SamplingParams(temperature=0, min_tokens=2), [3, 3])).token_id == 2
-    assert sample(logits, planned(SamplingParams(temperature=0, logit_bias={0: 50.0}), [])).token_id == 0
-    assert sample(logits, planned(SamplingParams(temperature=0, presence_penalty=2.0), [2])).token_id == 4
-    assert sample(logits, planned(SamplingParams(temperature=0, frequency_penalty=0.6), [2, 2, 4])).token_id == 4
+    assert sample(weigh, logits, planned(greedy, [])).token_id == 2
+    assert sample(weigh, logits, planned(SamplingParams(temperature=0, min_tokens=2), [3])).token_id == 4
+    assert sample(weigh, logits, planned(SamplingParams(temperature=0, min_tokens=2), [3, 3])).token_id == 2
+    assert sample(weigh, logits, planned(SamplingParams(temperature=0, logit_bias={0: 50.0}), [])).token_id == 0
+    assert sample(weigh, logits, planned(SamplingParams(temperature=0, presence_penalty=2.0), [2])).token_id == 4
+    assert sample(weigh, logits, planned(SamplingParams(temperature=0, frequency_penalty=0.6), [2, 2, 4])).token_id == 4
     repeated = SamplingParams(temperature=0, repetition_penalty=2.0)
-    assert sample(logits, planned(repeated, [2])).token_id == 3
+    assert sample(weigh, logits, planned(repeated, [2])).token_id == 3
     assert logits.tolist() == [0.0, 1.0, 3.0, 2.0, pytest.approx(2.9), -1.0]
 
 
 def test_logprobs_are_of_the_raw_distribution():
     logits = np.array([0.5, 1.0, -2.0, 3.0, 3.0], np.float32)
-    found = token_logprob(logits, 1, 3)
+    found = token_logprob(weigh, logits, 1, 3)
     expected = logits.astype(np.float64) - np.log(np.exp(logits.astype(np.float64)).sum())
     assert found.logprob == pytest.approx(expected[1], abs=1e-12)
     assert [token for token, _ in found.top] == [3, 4, 1]
@@ -110,4 +111,4 @@ def test_logprobs_are_of_the_raw_distribution():
 
 def test_a_row_without_a_finite_logit_is_refused():
     with pytest.raises(ValueError, match="no finite logit"):
-        sample(np.full(4, np.nan, np.float32), planned(SamplingParams(temperature=0), []))
+        sample(weigh, np.full(4, np.nan, np.float32), planned(SamplingParams(temperature=0), []))

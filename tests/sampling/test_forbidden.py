@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sampling.test_choose import planned
+from twostroke.ops.token_weights import weigh
 from twostroke.sampling.adjust import bad_ends
 from twostroke.sampling.sampler import sample
 from twostroke.types.errors import InvalidRequest
@@ -18,17 +19,18 @@ from twostroke.types.grammar import Grammar
 from twostroke.types.sampling_params import SamplingParams
 
 LOGITS = np.array([0.0, 1.0, 3.0, 2.0, 2.9, -1.0], np.float32)
+ALLOWED_ALONE = SamplingParams(temperature=0, allowed_token_ids=(4,))
 
 
 def best(output: list[int], **fields: Any) -> int:
-    return sample(LOGITS, planned(SamplingParams(temperature=0, **fields), output)).token_id
+    return sample(weigh, LOGITS, planned(SamplingParams(temperature=0, **fields), output)).token_id
 
 
 def test_only_allowed_tokens_are_chosen_end_tokens_too() -> None:
     assert best([]) == 2  # the end token
     assert best([], allowed_token_ids=(5, 0, 5)) == 0
     drawn = SamplingParams(temperature=2.0, allowed_token_ids=[1, 5], top_k=3, top_p=0.99)
-    seen = {sample(LOGITS, planned(drawn, [1] * place)).token_id for place in range(60)}
+    seen = {sample(weigh, LOGITS, planned(drawn, [1] * place)).token_id for place in range(60)}
     assert seen == {1, 5}
     assert LOGITS.tolist() == [0.0, 1.0, 3.0, 2.0, pytest.approx(2.9), -1.0]
 
@@ -36,7 +38,7 @@ def test_only_allowed_tokens_are_chosen_end_tokens_too() -> None:
 def test_log_probabilities_stay_the_models_own() -> None:
     params = SamplingParams(temperature=0, allowed_token_ids=(5,), bad_token_ids=((2,),), logprobs=1)
     plain = SamplingParams(temperature=0, logprobs=1)
-    found, free = (sample(LOGITS, planned(each, [])).logprob for each in (params, plain))
+    found, free = (sample(weigh, LOGITS, planned(each, [])).logprob for each in (params, plain))
     assert found is not None and free is not None
     assert found.token_id == 5 and found.top == free.top
 
@@ -77,7 +79,7 @@ def test_a_request_that_forbids_every_token_says_so() -> None:
     with pytest.raises(NoTokenLeft):
         best([], allowed_token_ids=(4,), bad_token_ids=((4,),))
     with pytest.raises(ValueError, match="no finite logit"):
-        sample(np.full(6, np.nan, np.float32), planned(SamplingParams(temperature=0, allowed_token_ids=(4,)), []))
+        sample(weigh, np.full(6, np.nan, np.float32), planned(ALLOWED_ALONE, []))
 
 
 def test_the_repetition_penalty_looks_at_its_window_alone() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from twostroke.cache.manager import CacheManager
-from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
+from twostroke.cost.shape import Bound, PartPrediction, StepPrediction
+from twostroke.cost.shape import Part as CostPart
 from twostroke.cost.work import Work
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
@@ -16,7 +17,7 @@ from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.objectives import LatencyObjectives
-from twostroke.types.plan import PlannedSequence
+from twostroke.types.plan import PlannedSequence, Role
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
 from twostroke.types.sampling_params import SamplingParams
@@ -35,12 +36,12 @@ class LineCost:
     jagged_s: float = 0.0
     calls: int = 0
 
-    def seconds(self, segments: Sequence[Segment]) -> float:
+    def seconds(self, segments: Sequence[CostPart]) -> float:
         rows = sum(segment.num_tokens for segment in segments)
         wobble = zlib.crc32(rows.to_bytes(8, "little")) / 2**32 * self.jagged_s
         return self.step_s + self.row_s * rows + self.stream_s * len(segments) + wobble
 
-    def predict(self, segments: Sequence[Segment]) -> StepPrediction:
+    def predict(self, segments: Sequence[CostPart]) -> StepPrediction:
         self.calls += 1
         return StepPrediction((PartPrediction("host", self.seconds(segments), Work(), Bound.HOST),))
 
@@ -55,17 +56,18 @@ def request(
 
 @dataclass
 class Part:
-    """A planned sequence as it was before the step's commit. prefill: not a stream that gets its next token."""
+    """A planned sequence as it was before the step's commit."""
 
     name: str
     priority: int
     start: int
     num_tokens: int
     outputs: int
+    role: Role
 
     @property
     def prefill(self) -> bool:
-        return self.num_tokens > 1 or not self.outputs
+        return self.role is Role.PREFILL
 
 
 @dataclass
@@ -115,15 +117,14 @@ class World:
         if plan is None:
             return None
         assert plan.num_tokens <= self.limits.max_step_tokens and len(plan.sequences) <= self.limits.max_sequences
-        parts = [Segment(s.start, s.num_tokens, s.samples) for s in plan.sequences]
-        seconds = self.truth.seconds(parts)
+        seconds = self.truth.seconds(plan.sequences)
         note = StepNote([part_of(s) for s in plan.sequences], seconds)
         self.now_s += seconds
         made = {}
         for s in plan.sequences:
             if s.samples:
                 data = repr((s.request.seed, list(s.known_token_ids))).encode()
-                made[s.request.request_id] = SampledToken(zlib.crc32(data) % 50)
+                made[s.request.request_id] = (SampledToken(zlib.crc32(data) % 50),)
         for event in self.scheduler.commit(plan, StepResult(made, model_s=seconds), self.now_s):
             assert event.request_id not in self.ended
             if isinstance(event, TokenEvent):
@@ -160,7 +161,8 @@ class World:
 
 def part_of(planned: PlannedSequence) -> Part:
     asked = planned.request
-    return Part(asked.request_id, asked.priority, planned.start, planned.num_tokens, planned.num_output_tokens)
+    made = planned.num_output_tokens
+    return Part(asked.request_id, asked.priority, planned.start, planned.num_tokens, made, planned.role)
 
 
 def promised(

@@ -109,3 +109,28 @@ def test_a_window_holds_the_last_values(values: list[float], size: int, share: f
         window.add(value)
     kept = sorted(values[-size:])
     assert window.quantile(share) == kept[min(len(kept) - 1, int(share * len(kept)))]
+
+
+def test_low_is_the_speed_of_steps_that_nothing_disturbs() -> None:
+    """Two steps of three are slow for a while; the median follows them, and low does not."""
+    correction = CostCorrection()
+    for index in range(WINDOW_STEPS):
+        correction.observe(DECODE, 1.0, 1.0 if index % 3 == 0 else 2.2)
+    assert correction.low(DECODE) == 1.0 < correction.usual(DECODE) == 2.2
+    for _ in range(WINDOW_STEPS):
+        correction.observe(DECODE, 1.0, 2.2)
+    assert correction.low(DECODE) == 2.2, "a machine that stays slow is slow"
+    assert CostCorrection(2.0, believed=False).low(DECODE) == 1.0, "a guess is not taken twice for a bound"
+
+
+def test_cold_steps_count_until_the_first_that_is_not_cold() -> None:
+    correction = CostCorrection()
+    assert correction.cold_factor == 1.0
+    for measured_s in (40.0, 4.0, 4.0):
+        correction.observe_cold(CHUNK, 1.0, measured_s)
+    assert correction.cold_factor == 4.0, "the median of three: the very first step is an outlier"
+    assert correction.usual(CHUNK) == correction.high(CHUNK) == 1.0, "they say nothing of later steps"
+    correction.observe_cold(DECODE, 1.0, 1.0)
+    assert correction.cold_factor == 4.0, "the slower kind of steps"
+    correction.observe(CHUNK, 1.0, 1.0, 1.0)
+    assert correction.cold_factor == 1.0

@@ -21,6 +21,8 @@ SLOW = LineCost(step_s=0.020, row_s=0.003, stream_s=0.002)
 """About a 1B model on two cores: a step of 512 rows takes 1.6 s."""
 FAST = LineCost(step_s=0.0005, row_s=0.00005, stream_s=0.0001)
 """About the embedded model."""
+SLOWER = LineCost(step_s=0.060, row_s=0.003, stream_s=0.002)
+"""A decode step takes more than a fifth of 250 ms."""
 HUGE = LineCost(step_s=0.150, row_s=0.010, stream_s=0.002)
 """Eight decode steps are more than 250 ms."""
 
@@ -48,7 +50,7 @@ def longest_gap_s(world: World, name: str) -> float:
 @pytest.mark.parametrize("cost", [SLOW, FAST, HUGE])
 def test_no_gap_of_a_stream_is_longer_than_the_rule_and_the_bound_is_used(cost: LineCost) -> None:
     world = with_stream(default(cost)).run()
-    decode_s = cost.seconds([Segment(50, 1, True)])
+    decode_s = cost.seconds([Segment.decode(50)])
     bound_s = max(LEAST_GAP_S, GAP_DECODE_STEPS * decode_s)
     assert longest_gap_s(world, "1") <= bound_s
     chunks = [part.num_tokens for note in world.steps for part in note.parts if part.name == "2" and part.prefill]
@@ -100,6 +102,27 @@ def test_one_slow_step_changes_nothing_and_two_make_it_careful() -> None:
 
     assert chunk_after(1) == chunk_after(0)
     assert MIN_CHUNK_TOKENS <= chunk_after(3) < chunk_after(0)
+
+
+def test_the_rule_is_that_of_the_machine_and_not_of_its_neighbours() -> None:
+    """Two decode steps of three take twice as long; slow steps stay under the bound of undisturbed ones, too."""
+    world, quiet = default(SLOWER), SLOWER
+    world.add(request(1, 40, 400))
+    noisy = LineCost(2 * quiet.step_s, 2 * quiet.row_s, 2 * quiet.stream_s)
+    for index in range(40):
+        world.truth = quiet if index % 3 == 1 else noisy
+        world.step()
+    world.add(request(2, 4000, 4))
+    world.truth = noisy
+    note = world.step()
+    assert note is not None and 32 < note.num_tokens
+    assert note.seconds <= GAP_DECODE_STEPS * quiet.seconds([Segment.decode(80)])
+
+
+@pytest.mark.parametrize(("decode_ms", "bound_ms"), [(1, 250), (50, 250), (51, 408), (200, 1600)])
+def test_250_ms_or_8_decode_steps_where_one_is_slow(decode_ms: int, bound_ms: int) -> None:
+    assert GapRule().bound_s(lambda _: decode_ms / 1e3, []) == pytest.approx(bound_ms / 1e3)
+    assert "250 ms" in str(GapRule()) and "50 ms" in str(GapRule())
 
 
 @settings(max_examples=60, deadline=None)

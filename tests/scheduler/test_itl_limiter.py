@@ -30,18 +30,18 @@ def test_a_chunk_keeps_the_bound_or_is_the_minimum(
 ) -> None:
     cost = LineCost(row_s=row_s, jagged_s=jagged_s)
     sizer = ChunkSizer(lambda segments: cost.predict(segments).seconds, ALIGN)
-    base = [Segment(100, 1, True)] * streams
+    base = [Segment.decode(100)] * streams
     remaining = wanted + more
     chunk = sizer.chunk(base, start, wanted, remaining, bound_s)
     assert cost.calls <= 8
     assert 1 <= chunk.num_tokens <= wanted
-    seconds = cost.seconds([*base, Segment(start, chunk.num_tokens, False)])
+    seconds = cost.seconds([*base, Segment.prefill(start, chunk.num_tokens, False)])
     assert chunk.seconds == seconds and chunk.within == (seconds <= bound_s)
     assert chunk.within or chunk.num_tokens <= MIN_CHUNK_TOKENS
     assert chunk.num_tokens == wanted or (start + chunk.num_tokens) % ALIGN == 0
     if jagged_s == 0.0 and chunk.num_tokens < wanted:
         assert cost.calls <= 7
-        larger = cost.seconds([*base, Segment(start, min(wanted, chunk.num_tokens + 2 * ALIGN), False)])
+        larger = cost.seconds([*base, Segment.prefill(start, min(wanted, chunk.num_tokens + 2 * ALIGN), False)])
         assert larger > FILLED_SHARE * bound_s, "more would have fitted"
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import pytest
 
 from tests.scheduler.fakes import LineCost, World, request
+from twostroke.cost.shape import Part
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.policy import ArrivalPolicy
-from twostroke.types.plan import Plan
 
 
 class NotingPolicy(ArrivalPolicy):
@@ -19,7 +19,7 @@ class NotingPolicy(ArrivalPolicy):
         super().__init__()
         self.measured_s: list[float] = []
 
-    def observe(self, plan: Plan, measured_s: float, now: float, stream_starts: Sequence[int]) -> None:
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
         self.measured_s.append(measured_s)
 
 

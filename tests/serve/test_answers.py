@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.serve.fakes import FakeEngine, fake_parts
@@ -239,3 +241,31 @@ def test_a_refusal_says_in_whole_seconds_when_to_come_again() -> None:
         reply = live.chat()
         assert (reply.status, reply.error["code"], reply.headers["retry-after"]) == (503, "overloaded", "3")
         assert "12 requests wait" in reply.error["message"]
+
+
+def test_the_last_message_can_be_continued(live: Live) -> None:
+    messages = [{"role": "user", "content": "Count."}, {"role": "assistant", "content": "one, two,"}]
+    asked = {"messages": messages, "continue_final_message": True, "add_generation_prompt": False}
+    reply = live.chat(**asked)
+    assert reply.status == 200
+    engine = live.parts.engine
+    assert isinstance(engine, FakeEngine)
+    engine_prompt = engine.prompts[-1]
+    assert bytes(engine_prompt.token_ids).decode() == "user: Count.\nassistant: one, two,"
+    assert reply.json["choices"][0]["message"]["content"] == "hello world"
+    assert live.post("/tokenize", asked).json["tokens"] == list(engine_prompt.token_ids)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message"),
+        ({"continue_final_message": True}, "messages"),
+        ({"add_generation_prompt": False}, "add_generation_prompt"),
+        ({"continue_final_message": "yes"}, "continue_final_message"),
+        ({"continue_final_message": True, "messages": [{"role": "assistant", "content": ""}]}, "messages"),
+    ],
+)
+def test_what_cannot_be_continued_is_refused(live: Live, fields: dict[str, Any], param: str) -> None:
+    reply = live.chat(**fields)
+    assert (reply.status, reply.error["param"]) == (400, param)

@@ -20,7 +20,7 @@ from twostroke.server.live.frame import MAX_REQUESTS, MAX_ROWS, MAX_STEPS, Frame
 from twostroke.server.live.recent import Recent
 from twostroke.server.live.routes import MAX_VIEWERS
 from twostroke.server.live.view import EngineView
-from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 from twostroke.types.sampling_params import SamplingParams
@@ -95,7 +95,8 @@ def _stepped(ledger: Ledger, requests: list[Request], start: int, steps: int, ro
     for at in range(steps):
         begin_s = 0.01 * (ledger.num_steps + 1)
         known = [0] * (start + rows * (at + 1))
-        parts = tuple(PlannedSequence(each, start + at * rows, rows, known, [0], True) for each in requests)
+        role = Role.DECODE if rows == 1 else Role.PREFILL
+        parts = tuple(PlannedSequence(each, start + at * rows, rows, known, ([0],), True, role) for each in requests)
         result = StepResult({}, model_s=0.004, sampling_s=0.001)
         ledger.step(Plan(ledger.num_steps + 1, parts), result, begin_s, begin_s + 0.008)
         ledger.close_step(begin_s + 0.009)

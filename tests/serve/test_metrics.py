@@ -13,9 +13,9 @@ from twostroke.server.live.recent import MOST_NEXT
 from twostroke.server.metrics import ServerMetrics
 from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Timings
-from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import FinishReason, Request
-from twostroke.types.result import StepResult
+from twostroke.types.result import SampledToken, StepResult
 from twostroke.types.sampling_params import SamplingParams
 
 
@@ -79,7 +79,8 @@ def _request(prompt_tokens: int) -> Request:
 
 
 def _planned(prompt_tokens: int, start: int, count: int) -> PlannedSequence:
-    return PlannedSequence(_request(prompt_tokens), start, count, list(range(start + count)), [0], True)
+    role = Role.PREFILL if start < prompt_tokens else Role.DECODE
+    return PlannedSequence(_request(prompt_tokens), start, count, list(range(start + count)), ([0],), True, role)
 
 
 def test_a_steps_rows_are_divided_into_prompt_and_decoding_positions() -> None:
@@ -90,6 +91,21 @@ def test_a_steps_rows_are_divided_into_prompt_and_decoding_positions() -> None:
     assert now["twostroke_step_prefill_tokens_sum"] == 8 + 4 + 1
     assert now["twostroke_step_decode_tokens_sum"] == 2 + 2
     assert now["twostroke_step_seconds_sum"] == 0.25
+
+
+def test_guesses_are_counted_by_place() -> None:
+    metrics = ServerMetrics()
+    drafted = _planned(2, 4, 4)._replace(draft_token_ids=(7, 8, 9))
+    result = StepResult({drafted.request.request_id: (SampledToken(7), SampledToken(8), SampledToken(1))})
+    metrics.on_step(Plan(1, (drafted,), num_draft_tokens=3), result, 0.25)
+    metrics.on_step(Plan(2, (drafted,), num_draft_tokens=3), StepResult({}), 0.25)
+    now = samples(metrics.text())
+    assert now["twostroke_drafts_total"] == 2
+    assert now["twostroke_draft_tokens_total"] == 6
+    assert now["twostroke_accepted_draft_tokens_total"] == 2
+    assert now["twostroke_accepted_draft_tokens_per_pos_total{position=0}"] == 1
+    assert now["twostroke_accepted_draft_tokens_per_pos_total{position=1}"] == 1
+    assert now["twostroke_step_tokens_sum"] == 3
 
 
 def test_observed_times_and_ends() -> None:
@@ -118,7 +134,7 @@ def test_histories_say_how_full_they_are() -> None:
     for _ in range(MOST_NEXT // 4):
         metrics.on_next_token(0.25)
     for step in range(2 * MAX_STEPS):
-        ledger.history.open(step, step + 1, (Row("a", step, 1, True, step, 0),), ())
+        ledger.history.open(step, step + 1, (Row("a", step, 1, True, step, 0, 0, 0, 0, Role.DECODE),), ())
         ledger.history.recent.append((step, step, 0.0, 0.0, 0, 0.0))
     now = samples(metrics.text())
     assert now[fill % "steps"] == 1.0 and now[fill % "gaps"] == 0.25 and now[fill % "completions"] == 0.0

@@ -40,6 +40,7 @@ CHECKS: Any = [
 EXAMPLES = fewer(40, quick=10)
 NEEDED = ("model", "messages", "prompt", "input", "tokens")
 SHORT: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}]},
     "/v1/completions": {"prompt": "a"},
     "/v1/responses": {"input": "a"},
     "/v1/messages": {"max_tokens": 4},

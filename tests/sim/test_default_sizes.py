@@ -72,14 +72,14 @@ def run(setup: ReplicaSetup, wanted: Objectives) -> Found:
 def test_the_default_is_within_a_tenth_of_the_best_fixed_size_and_keeps_the_rule(model: str, weights: str) -> None:
     spec = read_model({**MODELS[model], "hidden_act": "silu", "torch_dtype": "bfloat16"})
     cost = step_cost(work_of(spec, weights, KVKind.BF16), TWO_CORES)
-    decode_s = cost.predict([Segment(400, 1, True)] * USERS).seconds
-    prompt_s = cost.predict([Segment(0, 512, True)]).seconds
+    decode_s = cost.predict([Segment.decode(400)] * USERS).seconds
+    prompt_s = cost.predict([Segment.prefill(0, 512, True)]).seconds
     wanted = Objectives(max(4.0, 2.75 * prompt_s), max(0.3, GAP_DECODE_STEPS * decode_s))
     fixed = ReplicaSetup(cost, 4000, SchedulerLimits(512, USERS), 8192, spec.kv_bytes_per_token(KVKind.BF16))
     found = {size: run(replace(fixed, limits=SchedulerLimits(size, USERS)), wanted) for size in SIZES}
     default = run(replace(fixed, gap_rule=GapRule()), wanted)
     assert default.good_share >= 0.9 * max(each.good_share for each in found.values())
     assert default.requests_per_s >= 0.98 * found[512].requests_per_s
-    longest_decode_s = cost.predict([Segment(1000, 1, True)] * USERS).seconds
+    longest_decode_s = cost.predict([Segment.decode(1000)] * USERS).seconds
     assert default.longest_gap_s <= max(LEAST_GAP_S, GAP_DECODE_STEPS * longest_decode_s)
     assert found[512].good_share < 0.5 * default.good_share, "what the engine did without the rule"

@@ -12,11 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.sim.machines import cost_of, setup
-from twostroke.cache.manager import CacheManager, PageState
+from twostroke.cache.manager import NOTHING_CACHED, CacheManager, PageState
 from twostroke.cost.shape import Segment
 from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Gauges, Scheduler
+from twostroke.sim.ahead.scheduler import LookAheadScheduler
 from twostroke.sim.fleet import Fleet, FleetPlan
 from twostroke.sim.garbage import YOUNG_OBJECTS, seldom_collected
 from twostroke.sim.observe import Notebook
@@ -24,6 +25,7 @@ from twostroke.sim.prompts import heart_request
 from twostroke.sim.replica import Replica
 from twostroke.sim.routing import LeastLoaded
 from twostroke.sim.setup import ReplicaSetup
+from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
 from twostroke.types.errors import OutOfMemory
 from twostroke.workload.request import WorkloadRequest
 
@@ -34,7 +36,7 @@ from twostroke.workload.request import WorkloadRequest
 @given(starts=st.lists(st.integers(0, 5000), min_size=1, max_size=12), steps=st.integers(1, 60))
 def test_a_run_costs_what_its_steps_cost(machine: str, window: int, starts: list[int], steps: int) -> None:
     cost = cost_of(machine, window)
-    one_by_one = [cost.predict([Segment(start + step, 1, True) for start in starts]).seconds for step in range(steps)]
+    one_by_one = [cost.predict([Segment.decode(start + step) for start in starts]).seconds for step in range(steps)]
     assert list(cost.decode_run(starts, steps)) == one_by_one
 
 
@@ -49,7 +51,7 @@ def test_a_step_beside_streams_costs_what_the_whole_step_costs(
     machine: str, window: int, starts: list[int], others: list[tuple[int, int, bool, int]]
 ) -> None:
     cost, chunks = cost_of(machine, window), [Segment(*each) for each in others]
-    whole = cost.predict([*(Segment(start, 1, True) for start in starts), *chunks])
+    whole = cost.predict([*(Segment.decode(start) for start in starts), *chunks])
     assert cost.predict_beside(starts, chunks) == whole
 
 
@@ -68,6 +70,18 @@ def some_requests(dice: random.Random) -> list[WorkloadRequest]:
         return made
     made = [replace(each, scored=scores.random() < 0.3) for each in made]
     return [replace(each, output_tokens=0) if each.scored and scores.random() < 0.5 else each for each in made]
+
+
+def some_pools(dice: random.Random, how: ReplicaSetup) -> CachePools:
+    """For half of the seeds pages that stay; for the others windows, states, or all of them."""
+    assert isinstance(how.pools, int)
+    full, window, states = dice.choice([(1, 0, 0), (1, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (1, 0, 1), (1, 1, 1)])
+    pages = [PagePoolSize(how.pools)] * full
+    size = dice.choice([3, 16, 50])
+    least = window_pages(size, 1, how.page_tokens)
+    pages += [PagePoolSize(least + dice.choice([0, 3, 20, 100]), size)] * window
+    slots = how.limits.max_sequences + dice.choice([0, 3, 20])
+    return CachePools(tuple(pages), slots * states, how.limits.max_step_tokens)
 
 
 def simulate(
@@ -115,6 +129,7 @@ def test_skipping_changes_nothing(seed: int) -> None:
     )
     cuts = [dice.uniform(0, 2) for _ in range(dice.choice([0, 20]))]
     how = replace(how, gap_rule=dice.choice([None, GapRule(0.001, 2), GapRule(0.003, 1)]))
+    how = replace(how, pools=some_pools(random.Random(seed), how))
     slow_seen, slow = simulate(asked, how, False, [])
     fast_seen, fast = simulate(asked, how, True, cuts)
     assert fast_seen == slow_seen
@@ -133,13 +148,14 @@ def test_skipping_changes_nothing(seed: int) -> None:
 def test_at_every_moment_counts_are_those_of_single_steps(seed: int) -> None:
     dice = random.Random(seed)
     asked = some_requests(dice)
+    num_pages = dice.choice([40, 60, 400])
     how = setup(
-        num_pages=dice.choice([40, 60, 400]),
+        num_pages=num_pages,
         step_tokens=dice.choice([8, 64]),
         sequences=dice.choice([3, 8]),
         page_tokens=dice.choice([1, 4, 16]) if seed % 4 else 4,
     )
-    how = replace(how, num_pages=how.num_pages * 16 // how.page_tokens, gap_rule=GapRule(0.002, 2))
+    how = replace(how, pools=num_pages * 16 // how.page_tokens, gap_rule=GapRule(0.002, 2))
     cuts = [dice.uniform(0, dice.choice([0.1, 2])) for _ in range(10)]
     slow: list[tuple[Gauges, list[int]]] = []
     fast: list[tuple[Gauges, list[int]]] = []
@@ -211,15 +227,15 @@ def test_skipping_does_happen_and_is_cut_by_an_arrival() -> None:
 
 def test_who_looks_ahead_begins_with_an_empty_cache_and_asks_for_no_misses() -> None:
     cache = CacheManager(8, 4)
-    cache.open("a", "", [])
+    cache.open("a", "", NOTHING_CACHED)
     assert cache.grow("a", 4)
     cache.commit("a", 4, [1, 2, 3, 4])
     with pytest.raises(ValueError, match="prefix tree already"):
-        Scheduler(cache, SchedulerLimits()).look_ahead(lambda *_: (), lambda *_: None)
+        LookAheadScheduler(cache, SchedulerLimits(), None, lambda *_: (), lambda *_: None)
     empty = CacheManager(8, 4)
-    assert empty.miss("", [1, 2, 3, 4, 5], []) is not None
+    assert empty.miss("", [1, 2, 3, 4, 5], NOTHING_CACHED) is not None
     empty.forget_misses()
-    assert empty.miss("", [1, 2, 3, 4, 5], []) is None
+    assert empty.miss("", [1, 2, 3, 4, 5], NOTHING_CACHED) is None
 
 
 def test_garbage_is_searched_for_as_before_when_a_simulation_has_ended() -> None:

@@ -45,6 +45,16 @@ def files(tmp_path_factory) -> dict[str, bytes]:
     }
 
 
+GGUFS = {
+    "Tiny-Q8_0.gguf": b"GGUF8",
+    "Tiny.Q4_K_M.gguf": b"GGUFK",
+    "Q4_0/tiny-q4_0-00001-of-00002.gguf": b"GGUF1",
+    "Q4_0/tiny-q4_0-00002-of-00002.gguf": b"GGUF2",
+    "mmproj-F16.gguf": b"",
+    "README.md": b"",
+}
+
+
 @pytest.fixture
 def hub(files, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -53,7 +63,9 @@ def hub(files, monkeypatch):
     repos = {
         MODEL: Repo({NEW: files, OLD: old}, {"main": NEW, "v1": OLD}),
         "acme/gated": Repo({NEW: files}, {"main": NEW}, gated=True),
+        "acme/adapter": Repo({NEW: {"adapter.bin": b"", "README.md": b""}}, {"main": NEW}),
         "acme/gguf": Repo({NEW: {"model.gguf": b"GGUF", "README.md": b""}}, {"main": NEW}),
+        "acme/ggufs": Repo({NEW: GGUFS}, {"main": NEW}),
     }
     with serve(repos) as running:
         yield running
@@ -189,7 +201,13 @@ def test_no_room_is_said_before_the_download(pull, hub, monkeypatch):
         (MODEL, {"revision": "v9"}, "no revision v9"),
         (MODEL, {"revision": "d" * 40}, "no revision dddd"),
         ("acme/gated", {}, "gated.*HF_TOKEN"),
-        ("acme/gguf", {}, "no config.json.*GGUF"),
+        ("acme/adapter", {}, "no config.json.*no GGUF"),
+        ("acme/adapter:Q4_0", {}, "no GGUF file"),
+        ("acme/ggufs", {}, "3 models.*Q4_0 .*Q4_K_M .*Q8_0 "),
+        ("acme/ggufs:Q5_K_M", {}, "no Q5_K_M.*Q4_0 .*Q4_K_M .*Q8_0 "),
+        ("acme/ggufs:Q4", {}, "no Q4"),
+        ("acme/none:Q4_0", {}, "no model acme/none on the hub"),
+        ("acme/ggufs:Q8_0", {"offline": True}, "not on this machine.*offline"),
         (MODEL, {"offline": True}, "not on this machine.*offline"),
         ("acme/ti ny", {}, "no hub id"),
         ("acme/../x", {}, "no folder"),
@@ -247,6 +265,43 @@ def test_errors_that_nobody_knows_are_not_hidden(monkeypatch, pull):
     monkeypatch.setattr("huggingface_hub.snapshot_download", broken)
     with pytest.raises(ZeroDivisionError):
         pull()
+
+
+def test_gguf_files_by_quantization_and_by_name(pull, hub):
+    for name in ("acme/ggufs:Q8_0", "acme/ggufs:q8_0", "acme/ggufs:Tiny-Q8_0.gguf", "acme/ggufs:Tiny-Q8_0"):
+        found = pull(name)
+        assert found.path.name == "Tiny-Q8_0.gguf" and found.path.read_bytes() == b"GGUF8"
+        assert (found.source, found.revision) == (name, NEW)
+    split = pull("acme/ggufs:Q4_0").path
+    assert split.read_bytes() == b"GGUF1" and split.name == "tiny-q4_0-00001-of-00002.gguf"
+    assert split.with_name("tiny-q4_0-00002-of-00002.gguf").read_bytes() == b"GGUF2"
+    fetched = {path.rpartition("/")[2] for _, path in hub.requests if "/resolve/" in path}
+    assert fetched == {"Tiny-Q8_0.gguf", "tiny-q4_0-00001-of-00002.gguf", "tiny-q4_0-00002-of-00002.gguf"}
+    assert pull("acme/gguf").path.name == "model.gguf"
+
+
+def test_gguf_files_that_are_here_need_no_hub(pull, hub):
+    first = pull("acme/ggufs:Q8_0")
+    hub.requests.clear()
+    assert pull("acme/ggufs:Q8_0", offline=True) == first and not hub.requests
+    with pytest.raises(ModelNotFound, match=r"no Q4_0.*Q8_0 \("):
+        pull("acme/ggufs:Q4_0", offline=True)
+    hub.broken = True
+    assert pull("acme/ggufs:Q8_0") == first
+
+
+def test_local_gguf_files(tmp_path):
+    (tmp_path / "one").mkdir()
+    file = tmp_path / "one" / "tiny-Q4_0.gguf"
+    for name in (file.name, "mmproj-tiny.gguf"):
+        (tmp_path / "one" / name).write_bytes(b"GGUF")
+    for name in (file, tmp_path / "one"):
+        assert resolve_model(str(name)).path == file
+    with pytest.raises(ConfigError, match="--revision main"):
+        resolve_model(str(file), revision="main")
+    (tmp_path / "one" / "tiny-Q8_0.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ModelNotFound, match=r"2 models.*Q4_0 \(tiny-Q4_0.gguf\), Q8_0"):
+        resolve_model(str(tmp_path / "one"))
 
 
 def test_local_folders(tmp_path, monkeypatch):

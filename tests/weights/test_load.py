@@ -13,6 +13,7 @@ import torch
 from tests.weights.checkpoints import BIASED, CONFIG, QWEN2, QWEN3, f32, random_tensors, write
 from twostroke.models.common.registry import read_model
 from twostroke.ops.operands import PackedWeight, unpack
+from twostroke.program.values import Weight
 from twostroke.quant.codec import pack_weight
 from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
@@ -118,8 +119,8 @@ def test_formats_by_role_and_block_sizes(tmp_path, monkeypatch):
     spec = read_model(CONFIG)
     write(tmp_path, CONFIG, tensors)
 
-    def choose(role: str) -> WeightFormat:
-        return BF16 if role in ("embedding", "head") else INT8
+    def choose(weight: Weight) -> WeightFormat:
+        return BF16 if weight.role in ("embedding", "head") else INT8
 
     results = []
     for block_bytes in (1, 20_000, 1 << 24):
@@ -147,7 +148,7 @@ def test_peak_memory_is_packed_weights_and_a_block(tmp_path, monkeypatch):
     config = {**CONFIG, "hidden_size": 256, "intermediate_size": 1024, "vocab_size": 4000, "head_dim": 64}
     folder = write(tmp_path, config, random_tensors(config))
     spec = read_model(config)
-    packed_bytes = spec.weight_bytes(lambda role: INT8)
+    packed_bytes = spec.weight_bytes(lambda weight: INT8)
     tracemalloc.start()
     load_folder(folder, INT8)
     peak_bytes = tracemalloc.get_traced_memory()[1]

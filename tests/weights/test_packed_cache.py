@@ -41,7 +41,7 @@ class Start:
 
     def __init__(self, model: Path, cache: Path, config=CONFIG, weight_format=INT8) -> None:
         self.spec = read_model(config)
-        self.choose = lambda role: BF16 if role == "embedding" else weight_format
+        self.choose = lambda weight: BF16 if weight.role == "embedding" else weight_format
         self.packed_bytes = 0
         self.warnings: list[str] = []
         with Checkpoint.open(model) as checkpoint:

@@ -11,13 +11,14 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)  // only what stands here leaves the library
 
-#define TS_ABI_VERSION 7
+#define TS_ABI_VERSION 12
 #define TS_PANEL_ROWS 64
 #define TS_PAGE_TOKENS 16
 
 enum ts_status { TS_OK = 0, TS_BAD_SHAPE = -1, TS_BAD_FORMAT = -2, TS_BAD_INDEX = -3, TS_NO_MEMORY = -4, TS_BAD_POINTER = -5,
                  TS_BAD_VALUE = -6 };
-enum ts_weight_kind { TS_W_F32 = 0, TS_W_BF16 = 1, TS_W_INT8 = 2, TS_W_INT4 = 3 };
+enum ts_weight_kind { TS_W_F32 = 0, TS_W_BF16 = 1, TS_W_INT8 = 2, TS_W_INT4 = 3, TS_W_FLAT8 = 4, TS_W_FLAT4 = 5, TS_W_FLAT8_MIN = 6,
+                      TS_W_SUPER8 = 7, TS_W_SUPER8_MIN = 8, TS_W_SUPER4_MIN = 9 };
 enum ts_kv_kind { TS_KV_F32 = 0, TS_KV_BF16 = 1, TS_KV_INT8 = 2, TS_KV_INT4 = 3 };
 
 // How few rows read the weights: one stretch of memory after the other, or several in turn. The bits are the same.
@@ -67,15 +68,20 @@ int32_t ts_rope(ts_context*, float* x, int64_t x_stride, int64_t tokens, int64_t
                 const float* sin_table, int64_t table_positions, int64_t half_rotary, const int32_t* positions);
 int32_t ts_kv_write(ts_context*, const ts_kv_layer*, const float* k, const float* v, int64_t kv_stride, const int32_t* slots,
                     int64_t tokens);
+// soft_cap: 0 for none. sinks, slopes: (heads,) or NULL.
 int32_t ts_attention(ts_context*, const ts_kv_layer*, const float* q, int64_t q_stride, int64_t heads, const int32_t* row_starts,
                      const int32_t* context_tokens, int64_t sequences, const int32_t* page_table, int64_t page_table_stride,
-                     float scale, int32_t window, float* out, int64_t out_stride);
+                     float scale, int32_t window, float soft_cap, const float* sinks, const float* slopes, float* out,
+                     int64_t out_stride);
 int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_rows, const int32_t* rows, int64_t count,
                        int64_t columns, float* out, int64_t out_stride);
 
 // A step: calls one after the other, each its op's number and then its operands as ops.h lays them out, `count` words in all. Ends at
 // the first call that refuses; *ran: how many did not.
 int32_t ts_run(ts_context*, const int64_t* words, int64_t count, int64_t* ran);
+// The name of the kernel that an op chooses for so many rows, with weights and K and V of these kinds: from the table by which it
+// chooses. NULL for an op that has one kernel for each format, and for what is no case.
+const char* ts_kernel(const ts_context*, int32_t op, int32_t weight_kind, int32_t kv_kind, int64_t rows, int64_t head_dim);
 const char* ts_op_signature(int32_t op);  // "add: value out; value x;", by number; NULL beyond the last op
 
 // The machine's limits; the caller holds the clock. ts_limit_read: reads `bytes` with all threads, returns something made of them.
@@ -93,6 +99,10 @@ int32_t ts_settle(void* address, int64_t bytes);
 // Has the system find memory behind these bytes now, as far as they are whole pages, without changing one: others may write
 // meanwhile. TS_NO_MEMORY where it cannot (before Linux 5.14, or none is left).
 int32_t ts_populate(void* address, int64_t bytes);
+
+// Weights of a row of logits for sampling, whole numbers: ops/token_weights.py, bit for bit. peak: the largest logit, finite. terms:
+// the number of `coefficients` of 2^x. Of the calling thread alone.
+int32_t ts_weigh(const float* logits, int64_t count, double peak, double scale, const double* coefficients, int32_t terms, uint64_t* out);
 
 // Packing at load. source: (rows, columns) row-major float32 (source_kind 0) or bf16 bits (1), row range [first_row, first_row+count)
 // of the packed matrix; first_row is a multiple of TS_PANEL_ROWS. Writes the panels of those rows (and zero padding) into

@@ -4,7 +4,9 @@
 
 namespace twostroke {
 
-enum Activation { kSilu = 0, kGelu = 1, kGeluTanh = 2, kRelu = 3, kRelu2 = 4, kActivations = 5 };
+enum Activation { kSilu = 0, kGelu = 1, kGeluTanh = 2, kRelu = 3, kRelu2 = 4, kSigmoid = 5, kIdentity = 6, kActivations = 7 };
+
+TS_VECTOR_INLINE Vec sigmoid(Vec x) { return set1(1.0f) / (set1(1.0f) + exp(zero() - x)); }
 
 TS_VECTOR_INLINE Vec silu(Vec x) { return x / (set1(1.0f) + exp(zero() - x)); }
 
@@ -44,6 +46,8 @@ TS_VECTOR_INLINE bool with_activation(int64_t number, const Apply& apply) {
     case kGeluTanh: apply([](Vec x) { return gelu_tanh(x); }); return true;
     case kRelu: apply([](Vec x) { return max(x, zero()); }); return true;
     case kRelu2: apply([](Vec x) { return relu2(x); }); return true;
+    case kSigmoid: apply([](Vec x) { return sigmoid(x); }); return true;
+    case kIdentity: apply([](Vec x) { return x; }); return true;
     default: return false;
   }
 }

@@ -31,7 +31,8 @@ struct AttentionJob {
   const int32_t *row_starts, *context_tokens, *page_table;
   float* out;
   int64_t q_stride, heads, sequences, page_table_stride, out_stride;
-  float scale;
+  float scale, soft_cap;  // soft_cap: 0 for none
+  const float *sinks, *slopes;  // of each query head, or NULL
   int32_t window;
   int64_t group, tokens_per_block, padded_dim;
   int64_t heads_together;  // KV heads of a task whose rows are few
@@ -57,6 +58,7 @@ inline int64_t heads_in_step(const AttentionJob* job, int64_t s) { return capaci
 
 // The rows of a block that share one KV head.
 struct HeadRows {
+  int64_t kv_head;
   float* q;
   IntegerQueries integers;  // where K and V are integers
   uint16_t* parts;          // for matrix registers
@@ -143,6 +145,7 @@ struct Block {
   HeadRows head(const AttentionJob* job, int64_t i) const {
     HeadRows found;
     found.lay_out(job, capacity, Memory{memory_ + i * head_floats_});
+    found.kv_head = first_head + i;
     return found;
   }
 
@@ -153,6 +156,7 @@ struct Block {
 
 // One tile of a block's sequence, of one KV head: where K begins in each page.
 struct Tile {
+  int64_t start;           // its first position
   int pages, first, last;  // positions [first, last) from the start are seen by some row
   uint8_t* keys[kTilePages];
   int64_t ahead[kTilePages];     // bytes to where it begins in what is read next, the next head or `after`; 0 where nothing is
@@ -164,6 +168,13 @@ inline int64_t first_seen(const AttentionJob* job, int64_t position) {
   return job->window > 0 ? larger(0, position - job->window + 1) : 0;
 }
 
+// An entry of the block's page table. For pages behind the windows of all its rows, whose entries say nothing, the first page that some
+// row sees: their scores are never looked at, but the tile is read whole.
+inline int32_t page_of(const AttentionJob* job, const Block& block, int64_t page) {
+  const int64_t seen = first_seen(job, block.first_position) / TS_PAGE_TOKENS;
+  return job->page_table[block.sequence * job->page_table_stride + larger(page, seen)];
+}
+
 // Where K of the block's first head begins in page p of tile `tile`; behind the last tile come the heads that are read next. NULL: there
 // is none.
 inline const uint8_t* keys_after(const AttentionJob* job, const Block& block, int64_t tile, int64_t p) {
@@ -172,7 +183,7 @@ inline const uint8_t* keys_after(const AttentionJob* job, const Block& block, in
   if (!same) tile += first_seen(job, block.first_position) / kTile - tiles;
   const int64_t page = tile * kTilePages + p, head = block.first_head + (same ? 0 : block.heads);
   if (page * TS_PAGE_TOKENS >= end || head == job->layer->kv_heads) return nullptr;
-  return KVLayout(job->layer).keys(job->page_table[block.sequence * job->page_table_stride + page], head);
+  return KVLayout(job->layer).keys(page_of(job, block, page), head);
 }
 
 // What is fetched while head i of the block is read.
@@ -187,12 +198,12 @@ inline void look_ahead(const KVLayout& layout, const Block& block, int64_t i, Ti
 inline void find_tile(const AttentionJob* job, const Block& block, int64_t start, Tile* tile) {
   const int64_t end = block.first_position + block.tokens;
   const KVLayout layout(job->layer);
-  const int32_t* table = job->page_table + block.sequence * job->page_table_stride;
+  tile->start = start;
   tile->pages = static_cast<int>(smaller(kTilePages, divide_up(end - start, TS_PAGE_TOKENS)));
   tile->first = kTile;
   tile->last = 0;
   for (int p = 0; p < tile->pages; ++p) {
-    tile->keys[p] = layout.keys(table[start / TS_PAGE_TOKENS + p], block.first_head);
+    tile->keys[p] = layout.keys(page_of(job, block, start / TS_PAGE_TOKENS + p), block.first_head);
     tile->after[p] = keys_after(job, block, start / kTile + 1, p);
   }
   look_ahead(layout, block, 0, tile);

@@ -1,7 +1,7 @@
 // One tile of a block's rows that share a KV head, by the kind of K and V: scores, softmax, sums.
 // Knows: attention_job.h and the products. Must not know: which tiles, which tasks.
 #pragma once
-#include "twostroke/attention_job.h"
+#include "twostroke/attention_scores.h"
 
 namespace twostroke {
 
@@ -45,6 +45,7 @@ void run_float_tile(const AttentionJob* job, const Block& block, const HeadRows&
     widen_keys(keys, tile.pages, dim, work.keys);
     score_block(job, block, head, tile);
   }
+  if (adjusts_scores(job)) adjust_scores(job, block, head.kv_head, tile, 0, rows, work.scores);
   soften(work.scores, tile.spans, rows, partial, work.rescale, work.found);
   if (thin) {
     value_rows<Element, kThinRows, kThinVectors>(work.scores, work.rescale, rows, values, tile.first, tile.last, dim, partial.sum, padded);
@@ -63,6 +64,7 @@ void run_integer_tile(const AttentionJob* job, const Block& block, const HeadRow
   const TileView<Element> values = view_of<Element>(tile, layout.key_bytes, kQuad * layout.value_row_bytes);
   load_scales(job, work.integers, tile);
   integer_scores(head.integers, rows, keys, tile.pages, dim, query_columns(padded), work.integers.key_scales, work.scores);
+  if (adjusts_scores(job)) adjust_scores(job, block, head.kv_head, tile, 0, rows, work.scores);
   find_peaks(work.scores, tile.spans, rows, work.found);
   raise_peaks(partial, rows, work.found, work.rescale);
   scale_weights(tile.spans, rows, partial, work.integers, work.found);
@@ -99,6 +101,7 @@ inline void run_matrix_tile(const AttentionJob* job, const Block& block, const H
     };
     const Partial part = {partial.sum + r * dim, partial.peak + r, partial.total + r * kLanes};
     matrix_scores(head.parts + r * dim * kQueryParts, keys, tile.pages, rows, dim, work.scores, first);
+    if (adjusts_scores(job)) adjust_scores(job, block, head.kv_head, tile, r, rows, work.scores);
     soften(work.scores, tile.spans + r, rows, part, work.rescale, work.found);
     split_weights(work.scores, rows, work.parts);
     rescale_rows(part.sum, work.rescale, rows, dim);
@@ -109,15 +112,23 @@ inline void run_matrix_tile(const AttentionJob* job, const Block& block, const H
 
 using TileRun = void (*)(const AttentionJob*, const Block&, const HeadRows&, const Tile&, const Partial&);
 
-inline TileRun tile_run(const AttentionJob* job) {
+// name: of the function that works on one tile; tests look for it in the sources.
+struct AttentionWay {
+  const char* name;
+  TileRun run;
+};
+
+inline AttentionWay attention_way(int32_t kv_kind, bool matrix) {
 #if defined(TS_LEVEL_AMX)
-  if (job->matrix) return run_matrix_tile;
+  if (matrix) return {"run_matrix_tile", run_matrix_tile};
+#else
+  (void)matrix;
 #endif
-  switch (job->layer->kind) {
-    case TS_KV_F32: return run_float_tile<float>;
-    case TS_KV_BF16: return run_float_tile<Bf16Pair>;
-    case TS_KV_INT8: return run_integer_tile<WholeByte>;
-    default: return run_integer_tile<Nibbles>;
+  switch (kv_kind) {
+    case TS_KV_F32: return {"run_float_tile<float>", run_float_tile<float>};
+    case TS_KV_BF16: return {"run_float_tile<Bf16Pair>", run_float_tile<Bf16Pair>};
+    case TS_KV_INT8: return {"run_integer_tile<WholeByte>", run_integer_tile<WholeByte>};
+    default: return {"run_integer_tile<Nibbles>", run_integer_tile<Nibbles>};
   }
 }
 

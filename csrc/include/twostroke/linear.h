@@ -95,11 +95,11 @@ GroupKernel int8_kernel(int64_t rows);
 // data: packed int4; 1..kInt4Rows rows. More rows share one unpacking.
 GroupKernel int4_kernel(int64_t rows);
 
-// The kernel for an integer kind and 1..read_on_rows(kind) rows: a whole panel, its memory front to back. From kBlockedRows on x.q is a
-// block.
+// The kernel for an integer kind and a whole panel, its memory front to back: of up to kStreamRows rows, and of more, up to
+// read_on_rows(kind), whose x.q is a block.
 TileKernel few_rows_kernel(int32_t kind, int64_t rows);
-TileKernel int4_few_rows(int64_t rows);                         // up to kStreamRows
-TileKernel several_rows_kernel(int32_t kind, int64_t rows);  // more
+TileKernel int4_few_rows(int64_t rows);
+TileKernel several_rows_kernel(int32_t kind, int64_t rows);
 
 // Few rows by one group of streams(kind) panels, all of the same columns: sums + s * stream_floats are those of groups[s].
 typedef void (*StreamKernel)(const Group* groups, const TileRows&, float* sums, int64_t stream_floats);
@@ -132,13 +132,19 @@ inline int64_t padded_columns(int32_t kind, int64_t columns) {
   return round_up(columns, kind == TS_W_BF16 ? 2 : kStep);
 }
 
+// Codes and scales as files of ggml have them: stored.h.
+inline bool is_stored_kind(int32_t kind) { return kind >= TS_W_FLAT8; }
+int64_t stored_bytes(int32_t kind, int64_t padded);
+
 // Bytes of one panel of `padded` columns; for int4, whole steps.
 inline int64_t panel_bytes(int32_t kind, int64_t padded) {
   if (kind == TS_W_INT4) return padded / kStep * kInt4StepBytes;
+  if (is_stored_kind(kind)) return stored_bytes(kind, padded);
   return kPanel * padded * (kind == TS_W_F32 ? 4 : kind == TS_W_BF16 ? 2 : 1);
 }
 
-inline bool is_integer_kind(int32_t kind) { return kind == TS_W_INT8 || kind == TS_W_INT4; }
+// Kinds whose activations are rounded to int8.
+inline bool is_integer_kind(int32_t kind) { return kind >= TS_W_INT8; }
 
 inline float bf16_to_f32(uint16_t bits) {
   const uint32_t wide = static_cast<uint32_t>(bits) << 16;
@@ -155,6 +161,8 @@ inline uint32_t float_bits(float value) {
 
 // TS_OK, or what is wrong with a packed weight.
 int32_t check_weight(const ts_weight* w);
+// One matrix of a bank.
+ts_weight matrix_of(const ts_weight& bank, int64_t index);
 
 // Where quantized rows go: groups group_stride apart; for each group a scale and a correction, pair_stride apart; sub_corrections
 // (padded columns / 16), or NULL.

@@ -9,6 +9,16 @@ constexpr int64_t kMaxParts = 3;  // a gate panel, and two of up rows where half
 
 struct Job;
 
+// One way to multiply, chosen by the kind of weights and the rows alone. name: of the function that multiplies.
+// few: few rows by `count` output panels, sums (count, parts, rows, 64); NULL where rows are many.
+// group: some rows by one group of a panel, where rows are many. block: room for one group of int4 in bytes. Both NULL for floats.
+struct Way {
+  const char* name;
+  void (*few)(const Job&, int64_t first_panel, int64_t count, float* sums);
+  void (*group)(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
+};
+const Way& way_of(int32_t kind, int64_t rows, bool in_turn);
+
 // Where the first row of a panel's results goes.
 struct Place {
   float* at;
@@ -47,7 +57,8 @@ struct Job {
   uint8_t* room;  // for each thread: sums of all rows and one panel, then one group of it unpacked
   int64_t room_bytes;
   int64_t panels_each, row_splits;  // output panels of one task; parts of the rows
-  bool few, in_turn;                // whether rows are few; whether this CPU likes several stretches of memory in turn
+  bool in_turn;                     // whether this CPU likes several stretches of memory in turn
+  const Way* way;
 };
 
 // What all calls of this weight have in common; gated: half its rows, or 0.
@@ -82,8 +93,17 @@ int64_t part_panel(const Job&, int64_t panel, int64_t part);
 int64_t last_part(const Job&, int64_t panel);
 Place place_of(const Job&, int64_t panel, int64_t row);
 
-// How the weights are read: few, in_turn and panels_each.
+// How the weights are read: way, in_turn and panels_each.
 void choose_reading(Job&, const ts_context*);
+// The ways; each is at the levels that have its kernel.
+void read_in_turn(const Job&, int64_t first_panel, int64_t count, float* sums);
+void read_on(const Job&, int64_t first_panel, int64_t count, float* sums);
+void read_several_on(const Job&, int64_t first_panel, int64_t count, float* sums);
+void stored_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
+void blocks_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
+void int8_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
+void int4_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
+void unpacked_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
 // Few rows by up to panels_each output panels.
 void few_rows(const Job&, int64_t first_panel, int64_t count, int32_t thread, const Place& out);
 

@@ -36,12 +36,19 @@ typedef struct {
   int64_t count, max_pages;
 } ts_sequences;
 
+// What sequences keep: slot i is `elements` floats from data + i * stride on.
+typedef struct {
+  float* data;
+  int64_t stride, slots, elements;
+} ts_state;
+
 typedef double ts_number;
 typedef int64_t ts_integer;
 #define ts_weight_operand ts_weight_at
 #define ts_value_operand ts_value
 #define ts_vector_operand ts_vector
 #define ts_cache_operand ts_cache
+#define ts_state_operand ts_state
 #define ts_rope_table_operand ts_rope_table
 #define ts_indices_operand ts_indices
 #define ts_sequences_operand ts_sequences
@@ -51,11 +58,13 @@ typedef int64_t ts_integer;
 #define TS_OPS(OP)                                                                                                       \
   OP(activate, F(value, out) F(integer, activation))                                                                     \
   OP(add, F(value, out) F(value, x))                                                                                     \
-  OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window))       \
+  OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window) F(number, soft_cap) F(vector, sinks) F(vector, slopes)) \
+  OP(delta_rule, F(value, out) F(value, q) F(value, k) F(value, v) F(value, a) F(value, b) F(vector, decay) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, strength)) \
   OP(embed, F(value, out) F(weight, table) F(indices, token_ids))                                                        \
   OP(experts, F(value, out) F(value, x) F(value, routes) F(weight, gate_up) F(weight, down) F(value, rows) F(value, middle) F(value, pairs)) \
   OP(feed_forward, F(value, out) F(value, x) F(weight, gate_up) F(weight, down) F(value, middle))                        \
   OP(gate, F(value, out) F(value, x) F(integer, activation))                                                             \
+  OP(gated_norm, F(value, out) F(value, x) F(value, gate) F(vector, weight) F(number, eps) F(integer, groups) F(integer, activation) F(integer, gate_first)) \
   OP(gather_rows, F(value, out) F(value, x) F(indices, rows))                                                            \
   OP(head_norm, F(value, out) F(vector, weight) F(number, eps))                                                          \
   OP(kv_write, F(cache, layer) F(value, k) F(value, v) F(indices, slots))                                                \
@@ -63,9 +72,16 @@ typedef int64_t ts_integer;
   OP(linear, F(value, out) F(value, x) F(weight, weight))                                                                \
   OP(linear_add, F(value, out) F(value, x) F(weight, weight))                                                            \
   OP(linear_silu, F(value, out) F(value, x) F(weight, weight))                                                           \
+  OP(multiply, F(value, out) F(value, x) F(value, gate) F(integer, activation))                                          \
+  OP(low_rank, F(value, out) F(value, product) F(value, x) F(weight, down) F(weight, up) F(indices, adapters) F(value, middle)) \
   OP(rms_norm, F(value, out) F(value, x) F(vector, weight) F(number, eps))                                               \
   OP(rope, F(value, out) F(rope_table, table) F(indices, positions))                                                     \
-  OP(route, F(value, out) F(value, logits) F(integer, normalised))
+  OP(route, F(value, out) F(value, logits) F(integer, normalised))                                                       \
+  OP(scale, F(value, out) F(number, factor))                                                                             \
+  OP(selective_scan, F(value, out) F(value, x) F(value, dt) F(value, b) F(value, c) F(vector, decay) F(vector, skip) F(state, state) F(indices, slots) F(sequences, batch)) \
+  OP(short_conv, F(value, out) F(value, x) F(vector, taps) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, activation)) \
+  OP(soft_cap, F(value, out) F(number, cap))                                                                             \
+  OP(ssd_scan, F(value, out) F(value, x) F(value, b) F(value, c) F(value, dt) F(vector, decay) F(vector, skip) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, dt_least) F(number, dt_most))
 
 #define F(kind, name) ts_##kind##_operand name;
 #define OP(name, fields) \

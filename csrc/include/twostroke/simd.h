@@ -286,4 +286,22 @@ TS_VECTOR_INLINE Vec exp2_negative(Vec a) {
   return add_exponent(fma(p, r, set1(1.0f)), shifted);
 }
 
+// tanh by a ratio of two polynomials (Eigen's coefficients); relative error below 2^-21, NaN stays NaN.
+TS_VECTOR_INLINE Vec tanh_ratio(Vec a) {
+  const Vec x = min(set1(7.99881172180175781f), max(set1(-7.99881172180175781f), a));  // the second operand where one is NaN
+  const Vec s = x * x;
+  Vec p = set1(-2.76076847742355e-16f);
+  p = fma(p, s, set1(2.00018790482477e-13f));
+  p = fma(p, s, set1(-8.60467152213735e-11f));
+  p = fma(p, s, set1(5.12229709037114e-08f));
+  p = fma(p, s, set1(1.48572235717979e-05f));
+  p = fma(p, s, set1(6.37261928875436e-04f));
+  p = fma(p, s, set1(4.89352455891786e-03f));
+  Vec q = set1(1.19825839466702e-06f);
+  q = fma(q, s, set1(1.18534705686654e-04f));
+  q = fma(q, s, set1(2.26843463243900e-03f));
+  q = fma(q, s, set1(4.89352518554385e-03f));
+  return p * x / q;
+}
+
 }  // namespace twostroke

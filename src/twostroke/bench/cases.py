@@ -13,6 +13,7 @@ from twostroke.backends.cpu.limits import Limits
 from twostroke.program.model import Model
 from twostroke.program.op import StoredFormats
 from twostroke.program.work_table import work_table
+from twostroke.quant.formats import STORED, format_choice
 from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
 
 SHORT_PROMPT = 128
@@ -99,13 +100,17 @@ class Bound:
     words: str
 
 
-def bound(case: Case, spec: Model, chosen: WeightFormat, kv: KVKind, limits: Limits) -> Bound | None:
-    """The roofline of a case with weights and K and V in these formats; None for cases that have none."""
-    table = work_table(spec, StoredFormats(lambda role: chosen, kv))
+def bound(case: Case, spec: Model, chosen: WeightFormat | None, kv: KVKind, limits: Limits) -> Bound | None:
+    """The roofline of a case with weights and K and V in these formats; None for cases that have none.
+
+    chosen: None for weights as a file has them.
+    """
+    stored = format_choice(STORED)
+    table = work_table(spec, StoredFormats(stored if chosen is None else lambda weight: chosen, kv))
     layers = sum(products.elements for products in table.layer_products)
     head = sum(products.elements for products in table.head_products)
     rate, words = limits.f32_flops_per_s, f"float32 products, {limits.f32_flops_per_s / 1e9:,.0f} GFLOP/s"
-    if chosen.kind in (WeightKind.INT8, WeightKind.INT4):
+    if chosen is None or chosen.kind in (WeightKind.INT8, WeightKind.INT4):
         rate, words = limits.int8_ops_per_s, f"int8 products, {limits.int8_ops_per_s / 1e9:,.0f} GOP/s"
     if case.command == "prefill":
         tokens = case.arguments["tokens"]
@@ -114,12 +119,14 @@ def bound(case: Case, spec: Model, chosen: WeightFormat, kv: KVKind, limits: Lim
         return None
     batch, context = case.arguments["batch"], case.arguments["context"]
     kv_bytes = batch * (context + case.arguments["new_tokens"] // 2) * spec.kv_bytes_per_token(kv)
+    state_bytes = batch * table.sequence.kv_bytes
+    what = "weights and K and V" + (" and states" if state_bytes else "")
     weight_bytes = table.layers_once.weight_bytes + table.head_once.weight_bytes
-    memory_s = (weight_bytes + kv_bytes) / limits.read_bytes_per_s
+    memory_s = (weight_bytes + kv_bytes + state_bytes) / limits.read_bytes_per_s
     products_s = 2 * (layers + head) * batch / rate
     if products_s > memory_s:
         return Bound(batch / products_s, words)
-    return Bound(batch / memory_s, f"reading weights and K and V, {limits.read_bytes_per_s / 1e9:.1f} GB/s")
+    return Bound(batch / memory_s, f"reading {what}, {limits.read_bytes_per_s / 1e9:.1f} GB/s")
 
 
 def shown(value: float, unit: str) -> str:

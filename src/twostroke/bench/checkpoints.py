@@ -1,22 +1,22 @@
 """Checkpoints of real shapes with random weights, for measuring speed and memory without a hub.
 
-Knows: Hugging Face's files and shapes.
-Must not know: engines.
+Knows: Hugging Face's files, the shapes that are measured most.
+Must not know: names and shapes of tensors (the program has them), engines.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from twostroke.ops.operands import f32_to_bf16
+from twostroke.bench.random_tensors import Progress, write_tensors
+from twostroke.models.common.registry import read_model
 from twostroke.types.errors import ConfigError
+from twostroke.weights.json_file import read_object
 
-Progress = Callable[[int, int, str], None]
+LEAST_VOCABULARY = 258
 
 SHAPES: dict[str, dict[str, Any]] = {
     "llama-3.2-1b": {
@@ -55,71 +55,54 @@ TOKENIZER_CONFIG = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "
 """Without it other loaders guess a class by the architecture, and that adds tokens beyond the vocabulary."""
 
 
-def write_checkpoint(shape: str, folder: Path, progress: Progress | None = None) -> Path:
-    """Write config.json, model.safetensors (bf16) and tokenizer.json of `shape`; returns the folder.
+def read_shape(shape: str) -> dict[str, Any]:
+    """The config of a shape: one of SHAPES, a config.json, or a folder that has one.
 
-    Raises ConfigError for an unknown shape. A finished checkpoint is left as it is.
+    Raises ConfigError where it is none of them, CorruptModel where the file is broken.
     """
-    if shape not in SHAPES:
-        raise ConfigError(f"There is no shape {shape!r}.", fix="Choose one of " + ", ".join(SHAPES) + ".")
+    if shape in SHAPES:
+        return SHAPES[shape]
+    path = Path(shape)
+    path = path / "config.json" if path.is_dir() else path
+    if not path.is_file():
+        known = ", ".join(SHAPES)
+        raise ConfigError(
+            f"There is no shape {shape[:80]!r}.", fix=f"Choose one of {known}, or give the path of a config.json."
+        )
+    return read_object(path)
+
+
+def shape_folder(shape: str, cache_folder: Path) -> Path:
+    """Where the checkpoint of a shape is kept. Raises what `read_shape` raises."""
+    config = read_shape(shape)
+    if shape in SHAPES:
+        return cache_folder / "random" / shape
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:12]
+    return cache_folder / "random" / f"config-{digest}"
+
+
+def write_checkpoint(shape: str, folder: Path, progress: Progress | None = None) -> Path:
+    """Write config.json, model.safetensors (bf16) and tokenizer.json of `shape` (see `read_shape`); returns the folder.
+
+    Raises ConfigError for an unknown shape, ModelError for a config that is no model's. A finished checkpoint is left
+    as it is.
+    """
+    config = {**read_shape(shape), "torch_dtype": "bfloat16", "bos_token_id": 0, "eos_token_id": 1}
+    config.pop("dtype", None)
+    model = read_model(config)
+    if model.vocab_size < LEAST_VOCABULARY:
+        raise ConfigError(
+            f"A vocabulary of {model.vocab_size} is too small for a random checkpoint.",
+            fix=f"vocab_size must be at least {LEAST_VOCABULARY}: 256 bytes and two special tokens.",
+        )
     if (folder / "tokenizer.json").exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    config = {**SHAPES[shape], "hidden_act": "silu", "torch_dtype": "bfloat16", "bos_token_id": 0, "eos_token_id": 1}
     (folder / "config.json").write_text(json.dumps(config, indent=2))
-    _write_safetensors(folder / "model.safetensors", list(_tensor_shapes(config)), progress)
+    write_tensors(model, folder / "model.safetensors", progress=progress)
     (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG, indent=2))
-    _write_tokenizer(folder / "tokenizer.json", config["vocab_size"])
+    _write_tokenizer(folder / "tokenizer.json", model.vocab_size)
     return folder
-
-
-def _tensor_shapes(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Names and shapes of a tied Llama or Qwen2 checkpoint."""
-    hidden, inner = config["hidden_size"], config["intermediate_size"]
-    head_dim = config.get("head_dim", hidden // config["num_attention_heads"])
-    q_rows, kv_rows = config["num_attention_heads"] * head_dim, config["num_key_value_heads"] * head_dim
-    yield "model.embed_tokens.weight", (config["vocab_size"], hidden)
-    for layer in range(config["num_hidden_layers"]):
-        prefix = f"model.layers.{layer}."
-        for name, rows in (("q", q_rows), ("k", kv_rows), ("v", kv_rows)):
-            yield f"{prefix}self_attn.{name}_proj.weight", (rows, hidden)
-            if config["model_type"] == "qwen2":
-                yield f"{prefix}self_attn.{name}_proj.bias", (rows,)
-        yield f"{prefix}self_attn.o_proj.weight", (hidden, q_rows)
-        for name, shape in (("gate", (inner, hidden)), ("up", (inner, hidden)), ("down", (hidden, inner))):
-            yield f"{prefix}mlp.{name}_proj.weight", shape
-        yield f"{prefix}input_layernorm.weight", (hidden,)
-        yield f"{prefix}post_attention_layernorm.weight", (hidden,)
-    yield "model.norm.weight", (hidden,)
-
-
-def _write_safetensors(path: Path, tensors: list[tuple[str, tuple[int, ...]]], progress: Progress | None) -> None:
-    header: dict[str, Any] = {}
-    offset = 0
-    for name, shape in tensors:
-        num_bytes = 2 * int(np.prod(shape))
-        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [offset, offset + num_bytes]}
-        offset += num_bytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    generator = np.random.default_rng(0)
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for name, shape in tensors:
-            file.write(_random_tensor(generator, name, shape).tobytes())
-            if progress is not None:
-                progress(header[name]["data_offsets"][1], offset, name)
-    partial.rename(path)
-
-
-def _random_tensor(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """bf16 bits: norms around one, matrices scaled so that activations keep their size."""
-    if name.endswith("norm.weight"):
-        return f32_to_bf16(np.ones(shape, np.float32))
-    values = generator.standard_normal(shape, dtype=np.float32)
-    values *= np.float32(0.02 if len(shape) == 1 or "embed" in name else shape[-1] ** -0.5)
-    return f32_to_bf16(values)
 
 
 def _write_tokenizer(path: Path, vocab_size: int) -> None:

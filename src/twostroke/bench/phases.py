@@ -21,7 +21,7 @@ from twostroke.bench.cases import bound, decode, prefill
 from twostroke.bench.memory import peak_bytes
 from twostroke.config import kv_kind
 from twostroke.llm import LLM
-from twostroke.quant.formats import weight_format
+from twostroke.quant.formats import STORED, weight_format
 from twostroke.types.errors import ConfigError
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
@@ -147,7 +147,8 @@ class PhaseBench:
         phase, batch, tokens = case
         asked = prefill(tokens) if phase == "prefill" else decode(batch, tokens, new_tokens)
         resolved = self._llm.resolved
-        formats = (weight_format(resolved["weights"]), kv_kind(resolved["kv_format"]))
+        chosen = None if resolved["weights"] == STORED else weight_format(resolved["weights"])
+        formats = (chosen, kv_kind(resolved["kv_format"]))
         limit = bound(asked, self._llm.spec, *formats, limits)
         if limit is None:
             raise RuntimeError(f"no limit is known for {phase}")

@@ -77,10 +77,10 @@ def predicted_steps(cost: StepCost, case: PhaseCase, step_tokens: int, new_token
     """Part -> seconds of what a case measures: the steps of a prompt, or one decode step amid the answers."""
     phase, streams, tokens = case
     if phase == "decode":
-        steps = [[Segment(tokens + new_tokens // 2, 1, True)] * streams]
+        steps = [[Segment.decode(tokens + new_tokens // 2)] * streams]
     else:
         starts = range(0, tokens, step_tokens)
-        steps = [[Segment(at, min(step_tokens, tokens - at), at + step_tokens >= tokens)] for at in starts]
+        steps = [[Segment.prefill(at, min(step_tokens, tokens - at), at + step_tokens >= tokens)] for at in starts]
     parts: dict[str, float] = {}
     for step in steps:
         for part in cost.predict(step).parts:

@@ -15,12 +15,13 @@ from typing import Any
 from twostroke.backends.cpu.limits import LimitMeter, Limits, highest_limits
 from twostroke.bench import cases as case_room
 from twostroke.bench.cases import Bound, Case
-from twostroke.bench.checkpoints import Progress, write_checkpoint
+from twostroke.bench.checkpoints import shape_folder, write_checkpoint
 from twostroke.bench.compare import Column, Comparison, Contestant, Note, Row, Setup, rows
 from twostroke.bench.comparison_text import text
 from twostroke.bench.figure import figure
 from twostroke.bench.peers.environment import own_python, python_of
 from twostroke.bench.peers.peer import OURS, find_peer
+from twostroke.bench.random_tensors import Progress
 from twostroke.env import process_environment, processor_name, read_machine
 from twostroke.models.common.registry import read_model
 from twostroke.quant.formats import weight_format
@@ -90,7 +91,7 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
     ModelError; a line says how to install a peer that is missing."""
     machine = read_machine()
     if asked.folder is None:
-        folder = write_checkpoint(asked.shape, machine.cache_folder / "random" / asked.shape, progress)
+        folder = write_checkpoint(asked.shape, shape_folder(asked.shape, machine.cache_folder), progress)
     else:
         folder = resolve_model(str(asked.folder), offline=True).path
     spec = read_model(read_object(folder / "config.json"))

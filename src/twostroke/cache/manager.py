@@ -1,71 +1,104 @@
-"""Pages of each running sequence, and what of them is shared.
+"""What each running sequence holds in every cache group, and what of it is shared.
 
-    [0, shared pages)              owned together with the prefix tree; full; what a page holds never changes again
-    [shared pages, last page)      owned by this sequence alone
+A model's caches fall into groups (`program.cache_groups`): pages that stay, pages behind a window, slots of states. A
+sequence has a page table in each page group, with an entry for each page index, and one slot where there are states.
+Groups have pools and prefix trees of their own. A prefix is usable where every group can go on from it.
 
-Knows: the pool, the prefix tree, token ids.
+Knows: the groups, token ids.
 Must not know: queues, budgets, who is preempted.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from twostroke.cache.miss_notes import MissNotes
-from twostroke.cache.pages import PagePool
-from twostroke.cache.prefix_tree import Node, PrefixTree
-from twostroke.types.prefix import PrefixMiss
+from twostroke.cache.page_group import UNBOUNDED, PageGroup, PageState, PageTable
+from twostroke.cache.prefix_tree import Node
+from twostroke.cache.state_group import SlotTable, StateGroup
+from twostroke.cache.window_group import WindowGroup
+from twostroke.types.cache_pools import CachePools
+from twostroke.types.prefix import MissReason, PrefixMiss
+
+__all__ = ["NOTHING_CACHED", "CacheManager", "PageState", "Prefix"]
+
+Tables = tuple[tuple[int, ...], ...]
 
 
-class PageState(enum.IntEnum):
-    """OWN: one sequence's, not full yet. KEPT: one sequence's and the prefix tree's. SHARED: several sequences'.
-    CACHED: the tree's alone, taken back when needed."""
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Cached pages that a prompt begins with. num_pages: those that every group can go on from.
 
-    FREE = 0
-    OWN = 1
-    KEPT = 2
-    SHARED = 3
-    CACHED = 4
+    paths: for each page group, and last for the states, the nodes that the group's tree has. points: where a prompt
+    with this prefix should stop for snapshots of its state, positions in order.
+    """
+
+    num_pages: int
+    paths: tuple[Sequence[Node], ...]
+    points: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return self.num_pages
+
+
+NOTHING_CACHED = Prefix(0, ())
 
 
 @dataclass(slots=True)
-class PageTable:
-    """page_ids of one sequence in order of position; the first len(nodes) of them are in the tree. filled:
-    computed tokens. told: page_ids as they were last told, while they are the same; empty where they are not."""
+class Holding:
+    """What one sequence holds. full_pages: those whose tokens are in the trees. planned: the tables as they were last
+    put into a plan, while they are the same; planned_pages: their length, -1 where they are not."""
 
     salt: str
-    page_ids: list[int] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)
-    filled_tokens: int = 0
-    told: tuple[int, ...] = ()
+    tables: tuple[PageTable, ...]
+    state: SlotTable | None
+    full_pages: int
+    filled_tokens: int
+    planned: Tables = ()
+    planned_pages: int = -1
 
 
 class CacheManager:
-    """All page tables of one engine. on_fresh: see PagePool."""
+    """All caches of one engine. pools: their sizes; a number is that of pages that stay, without any other group.
 
-    def __init__(self, num_pages: int, page_tokens: int, on_fresh: Callable[[int], None] | None = None) -> None:
+    on_fresh: see PagePool; hears of the first group's pages.
+    """
+
+    def __init__(
+        self, pools: CachePools | int, page_tokens: int, on_fresh: Callable[[int], None] | None = None
+    ) -> None:
+        sizes = CachePools.full(pools) if isinstance(pools, int) else pools
         self.page_tokens = page_tokens
-        self._pool = PagePool(num_pages, on_fresh)
-        self._notes: MissNotes | None = MissNotes(num_pages)
-        self._tree = PrefixTree(self._pool, page_tokens, self._notes)
-        self._tables: dict[str, PageTable] = {}
+        self.groups: tuple[PageGroup, ...] = tuple(
+            WindowGroup(size.num_pages, page_tokens, size.window, sizes.chunk_tokens, on_fresh if first else None)
+            if size.window
+            else PageGroup(size.num_pages, page_tokens, on_fresh if first else None)
+            for first, size in ((index == 0, size) for index, size in enumerate(sizes.pages))
+        )
+        self.states = StateGroup(sizes.state_slots, page_tokens) if sizes.state_slots else None
+        if not self.groups and self.states is None:
+            raise ValueError("a cache needs pages or slots")
+        self._notes: MissNotes | None = None
+        if self.groups:
+            self._notes = MissNotes(self.groups[0].num_pages)
+            self.groups[0].watch(self._notes)
+        self._holdings: dict[str, Holding] = {}
 
     @property
     def num_pages(self) -> int:
-        """Pages of the pool."""
-        return self._pool.num_pages
+        """Pages of all pools."""
+        return sum(group.num_pages for group in self.groups)
 
     @property
     def pages_free(self) -> int:
         """Pages that hold nothing."""
-        return self._pool.num_free
+        return sum(group.pool.num_free for group in self.groups)
 
     @property
     def pages_cached(self) -> int:
-        """Pages that only the prefix tree holds: free when needed."""
-        return self._tree.num_unshared
+        """Pages that only a prefix tree holds: free when needed."""
+        return sum(group.tree.num_unshared for group in self.groups)
 
     @property
     def pages_used(self) -> int:
@@ -73,170 +106,220 @@ class CacheManager:
         return self.num_pages - self.pages_free - self.pages_cached
 
     @property
+    def pages_left(self) -> int:
+        """Pages that could be allocated in each group."""
+        return min((group.pages_left for group in self.groups), default=UNBOUNDED)
+
+    @property
+    def most_positions(self) -> int:
+        """Of one sequence. Windows and states bound nothing."""
+        return min((g.num_pages * g.page_tokens for g in self.groups if not g.window), default=UNBOUNDED)
+
+    @property
+    def chunk_tokens(self) -> int:
+        """Positions of one sequence that a step may compute: a window's pool must hold them beside the window."""
+        return min((group.chunk_tokens for group in self.groups), default=UNBOUNDED)
+
+    @property
     def waste_tokens(self) -> int:
         """Positions of sequences' pages that hold nothing yet."""
-        return sum(len(t.page_ids) * self.page_tokens - t.filled_tokens for t in self._tables.values())
+        size = self.page_tokens
+        return sum(len(h.tables[0].page_ids) * size - h.filled_tokens for h in self._holdings.values() if h.tables)
 
     def page_states(self) -> bytes:
-        """A PageState for each page. Other threads may ask while this one works: then not all are of one moment."""
-        return bytes(map(_page_state, self._pool.counts(), self._tree.holds()))
+        """A PageState for each page, group by group. Other threads may ask while this one works: then not all are of
+        one moment."""
+        return b"".join(group.page_states() for group in self.groups)
 
     def pages_for(self, num_tokens: int) -> int:
         """Pages that hold so many positions."""
         return -(-num_tokens // self.page_tokens)
 
     def pages_of(self, sequence_id: str) -> list[int]:
-        """The page table, in order of position; live until the next call."""
-        return self._tables[sequence_id].page_ids
+        """The first group's page table, in order of position; live until the next call."""
+        return self._holdings[sequence_id].tables[0].page_ids
 
-    def missing_pages(self, wanted: Iterable[tuple[str, int]]) -> int:
-        """wanted: (sequence id, num_tokens). Pages for positions [0, num_tokens) of each that it does not own yet."""
-        tables, size, count = self._tables, self.page_tokens, 0
-        for sequence_id, num_tokens in wanted:
-            missing = -(-num_tokens // size) - len(tables[sequence_id].page_ids)
-            if missing > 0:
-                count += missing
-        return count
+    def slot_of(self, sequence_id: str) -> int:
+        """Where the sequence's states are; -1 for a model without states."""
+        state = self._holdings[sequence_id].state
+        return -1 if state is None else state.slot
 
-    def match(self, salt: str, tokens: Sequence[int]) -> list[Node]:
-        """The cached full pages of these tokens."""
-        return self._tree.match(salt, tokens, len(tokens) // self.page_tokens)
+    def missing_pages(self, wanted: Iterable[tuple[str, int]]) -> list[int]:
+        """wanted: (sequence id, num_tokens). -> for each group, how many more pages the sequences need until each has
+        computed its num_tokens tokens."""
+        holdings, size = self._holdings, self.page_tokens
+        listed = [(holdings[sequence_id].tables, -(-num_tokens // size)) for sequence_id, num_tokens in wanted]
+        return [_missing(index, group.most_held, listed) for index, group in enumerate(self.groups)]
 
-    def spared_tokens(self, matched: Sequence[Node], num_tokens: int) -> int:
+    def match(self, salt: str, tokens: Sequence[int]) -> Prefix:
+        """What is cached of the full pages of these tokens."""
+        most, num_tokens = len(tokens) // self.page_tokens, len(tokens)
+        paths: list[Sequence[Node]] = [group.tree.match(salt, tokens, most) for group in self.groups]
+        if self.states is not None:
+            paths.append(self.states.tree.match(salt, tokens, most))
+        lengths = list(map(len, paths))
+        num_pages, before = min(lengths), -1
+        while num_pages != before:  # what one group cannot go on from shortens the others'
+            before = num_pages
+            for group, path in zip(self.groups, paths, strict=False):
+                num_pages = group.usable(path, num_pages, num_tokens)
+            if self.states is not None:
+                num_pages = self.states.usable(paths[-1], num_pages, num_tokens)
+        points = () if self.states is None else self.states.points(num_tokens, num_pages, max(lengths))
+        return Prefix(num_pages, tuple(paths), points)
+
+    def spared_tokens(self, matched: Prefix, num_tokens: int) -> int:
         """Of num_tokens tokens, those that need not be computed where these pages of them were found.
 
         The last one is, because its logits are needed: into its page once more, by the exactness law the same bits.
         """
         return min(len(matched) * self.page_tokens, num_tokens - 1)
 
-    def miss(self, salt: str, tokens: Sequence[int], matched: Sequence[Node]) -> PrefixMiss | None:
-        """Why the tree has no more of these tokens than `matched`; None where it has all that can be shared."""
+    def miss(self, salt: str, tokens: Sequence[int], matched: Prefix) -> PrefixMiss | None:
+        """Why no more of these tokens were found than `matched`; None where that is all that can be shared."""
         if self._notes is None:
             return None
-        return self._notes.miss(self._tree, salt, tokens, matched, len(tokens) // self.page_tokens)
+        size, most, found = self.page_tokens, len(tokens) // self.page_tokens, len(matched)
+        path = matched.paths[0] if matched.paths else []
+        last = len(tokens) - 1
+        shared = min(len(path) * size, last if self.states is None else last // size * size)
+        if shared > found * size:  # the first group could go on from more, another one could not
+            reason = MissReason.EVICTED if self.states is None else MissReason.STATE
+            return PrefixMiss(reason, found * size, shared - found * size)
+        return self._notes.miss(self.groups[0].tree, salt, tokens, path, most)
 
     def forget_misses(self) -> None:
         """`miss` will not be asked: nothing is noted for it. Raises ValueError where something was noted already."""
-        if self._tree.num_nodes:
+        if any(group.tree.num_nodes for group in self.groups):
             raise ValueError("pages are in the prefix tree already")
-        self._notes = self._tree.watch = None
+        self._notes = None
+        for group in self.groups:
+            group.watch(None)
 
-    def pages_available(self, matched: Sequence[Node]) -> int:
-        """Pages that could be allocated while the matched ones are held."""
-        return self.pages_free + self.pages_cached - self._pool.num_single([node.page_id for node in matched])
+    def fits(self, num_tokens: int, matched: Prefix, promised: Sequence[int]) -> bool:
+        """True where every group has pages for a new sequence of num_tokens, beside `promised` ones, and a slot is free."""
+        num_pages, found = -(-num_tokens // self.page_tokens), len(matched)
+        for index, group in enumerate(self.groups):
+            path = matched.paths[index][:found] if found else ()
+            taken = min(promised[index], group.num_pages)
+            if group.needed(path, num_pages) + taken > group.available(path):
+                return False
+        return self.states is None or self.states.slots_left > 0
 
-    def open(self, sequence_id: str, salt: str, matched: Sequence[Node]) -> int:
-        """Start a page table with the matched pages; returns the tokens they hold. Raises ValueError for a known id."""
-        if sequence_id in self._tables:
+    def open(self, sequence_id: str, salt: str, matched: Prefix) -> int:
+        """Start tables with the matched pages; returns the tokens they hold. Raises ValueError for a known id."""
+        if sequence_id in self._holdings:
             raise ValueError(f"sequence {sequence_id!r} has pages already")
-        table = PageTable(salt, [self._tree.share(node) for node in matched], list(matched))
-        table.filled_tokens = len(matched) * self.page_tokens
-        self._tables[sequence_id] = table
-        return table.filled_tokens
+        found = len(matched)
+        paths = [path[:found] for path in matched.paths] if found else [()] * (len(self.groups) + 1)
+        state = None if self.states is None else self.states.open(salt, paths[-1], matched.points)
+        tables = tuple(group.open(salt, path) for group, path in zip(self.groups, paths, strict=False))
+        filled = found * self.page_tokens
+        self._holdings[sequence_id] = Holding(salt, tables, state, found, filled)
+        return filled
 
-    def reserve(self, sequence_id: str, num_tokens: int) -> tuple[int, ...] | None:
-        """Own pages for positions [0, num_tokens), as `grow`, and say which; None where there are not enough.
+    def reserve(self, sequence_id: str, num_tokens: int) -> Tables | None:
+        """Own pages for positions [0, num_tokens), as `grow`, and say which, a table for each group; None where there
+        are not enough. In a window's table, pages behind the window are -1.
 
         The same object as long as they are the same pages.
         """
-        table = self._tables[sequence_id]
+        holding = self._holdings[sequence_id]
         needed = -(-num_tokens // self.page_tokens)
-        told = table.told
-        if len(told) == needed:
-            return told
+        if holding.planned_pages == needed:
+            return holding.planned
         if not self.grow(sequence_id, num_tokens):
             return None
-        told = table.told = tuple(table.page_ids[:needed])
-        return told
+        holding.planned_pages = needed
+        holding.planned = planned = tuple([tuple(table.page_ids[:needed]) for table in holding.tables])
+        return planned
 
     def grow(self, sequence_id: str, num_tokens: int) -> bool:
         """Own pages for positions [0, num_tokens); False, with nothing changed, where there are not enough."""
-        table = self._tables[sequence_id]
-        missing = -(-num_tokens // self.page_tokens) - len(table.page_ids)
-        if missing <= 0:
+        tables = self._holdings[sequence_id].tables
+        needed = -(-num_tokens // self.page_tokens)
+        if not tables or needed <= len(tables[0].page_ids):
             return True
-        added: list[int] = []
-        while len(added) < missing:
-            page_id = self._take_page()
-            if page_id is None:
-                for other in reversed(added):
-                    self._pool.release(other)
+        before = len(tables[0].page_ids)
+        for index, (group, table) in enumerate(zip(self.groups, tables, strict=True)):
+            if not group.grow(table, needed):
+                for other in range(index):
+                    self.groups[other].shrink(tables[other], before)
                 return False
-            added.append(page_id)
-        table.page_ids += added
         return True
 
-    def commit(self, sequence_id: str, computed_tokens: int, known_tokens: Sequence[int]) -> None:
-        """Positions [0, computed_tokens) are filled: put newly full pages into the prefix tree.
+    def truncate(self, sequence_id: str, num_tokens: int) -> None:
+        """Positions from num_tokens on are not known any more: give the pages back that hold none of the others.
 
-        Where the tree has a page for the same tokens, this sequence's copy, equal bit for bit by the exactness law, is
-        given back and that page is used from now on.
+        They must not have been committed.
         """
-        table = self._tables[sequence_id]
-        table.filled_tokens = computed_tokens
-        nodes, size = table.nodes, self.page_tokens
-        begin, end = len(nodes), computed_tokens // size
+        holding = self._holdings[sequence_id]
+        needed = max(holding.full_pages, -(-num_tokens // self.page_tokens))
+        for group, table in zip(self.groups, holding.tables, strict=True):
+            if needed < len(table.page_ids):
+                group.shrink(table, needed)
+                holding.planned_pages = -1
+
+    def commit(self, sequence_id: str, computed_tokens: int, known_tokens: Sequence[int]) -> None:
+        """Positions [0, computed_tokens) are filled: put newly full pages into the prefix trees, give back what is
+        behind a window, and take a snapshot of the state where a page ends here."""
+        holding = self._holdings[sequence_id]
+        holding.filled_tokens = computed_tokens
+        size, begin = self.page_tokens, holding.full_pages
+        end = computed_tokens // size
         if begin >= end:
             return
-        tree, page_ids = self._tree, table.page_ids
-        node = nodes[-1] if nodes else tree.root(table.salt)
-        for index, tokens in enumerate(tree.pages(known_tokens[begin * size : end * size]), begin):
-            own = page_ids[index]
-            node = tree.insert(node, tokens, own)
-            if node.page_id != own:
-                page_ids[index] = tree.share(node)
-                table.told = ()
-                self._pool.release(own)
-            nodes.append(node)
+        holding.full_pages = end
+        tokens = known_tokens[begin * size : end * size]
+        for group, table in zip(self.groups, holding.tables, strict=True):
+            if group.commit(table, group.tree.pages(tokens)):
+                holding.planned_pages = -1
+        if holding.state is not None and self.states is not None:
+            self.states.commit(holding.state, computed_tokens, known_tokens)
 
     def close(self, sequence_id: str) -> None:
-        """Give all pages back; those in the tree stay cached. An unknown id changes nothing."""
-        table = self._tables.pop(sequence_id, None)
-        if table is None:
+        """Give everything back; what is in the trees stays cached. An unknown id changes nothing."""
+        holding = self._holdings.pop(sequence_id, None)
+        if holding is None:
             return
-        for page_id in table.page_ids[len(table.nodes) :]:
-            self._pool.release(page_id)
-        # Deepest first, so that leaves are the least recently used of one sequence.
-        for node in reversed(table.nodes):
-            self._tree.give_back(node)
+        for group, table in zip(self.groups, holding.tables, strict=True):
+            group.close(table)
+        if holding.state is not None and self.states is not None:
+            self.states.close(holding.state)
+
+    def take_copies(self) -> tuple[tuple[int, int], ...]:
+        """Copies of states that the next plan must make before its step, in order: see `Plan.state_copies`."""
+        return () if self.states is None else self.states.take_copies()
+
+    def settle_copies(self, failed: bool) -> None:
+        """The plan with the last copies was run. failed: perhaps not all of them were made."""
+        if self.states is not None:
+            self.states.settle_copies(failed)
 
     def drop_cached(self) -> None:
         """Forget every prefix that no sequence uses."""
-        while (page_id := self._tree.evict_one()) is not None:
-            self._pool.release(page_id)
+        for group in self.groups:
+            group.drop_cached()
+        if self.states is not None:
+            self.states.drop_cached()
 
     def check(self) -> None:
         """Raise ValueError where an invariant is broken (for tests; walks everything)."""
-        expected = [0] * self.num_pages
-        writers: dict[int, str] = {}
-        for sequence_id, table in self._tables.items():
-            for index, page_id in enumerate(table.page_ids):
-                expected[page_id] += 1
-                if index >= len(table.nodes) and writers.setdefault(page_id, sequence_id) != sequence_id:
-                    raise ValueError(f"page {page_id} has two writers")
-        unshared = 0
-        for node in self._tree.nodes():
-            unshared += expected[node.page_id] == 0
-            expected[node.page_id] += 1
-            if node.page_id in writers:
-                raise ValueError(f"page {node.page_id} is in the tree and still written by {writers[node.page_id]!r}")
-        for page_id, count in enumerate(expected):
-            if self._pool.count(page_id) != count:
-                raise ValueError(f"page {page_id} counts {self._pool.count(page_id)} owners and has {count}")
-        if unshared != self._tree.num_unshared:
-            raise ValueError(f"the tree counts {self._tree.num_unshared} unshared pages and has {unshared}")
-        if self.pages_free != expected.count(0):
-            raise ValueError("the free list does not hold the pages without owners")
-
-    def _take_page(self) -> int | None:
-        page_id = self._pool.allocate()
-        return self._tree.evict_one() if page_id is None else page_id
+        holdings = self._holdings.items()
+        for index, group in enumerate(self.groups):
+            group.check((sequence_id, holding.tables[index]) for sequence_id, holding in holdings)
+        for sequence_id, holding in holdings:
+            if len({len(table.page_ids) for table in holding.tables}) > 1:
+                raise ValueError(f"the tables of {sequence_id!r} have different lengths")
+        if self.states is not None:
+            self.states.check((name, holding.state) for name, holding in holdings if holding.state is not None)
 
 
-def _page_state(owners: int, in_tree: int) -> PageState:
-    sequences = owners - in_tree
-    if sequences <= 0:
-        return PageState.CACHED if owners else PageState.FREE
-    if sequences > 1:
-        return PageState.SHARED
-    return PageState.KEPT if in_tree else PageState.OWN
+def _missing(index: int, most_held: int, wanted: Iterable[tuple[tuple[PageTable, ...], int]]) -> int:
+    count = 0
+    for tables, num_pages in wanted:
+        table = tables[index]
+        owned = len(table.page_ids)
+        if num_pages > owned:
+            count += min(num_pages - owned, most_held - (owned - table.first_held))
+    return count

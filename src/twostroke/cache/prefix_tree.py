@@ -3,8 +3,7 @@
 Edges are compared by their exact token ids, so no two prefixes can be taken for each other. Each salt has a root of
 its own.
 The tree is one owner of each of its pages; a page that has no other owner can be evicted, leaves first, the longest
-unused
-first, by a counter of uses (no clock).
+unused first, by a counter of uses (no clock).
 
 Knows: the pool, token ids.
 Must not know: requests.
@@ -25,9 +24,10 @@ STALE_ENTRIES = 1024
 
 class Node:
     """One full page below its parent. page_id is -1 for roots, which alone have a salt. content: a hash of tokens,
-    path: of all tokens from the root on; the watch's, for telling why a page is missing, never for finding one."""
+    path: of all tokens from the root on; the watch's, for telling why a page is missing, never for finding one.
+    pins: sequences that need the node to stay, though it may hold nothing (`SparseTree`)."""
 
-    __slots__ = ("children", "content", "last_use", "page_id", "parent", "path", "salt", "tokens")
+    __slots__ = ("children", "content", "last_use", "page_id", "parent", "path", "pins", "salt", "tokens")
 
     def __init__(self, tokens: tuple[int, ...], page_id: int, parent: Node | None, salt: str = "") -> None:
         self.tokens = tokens
@@ -35,7 +35,7 @@ class Node:
         self.parent = parent
         self.children: dict[tuple[int, ...], Node] = {}
         self.last_use = 0
-        self.content = 0
+        self.content = self.pins = 0
         self.path = 0 if parent is not None else root_path(salt)
         self.salt = salt
 

@@ -36,7 +36,9 @@ command.add_command(predict)
 @command.command(cls=ExampleCommand, example="twostroke bench phases --shape llama-3.2-1b --weights int4 --json")
 @click.argument("model", default="spark")
 @click.option(
-    "--shape", default=None, help="Random weights of this shape instead of MODEL: llama-3.2-1b, qwen2.5-0.5b."
+    "--shape",
+    default=None,
+    help="Random weights instead of MODEL: llama-3.2-1b, qwen2.5-0.5b, or the path of any config.json.",
 )
 @click.option(
     "--folder",
@@ -77,14 +79,14 @@ def phases(
 ) -> None:
     """Prefill tok/s by prompt length, decode tok/s by batch size, peak memory."""
     with clear_errors(verbose):
-        from twostroke.bench.checkpoints import write_checkpoint
+        from twostroke.bench.checkpoints import shape_folder, write_checkpoint
         from twostroke.bench.phases import PhaseBench
         from twostroke.env import read_machine
         from twostroke.llm import LLM
 
         with progress_bar("prepare") as progress:
             if shape is not None:
-                target = folder or read_machine().cache_folder / "random" / shape
+                target = folder or shape_folder(shape, read_machine().cache_folder)
                 model = str(write_checkpoint(shape, target, progress))
             llm = LLM(model, progress=progress, **options)
         with llm:

@@ -14,6 +14,7 @@ import click
 from twostroke.cli.command import ExampleCommand, SuggestingGroup, clear_errors, print_json
 from twostroke.cli.progress import progress_bar
 
+SHAPE_HELP = "Random weights: llama-3.2-1b, qwen2.5-0.5b, or the path of any config.json."
 PEERS_HELP = "Where the peers' environments are [default: the cache folder]."
 
 
@@ -66,7 +67,7 @@ def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
 
 
 @click.command(cls=ExampleCommand, example="twostroke bench compare --quick --save result.json --plot result.svg")
-@click.option("--shape", default="llama-3.2-1b", help="Random weights of this shape: llama-3.2-1b, qwen2.5-0.5b.")
+@click.option("--shape", default="llama-3.2-1b", help=SHAPE_HELP)
 @click.option("--model", "folder", type=click.Path(path_type=Path), default=None, help="A checkpoint folder instead.")
 @click.option("--bits", default="8,4", help="Weight bits to compare at [default: 8,4].")
 @click.option("--peers", "names", default="openvino,llama_cpp", help="Peers, with commas between; none for us alone.")

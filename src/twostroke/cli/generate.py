@@ -22,7 +22,7 @@ from twostroke.types.output import GenerationOutput
 
 @click.command(cls=ExampleCommand, example='twostroke generate "What is prefill?" --max-tokens 80')
 @click.argument("prompt", required=False)
-@click.option("--model", default="spark", help="Folder, hub id, or the embedded 'spark' [default: spark].")
+@click.option("--model", default="spark", help="Folder, GGUF file, hub id, or the embedded 'spark' [default: spark].")
 @click.option("--raw", is_flag=True, help="Continue the text as it stands, without the chat template.")
 @click.option("--system", default=None, help="System message for the chat template.")
 @click.option("--logprobs", type=int, default=None, help="With --json: log probabilities and this many alternatives.")

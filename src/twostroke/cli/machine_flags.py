@@ -134,7 +134,7 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
         "step_limiter": "none" if rule is None else f"GapLimiter: {rule}, whichever is more",
         "max_sequences": sequences,
         "context_tokens": setup.context_tokens,
-        "kv_tokens": setup.num_pages * setup.page_tokens,
+        "kv_tokens": setup.kv_tokens,
     }
     title = (
         f"{options['model']} ({ask.weights} weights, {ask.kv_format} K and V) on {target.title}: room for "

@@ -21,6 +21,8 @@ from twostroke.types.errors import InvalidRequest, OutOfMemory
 
 VERBS: dict[str, tuple[str, str]] = {
     "serve": ("twostroke.cli.serve", "Serve a model over HTTP with the OpenAI API."),
+    "front": ("twostroke.cli.front", "Serve a model over HTTP from replicas that run elsewhere."),
+    "replica": ("twostroke.cli.replica", "Compute for fronts, without HTTP."),
     "generate": ("twostroke.cli.generate", "Continue or answer one prompt, streaming."),
     "chat": ("twostroke.cli.chat", "Talk with a model in the terminal."),
     "bench": ("twostroke.cli.bench", "Measure prefill and decode on this machine."),
@@ -32,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "simulate": ("twostroke.cli.simulate", "Run a workload on any machine under a virtual clock."),
     "trace": ("twostroke.cli.trace", "What step records hold; a Chrome trace of them for Perfetto."),
     "cache": ("twostroke.cli.cache", "List, verify or remove packed weights kept on disk."),
+    "kernels": ("twostroke.cli.kernels", "Which kernel runs for which op, format and number of rows."),
     "config": ("twostroke.cli.config", "Print every resolved setting with its reason."),
 }
 

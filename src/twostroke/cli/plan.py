@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from twostroke.planner.target import Target
 
 DOES_NOT_FIT = 4
-FORMATS = ("f32", "bf16", "int8", "int4")
+FORMATS = ("f32", "bf16", "int8", "int4", "stored")
 PICTURES = (".png", ".svg")
 
 
@@ -78,6 +79,12 @@ COUNT, DURATION, FORMAT = reading(parse_count), reading(duration_s), reading(one
 )
 @click.option("--price-per-hour", type=click.FloatRange(0, min_open=True), default=None, help="Of the whole machine.")
 @click.option(
+    "--acceptance",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    help="Also decode with guesses (`serve --speculate`), this share of which is right.",
+)
+@click.option(
     "--plot", metavar="FILE", type=click.Path(path_type=Path), default=None, help="Draw the roofline: .png or .svg."
 )
 @click.option("--revision", metavar="REV", default=None, help="Hub revision [default: main].")
@@ -94,6 +101,7 @@ def command(
     ttft: float | None,
     itl: float | None,
     price_per_hour: float | None,
+    acceptance: float,
     plot: Path | None,
     revision: str | None,
     as_json: bool,
@@ -101,9 +109,9 @@ def command(
 ) -> None:
     """Memory, TTFT, ITL, the side of the ridge and the cost of tokens, and which hardware would do.
 
-    MODEL is a folder, a hub id or `spark`; nothing but its config.json is read or downloaded. Without --hardware the
-    plan is for this machine, as `twostroke doctor` measured it (it is measured now where it never was). The exit code
-    is 4 where not even one sequence fits.
+    MODEL is a folder, a GGUF file, a hub id or `spark`; only its config.json is read or downloaded (a GGUF file whole).
+    Without --hardware the plan is for this machine, as `twostroke doctor` measured it (it is measured now where it
+    never was). The exit code is 4 where not even one sequence fits.
     """
     with clear_errors(verbose):
         from twostroke.cli.output_file import check_place
@@ -122,6 +130,7 @@ def command(
         target = named_target(hardware) if hardware is not None else None
         found = read_model(model, revision)
         ask = make_ask(found.spec, weights, kv_format, context, output, concurrency, ttft, itl, price_per_hour)
+        ask = replace(ask, acceptance=acceptance)
         plan = make_plan(found.source, found.spec, ask, target or _here())
         if plot is not None:
             _draw(plot, plan.source, plan.expectation)

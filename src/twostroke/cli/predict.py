@@ -60,7 +60,7 @@ def predict(
     Prompts longer than the model's context are cut to it.
     """
     with clear_errors(verbose):
-        from twostroke.bench.checkpoints import write_checkpoint
+        from twostroke.bench.checkpoints import shape_folder, write_checkpoint
         from twostroke.bench.predict import GOAL, Asked, compare, table
         from twostroke.env import read_machine
         from twostroke.llm import LLM
@@ -70,7 +70,7 @@ def predict(
         threads = None if options["threads"] is None else BY_NAME["threads"].read(options["threads"], "--threads")
         with progress_bar("checkpoint") as progress:
             if shape is not None:
-                model = str(write_checkpoint(shape, read_machine().cache_folder / "random" / shape, progress))
+                model = str(write_checkpoint(shape, shape_folder(shape, read_machine().cache_folder), progress))
         longest = read_model(model).spec.max_positions - new_tokens
         if context > longest:
             raise ConfigError(

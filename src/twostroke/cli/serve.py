@@ -24,13 +24,15 @@ from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, pr
 from twostroke.cli.interrupt import finish_undisturbed
 from twostroke.cli.progress import progress_bar
 from twostroke.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
+from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from twostroke.server.build import BuiltServer
+    from twostroke.server.door import Door
     from twostroke.server.supervise import Supervisor
     from twostroke.server.worker import Line
 
 BEAT_S = 1.0
+REPLICAS_HELP = "How many processes compute. If one ends, its streams go on in another, with the same bits."
 KEY_HEADER = ' -H "Authorization: Bearer $TWOSTROKE_API_KEY"'
 
 
@@ -39,20 +41,29 @@ KEY_HEADER = ' -H "Authorization: Bearer $TWOSTROKE_API_KEY"'
 )
 @click.argument("model", default="spark")
 @option_flags(ENGINE_OPTIONS + SERVER_OPTIONS)
+@click.option("--replicas", type=click.IntRange(1, 64), default=None, help=REPLICAS_HELP)
 @click.option("--supervise", is_flag=True, help="Serve from a process that is started again when native code dies.")
 @click.option("--worker-fds", "worker_fds", type=(int, int, int), default=None, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the start-up facts as one JSON document.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and the access log.")
 def command(
     model: str,
+    replicas: int | None,
     supervise: bool,
     worker_fds: tuple[int, int, int] | None,
     as_json: bool,
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Serve MODEL (a folder, a hub id, or the embedded 'spark') with the OpenAI API on 127.0.0.1:8000."""
+    """Serve MODEL (a folder, GGUF file, hub id, or 'spark') with the OpenAI API on 127.0.0.1:8000."""
     with clear_errors(verbose):
+        if replicas is not None:
+            from twostroke.cli.replicas import serve_with_replicas
+
+            if supervise:
+                raise ConfigError("--supervise and --replicas cannot be together.", fix="--replicas restarts them.")
+            serve_with_replicas(model, options, replicas, as_json, verbose)
+            return
         if supervise:
             flags = (["--json"] if as_json else []) + (["-v"] if verbose else [])
             sys.exit(_supervise(model, options, flags))
@@ -81,7 +92,7 @@ def _serve(
         tell.send(READY="1", STATUS=f"serving {built.facts['served_name']} on {url}")
 
     with built, logging_to_stderr(built.resolved["log"], verbose), lasting_heap():
-        tell, watch = _watching(built, line)
+        tell, watch = watching(built.parts.door, line)
         try:
             run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener)
         finally:
@@ -94,12 +105,11 @@ def _line(descriptor: int) -> Line:
     return Line(socket.socket(fileno=descriptor))
 
 
-def _watching(built: BuiltServer, line: Line | None) -> tuple[Any, Any]:
+def watching(door: Door, line: Line | None) -> tuple[Any, Any]:
     """Whom to tell, and what the serving loop calls."""
     from twostroke.env import notify_address, watchdog_s
     from twostroke.server.notify import BEATS, SystemdNotifier, Watch
 
-    door = built.parts.door
     if line is not None:
         return line, Watch(line, BEAT_S, lambda: door.draining, time.monotonic, line.gone)
     notifier, limit_s = SystemdNotifier(notify_address()), watchdog_s()
@@ -156,13 +166,19 @@ def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
 
 
 def start_text(url: str, facts: dict[str, Any], key_header: str) -> str:
-    """What a newcomer needs to know, and a line to try. key_header: curl's words for the key; empty without one."""
-    messages = [{"role": "user", "content": "What is prefill?"}]
-    body = json.dumps({"model": facts["served_name"], "messages": messages})
+    """What a newcomer needs to know, and a line to try."""
     return (
         f"{facts['served_name']}: {facts['weights']} weights, {facts['weight_bytes'] / 1e6:,.0f} MB; "
         f"{facts['threads']} threads, {facts['cpu_level']} kernels\n"
-        f"{facts['room']}\n"
+        f"{facts['room']}\n" + try_text(url, facts["served_name"], key_header)
+    )
+
+
+def try_text(url: str, served_name: str, key_header: str) -> str:
+    """Where it serves, and a line to try. key_header: curl's words for the key; empty without one."""
+    messages = [{"role": "user", "content": "What is prefill?"}]
+    body = json.dumps({"model": served_name, "messages": messages})
+    return (
         f"Serving on {url}  (OpenAI base URL: {url}/v1)\n\n"
         f"Try:\n  curl {url}/v1/chat/completions{key_header} -H 'Content-Type: application/json' -d '{body}'\n"
     )

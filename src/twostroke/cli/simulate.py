@@ -42,6 +42,12 @@ EXAMPLE = (
     help="objectives: the engines keep --ttft and --itl, as `twostroke serve` does with them; in split pools those "
     "that read keep the first, those that decode the second [default: arrival].",
 )
+@click.option(
+    "--acceptance",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    help="Tokens are guessed (`serve --speculate`), and this share of them is right [default: 0, no guesses].",
+)
 @click.option("--seed", default=0, help="Of arrivals and lengths [default: 0].")
 @click.option(
     "--perfetto", metavar="FILE.json", type=click.Path(path_type=Path), default=None, help="Write a Chrome trace."
@@ -78,12 +84,13 @@ def command(
         named_router(options["router"])
         workload = _workload(options)
         title, settings, setup = read_setup(options)
+        setup = replace(setup, acceptance=options["acceptance"])
         plan = read_fleet(options, _promised(options, setup))
         recorder = Recorder() if perfetto is not None or records is not None else None
         began_s = time.perf_counter()
         outcome = _run(plan, options, workload, recorder)
         computed_s = time.perf_counter() - began_s
-        settings |= {name: options[name] for name in ("replicas", "decoders", "router", "policy", "seed")}
+        settings |= {name: options[name] for name in ("replicas", "decoders", "router", "policy", "seed", "acceptance")}
         report = make_report(title, workload.words, settings, outcome, read_objectives(options), computed_s)
         if recorder is not None:
             _write_records(recorder, perfetto, records)

@@ -58,12 +58,13 @@ def command(file: Path, perfetto: Path | None, as_json: bool, verbose: bool) -> 
 
 def _summary(records: list[Record]) -> dict[str, Any]:
     from twostroke.cost.record import StepRecord
+    from twostroke.types.plan import Role
 
     steps = [record for record in records if isinstance(record, StepRecord)]
     total_s = sum(step.seconds for step in steps) or 1.0
     told = [step for step in steps if step.predicted is not None]
     predicted_s = sum(step.predicted.seconds for step in told if step.predicted is not None)
-    reading = sum(any(each.segment.num_tokens > 1 for each in step.sequences) for step in steps)
+    reading = sum(any(each.segment.role is Role.PREFILL for each in step.sequences) for step in steps)
     return {
         "steps": len(steps),
         "requests": len(records) - len(steps),

@@ -78,6 +78,19 @@ class Delays:
     stream_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class GuessCounts:
+    """Tokens of a completion that were guessed and verified, how many of them were accepted, and in how many steps."""
+
+    guessed: int = 0
+    accepted: int = 0
+    steps: int = 0
+
+    def with_step(self, guessed: int, accepted: int) -> GuessCounts:
+        """After one more step."""
+        return GuessCounts(self.guessed + guessed, self.accepted + accepted, self.steps + 1)
+
+
 @dataclass(eq=False, slots=True)
 class LiveAccount:
     """Seconds so far. mark_s: accounted up to here (FILLING), or waiting since (QUEUED, BACK).
@@ -109,6 +122,7 @@ class LiveAccount:
     start: TimeParts | None = None
     queue: QueueStory = field(default_factory=QueueStory)
     spells: list[Spell] = field(default_factory=list)
+    guesses: GuessCounts = GuessCounts()
     delayed_before_s: float = 0.0  # the ledger's sum of delays when it was first planned, and when it had a token
     delayed_token_s: float = 0.0
 
@@ -166,6 +180,7 @@ class Account:
     sample: tuple[Segment, ...] = ()
     unread_s: float = 0.0
     delays: Delays = Delays()
+    guesses: GuessCounts = GuessCounts()
 
     @property
     def e2e_s(self) -> float:

@@ -101,7 +101,7 @@ class CalibratedCost:
         warmth_before = -1.0
         products_s = head_s = 0.0
         for counts in self._counter.decode_counts(starts, steps):
-            warmth = self._warmth(counts.decode_bytes)
+            warmth = self._warmth(counts.decode_bytes + self._state_bytes(counts))
             if warmth != warmth_before:
                 (products_s, head_s), warmth_before = self._products(counts, warmth), warmth
             yield sum((products_s, head_s, self._attention(counts, warmth)[0], other_s, host_s))
@@ -125,6 +125,9 @@ class CalibratedCost:
     def _other_seconds(self, counts: SegmentCounts, other: Work) -> float:
         return other.activation_bytes * self._other.at(counts.rows) + self._fixed_s
 
+    def _state_bytes(self, counts: SegmentCounts) -> int:
+        return self._counter.table.sequence.kv_bytes * counts.sequences
+
     def _warmth(self, kv_bytes: int) -> float:
         """1 where all that a step reads stays in caches until the next, 0 where nothing does."""
         read_bytes = self._weight_bytes + kv_bytes
@@ -133,8 +136,9 @@ class CalibratedCost:
     def _attention(self, counts: SegmentCounts, warmth: float) -> tuple[float, Bound]:
         rates, table = self._attention_rates, self._counter.table
         s_per_byte = rates.decode_s_per_byte + warmth * (rates.decode_warm_s_per_byte - rates.decode_s_per_byte)
-        byte_s = counts.decode_bytes * s_per_byte
-        flop_s = counts.decode_flops * rates.decode_s_per_flop
+        # States are read and written at the rate at which K and V are read; a scan's FLOPs take as long as one row's.
+        byte_s = (counts.decode_bytes + self._state_bytes(counts)) * s_per_byte
+        flop_s = (counts.decode_flops + counts.rows * table.attention_row.flops) * rates.decode_s_per_flop
         flop_s += counts.decodes * table.heads * rates.decode_s_per_head
         for chunk in counts.chunks:
             chunk_s = chunk.flops * rates.prefill.at(chunk.rows)

@@ -115,7 +115,7 @@ def _own_prefill(scene: Scene, cause: Cause, what_if: WhatIf | None) -> list[Adv
 
 def _prefill_bound(cost: StepCost, cached: int, total: int, step_tokens: int) -> str:
     rows = min(step_tokens, total - cached)
-    parts = cost.predict([Segment(cached, rows, True)]).parts
+    parts = cost.predict([Segment.prefill(cached, rows, True)]).parts
     if any(part.bound is Bound.ARITHMETIC for part in parts if part.name == "weights"):
         return "prefill is bound by arithmetic"
     return f"prefill of {rows} tokens is bound by memory"
@@ -136,7 +136,7 @@ def _stretched(scene: Scene, cause: Cause, options: Options) -> list[Advice]:
     if fewer >= rows:
         text = f"chunks of {rows} tokens are small already; a second replica for long prompts would take the whole away"
         return [Advice(text, cause.seconds)]
-    gap_s = {count: _seconds(scene.cost, [*decoding, Segment(0, count, False)]) for count in (rows, fewer)}
+    gap_s = {count: _seconds(scene.cost, [*decoding, Segment.prefill(0, count, False)]) for count in (rows, fewer)}
     ratio = longest.longest_s / max(1e-9, gap_s[rows] - _seconds(scene.cost, decoding))
     shorter_s = (gap_s[fewer] - _seconds(scene.cost, decoding)) * ratio
     text = (
@@ -199,8 +199,7 @@ def _more_room(what_if: WhatIf | None) -> str:
     present = what_if.table_of(what_if.weights, what_if.kv_kind).kv_token_bytes
     kinds = [kind for kind in (KVKind.INT8, KVKind.INT4) if kind.name.lower() in what_if.narrower_kv()]
     told = [
-        f"{kind.name.lower()} holds "
-        f"{present / what_if.table_of(what_if.weights, kind).kv_token_bytes:.1f}x the tokens"
+        f"{kind.name.lower()} holds {present / what_if.table_of(what_if.weights, kind).kv_token_bytes:.1f}x the tokens"
         for kind in kinds
     ]
     return f"{text}, or --kv-format ({', '.join(told)})" if told else text

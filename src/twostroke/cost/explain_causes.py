@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twostroke.cost.account import Account, QueueStory
+from twostroke.cost.explain_guesses import guesses_text
 from twostroke.cost.explanation import Cause, CauseKind, Verdict, duration, names, plain_names, short
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.cost.step_history import device_seconds
@@ -112,7 +113,8 @@ class Scene:
         segments = self.decoding
         if not self.measured or self.cost is None or not segments:
             return 0.0
-        usual_s = device_seconds(self.cost.predict(segments)) * max(1, self.account.num_output_tokens - 1)
+        steps = max(1, self.account.num_output_tokens - 1 - self.account.guesses.accepted)
+        usual_s = device_seconds(self.cost.predict(segments)) * steps
         return decode_s - usual_s if decode_s > BUSY_FACTOR * usual_s else 0.0
 
     @property
@@ -126,7 +128,7 @@ def prefill_s(cost: StepCost, start: int, end: int, step_tokens: int) -> float:
     seconds = 0.0
     while start < end:
         rows = min(step_tokens, end - start)
-        seconds += device_seconds(cost.predict([Segment(start, rows, start + rows == end)]))
+        seconds += device_seconds(cost.predict([Segment.prefill(start, rows, start + rows == end)]))
         start += rows
     return seconds
 
@@ -210,6 +212,8 @@ def _miss_text(miss: PrefixMiss, num_prompt_tokens: int) -> str:
         return f"{lost} from {position} on had been cached and were evicted for others"
     if miss.reason is MissReason.UNFINISHED:
         return f"{lost} from {position} on were still being computed by {short(miss.by or '')}"
+    if miss.reason is MissReason.STATE:
+        return f"{lost} from {position} on are cached, but no snapshot of the model's state was kept behind them"
     if not miss.lost_tokens:
         return f"from {position} on it is like nothing that is cached"
     return f"it differs from a cached prompt at {position}; but for that, {lost} more would have been found"
@@ -288,6 +292,7 @@ def _decode(scene: Scene) -> Cause:
     segments = scene.decoding
     if scene.cost is not None and segments:
         text += f": {decode_shares(scene.cost, segments)}"
+    text += guesses_text(account.guesses, scene.cost, segments)
     return Cause(CauseKind.DECODE, Verdict.STREAM, decode_s, text)
 
 

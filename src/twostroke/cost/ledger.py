@@ -28,7 +28,7 @@ from twostroke.cost.shape import Segment, StepCost
 from twostroke.cost.step_history import MAX_RUN_STEPS, Row, StepHistory
 from twostroke.cost.step_times import BLOCK_STEPS, StepTime
 from twostroke.types.event import FinishedEvent
-from twostroke.types.plan import Hold, Plan, Preemption
+from twostroke.types.plan import Hold, Plan, Preemption, Role
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
@@ -94,9 +94,10 @@ class Ledger:
         if (
             sequences[-1].request is self._last
             and len(sequences) == self._num_decoding
-            and sequences[-1].num_tokens == 1
+            and sequences[-1].role is Role.DECODE
             and plan.held is self._held
             and not plan.preemptions
+            and not plan.num_draft_tokens
         ):
             self._recent.append(time)
         else:
@@ -149,8 +150,6 @@ class Ledger:
             self._sink(record_of(account))
         return account
 
-    # A step that is looked into.
-
     def _sum_up(self) -> None:
         """Steps since the last time that somebody asked, in all of which all decoded."""
         recent = self._recent
@@ -190,12 +189,12 @@ class Ledger:
                 planned_decoding += 1
             elif live is not None and live.phase is not Phase.FILLING:
                 self._enter(live, span.begin_s)
-        rows = self._rows(plan)
+        rows = self._rows(plan, result)
         by_chunk = self._chunk_seconds(rows, span.busy_s)
         chunk_s = sum(by_chunk.values())
         if by_chunk:
             chunks = tuple(
-                (row.request_id, row.num_tokens, by_chunk[row.request_id]) for row in rows if row.num_tokens > 1
+                (row.request_id, row.num_tokens, by_chunk[row.request_id]) for row in rows if row.request_id in by_chunk
             )
             self.chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
         self._sums.add(span, chunk_s)
@@ -204,30 +203,30 @@ class Ledger:
         self._account_filling(rows, by_chunk, span)
         for row in rows:
             live = self._filling.get(row.request_id)
-            if live is not None and row.samples and row.request_id in result.sampled:
+            if live is not None and row.samples and result.sampled.get(row.request_id):
                 self._begin_decode(live, span)
-        steady = not self._filling and self._num_decoding == len(rows) and not by_chunk
+        steady = not (self._filling or by_chunk or plan.num_draft_tokens) and self._num_decoding == len(rows)
         self._last = plan.sequences[-1].request if steady else None
         return rows
 
-    def _rows(self, plan: Plan) -> tuple[Row, ...]:
+    def _rows(self, plan: Plan, result: StepResult) -> tuple[Row, ...]:
         rows = []
         for sequence in plan.sequences:
-            request_id, start, num_tokens = sequence.request.request_id, sequence.start, sequence.num_tokens
-            live = self._filling.get(request_id)
-            again = 0 if live is None else max(0, min(start + num_tokens, live.high) - start)
-            made, scored = sequence.num_output_tokens, len(sequence.scores)
-            rows.append(Row(request_id, start, num_tokens, sequence.samples, made, again, scored))
+            live = self._filling.get(sequence.request.request_id)
+            again = 0 if live is None else max(0, min(sequence.start + sequence.num_tokens, live.high) - sequence.start)
+            rows.append(row := Row.of(sequence, again, result))
+            if row.drafts and (drafted := self._live.get(row.request_id)) is not None:
+                drafted.guesses = drafted.guesses.with_step(row.drafts, row.accepted)
         return tuple(rows)
 
     def _chunk_seconds(self, rows: tuple[Row, ...], busy_s: float) -> dict[str, float]:
         """What each chunk adds to the step; within a step chunks share by rows."""
-        chunk_rows = sum(row.num_tokens for row in rows if row.num_tokens > 1)
-        if not chunk_rows:
+        chunks = [row for row in rows if row.role is Role.PREFILL]
+        if not chunks:
             return {}
-        segments = [Segment(row.start, row.num_tokens, row.samples, row.scored) for row in rows]
-        added = busy_s * prefill_share(segments, self.cost)
-        return {row.request_id: added * row.num_tokens / chunk_rows for row in rows if row.num_tokens > 1}
+        added = busy_s * prefill_share([row.segment() for row in rows], self.cost)
+        chunk_rows = sum(row.num_tokens for row in chunks)
+        return {row.request_id: added * row.num_tokens / chunk_rows for row in chunks}
 
     def _enter(self, live: LiveAccount, begin_s: float) -> None:
         """It is planned, for the first time or again."""
@@ -382,6 +381,7 @@ class Ledger:
             first_ordinal=live.first_ordinal,
             sample=() if token_s is None else self._decoded_in(middle),
             delays=live.delays(self._delayed_s),
+            guesses=live.guesses,
         )
 
     def _decoded_in(self, ordinal: int) -> tuple[Segment, ...]:
@@ -389,7 +389,7 @@ class Ledger:
         if self._sampled[0] != ordinal:
             sample = self.history.sample(ordinal)
             segments = [] if sample is None else sample.segments
-            self._sampled = (ordinal, tuple(segment for segment in segments if segment.num_tokens == 1))
+            self._sampled = (ordinal, tuple(segment for segment in segments if segment.role is Role.DECODE))
         return self._sampled[1]
 
     def _shares(self, live: LiveAccount, steps: list[ChunkStep]) -> tuple[Share, ...]:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from twostroke.cost.cache_needs import CacheNeeds
 from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import OutOfMemory
 
 KEPT_FREE_SHARE = 0.10
 """Share of the available memory left for the rest of the machine, unless --kv-memory says otherwise."""
+
+LEAST_TOKENS = 256
+"""That the caches must hold, unless --kv-memory says otherwise."""
 
 PROCESS_BYTES = 400_000_000
 """Of the process beside weights, pool, buffers and tables: interpreter, libraries, tokenizer, requests, grammars. More
@@ -21,63 +26,55 @@ may be held while a load lasts; this is what stays after it (heap.py)."""
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeeds:
-    """weight_bytes: packed. buffer_bytes: activations and logits. kv_token_bytes: K and V of one position, all layers.
-
-    context_tokens: the longest sequence. useful_tokens: more KV than this could never be filled. table_bytes: what
-    grows with the context (rotations, page tables). process_bytes: of the process itself.
-    """
+    """weight_bytes: packed. buffer_bytes: activations and logits. table_bytes: what grows with the context (rotations,
+    page tables). process_bytes: of the process itself."""
 
     weight_bytes: int
     buffer_bytes: int
-    kv_token_bytes: int
-    context_tokens: int
-    useful_tokens: int
+    caches: CacheNeeds
     table_bytes: int = 0
     process_bytes: int = 0
 
     @property
     def fixed_bytes(self) -> int:
-        """All but the KV pool."""
+        """All but the caches."""
         return self.weight_bytes + self.buffer_bytes + self.table_bytes + self.process_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class KVPlan:
-    """num_pages of PAGE_TOKENS positions, and the sentence that says why."""
+    """The pools, and the sentence that says why. tokens: positions of sequences that run together."""
 
-    num_pages: int
+    pools: CachePools
     kv_bytes: int
+    tokens: int
     reason: str
-
-    @property
-    def tokens(self) -> int:
-        """Positions the pool holds."""
-        return self.num_pages * PAGE_TOKENS
 
 
 def plan_kv(needs: MemoryNeeds, available_bytes: int, asked_bytes: int | None, source: str = "") -> KVPlan:
-    """Size the KV pool; raises OutOfMemory, with the figures, where weights and one page per sequence cannot fit.
+    """Size the pools; raises OutOfMemory, with the figures, where weights and a few pages cannot fit.
 
     source: what limits the available memory, for messages.
     """
-    page_bytes = needs.kv_token_bytes * PAGE_TOKENS
-    fixed_bytes = needs.fixed_bytes
+    caches, fixed_bytes = needs.caches, needs.fixed_bytes
+    least = caches.least_pools()
     free_bytes = int(available_bytes * (1 - KEPT_FREE_SHARE)) - fixed_bytes
     if asked_bytes is not None:
-        if asked_bytes < page_bytes:
-            raise _less_than_a_page(page_bytes, asked_bytes)
+        if asked_bytes < caches.bytes_of(least):
+            raise _less_than_a_page(caches.bytes_of(least), asked_bytes)
         if asked_bytes + fixed_bytes > available_bytes:
             raise _too_big(needs, _available(available_bytes, source), asked_bytes)
-        budget_bytes, reason = asked_bytes, "asked for"
+        pools, reason = caches.pools(asked_bytes, bounded=False), "asked for"
     else:
-        budget_bytes, reason = free_bytes, f"90% of {_gb(available_bytes)} available, less all else"
-    useful_pages = -(-needs.useful_tokens // PAGE_TOKENS)
-    num_pages = max(0, budget_bytes) // page_bytes
-    if asked_bytes is None and num_pages > useful_pages:
-        num_pages, reason = useful_pages, "all sequences at full length fit"
-    if num_pages < 1 or (asked_bytes is None and num_pages * PAGE_TOKENS < min(needs.context_tokens, 256)):
-        raise _too_big(needs, _available(available_bytes, source), asked_bytes or 256 * needs.kv_token_bytes)
-    return KVPlan(num_pages, num_pages * page_bytes, reason)
+        pools = caches.pools(max(0, free_bytes), bounded=True)
+        reason = f"90% of {_gb(available_bytes)} available, less all else"
+        if pools == caches.pools(2 * max(0, free_bytes), bounded=True):
+            reason = "all sequences at full length fit"
+    few = asked_bytes is None and caches.tokens(pools) < min(caches.context_tokens, LEAST_TOKENS)
+    if few or not caches.holds(pools, least):
+        least_bytes = max(caches.bytes_of(least), caches.sequence_bytes(LEAST_TOKENS))
+        raise _too_big(needs, _available(available_bytes, source), asked_bytes or least_bytes)
+    return KVPlan(pools, caches.bytes_of(pools), caches.tokens(pools), reason)
 
 
 def _less_than_a_page(page_bytes: int, asked_bytes: int) -> OutOfMemory:
@@ -103,7 +100,7 @@ def _too_big(needs: MemoryNeeds, available: str, kv_bytes: int) -> OutOfMemory:
     return OutOfMemory(
         f"The model does not fit: it needs {_gb(needs.fixed_bytes + kv_bytes)}, {available}.",
         why=" + ".join(f"{name} {_gb(size)}" for name, size in parts.items() if size)
-        + f" ({needs.kv_token_bytes:,} bytes a token).",
+        + f" ({needs.caches.token_bytes:,} bytes a token).",
         fix="Use smaller weights (--weights int4), a smaller --kv-memory or model, or more memory.",
     )
 

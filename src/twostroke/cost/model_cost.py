@@ -1,7 +1,7 @@
 """The one way to a StepCost: a model in its formats, and a machine of the catalogue or this one as measured.
 
-    cost = step_cost(work_table(model, StoredFormats(lambda role: INT8, KVKind.BF16)), calibration)
-    cost.predict([Segment(start=512, num_tokens=1, samples=True)]).seconds
+    cost = step_cost(work_table(model, StoredFormats(lambda weight: INT8, KVKind.BF16)), calibration)
+    cost.predict([Segment.decode(512)]).seconds
 
 Knows: both kinds of StepCost.
 Must not know: where a calibration is kept, who asks.

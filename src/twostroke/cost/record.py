@@ -16,15 +16,17 @@ from twostroke.cost.shape import Segment, StepPrediction
 
 @dataclass(frozen=True, slots=True)
 class SequenceRecord:
-    """One completion's part of a step. num_output_tokens: made before this step; 0 with more rows than one: prefill.
+    """One completion's part of a step. num_output_tokens: made before this step.
 
-    num_recomputed_tokens: of the rows, those that had been computed before a preemption.
+    num_recomputed_tokens: of the rows, those that had been computed before a preemption. num_accepted: of the drafts,
+    how many were right.
     """
 
     request_id: str
     segment: Segment
     num_output_tokens: int
     num_recomputed_tokens: int = 0
+    num_accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

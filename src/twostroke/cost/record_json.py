@@ -1,11 +1,12 @@
 """Records as lines of JSON: the form of `--trace FILE`, which converters and the simulator read.
 
-    line 1      {"twostroke_steps": 2, "sequence_columns": [...], "part_columns": [...]}
-    then        {"step": 7, "begin_s": ..., "sequences": [["req-1/0", 512, 1, true, 3, 0, 0], ...], ...}
+    line 1      {"twostroke_steps": 3, "sequence_columns": [...], "part_columns": [...]}
+    then        {"step": 7, "begin_s": ..., "sequences": [["req-1/0", 512, 1, true, 3, 0, 0, "decode", 0, 0], ...], ...}
     and         {"request": "req-1/0", "arrival_s": ..., ...}      when a completion has ended
 
 Readers must ignore keys that they do not know; a change that is more than a new key changes the version. Version 1 had
-no column `scored`: in its files no row was scored.
+no column `scored`: in its files no row was scored. Versions 1 and 2 had no columns `role`, `drafts` and `accepted`:
+the engines that wrote them decoded one row at a time.
 
 Knows: StepRecord, RequestRecord, their JSON.
 Must not know: files, who wrote them.
@@ -22,12 +23,14 @@ from twostroke.cost.record import RequestRecord, SequenceRecord, StepRecord
 from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
 from twostroke.cost.work import Work
 from twostroke.types.errors import ConfigError
+from twostroke.types.plan import Role
 
-VERSION = 2
+VERSION = 3
 HEADER_KEY = "twostroke_steps"
 COLUMNS_OF_1 = ("request_id", "start", "num_tokens", "samples", "num_output_tokens", "num_recomputed_tokens")
-SEQUENCE_COLUMNS = (*COLUMNS_OF_1, "scored")
-COLUMNS_BY_VERSION = {1: COLUMNS_OF_1, VERSION: SEQUENCE_COLUMNS}
+COLUMNS_OF_2 = (*COLUMNS_OF_1, "scored")
+SEQUENCE_COLUMNS = (*COLUMNS_OF_2, "role", "drafts", "accepted")
+COLUMNS_BY_VERSION = {1: COLUMNS_OF_1, 2: COLUMNS_OF_2, VERSION: SEQUENCE_COLUMNS}
 PART_COLUMNS = ("name", "seconds", "flops", "weight_bytes", "kv_bytes", "activation_bytes", "bound")
 
 Record = StepRecord | RequestRecord
@@ -60,6 +63,9 @@ def to_json(record: StepRecord) -> dict[str, Any]:
                 each.num_output_tokens,
                 each.num_recomputed_tokens,
                 each.segment.scored,
+                each.segment.role.value,
+                each.segment.drafts,
+                each.num_accepted,
             ]
             for each in record.sequences
         ],
@@ -157,7 +163,7 @@ def _version_of(line: str, name: str) -> int:
             fix="Give a file that `--trace` wrote.",
         )
     if type(version) is not int or version not in COLUMNS_BY_VERSION:
-        known = " and ".join(map(str, COLUMNS_BY_VERSION))
+        known = ", ".join(map(str, COLUMNS_BY_VERSION))
         raise ConfigError(f"{name}, line 1: step records of version {version!r}; this program reads {known}.")
     return version
 
@@ -192,10 +198,14 @@ def _part(row: list[Any]) -> PartPrediction:
 
 def _sequence(row: list[Any], columns: tuple[str, ...]) -> SequenceRecord:
     value = _named(row, columns, "sequences")
-    scored = _integer(value, "scored") if "scored" in columns else 0
-    segment = Segment(_integer(value, "start"), _integer(value, "num_tokens"), bool(value["samples"]), scored)
+    start, num_tokens = _integer(value, "start"), _integer(value, "num_tokens")
     made, again = _integer(value, "num_output_tokens"), _integer(value, "num_recomputed_tokens")
-    return SequenceRecord(str(value["request_id"]), segment, made, again)
+    scored = _integer(value, "scored") if "scored" in columns else 0
+    old_role = Role.DECODE if num_tokens == 1 and made and not again else Role.PREFILL
+    role = Role(value["role"]) if "role" in columns else old_role
+    drafts, accepted = (_integer(value, key) if key in columns else 0 for key in ("drafts", "accepted"))
+    segment = Segment(start, num_tokens, bool(value["samples"]), role, scored, drafts)
+    return SequenceRecord(str(value["request_id"]), segment, made, again, accepted)
 
 
 def _rows(value: Any, name: str) -> list[list[Any]]:

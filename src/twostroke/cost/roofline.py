@@ -56,10 +56,11 @@ class RooflineCost:
         first = next(counter.decode_counts(starts, 1))
         weights_s, head_s, other_s = (part.seconds for part in self._by_rows(first))
         # Attention alone changes from step to step, and in what it sees alone.
-        moved = counter.attention(first).activation_bytes
+        before = counter.attention(first)
+        moved, computed = before.total_bytes - first.decode_bytes, before.flops - first.decode_flops
         s_per_flop, s_per_byte, host_s = self._attention_s_per_flop, self._s_per_byte, self._host_s
         for flops, read_bytes in counter.decode_sums(starts, steps):
-            attention_s = max(flops * s_per_flop, (read_bytes + moved) * s_per_byte)
+            attention_s = max((flops + computed) * s_per_flop, (read_bytes + moved) * s_per_byte)
             yield sum((weights_s, head_s, attention_s, other_s, host_s))
 
     def _by_rows(self, counts: SegmentCounts) -> tuple[PartPrediction, PartPrediction, PartPrediction]:

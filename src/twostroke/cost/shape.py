@@ -9,22 +9,40 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from twostroke.cost.work import Work
+from twostroke.types.plan import Role
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """One sequence's part of a step: positions [start, start + num_tokens). samples: its last row needs logits.
 
-    scored: further rows that need logits, for log probabilities of the prompt.
+    role: what the sequence does. scored: further rows that need logits, for log probabilities of the prompt.
+    drafts: the rows at the end that are guesses; they need logits, too.
     """
 
     start: int
     num_tokens: int
     samples: bool
+    role: Role
     scored: int = 0
+    drafts: int = 0
+
+    @property
+    def logit_rows(self) -> int:
+        """Rows that need logits."""
+        return self.samples + self.drafts + self.scored
+
+    @staticmethod
+    def prefill(start: int, num_tokens: int, samples: bool) -> Segment:
+        """A chunk of a prompt. samples: it is the last one."""
+        return Segment(start, num_tokens, samples, Role.PREFILL)
+
+    @staticmethod
+    def decode(start: int) -> Segment:
+        """One more token of a sequence, whose last token is at position `start`."""
+        return Segment(start, 1, True, Role.DECODE)
 
 
 class Part(Protocol):
@@ -39,12 +57,12 @@ class Part(Protocol):
         """Positions."""
 
     @property
-    def samples(self) -> bool:
-        """Does its last row need logits?"""
+    def role(self) -> Role:
+        """What does the sequence do?"""
 
     @property
-    def scored(self) -> int:
-        """Further rows that need logits."""
+    def logit_rows(self) -> int:
+        """Rows that need logits."""
 
 
 class Bound(enum.Enum):

@@ -1,7 +1,6 @@
 """The last steps, compactly: steps of one batch that only decodes are one run, however many they are.
 
-    run: rows (request id, start, rows, samples, output tokens before, recomputed rows) of its first step;
-         its step j has the same sequences, each j positions further on, and no preemption
+    run: its first step has these rows; its step j has the same sequences, each j positions on, and no preemption
 
 Numbers are packed: as objects a step of eight sequences took 1.8 KB and 13 objects for the collector to visit.
 
@@ -15,12 +14,14 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from twostroke.cost.record import SequenceRecord, StepRecord
 from twostroke.cost.shape import Segment, StepCost, StepPrediction
 from twostroke.cost.step_times import StepTime, StepTimes
 from twostroke.cost.work import Work
+from twostroke.types.plan import PlannedSequence, Role
+from twostroke.types.result import StepResult
 
 MAX_RUN_STEPS = 1024
 DROPPED_SHARE = 1 / 32
@@ -36,10 +37,43 @@ class Row(NamedTuple):
     samples: bool
     num_output_tokens: int
     num_recomputed: int
-    scored: int = 0
+    scored: int
+    drafts: int
+    accepted: int
+    role: Role
+
+    @classmethod
+    def of(cls, planned: PlannedSequence, num_recomputed: int, result: StepResult) -> Row:
+        """What was planned, and what came of it."""
+        request_id, start, num_tokens = planned.request.request_id, planned.start, planned.num_tokens
+        made, scored, drafts = planned.num_output_tokens, len(planned.scores), len(planned.draft_token_ids)
+        accepted = max(0, len(result.sampled.get(request_id, ())) - 1) if drafts else 0
+        counts = (made, num_recomputed, scored, drafts, accepted)
+        return cls(request_id, start, num_tokens, planned.samples, *counts, planned.role)
+
+    def segment(self, offset: int = 0) -> Segment:
+        """For a StepCost; so many steps of its run later."""
+        return Segment(self.start + offset, self.num_tokens, self.samples, self.role, self.scored, self.drafts)
+
+    def record(self, segment: Segment, offset: int) -> SequenceRecord:
+        """So many steps of its run later, when it computed this segment."""
+        made = self.num_output_tokens + offset
+        return SequenceRecord(self.request_id, segment, made, self.num_recomputed, self.accepted)
+
+    def pack(self) -> bytes:
+        """All but the id."""
+        return _pack(*self[1:9], self.role is Role.DECODE)
+
+    @classmethod
+    def unpacked(cls, request_id: str, packed: tuple[Any, ...]) -> Row:
+        """The inverse of `pack`, with the id."""
+        start, num_tokens, samples, made, again, scored, drafts, accepted, decodes = packed
+        role = Role.DECODE if decodes else Role.PREFILL
+        return cls(request_id, start, num_tokens, samples, made, again, scored, drafts, accepted, role)
 
 
-_ROW = struct.Struct("=ii?iii")
+_ROW = struct.Struct("=ii?iiihh?")
+_pack = _ROW.pack
 
 
 @dataclass(slots=True)
@@ -61,7 +95,7 @@ class Run:
     @property
     def rows(self) -> list[Row]:
         """Of its first step."""
-        return [Row(name, *fields) for name, fields in zip(self.ids, _ROW.iter_unpack(self.packed), strict=True)]
+        return [Row.unpacked(*each) for each in zip(self.ids, _ROW.iter_unpack(self.packed), strict=True)]
 
     @property
     def num_steps(self) -> int:
@@ -74,7 +108,7 @@ class Run:
 
     def segments(self, offset: int = 0) -> list[Segment]:
         """Of the run's step `offset`, for a StepCost."""
-        return [Segment(row.start + offset, row.num_tokens, row.samples, row.scored) for row in self.rows]
+        return [row.segment(offset) for row in self.rows]
 
     def busy_s(self, offset: int) -> float:
         """Model and sampling of the step `offset`."""
@@ -91,10 +125,7 @@ class Run:
             end_s,
             model_s,
             sampling_s,
-            tuple(
-                SequenceRecord(row.request_id, segment, row.num_output_tokens + offset, row.num_recomputed)
-                for row, segment in zip(self.rows, segments, strict=True)
-            ),
+            tuple(row.record(segment, offset) for row, segment in zip(self.rows, segments, strict=True)),
             self.preempted if offset == 0 else (),
             waiting,
             None if cost is None else cost.predict(segments),
@@ -121,8 +152,8 @@ class Sample:
 
     @property
     def has_chunks(self) -> bool:
-        """True where a sequence computed more than one position."""
-        return any(row.num_tokens > 1 for row in self.run.rows)
+        """True where a sequence did not decode."""
+        return any(row.role is Role.PREFILL for row in self.run.rows)
 
     @property
     def busy_s(self) -> float:
@@ -162,7 +193,7 @@ class StepHistory:
         if self._runs:
             self._runs[-1].times.pack()
             self._num_steps += self._runs[-1].num_steps
-        packed = b"".join([_ROW.pack(*row[1:]) for row in rows])
+        packed = b"".join([row.pack() for row in rows])
         run = Run(step_id, ordinal, tuple([row.request_id for row in rows]), packed, preempted)
         self._runs.append(run)
         self.recent, self.ends = run.times.recent, run.times.ends

@@ -1,7 +1,7 @@
 """What one step computes and moves, part by part: a WorkTable times the step's counts.
 
-The parts are those of `cost.shape.PartPrediction`: `weights` (products of the layers), `head` (logits), `attention`,
-and `other` (embedding rows, norms, rope, KV writes).
+The parts are those of `cost.shape.PartPrediction`: `weights` (products of the layers), `head` (logits), `attention`
+(and scans: what reads K, V and states), and `other` (embedding rows, norms, rope, KV writes).
 
 Knows: a WorkTable, counts of a step.
 Must not know: tensors, machines, time.
@@ -63,6 +63,11 @@ class SegmentCounts(NamedTuple):
     chunks: tuple[ChunkCounts, ...]
 
     @property
+    def sequences(self) -> int:
+        """With any new row."""
+        return self.decodes + len(self.chunks)
+
+    @property
     def attention_flops(self) -> int:
         """Of all rows."""
         return self.decode_flops + sum(chunk.flops for chunk in self.chunks)
@@ -119,7 +124,7 @@ class WorkCounter:
         for segment in segments:
             start, num_tokens = segment.start, segment.num_tokens
             rows += num_tokens
-            logit_rows += segment.samples + segment.scored
+            logit_rows += segment.logit_rows
             if num_tokens == 1:
                 starts.append(start)
                 continue
@@ -187,8 +192,8 @@ class WorkCounter:
         return self.table.head_once + self.table.head_row.times(logit_rows) if logit_rows else Work()
 
     def attention(self, counts: SegmentCounts) -> Work:
-        """Scores and weighted sums of all layers; each sequence's K and V are read once in a layer."""
-        moved = self.table.attention_row.times(counts.rows)
+        """Scores and weighted sums of all layers, and scans; each sequence's K, V and states are read once."""
+        moved = self.table.attention_row.times(counts.rows) + self.table.sequence.times(counts.sequences)
         return moved + Work(counts.attention_flops, kv_bytes=counts.kv_bytes)
 
     def other(self, counts: SegmentCounts) -> Work:

@@ -28,9 +28,7 @@ class Work:
 
     def times(self, count: int) -> Work:
         """This work done `count` times."""
-        return Work(
-            self.flops * count, self.weight_bytes * count, self.kv_bytes * count, self.activation_bytes * count
-        )
+        return Work(self.flops * count, self.weight_bytes * count, self.kv_bytes * count, self.activation_bytes * count)
 
     @property
     def total_bytes(self) -> int:

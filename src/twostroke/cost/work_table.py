@@ -1,8 +1,8 @@
 """WorkTable: what a step of one model in one choice of formats computes and moves, as numbers to multiply.
 
 Made from a traced program by program/work_table.py. A step's work is linear in its rows, in the rows that need logits,
-in the pairs of a row and a position that it sees, and in the cached positions that it reads; banks of experts add what
-is read of them.
+in its sequences, in the pairs of a row and a position that it sees, and in the cached positions that it reads; banks of
+experts add what is read of them.
 
 Knows: counts.
 Must not know: programs, tensors, machines, time.
@@ -59,7 +59,9 @@ class WorkTable:
     """`..._once`: in a step that has such rows. `..._row`: for each row. head and selected: of rows that need logits.
 
     layers, head: products with matrices. other: norms, rope, KV writes, embedding rows; selected: the same for rows
-    that need logits. weight_bytes: of the whole model. heads: KV heads of all layers together; query_heads likewise.
+    that need logits. attention_row: of attention and scans, but for what depends on the positions seen. sequence: the
+    states that a sequence's rows read and write. weight_bytes: of the whole model. heads: KV heads of all layers
+    together; query_heads likewise.
     """
 
     num_layers: int
@@ -72,6 +74,7 @@ class WorkTable:
     head_once: Work
     head_row: Work
     attention_row: Work
+    sequence: Work
     other_once: Work
     other_row: Work
     selected_once: Work

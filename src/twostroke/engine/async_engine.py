@@ -15,14 +15,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from twostroke.cost.ledger import Ledger
 from twostroke.engine.collect import Collector
 from twostroke.engine.reader_watch import ReaderWatch
-from twostroke.engine.stepper import Stepper
+from twostroke.engine.session import Session
 from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest, TwostrokeError, UnreadOverflow
 from twostroke.types.grammar import TokenMask
 from twostroke.types.output import Delta, GenerationOutput, Prompt
@@ -59,6 +59,36 @@ def size_bytes(delta: Delta) -> int:
     return PIECE_BYTES + len(delta.text) + ID_BYTES * len(delta.token_ids) + ENTRY_BYTES * entries
 
 
+class Steps(Protocol):
+    """What the step thread drives: a Stepper, or a front with replicas."""
+
+    clock: Callable[[], float]
+    report_fault: Callable[[BaseException], None]
+
+    @property
+    def session(self) -> Session:
+        """Whose pieces it makes."""
+
+    @property
+    def has_work(self) -> bool:
+        """True while `step` has something to do."""
+
+    def wake(self) -> None:
+        """Another thread has a command: `step` should not wait."""
+
+    def gauges(self) -> Any:
+        """Counts of this moment."""
+
+    def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:
+        """Queue a prompt; its request id."""
+
+    def abort(self, request_id: str) -> list[Delta]:
+        """End a request now."""
+
+    def step(self) -> list[Delta] | None:
+        """One step; None where nothing can be done now."""
+
+
 class AsyncEngine:
     """Any number of tasks, on any number of loops, may use one engine.
 
@@ -66,7 +96,7 @@ class AsyncEngine:
     max_unread_bytes: of one stream's pieces that nobody has taken yet.
     """
 
-    def __init__(self, stepper: Stepper, max_unread_bytes: int = MAX_UNREAD_BYTES) -> None:
+    def __init__(self, stepper: Steps, max_unread_bytes: int = MAX_UNREAD_BYTES) -> None:
         self._stepper = stepper
         self._max_unread_bytes = max_unread_bytes
         self._session = stepper.session
@@ -164,6 +194,7 @@ class AsyncEngine:
         with self._changed:
             self._commands.append(request_id)
             self._changed.notify_all()
+            self._stepper.wake()
 
     def _open(self, prompt: Prompt) -> _Stream:
         arrival_s = self._stepper.clock()  # not when the step thread gets to it: waiting for a step is queueing too
@@ -174,6 +205,7 @@ class AsyncEngine:
             self._streams[stream.request_id] = stream
             self._commands.append(stream)
             self._changed.notify_all()
+            self._stepper.wake()
         return stream
 
     def _named(self, prompt: Prompt) -> Prompt:
@@ -191,6 +223,7 @@ class AsyncEngine:
                 del self._streams[stream.request_id]
                 self._commands.append(stream.request_id)
                 self._changed.notify_all()
+                self._stepper.wake()
 
     def _deliver(self, news: list[_News]) -> None:
         """Runs on the readers' loop."""

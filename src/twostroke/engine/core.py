@@ -1,41 +1,90 @@
-"""The engine core: schedule, execute, commit. Nothing else happens in a step.
+"""The engine core: schedule, execute, commit. Nothing else happens in a step, whoever runs it.
 
-Knows: the scheduler, the Executor protocol.
+Knows: the scheduler's side of a step, the Executor protocol.
 Must not know: clocks (an argument), text, threads, which executor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from twostroke.engine.executor import Executor
-from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.event import Event
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 
+STEP_FAULT = "The engine failed while it computed this request."
+
+
+class Planner(Protocol):
+    """The scheduler's side of a step."""
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request is waiting or running."""
+
+    def schedule(self, now: float) -> Plan | None:
+        """What to compute next; None where there is nothing."""
+
+    def commit(self, plan: Plan, result: StepResult, now: float) -> Sequence[Event]:
+        """Take in what a plan gave."""
+
+    def gauges(self) -> Any:
+        """Counts of this moment."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One finished step: what was planned, what came of it, what to tell."""
+    """One finished step: what was planned, what came of it, what to tell; when it began, when it was committed."""
 
     plan: Plan
     result: StepResult
-    events: tuple[Event, ...]
+    events: Sequence[Event]
+    begin_s: float
+    commit_s: float
+
+
+Computed = Callable[[Plan, StepResult, float, float], None]
+"""(plan, result, begin_s, commit_s): what a plan holds of live sequences is as it was planned."""
+
+
+def nobody_hears(plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
+    """Nothing."""
 
 
 class EngineCore:
-    """The three verbs in order, for drivers without text: simulators, fault tests, the exactness tests."""
+    """The three verbs in order: for the engine's shells, simulators and tests. computed: called before each commit."""
 
-    def __init__(self, scheduler: Scheduler, executor: Executor) -> None:
+    def __init__(self, scheduler: Planner, executor: Executor, computed: Computed = nobody_hears) -> None:
         self.scheduler = scheduler
         self._executor = executor
+        self._computed = computed
+        self.interrupted: Step | None = None
 
     def step(self, clock: Callable[[], float]) -> Step | None:
-        """One step, or None where nothing can be computed. What the executor raises goes through."""
-        plan = self.scheduler.schedule(clock())
+        """One step, or None where nothing can be computed.
+
+        What the executor raises goes through. Its requests have failed then, or their pages would never be free; what
+        there is to tell of them is in `interrupted`.
+        """
+        begin_s = clock()
+        plan = self.scheduler.schedule(begin_s)
         if plan is None:
             return None
-        result = self._executor.execute(plan)
-        return Step(plan, result, tuple(self.scheduler.commit(plan, result, clock())))
+        try:
+            result = self._executor.execute(plan)
+        except BaseException:
+            self.interrupted = self._commit(plan, all_failed(plan), begin_s, clock())
+            raise
+        return self._commit(plan, result, begin_s, clock())
+
+    def _commit(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> Step:
+        self._computed(plan, result, begin_s, commit_s)
+        return Step(plan, result, self.scheduler.commit(plan, result, commit_s), begin_s, commit_s)
+
+
+def all_failed(plan: Plan) -> StepResult:
+    """The result of a step that failed as a whole."""
+    return StepResult({}, {sequence.request.request_id: STEP_FAULT for sequence in plan.sequences})

@@ -1,7 +1,8 @@
 """A fault in one request's work ends that request alone: a step that failed is run again, one sequence at a time.
 
 A step writes only keys and values of its own positions, and draws depend on (seed, position): running it twice, or in
-parts, gives the same bits. So the others lose a little time and nothing else.
+parts, gives the same bits. So the others lose a little time and nothing else. A state is not like that: a step that
+failed may have changed some of it, and it cannot be run again. There the whole step fails.
 
 Knows: plans, results, the Executor protocol.
 Must not know: why a step fails, what is done about it.
@@ -28,11 +29,12 @@ class IsolatingExecutor:
         self._report = report
 
     def execute(self, plan: Plan) -> StepResult:
-        """The plan's result; sequences that fail alone too are in `failed`. Raises where all of them do."""
+        """The plan's result; sequences that fail alone too are in `failed`. Raises where all of them do, and where they
+        have states."""
         try:
             return self._inner.execute(plan)
         except Exception as error:
-            if len(plan.sequences) < 2:
+            if len(plan.sequences) < 2 or any(sequence.state_slot >= 0 for sequence in plan.sequences):
                 raise
             self._report(error)
             return self._each_alone(plan, error)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest, prompt_too_long
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.output import Prompt
+from twostroke.types.speculate import DRAFT, WAYS
 
 MAX_OBJECTIVE_S = 3600.0
 
@@ -21,7 +22,8 @@ class EngineLimits:
     """context_tokens: prompt and output of one sequence. vocab_size: rows of the model's embedding.
 
     pool_tokens: what the KV pool holds when nothing else runs. end_token_ids: what ends an answer of this model.
-    objectives: what is promised to everybody; one request may ask for less haste, not for more.
+    objectives: what is promised to everybody; one request may ask for less haste, not for more. speculate: the ways of
+    guessing that a request may ask for.
     """
 
     context_tokens: int
@@ -29,6 +31,7 @@ class EngineLimits:
     pool_tokens: int
     end_token_ids: frozenset[int]
     objectives: LatencyObjectives = NO_OBJECTIVES
+    speculate: tuple[str, ...] = WAYS
 
     def check(self, prompt: Prompt) -> int:
         """The number of output tokens that the request may have.
@@ -37,6 +40,7 @@ class EngineLimits:
         """
         self._check_ids(prompt)
         self._check_objectives(prompt)
+        self._check_speculate(prompt)
         length = len(prompt.token_ids)
         if length >= self.context_tokens:
             raise prompt_too_long(length, self.context_tokens, exact=True)
@@ -90,6 +94,17 @@ class EngineLimits:
                 "bad_words must be made into token ids before they reach the engine.",
                 param="bad_words",
                 fix="Use LLM or the server, or give bad_token_ids.",
+            )
+
+    def _check_speculate(self, prompt: Prompt) -> None:
+        if prompt.speculate is not None and prompt.speculate not in self.speculate:
+            fix = f"Use one of {', '.join(self.speculate)}, or leave it out."
+            if prompt.speculate == DRAFT:
+                fix = "Start the engine with --speculate draft:MODEL, or leave it out."
+            raise InvalidRequest(
+                f"speculate has the value {prompt.speculate[:40]!r}, which this engine does not have.",
+                param="speculate",
+                fix=fix,
             )
 
     def _check_objectives(self, prompt: Prompt) -> None:

@@ -166,6 +166,7 @@ class Session:
                     priority=prompt.priority,
                     mask=prompt.masks[index] if prompt.masks else None,
                     objectives=prompt.objectives,
+                    speculate=prompt.speculate,
                 )
                 self._book.add(request)
                 self.ledger.arrive(request)
@@ -191,7 +192,7 @@ class Session:
 
         Must be called with the events of each commit before the next schedule.
         """
-        ended = {event.request_id: event for event in events if isinstance(event, FinishedEvent)}
+        ended: dict[str, FinishedEvent] = {}
         touched: dict[str, _Live] = {}
         for event in events:
             live = self._live.get(event.request_id)
@@ -202,6 +203,10 @@ class Session:
                 self._take_token(live, event)
             elif isinstance(event, PromptEvent):
                 live.prompt_logprobs += event.logprobs
+            else:
+                ending = live.ending
+                early = event if ending is None else _ended_before(event, ending[0], live.text.num_tokens)
+                ended[event.request_id] = early
         for request_id, live in touched.items():
             if live.ending is not None and request_id not in ended:
                 told = self._book.finish(request_id, live.ending[0], now, live.text.num_tokens)
@@ -292,3 +297,8 @@ class Session:
         members = self._groups.get(request.group_id, [])
         if not any(member in self._live for member in members):
             self._groups.pop(request.group_id, None)
+
+
+def _ended_before(event: FinishedEvent, reason: FinishReason, num_tokens: int) -> FinishedEvent:
+    """The end of a completion whose text ended with an earlier token of the same step: later ones do not count."""
+    return replace(event, reason=reason, num_output_tokens=num_tokens, stopped_by=None, end_logprob=None)

@@ -1,49 +1,26 @@
-"""One turn of the engine with its faults caught: schedule, execute, commit, and pieces for readers.
+"""One turn of the engine with its faults caught: a step of the core, and pieces for readers.
 
-Knows: the three verbs, the session, an injected clock.
+Knows: the core, the session, an injected clock.
 Must not know: threads, event loops, why an executor fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
+from twostroke.engine.core import EngineCore, Planner
+from twostroke.engine.executor import Executor
+from twostroke.engine.forgive import ForgivingExecutor
 from twostroke.engine.session import Session
 from twostroke.types.errors import EngineStopped
-from twostroke.types.event import Event
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 
-STEP_FAULT = "The engine failed while it computed this request."
 MAX_FAULTS_IN_A_ROW = 3
 
 ReportFault = Callable[[BaseException], None]
-
-
-class Planner(Protocol):
-    """The scheduler's side of a step."""
-
-    @property
-    def has_work(self) -> bool:
-        """True while a request is waiting or running."""
-
-    def schedule(self, now: float) -> Plan | None:
-        """What to compute next; None where there is nothing."""
-
-    def commit(self, plan: Plan, result: StepResult, now: float) -> Sequence[Event]:
-        """Take in what a plan gave."""
-
-    def gauges(self) -> Any:
-        """Counts of this moment."""
-
-
-class PlanRunner(Protocol):
-    """What runs plans (engine.executor.Executor)."""
-
-    def execute(self, plan: Plan) -> StepResult:
-        """Compute a plan."""
 
 
 def no_probe() -> None:
@@ -70,7 +47,7 @@ class Stepper:
     def __init__(
         self,
         scheduler: Planner,
-        executor: PlanRunner,
+        executor: Executor,
         session: Session,
         clock: Callable[[], float],
         report_fault: ReportFault = no_report,
@@ -78,14 +55,22 @@ class Stepper:
         require_sound: Callable[[], None] = no_doubt,
     ) -> None:
         self._scheduler = scheduler
-        self._executor = executor
+        self._forgiving = ForgivingExecutor(executor, report_fault)
+        self._core = EngineCore(scheduler, self._forgiving, self._computed)
         self.session = session
         self.clock = clock
         self.report_fault = report_fault
-        self._probe = probe
+        self.probe = probe
         self._require_sound = require_sound
-        self._faults_in_a_row = 0
         self._late: list[Delta] = []  # pieces of a step that was interrupted
+
+    def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
+        self.session.ledger.step(plan, result, begin_s, commit_s)
+
+    @property
+    def executor(self) -> Executor:
+        """What runs its plans."""
+        return self._forgiving.inner
 
     @property
     def has_work(self) -> bool:
@@ -95,6 +80,9 @@ class Stepper:
     def gauges(self) -> Any:
         """The scheduler's counts."""
         return self._scheduler.gauges()
+
+    def wake(self) -> None:
+        """Another thread has a command. Nothing: a step never waits for anybody."""
 
     def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:
         """Queue a prompt that came now, or at arrival_s; its request id. Raises InvalidRequest."""
@@ -115,47 +103,28 @@ class Stepper:
         if self._late:
             late, self._late = self._late, []
             return late
-        started_s = self.clock()
-        plan = self._scheduler.schedule(started_s)
-        if plan is None:
+        try:
+            step = self._core.step(self.clock)
+        except BaseException:  # Ctrl-C and the like
+            interrupted, self._core.interrupted = self._core.interrupted, None
+            if interrupted is not None:
+                self._late += self.session.consume(interrupted.events, interrupted.commit_s)
+            raise
+        if step is None:
             return None
-        result = self._execute(plan, started_s)
-        deltas = self._commit(plan, result, started_s)
+        deltas = self.session.consume(step.events, step.commit_s)
         ended_s = self.clock()
         self.session.ledger.close_step(ended_s)
-        self.session.observer.on_step(plan, result, ended_s - started_s)
-        if self._faults_in_a_row >= MAX_FAULTS_IN_A_ROW:
+        self.session.observer.on_step(step.plan, step.result, ended_s - step.begin_s)
+        if self._forgiving.faults_in_a_row >= MAX_FAULTS_IN_A_ROW:
             self._ask_probe()
         return deltas
 
     def _ask_probe(self) -> None:
         try:
-            self._probe()
+            self.probe()
         except Exception as error:
             raise EngineStopped(
                 "The engine has stopped.", why=f"{MAX_FAULTS_IN_A_ROW} steps in a row failed.", fix="Restart it."
             ) from error
-        self._faults_in_a_row = 0
-
-    def _commit(self, plan: Plan, result: StepResult, started_s: float) -> list[Delta]:
-        now = self.clock()
-        self.session.ledger.step(plan, result, started_s, now)
-        return self.session.consume(self._scheduler.commit(plan, result, now), now)
-
-    def _execute(self, plan: Plan, started_s: float) -> StepResult:
-        try:
-            result = self._executor.execute(plan)
-        except Exception as error:
-            self._faults_in_a_row += 1
-            self.report_fault(error)
-            return _all_failed(plan)
-        except BaseException:
-            # Ctrl-C and the like: the plan must not stay open, or its pages would never be free.
-            self._late += self._commit(plan, _all_failed(plan), started_s)
-            raise
-        self._faults_in_a_row = 0
-        return result
-
-
-def _all_failed(plan: Plan) -> StepResult:
-    return StepResult({}, {sequence.request.request_id: STEP_FAULT for sequence in plan.sequences})
+        self._forgiving.faults_in_a_row = 0

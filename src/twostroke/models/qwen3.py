@@ -23,6 +23,4 @@ def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     window, usual = upper_windows(fields, DEFAULTS, facts.num_layers)
     biased = fields.boolean("attention_bias", False)
     windows = windows_by_layer(fields, facts.num_layers, window, usual)
-    return facts, dense_program(
-        replace(shape, qkv_bias=biased, output_bias=biased, head_norms=True, windows=windows)
-    )
+    return facts, dense_program(replace(shape, qkv_bias=biased, output_bias=biased, head_norms=True, windows=windows))

@@ -28,6 +28,7 @@ class Activate(Op):
 
     NAME: ClassVar[str] = "activate"
     SHAPES: ClassVar[Shapes] = {"out": "T F"}
+    BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 
     out: Value

@@ -1,10 +1,12 @@
-"""The activation functions that `gate` and `activate` know, by their number in the native ABI.
+"""The activation functions that ops know, by their number in the native ABI.
 
     silu       x / (1 + exp(-x))                                        (Elfwing et al. 2017)
     gelu       x * (1 + erf(x / sqrt(2))) / 2                            (Hendrycks and Gimpel 2016)
     gelu_tanh  x * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2       (the same, its approximation)
     relu       max(x, 0)
     relu2      max(x, 0)^2                                               (So et al. 2021)
+    sigmoid    1 / (1 + exp(-x))
+    identity   x
 
 Knows: the functions.
 Must not know: who applies them.
@@ -29,6 +31,8 @@ class Activation(enum.IntEnum):
     GELU_TANH = 2
     RELU = 3
     RELU2 = 4
+    SIGMOID = 5
+    IDENTITY = 6
 
 
 FLOPS = 5
@@ -62,6 +66,10 @@ def activated(x: F32Array, activation: int) -> NDArray[np.float64]:
             found = wide * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (wide + 0.044715 * wide**3))) / 2.0
         elif activation in (Activation.RELU, Activation.RELU2):
             found = np.maximum(wide, 0.0) ** (2 if activation == Activation.RELU2 else 1)
+        elif activation == Activation.SIGMOID:
+            found = 1.0 / (1.0 + np.exp(-wide))
+        elif activation == Activation.IDENTITY:
+            found = wide
         else:
             raise ValueError(f"there is no activation {activation}")
     return np.asarray(found, np.float64)

@@ -27,6 +27,7 @@ class Add(Op):
 
     NAME: ClassVar[str] = "add"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D"}
+    BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 
     out: Value

@@ -2,7 +2,13 @@
 
     out, q (T, H, D) float32, possibly strided with contiguous last two axes. Row r of sequence s at position p sees
     positions max(0, p - window + 1) .. p (window 0: all of 0 .. p). Query head h reads KV head h // (H / kv_heads).
-    scores = scale * q . k; out = softmax(scores) @ v.
+    scores = scale * q . k
+    scores = soft_cap * tanh(scores / soft_cap)          where soft_cap is above 0 (Gemma 2)
+    scores += slopes[h] * (position of k - p)            where slopes (H,) are given (alibi; Press et al. 2022)
+    out = softmax(scores) @ v; where sinks (H,) are given (gpt-oss), the sum of the softmax has exp(sinks[h]) beside, a
+    score without a value.
+
+A page that no row of its sequence sees was given back: its entry of the page table says nothing, and it is never read.
 
 Implementations use the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) over fixed tiles of positions,
 merged over fixed segments of positions, so no (T, T) matrix exists and one row's arithmetic depends on that row alone.
@@ -26,7 +32,7 @@ from twostroke.cost.work import Work
 from twostroke.ops.kv_pages import read_pages, read_value_integers
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
 from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, Cache, PagedKV, Sequences, Value
+from twostroke.program.values import SEQUENCES, Cache, PagedKV, Sequences, Value, Vector
 from twostroke.spec.formats import PAGE_TOKENS
 
 TILE_TOKENS = 4 * PAGE_TOKENS
@@ -36,6 +42,13 @@ SMALLEST_SCALED = np.float32(2.0**-112)
 LOG2_E = np.float32(1.44269504088896341)
 
 
+def seen_pages(page_ids: np.ndarray, position: int, window: int) -> np.ndarray:
+    """page_ids, where those that are behind the window of every row from `position` on, whose entries say nothing, are
+    the first page that is seen."""
+    first = max(0, position - window + 1) // PAGE_TOKENS if window else 0
+    return np.concatenate((np.repeat(page_ids[first : first + 1], first), page_ids[first:]))
+
+
 def gather(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
     """-> K and V (kv_heads, tokens, head_dim) float32 of the first `tokens` positions in `page_ids`."""
     keys, values = (part.transpose(1, 0, 2, 3) for part in read_pages(layer, page_ids))
@@ -43,13 +56,23 @@ def gather(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array,
     return keys.reshape(shape)[:, :tokens], values.reshape(shape)[:, :tokens]
 
 
-def reference(out: F32Array, q: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float, window: int) -> None:
+def reference(
+    out: F32Array,
+    q: F32Array,
+    layer: KVLayer,
+    batch: AttentionBatch,
+    scale: float,
+    window: int,
+    soft_cap: float = 0.0,
+    sinks: F32Array | None = None,
+    slopes: F32Array | None = None,
+) -> None:
     """See the module."""
     heads_per_kv = q.shape[1] // layer.kv_heads
     for s in range(len(batch.context_tokens)):
         first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
         context = int(batch.context_tokens[s])
-        pages = batch.page_table[s, : -(-context // PAGE_TOKENS)]
+        pages = seen_pages(batch.page_table[s, : -(-context // PAGE_TOKENS)], context - (last - first), window)
         keys, values = gather(layer, pages, context)
         if layer.kind.is_integer:
             values, value_scales = _gather_integers(layer, pages, context)
@@ -58,14 +81,23 @@ def reference(out: F32Array, q: F32Array, layer: KVLayer, batch: AttentionBatch,
             begin = max(0, position - window + 1) if window else 0
             k = np.repeat(keys[:, begin : position + 1], heads_per_kv, axis=0)
             scores = np.einsum("hd,hnd->hn", _query(layer, q[row], scale), k)
-            weights = np.exp2(scores - scores.max(axis=-1, keepdims=True))
+            if soft_cap > 0:
+                scores = np.tanh(scores / (soft_cap * LOG2_E)) * np.float32(soft_cap * LOG2_E)
+            if slopes is not None:
+                scores += (slopes * LOG2_E)[:, None] * np.arange(begin - position, 1, dtype=np.float32)
+            peaks = scores.max(axis=-1, keepdims=True)
+            weights = np.exp2(scores - peaks)
+            total = weights.sum(axis=-1, keepdims=True)
+            if sinks is not None:
+                with np.errstate(over="ignore"):  # beside an infinite sink all weights are nothing
+                    total = total + np.exp2((sinks * LOG2_E)[:, None] - peaks)
             v = np.repeat(values[:, begin : position + 1], heads_per_kv, axis=0)
             if layer.kind.is_integer:
                 scales = np.repeat(value_scales[:, begin : position + 1], heads_per_kv, axis=0)
                 sums = np.einsum("hn,hnd->hd", _rounded_in_tiles(weights, scales, begin), v)
             else:
                 sums = np.einsum("hn,hnd->hd", weights, v)
-            out[row] = sums / weights.sum(axis=-1, keepdims=True)
+            out[row] = sums / total
 
 
 def _gather_integers(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
@@ -107,8 +139,9 @@ class Attention(Op):
     """Softmax attention of the step's rows over their sequences' pages."""
 
     NAME: ClassVar[str] = "attention"
-    SHAPES: ClassVar[Shapes] = {"out": "T H D", "q": "T H D", "layer": "* D"}
+    SHAPES: ClassVar[Shapes] = {"out": "T H D", "q": "T H D", "layer": "* D", "sinks": "H", "slopes": "H"}
     PART: ClassVar[OpPart] = OpPart.ATTENTION
+    BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 
     out: Value
@@ -117,6 +150,9 @@ class Attention(Op):
     batch: Sequences
     scale: float
     window: int
+    soft_cap: float = 0.0
+    sinks: Vector | None = None
+    slopes: Vector | None = None
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """4 FLOPs for each visible position, head and dimension; each sequence's K and V are read once."""
@@ -131,10 +167,18 @@ class Attention(Op):
         )
 
 
-def attention(q: Value, layer: Cache, scale: float) -> Value:
-    """What each row of q (T, H, D) sees in `layer`, whose kind says the window."""
+def attention(
+    q: Value,
+    layer: Cache,
+    scale: float,
+    *,
+    soft_cap: float = 0.0,
+    sinks: Vector | None = None,
+    slopes: Vector | None = None,
+) -> Value:
+    """What each row of q (T, H, D) sees in `layer`, whose kind says the window. soft_cap: 0 for none."""
     if not isinstance(layer.kind, PagedKV):
         raise TypeError("attention needs pages")
     out = q.fresh()
-    q.trace.record(Attention(out, q, layer, SEQUENCES, scale, layer.kind.window))
+    q.trace.record(Attention(out, q, layer, SEQUENCES, scale, layer.kind.window, soft_cap, sinks, slopes))
     return out

@@ -1,12 +1,12 @@
 """experts: feed-forward blocks of which each row uses a few (Shazeer et al. 2017).
 
-    out (T, D) float32 = sum over the row's experts e, in the order of their numbers, of
+    out (T, N) float32 = sum over the row's experts e, in the order of their numbers, of
                          weight_e * down_e(linear_silu(x, gate_up_e)).
 
 routes (T, 2 k) holds weights and experts' numbers as ops/route.py writes them; a number that is no expert's, or that
-stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D), down one of E matrices of (D, F),
-E <= 1,024. Products are those of ops/linear_silu.py and ops/linear.py, rounded; then one product and one addition for
-each element. One row's result depends on that row alone, whichever rows meet the same expert.
+stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D), down one of E matrices of (N, F),
+N <= D, E <= 1,024. Products are those of ops/linear_silu.py and ops/linear.py, rounded; then one product and one
+addition for each element. One row's result depends on that row alone, whichever rows meet the same expert.
 
 rows (T, D), middle (T, F) and pairs (T, 2) are room for the rows of one expert: what they hold afterwards is not said.
 
@@ -52,8 +52,9 @@ def reference(
         pairs[:count, 0], pairs[:count, 1] = met, weights[met, place]
         rows[:count] = x[met]
         linear_silu.reference(middle[:count], rows[:count], gate_up.expert(expert))
-        linear.reference(rows[:count], middle[:count], down.expert(expert))
-        out[met] += pairs[:count, 1:] * rows[:count]
+        made = rows[:count, : out.shape[1]]
+        linear.reference(made, middle[:count], down.expert(expert))
+        out[met] += pairs[:count, 1:] * made
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -62,7 +63,7 @@ class Experts(Op):
 
     NAME: ClassVar[str] = "experts"
     SHAPES: ClassVar[Shapes] = {
-        "out": "T D",
+        "out": "T N",
         "x": "T D",
         "routes": "T 2C",
         "gate_up": "* D",
@@ -73,6 +74,7 @@ class Experts(Op):
     }
     PART: ClassVar[OpPart] = OpPart.PRODUCT
     SCRATCH: ClassVar[tuple[str, ...]] = ("rows", "middle", "pairs")
+    DIVIDED_WEIGHT: ClassVar[str] = "down"
     reference = staticmethod(reference)
 
     out: Value

@@ -34,6 +34,7 @@ class GateProduct(Op):
 
     NAME: ClassVar[str] = "gate"
     SHAPES: ClassVar[Shapes] = {"out": "T F", "x": "T 2F"}
+    BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 
     out: Value

@@ -30,6 +30,7 @@ class HeadNorm(Op):
 
     NAME: ClassVar[str] = "head_norm"
     SHAPES: ClassVar[Shapes] = {"out": "T H D", "weight": "D"}
+    BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 
     out: Value

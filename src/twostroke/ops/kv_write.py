@@ -33,6 +33,7 @@ class KVWrite(Op):
 
     NAME: ClassVar[str] = "kv_write"
     SHAPES: ClassVar[Shapes] = {"layer": "H D", "k": "T H D", "v": "T H D", "slots": "T"}
+    BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 
     layer: Cache

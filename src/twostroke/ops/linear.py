@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight, unpack, unpack_integers
+from twostroke.ops.stored_layout import stored_product
 from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.program.values import Value, Weight
 from twostroke.spec.formats import WeightKind
@@ -58,6 +59,8 @@ def _integer_reference(x: F32Array, weight: PackedWeight) -> F32Array:
     group = weight.format.group
     padded = weight.format.padded_columns(weight.columns)
     x_q, x_scales = quantize_rows(x, group, padded)
+    if weight.format.kind.is_stored:
+        return stored_product(x_q, x_scales, weight)
     w_q, w_scales = unpack_integers(weight)
     total = np.zeros((x.shape[0], weight.rows), np.float32)
     for g in range(w_scales.shape[1]):
@@ -77,17 +80,24 @@ def product_cost(weight: Weight, formats: StoredFormats) -> OpCost:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Linear(Op):
-    """A product with a packed matrix."""
+class MatrixOp(Op):
+    """What ops with one product have in common."""
 
-    NAME: ClassVar[str] = "linear"
     SHAPES: ClassVar[Shapes] = {"out": "T N", "x": "T K", "weight": "N K"}
     PART: ClassVar[OpPart] = OpPart.PRODUCT
-    reference = staticmethod(reference)
 
     out: Value
     x: Value
     weight: Weight
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Linear(MatrixOp):
+    """A product with a packed matrix."""
+
+    NAME: ClassVar[str] = "linear"
+    DIVIDED_WEIGHT: ClassVar[str] = "weight"
+    reference = staticmethod(reference)
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """2 FLOPs a weight and row; the weights are read once for all rows."""

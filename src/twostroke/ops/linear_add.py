@@ -17,8 +17,7 @@ from twostroke.cost.work import Work
 from twostroke.ops import linear
 from twostroke.ops.add import Add
 from twostroke.ops.operands import F32Array, PackedWeight
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import Value, Weight
+from twostroke.program.op import Op, OpCost, StoredFormats
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
@@ -29,17 +28,11 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class LinearAdd(Op):
+class LinearAdd(linear.MatrixOp):
     """A product added to `out`. No model asks for it: `fuse` makes it of a product and an addition."""
 
     NAME: ClassVar[str] = "linear_add"
-    SHAPES: ClassVar[Shapes] = {"out": "T N", "x": "T K", "weight": "N K"}
-    PART: ClassVar[OpPart] = OpPart.PRODUCT
     reference = staticmethod(reference)
-
-    out: Value
-    x: Value
-    weight: Weight
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """The product, an addition and one more read for each output element."""

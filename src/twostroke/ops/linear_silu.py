@@ -17,8 +17,7 @@ from twostroke.cost.work import Work
 from twostroke.ops import linear
 from twostroke.ops.gate import Activation, GateProduct
 from twostroke.ops.operands import F32Array, PackedWeight
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import Value, Weight
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
@@ -34,17 +33,12 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class LinearSilu(Op):
+class LinearSilu(linear.MatrixOp):
     """Both products and the gate. No model asks for it: `fuse` makes it of a product and a gate."""
 
     NAME: ClassVar[str] = "linear_silu"
     SHAPES: ClassVar[Shapes] = {"out": "T F", "x": "T K", "weight": "2F K"}
-    PART: ClassVar[OpPart] = OpPart.PRODUCT
     reference = staticmethod(reference)
-
-    out: Value
-    x: Value
-    weight: Weight
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """The products, and 5 FLOPs for each output element."""

@@ -180,11 +180,11 @@ def pack_integers(
         return np.ascontiguousarray(quads).reshape(-1), packed_scales.reshape(-1)
     full_multipliers = np.zeros((padded_rows(rows), columns // SUBGROUP_COLUMNS), np.uint8)
     full_multipliers[:rows] = multipliers
-    data = np.concatenate((_nibbles(full_multipliers, 1, 2), _nibbles(full, 4, 8)), axis=2)
+    data = np.concatenate((nibbles_of(full_multipliers, 1, 2), nibbles_of(full, 4, 8)), axis=2)
     return data.reshape(-1), packed_scales.reshape(-1)
 
 
-def _nibbles(values: U8Array, together: int, runs: int) -> U8Array:
+def nibbles_of(values: U8Array, together: int, runs: int) -> U8Array:
     """(N, K') -> (P, K' / (2 runs together), runs * 64 * together): two runs of `together` values share their bytes."""
     rows, columns = values.shape
     pairs = values.reshape(rows // PANEL_ROWS, PANEL_ROWS, columns // (2 * runs * together), runs, 2, together)
@@ -192,8 +192,8 @@ def _nibbles(values: U8Array, together: int, runs: int) -> U8Array:
     return packed.transpose(0, 2, 3, 1, 4).reshape(packed.shape[0], packed.shape[2], -1)
 
 
-def _from_nibbles(packed: U8Array, together: int, runs: int) -> U8Array:
-    """The inverse of _nibbles: (P, steps, bytes) -> (N, K')."""
+def nibbles_to(packed: U8Array, together: int, runs: int) -> U8Array:
+    """The inverse of nibbles_of: (P, steps, bytes) -> (N, K')."""
     panels, steps, _ = packed.shape
     shaped = packed.reshape(panels, steps, runs, PANEL_ROWS, together).transpose(0, 3, 1, 2, 4)
     return np.stack((shaped & 15, shaped >> 4), axis=4).reshape(panels * PANEL_ROWS, -1)
@@ -209,8 +209,8 @@ def unpack_integers(weight: PackedWeight) -> tuple[NDArray[np.int8], F32Array]:
         values = (quads.astype(np.int16) - 128).reshape(-1, columns)
     else:
         steps = weight.data.reshape(-1, columns // STEP_COLUMNS, INT4_STEP_BYTES)
-        multipliers = _from_nibbles(steps[:, :, : 2 * PANEL_ROWS], 1, 2).astype(np.int16)
-        elements = _from_nibbles(steps[:, :, 2 * PANEL_ROWS :], 4, 8).astype(np.int16) - 8
+        multipliers = nibbles_to(steps[:, :, : 2 * PANEL_ROWS], 1, 2).astype(np.int16)
+        elements = nibbles_to(steps[:, :, 2 * PANEL_ROWS :], 4, 8).astype(np.int16) - 8
         values = elements * np.repeat(multipliers, SUBGROUP_COLUMNS, axis=1)
     groups = weight.format.num_groups(weight.columns)
     scales = weight.scales.reshape(-1, groups, PANEL_ROWS).transpose(0, 2, 1).reshape(-1, groups)
@@ -226,6 +226,10 @@ def unpack(weight: PackedWeight) -> F32Array:
     elif weight.format.kind is WeightKind.BF16:
         pairs = weight.data.view(np.uint16).reshape(-1, columns // 2, PANEL_ROWS, 2).transpose(0, 2, 1, 3)
         full = bf16_to_f32(pairs.reshape(-1, columns))
+    elif weight.format.kind.is_stored:
+        from twostroke.ops.stored_layout import unpack_stored
+
+        return unpack_stored(weight)
     else:
         values, scales = unpack_integers(weight)
         full = values.astype(np.float32) * np.repeat(scales, weight.format.group, axis=1)[:, :columns]

@@ -33,6 +33,7 @@ class Rotate(Op):
 
     NAME: ClassVar[str] = "rope"
     SHAPES: ClassVar[Shapes] = {"out": "T H D", "positions": "T"}
+    BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 
     out: Value

@@ -5,6 +5,9 @@ are resolved once, for the positions that the engine is configured for: a positi
 other requests run, how long they are, or how far this one has come (the exactness law). With a context no longer than
 the original positions both are as in transformers; beyond it, as in transformers given a sequence of that full length.
 
+The tables have the same bits on every machine (cos_sin.py, spec/portable.py): keys that one machine has cached can be
+read by another.
+
 Knows: RopeSpec, float64 arithmetic.
 Must not know: how a head is rotated (ops/rope.py), config files.
 """
@@ -16,7 +19,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from twostroke.ops.cos_sin import cos_sin
 from twostroke.ops.operands import RopeTable
+from twostroke.spec.portable import ln, powers
 from twostroke.spec.rope import RopeKind, RopeSpec
 
 F64Array = NDArray[np.float64]
@@ -32,9 +37,13 @@ def rope_table(rope: RopeSpec, max_positions: int) -> RopeTable:
     sin = np.empty_like(cos)
     for first in range(0, max_positions, CHUNK_POSITIONS):
         last = min(first + CHUNK_POSITIONS, max_positions)
-        angles = np.arange(first, last, dtype=np.float64)[:, None] * frequencies
-        cos[first:last] = np.cos(angles) * rope.attention_factor
-        sin[first:last] = np.sin(angles) * rope.attention_factor
+        positions = np.arange(first, last, dtype=np.float64)[:, None]
+        cosine, sine = cos_sin(positions * frequencies)
+        factor: F64Array | float = rope.attention_factor
+        if rope.growth:
+            factor = factor * (1 + rope.growth * _logarithms(1 + positions // rope.original_positions))
+        cos[first:last] = cosine * factor
+        sin[first:last] = sine * factor
     return RopeTable(cos, sin)
 
 
@@ -55,17 +64,24 @@ def inverse_frequencies(rope: RopeSpec, max_positions: int) -> F64Array:
     return plain
 
 
+def _logarithms(whole: F64Array) -> F64Array:
+    """Of whole numbers of which many are equal."""
+    numbers, places = np.unique(whole, return_inverse=True)
+    found: F64Array = np.array([ln(float(number)) for number in numbers])[places].reshape(whole.shape)
+    return found
+
+
 def _frequencies(theta: float, rotary_dim: int) -> F64Array:
     exponents: F64Array = np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim
-    frequencies: F64Array = theta**-exponents
-    return frequencies
+    return np.array(powers(theta, -exponents))
 
 
 def _dynamic(rope: RopeSpec, max_positions: int) -> F64Array:
     """NTK-aware: the base grows so that the slowest pair spans the longer context."""
     positions = max(max_positions, rope.original_positions)
     stretch = rope.factor * positions / rope.original_positions - (rope.factor - 1)
-    return _frequencies(rope.theta * stretch ** (rope.rotary_dim / (rope.rotary_dim - 2)), rope.rotary_dim)
+    (wider,) = powers(stretch, [rope.rotary_dim / (rope.rotary_dim - 2)])
+    return _frequencies(rope.theta * wider, rope.rotary_dim)
 
 
 def _llama3(rope: RopeSpec, plain: F64Array) -> F64Array:
@@ -89,5 +105,5 @@ def _yarn(rope: RopeSpec, plain: F64Array) -> F64Array:
 
 def _yarn_pair(rope: RopeSpec, turns: float) -> float:
     """Index of the pair that turns `turns` times within the trained context, as a fraction."""
-    reach = math.log(rope.original_positions / (turns * 2 * math.pi))
-    return rope.rotary_dim * reach / (2 * math.log(rope.theta))
+    reach = ln(rope.original_positions / (turns * 2 * math.pi))
+    return rope.rotary_dim * reach / (2 * ln(rope.theta))

@@ -6,7 +6,7 @@ Must not know: what ops compute, plans, requests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,10 +23,23 @@ from twostroke.ops.operands import (
     new_kv_layer,
 )
 from twostroke.ops.rope_tables import rope_table
+from twostroke.program.cache_groups import cache_groups
 from twostroke.program.op import Op
 from twostroke.program.place import LINE_BYTES, Placement, place
 from twostroke.program.program import Program
-from twostroke.program.values import Cache, Indices, PagedKV, Rope, Sequences, Size, Value, Vector, Weight
+from twostroke.program.values import (
+    SLOTS,
+    Cache,
+    Indices,
+    PagedKV,
+    Rope,
+    Sequences,
+    Size,
+    StateCache,
+    Value,
+    Vector,
+    Weight,
+)
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 
 
@@ -45,21 +58,46 @@ class StepSizes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemorySizes:
-    """num_pages: of the KV pool. context_tokens: the longest sequence. The others are limits of one step."""
+    """num_pages: of the pool of each page group, in the order of `program.cache_groups`, or one number for all of them.
+    context_tokens: the longest sequence. state_slots: places for states of sequences and for their copies. The others
+    are limits of one step."""
 
-    num_pages: int
+    num_pages: int | tuple[int, ...]
     context_tokens: int
     max_step_tokens: int
     max_sequences: int
+    state_slots: int = 0
+    max_draft_tokens: int = 0
+
+    @property
+    def max_logit_rows(self) -> int:
+        """Rows of a step that need logits."""
+        return min(self.max_step_tokens, self.max_sequences + self.max_draft_tokens)
+
+    def pages_of(self, group: int) -> int:
+        """Pages of one group's pool."""
+        return self.num_pages if isinstance(self.num_pages, int) else self.num_pages[group]
 
     @property
     def max_pages(self) -> int:
-        """Pages of one sequence."""
-        return min(self.num_pages, -(-self.context_tokens // PAGE_TOKENS))
+        """Entries of a sequence's page table."""
+        return -(-self.context_tokens // PAGE_TOKENS)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GroupInputs:
+    """What a step says of one page group: slots (T,), page * PAGE_TOKENS + offset of each row, and the page tables.
+
+    The row starts and the contexts of all groups are the same arrays.
+    """
+
+    slots: I32Array
+    batch: AttentionBatch
 
 
 class StepMemory:
-    """The arrays. token_ids, positions, slots (T,), logit_rows (R,) and `batch` are inputs, filled before each step."""
+    """The arrays. token_ids, positions (T,), state_slots (S,), logit_rows (R,) and the inputs of each page group are
+    filled before each step. `slots` and `batch` are the first group's; there is one even where no layer has pages."""
 
     def __init__(
         self,
@@ -71,24 +109,61 @@ class StepMemory:
     ) -> None:
         self.sizes = sizes
         self._matrices, self._vectors = matrices, vectors
-        self.layers: tuple[KVLayer, ...] = tuple(
-            new_kv_layer(kv_kind, sizes.num_pages, kind.kv_heads, kind.head_dim) for kind in program.paged()
-        )
-        paged = [cache for cache in program.caches if isinstance(cache.kind, PagedKV)]
-        self._layer_of: dict[Cache, KVLayer] = dict(zip(paged, self.layers, strict=True))
+        groups = cache_groups(program).pages
+        self._group_of = {cache: index for index, group in enumerate(groups) for cache in group.caches}
+        self._layer_of: dict[Cache, KVLayer] = {
+            cache: new_kv_layer(kv_kind, sizes.pages_of(index), cache.kind.kv_heads, cache.kind.head_dim)
+            for cache, index in self._group_of.items()
+            if isinstance(cache.kind, PagedKV)
+        }
         self._ropes: dict[Rope, RopeTable] = {
             rope: rope_table(rope.spec, sizes.context_tokens) for rope in program.ropes
         }
-        self.token_ids, self.positions, self.slots = (np.zeros(sizes.max_step_tokens, np.int32) for _ in range(3))
-        self.logit_rows: I32Array = np.zeros(sizes.max_sequences, np.int32)
-        self.batch = AttentionBatch(
-            np.zeros(sizes.max_sequences + 1, np.int32),
-            np.zeros(sizes.max_sequences, np.int32),
-            np.zeros((sizes.max_sequences, sizes.max_pages), np.int32),
+        self.token_ids, self.positions = (np.zeros(sizes.max_step_tokens, np.int32) for _ in range(2))
+        self.adapters: I32Array = np.full(sizes.max_step_tokens, -1, np.int32)
+        self.state_slots: I32Array = np.zeros(sizes.max_sequences, np.int32)
+        self._states, self._state_of = _state_arrays(program, sizes.state_slots)
+        self.logit_rows: I32Array = np.zeros(sizes.max_logit_rows, np.int32)
+        rows = (np.zeros(sizes.max_sequences + 1, np.int32), np.zeros(sizes.max_sequences, np.int32))
+        self.page_inputs = tuple(
+            GroupInputs(
+                np.zeros(sizes.max_step_tokens, np.int32),
+                AttentionBatch(*rows, np.zeros((sizes.max_sequences, sizes.max_pages), np.int32)),
+            )
+            for _ in groups or [None]
         )
-        self._placement: Placement = place(program, sizes.max_step_tokens, sizes.max_sequences)
+        self._placement: Placement = place(program, sizes.max_step_tokens, sizes.max_logit_rows)
         self._arena: U8Array = _aligned(self._placement.num_bytes)
-        self._largest = StepSizes(sizes.max_step_tokens, sizes.max_sequences, sizes.max_sequences)
+        self._largest = StepSizes(sizes.max_step_tokens, sizes.max_sequences, sizes.max_logit_rows)
+
+    @property
+    def layers(self) -> tuple[KVLayer, ...]:
+        """K and V of every layer that has them, in the program's order."""
+        return tuple(layer for _, layer in sorted(self._layer_of.items(), key=lambda pair: pair[0].index))
+
+    def layers_of(self, group: int) -> tuple[KVLayer, ...]:
+        """Those of one page group."""
+        return tuple(layer for cache, layer in self._layer_of.items() if self._group_of[cache] == group)
+
+    @property
+    def slots(self) -> I32Array:
+        """The first group's."""
+        return self.page_inputs[0].slots
+
+    @property
+    def batch(self) -> AttentionBatch:
+        """The first group's."""
+        return self.page_inputs[0].batch
+
+    def copy_states(self, copies: Iterable[tuple[int, int]]) -> None:
+        """All states of slot `from` to slot `to`, in order; from -1 sets the slot to zero."""
+        for source, target in copies:
+            self._states[target] = 0 if source < 0 else self._states[source]
+
+    @property
+    def has_states(self) -> bool:
+        """Do sequences keep states?"""
+        return bool(self._state_of)
 
     def value(self, value: Value, sizes: StepSizes) -> F32Array:
         """The rows of a value in a step of these sizes, a view into the arena."""
@@ -99,30 +174,54 @@ class StepMemory:
 
     def operands(self, call: Op, sizes: StepSizes | None = None) -> tuple[Any, ...]:
         """What a call's operands are in a step of these sizes; of the largest step where none are given."""
-        return tuple(self._operand(item, sizes or self._largest) for item in call.operands())
+        items = call.operands()
+        # A call that has pages, the place of new K and V and sequences means those of the pages' group.
+        group = next((self._group_of[item] for item in items if isinstance(item, Cache) and item in self._group_of), 0)
+        return tuple(self._operand(item, sizes or self._largest, self.page_inputs[group]) for item in items)
 
-    def _operand(self, item: Any, sizes: StepSizes) -> Any:
+    def _operand(self, item: Any, sizes: StepSizes, inputs: GroupInputs) -> Any:
         if isinstance(item, Value):
             return self.value(item, sizes)
         if isinstance(item, Weight):
             return self._matrices[item.key]
         if isinstance(item, Vector):
             return self._vectors[item.key]
+        if isinstance(item, StateCache):
+            return self._state_of[item]
         if isinstance(item, Cache):
             return self._layer_of[item]
         if isinstance(item, Rope):
             return self._ropes[item]
         if isinstance(item, Indices):
-            count = sizes.logit_rows if item.count is Size.LOGIT_ROWS else sizes.tokens
-            return getattr(self, item.name)[:count]
+            return getattr(inputs if item == SLOTS else self, item.name)[: _count(sizes, item.count)]
         if isinstance(item, Sequences):
-            return self.sequences(sizes.sequences)
+            return _first(inputs.batch, sizes.sequences)
         return item
 
-    def sequences(self, count: int) -> AttentionBatch:
-        """The first `count` sequences of the batch."""
-        batch = self.batch
-        return AttentionBatch(batch.row_starts[: count + 1], batch.context_tokens[:count], batch.page_table[:count])
+
+def _first(batch: AttentionBatch, count: int) -> AttentionBatch:
+    """The first `count` sequences of the batch."""
+    return AttentionBatch(batch.row_starts[: count + 1], batch.context_tokens[:count], batch.page_table[:count])
+
+
+def _count(sizes: StepSizes, size: Size) -> int:
+    counts = {Size.TOKENS: sizes.tokens, Size.SEQUENCES: sizes.sequences, Size.LOGIT_ROWS: sizes.logit_rows}
+    return counts[size]
+
+
+def _state_arrays(program: Program, slots: int) -> tuple[F32Array, dict[StateCache, F32Array]]:
+    """One array (slots, numbers of all states), and of each state its part (slots, elements), from a cache line on.
+
+    All that a sequence keeps lies together, so that a copy is one piece of memory. Untouched slots cost no memory.
+    """
+    firsts: dict[StateCache, int] = {}
+    total, line = 0, LINE_BYTES // 4
+    for state in program.states():
+        firsts[state] = total
+        total += -(-state.elements // line) * line
+    room = np.zeros(slots * total + line, np.float32)
+    whole = room[-room.ctypes.data // 4 % line :][: slots * total].reshape(slots, total)
+    return whole, {state: whole[:, first : first + state.elements] for state, first in firsts.items()}
 
 
 def _aligned(num_bytes: int) -> U8Array:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twostroke.program.model import Model
-from twostroke.quant.formats import format_choice, weight_format
-from twostroke.spec.formats import KVKind, WeightFormat
+from twostroke.program.values import Weight
+from twostroke.quant.formats import STORED, format_choice, weight_format
+from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
 from twostroke.types.errors import ConfigError
 
 DEFAULT_CONTEXT = 2048
@@ -22,7 +23,7 @@ class Ask:
     """A request is `prompt_tokens` read and `output_tokens` written; `concurrency` of them run all the time.
 
     ttft_s, itl_s: objectives (types/objectives.py), None where there are none. price_per_hour: of the whole machine, in
-    any currency.
+    any currency. acceptance: the share of guessed tokens that is right; 0 where nothing is guessed.
     """
 
     weights: str
@@ -33,6 +34,7 @@ class Ask:
     ttft_s: float | None = None
     itl_s: float | None = None
     price_per_hour: float | None = None
+    acceptance: float = 0.0
 
     @property
     def context_tokens(self) -> int:
@@ -40,18 +42,25 @@ class Ask:
         return self.prompt_tokens + self.output_tokens
 
     @property
-    def weight_format(self) -> WeightFormat:
-        """Of all matrices."""
-        return weight_format(self.weights)
+    def arithmetic(self) -> WeightKind:
+        """The kind of products that most of the work is."""
+        return WeightKind.INT8 if self.weights == STORED else weight_format(self.weights).kind
 
     @property
     def kv_kind(self) -> KVKind:
         """Of the KV cache."""
         return KVKind[self.kv_format.upper()]
 
-    def format_for(self, role: str) -> WeightFormat:
+    def format_for(self, weight: Weight) -> WeightFormat:
         """A `FormatChoice`."""
-        return format_choice(self.weights)(role)
+        return format_choice(self.weights)(weight)
+
+
+def usual_weights(spec: Model) -> str:
+    """What the engine takes where nothing is asked for."""
+    if any(weight.stored for weight in spec.program.weights):
+        return STORED
+    return "f32" if spec.dtype == "float32" else "int8"
 
 
 def make_ask(
@@ -66,7 +75,7 @@ def make_ask(
     price_per_hour: float | None = None,
 ) -> Ask:
     """Fill in what was not said, as the engine would. Raises ConfigError naming the option that cannot be."""
-    chosen = weights or ("f32" if spec.dtype == "float32" else "int8")
+    chosen = weights or usual_weights(spec)
     kept = kv_format or ("f32" if chosen == "f32" else "bf16")
     total = context or min(spec.max_positions, DEFAULT_CONTEXT)
     if total > spec.longest_context:

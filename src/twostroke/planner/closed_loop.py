@@ -39,7 +39,7 @@ class Load:
 
 def decoding(ask: Ask, streams: int) -> list[Segment]:
     """So many streams in the middle of their answers."""
-    return [Segment(ask.prompt_tokens + ask.output_tokens // 2, 1, True)] * streams
+    return [Segment.decode(ask.prompt_tokens + ask.output_tokens // 2)] * streams
 
 
 def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> list[float]:
@@ -62,7 +62,7 @@ def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> l
         left = ask.prompt_tokens - start
         rows = min(rows, left)  # what did not fit before does not fit behind a longer context
         if bound_s is None:
-            found.append(seconds([*streams, Segment(start, rows, rows == left)]))
+            found.append(seconds([*streams, Segment.prefill(start, rows, rows == left)]))
         else:
             chunk = sizer.chunk(streams, start, rows, left, bound_s)
             rows = chunk.num_tokens

@@ -17,10 +17,10 @@ from twostroke.models.common.work import work_of
 from twostroke.planner.ask import Ask
 from twostroke.planner.ceilings import batch_ceiling_tokens_per_s, prefill_floor_s
 from twostroke.planner.closed_loop import Load, closed_loop, decoding, prompt_steps_s
+from twostroke.planner.guessed import GuessedDecode, guessed_decode
 from twostroke.planner.target import Target
 from twostroke.program.model import Model
 from twostroke.program.place import place
-from twostroke.spec.formats import PAGE_TOKENS
 
 MEMORY, ARITHMETIC = "memory", "arithmetic"
 
@@ -29,7 +29,9 @@ MEMORY, ARITHMETIC = "memory", "arithmetic"
 class Room:
     """Bytes. sequences: of the asked context that fit beside weights and buffers; 0 where the weights do not fit.
 
-    active_parameters: those that one token uses; of experts, the chosen ones.
+    active_parameters: those that one token uses; of experts, the chosen ones. kv_bytes_per_token: of layers that keep
+    every position. window_bytes_per_sequence: of layers that keep a window, at most. kv_bytes_per_sequence: of both.
+    state_bytes: what a sequence keeps beside K and V, whatever its length.
     """
 
     parameters: int
@@ -37,7 +39,9 @@ class Room:
     weight_bytes: int
     buffer_bytes: int
     kv_bytes_per_token: int
+    window_bytes_per_sequence: int
     kv_bytes_per_sequence: int
+    state_bytes: int
     memory_bytes: int
     sequences: int
 
@@ -49,7 +53,12 @@ class Room:
     @property
     def needed_bytes(self) -> int:
         """Weights, buffers and one sequence."""
-        return self.weight_bytes + self.buffer_bytes + self.kv_bytes_per_sequence
+        return self.weight_bytes + self.buffer_bytes + self.sequence_bytes
+
+    @property
+    def sequence_bytes(self) -> int:
+        """K, V and states of one sequence."""
+        return self.kv_bytes_per_sequence + self.state_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +106,8 @@ class Prices:
 class Expectation:
     """All of it, for one target. load and prices are None where nothing fits (or no price is known).
 
-    prefill: one step of `prefill_tokens` of a prompt. ttft_alone_s: all steps of it.
+    prefill: one step of `prefill_tokens` of a prompt. ttft_alone_s: all steps of it. guessed: decode_one and decode,
+    with guesses, where the ask has an acceptance.
     """
 
     target: Target
@@ -109,6 +119,7 @@ class Expectation:
     ttft_alone_s: float
     load: Load | None
     prices: Prices | None
+    guessed: tuple[GuessedDecode, ...] = ()
 
 
 def step_budget(ask: Ask, target: Target) -> int:
@@ -118,17 +129,18 @@ def step_budget(ask: Ask, target: Target) -> int:
 
 def room_for(spec: Model, ask: Ask, target: Target) -> Room:
     """Memory, with the share that the engine leaves free."""
-    kv_token_bytes = spec.kv_bytes_per_token(ask.kv_kind)
-    sequence_bytes = -(-ask.context_tokens // PAGE_TOKENS) * PAGE_TOKENS * kv_token_bytes
+    budget, context = step_budget(ask, target), ask.context_tokens
+    caches = spec.cache_needs(ask.kv_kind, context, ask.concurrency, budget)
+    sequence_bytes = caches.sequence_bytes(context)
     weight_bytes = spec.weight_bytes(ask.format_for)
-    buffer_bytes = place(spec.program, step_budget(ask, target), ask.concurrency).num_bytes
-    buffer_bytes += spec.rope_bytes(ask.context_tokens)
+    buffer_bytes = place(spec.program, budget, ask.concurrency).num_bytes + spec.rope_bytes(context)
     left = int(target.memory_bytes * (1 - KEPT_FREE_SHARE)) - weight_bytes - buffer_bytes
     sequences = max(0, left // sequence_bytes)
     return Room(
         spec.parameters(),
         spec.program.active_parameters,
-        *(weight_bytes, buffer_bytes, kv_token_bytes, sequence_bytes, target.memory_bytes, sequences),
+        *(weight_bytes, buffer_bytes, caches.growing_bytes, caches.window_bytes(context)),
+        *(sequence_bytes - caches.state_bytes, caches.state_bytes, target.memory_bytes, sequences),
     )
 
 
@@ -139,14 +151,18 @@ def expect(spec: Model, ask: Ask, target: Target) -> Expectation:
     streams = max(1, min(ask.concurrency, room.sequences))
     budget = step_budget(ask, target)
     chunk = min(ask.prompt_tokens, budget)
-    prefill = _phase("prefill", spec, ask, target, cost, [Segment(0, chunk, chunk == ask.prompt_tokens)])
+    prefill = _phase("prefill", spec, ask, target, cost, [Segment.prefill(0, chunk, chunk == ask.prompt_tokens)])
     decode_one, decode = (_phase("decode", spec, ask, target, cost, decoding(ask, count)) for count in (1, streams))
     alone_s = sum(prompt_steps_s(ask, cost, budget, 0))
     load = closed_loop(ask, cost, budget, streams) if room.sequences else None
     prices = None
     if ask.price_per_hour is not None and load is not None:
         prices = _prices(ask.price_per_hour, alone_s / ask.prompt_tokens, decode.seconds / streams, load)
-    return Expectation(target, room, prefill, chunk, decode_one, decode, alone_s, load, prices)
+    guessed: tuple[GuessedDecode, ...] = ()
+    if ask.acceptance:
+        middle = ask.prompt_tokens + ask.output_tokens // 2
+        guessed = tuple(guessed_decode(cost, count, middle, ask.acceptance) for count in sorted({1, streams}))
+    return Expectation(target, room, prefill, chunk, decode_one, decode, alone_s, load, prices, guessed)
 
 
 def _phase(name: str, spec: Model, ask: Ask, target: Target, cost: StepCost, segments: list[Segment]) -> Phase:
@@ -154,7 +170,7 @@ def _phase(name: str, spec: Model, ask: Ask, target: Target, cost: StepCost, seg
     counter = WorkCounter(work_of(spec, ask.weights, ask.kv_kind))
     counts = counter.count(segments)
     work = counter.weights(counts.rows) + counter.head(counts.logit_rows) + counter.attention(counts)
-    kind, tokens = ask.weight_format.kind, counts.rows
+    kind, tokens = ask.arithmetic, counts.rows
     arithmetic = tokens / prefill_floor_s(work.flops, target.peak_ops_per_s(kind))
     streams = len(segments)
     reading = target.read_bytes_per_s * tokens / (work.weight_bytes + work.kv_bytes)

@@ -1,4 +1,6 @@
-"""A model's config.json alone: of the embedded model, of a folder, or of a hub id. Nothing else is read or downloaded.
+"""A model's config.json alone: of the embedded model, of a folder, of a hub id, or what a GGUF file says in its place.
+
+Of a folder or a hub id nothing else is read or downloaded.
 
 Knows: where a config.json is found.
 Must not know: weights, machines.
@@ -11,10 +13,12 @@ from pathlib import Path
 
 from twostroke.assemble import EMBEDDED
 from twostroke.assets import spark_path
-from twostroke.env import hub_offline
+from twostroke.env import hub_offline, read_machine
 from twostroke.models.common.registry import read_model as read_config
 from twostroke.program.model import Model
+from twostroke.runner.folder import read_folder
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
+from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.hub import resolve_config
 from twostroke.weights.json_file import read_object
 
@@ -31,12 +35,16 @@ def read_model(
     model: str, revision: str | None = None, endpoint: str | None = None, cache_dir: Path | None = None
 ) -> PlannedModel:
     """Raises ModelNotFound; ConfigError naming the field where config.json lacks what a plan needs."""
+    gguf = False
     if model == EMBEDDED:
         path = spark_path() / "config.json"
     else:
         path = resolve_config(model, revision, hub_offline(), cache_dir, endpoint)
+        gguf = path.suffix != ".json"
+        if gguf:
+            path = unfold(path, read_machine().cache_folder) / "config.json"
     try:
-        return PlannedModel(model, read_config(read_object(path)))
+        return PlannedModel(model, read_folder(path.parent) if gguf else read_config(read_object(path)))
     except ModelNotFound:
         raise
     except ModelError as error:

@@ -60,10 +60,11 @@ def make_plan(
 
 def _assumptions(spec: Model, ask: Ask, target: Target) -> list[str]:
     windows = sum(1 for window in spec.windows if window)
+    bits = 8 * spec.weight_bytes(ask.format_for) / spec.parameters()
     said = [
         f"requests: {ask.prompt_tokens:,} tokens in, {ask.output_tokens:,} out, {ask.concurrency} at a time, each "
         "followed by the next at once (closed loop); no two share a prefix",
-        f"weights {ask.weights} ({ask.weight_format.bits_per_weight:.2f} bits each with scales), K and V "
+        f"weights {ask.weights} ({bits:.2f} bits each with scales), K and V "
         f"{ask.kv_format}, in pages of {PAGE_TOKENS} positions; int8 and int4 weights meet activations rounded to int8",
         f"prompts are read in steps of at most {step_budget(ask, target):,} tokens, decoding streams in the same steps",
         f"ITL is what {ITL_SHARE:.0%} of a request's own gaps do not pass, as in `bench serve` and the scheduler: each "
@@ -79,7 +80,10 @@ def _assumptions(spec: Model, ask: Ask, target: Target) -> list[str]:
             f"{MIN_CHUNK_TOKENS} tokens or more allow that"
         )
     if windows:
-        said.append(f"{windows} of {spec.num_layers} layers see a window: it bounds what is read, not what is kept")
+        said.append(
+            f"{windows} of {spec.num_layers} layers see a window: it bounds what is read, and what is kept of a "
+            "sequence (the window, the chunk that is computed, and a page)"
+        )
     if ask.price_per_hour is not None:
         said.append("the hourly price is paid for the whole machine, and it is busy all the hour")
     return said
@@ -99,7 +103,7 @@ def plan_json(plan: ModelPlan) -> dict[str, Any]:
             "title": expectation.target.title,
             "memory_bytes": expectation.target.memory_bytes,
             "read_bytes_per_s": expectation.target.read_bytes_per_s,
-            "peak_ops_per_s": expectation.target.peak_ops_per_s(ask.weight_format.kind),
+            "peak_ops_per_s": expectation.target.peak_ops_per_s(ask.arithmetic),
         },
         "memory": {
             **asdict(expectation.room),

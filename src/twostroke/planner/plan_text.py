@@ -57,7 +57,7 @@ def _has_experts(room: Room) -> bool:
 
 def _head(plan: ModelPlan) -> list[str]:
     target, ask = plan.expectation.target, plan.ask
-    peak = target.peak_ops_per_s(ask.weight_format.kind)
+    peak = target.peak_ops_per_s(ask.arithmetic)
     room = plan.expectation.room
     of_a_token = f" ({_parameters(room.active_parameters)} for each token)" if _has_experts(room) else ""
     return [
@@ -73,8 +73,7 @@ def _memory(plan: ModelPlan) -> list[str]:
     read = "of experts, those that a step's tokens choose are read" if _has_experts(room) else "read once in every step"
     lines = [
         f"weights             {size(room.weight_bytes):>12}   {read}",
-        f"K and V a token     {size(room.kv_bytes_per_token):>12}",
-        f"K and V a sequence  {size(room.kv_bytes_per_sequence):>12}   of {ask.context_tokens:,} tokens",
+        *_cache_lines(room, ask.context_tokens),
     ]
     if room.sequences == 0:
         lines.append(
@@ -89,6 +88,18 @@ def _memory(plan: ModelPlan) -> list[str]:
     return lines
 
 
+def _cache_lines(room: Room, context_tokens: int) -> Iterator[str]:
+    """What grows with a sequence, and what windows and states bound."""
+    if room.kv_bytes_per_token:
+        yield f"K and V a token     {size(room.kv_bytes_per_token):>12}"
+    if room.window_bytes_per_sequence:
+        yield f"K and V in windows  {size(room.window_bytes_per_sequence):>12}   a sequence at most, at any length"
+    if room.kv_bytes_per_sequence:
+        yield f"K and V a sequence  {size(room.kv_bytes_per_sequence):>12}   of {context_tokens:,} tokens"
+    if room.state_bytes:
+        yield f"states a sequence   {size(room.state_bytes):>12}   constant, whatever its length"
+
+
 def _phases(plan: ModelPlan) -> list[str]:
     found = plan.expectation
     ridge = found.prefill.ridge_flops_per_byte
@@ -97,6 +108,12 @@ def _phases(plan: ModelPlan) -> list[str]:
     lines.append(_phase_line("decode, 1 stream", found.decode_one))
     if found.decode.streams > 1:
         lines.append(_phase_line(f"decode, {found.decode.streams} streams", found.decode))
+    for guessed in found.guessed:
+        streams = f"{guessed.streams} stream{'s' * (guessed.streams > 1)}"
+        lines.append(
+            f"decode, {streams}, {guessed.guesses} guesses of each and step, {guessed.acceptance:.0%} of them right: "
+            f"{rate(guessed.rate_tokens_per_s)}"
+        )
     alone_s = answer_s(found.ttft_alone_s, plan.ask.output_tokens - 1, found.decode_one.rate_tokens_per_s)
     lines.append(
         f"one request alone: TTFT {seconds(found.ttft_alone_s)}, then {seconds(found.decode_one.seconds)} a token: "

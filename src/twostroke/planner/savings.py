@@ -23,6 +23,7 @@ from twostroke.planner.target import Target
 from twostroke.program.model import Model
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.errors import ConfigError
+from twostroke.types.plan import Role
 
 NARROWER = {"f32": ("bf16", "int8", "int4"), "bf16": ("int8", "int4"), "int8": ("int4",), "int4": ()}
 ACCEPTANCE, DRAFT_TOKENS, DRAFT_SHARE = 0.8, 4, 0.05
@@ -41,7 +42,7 @@ class Saving:
 def savings(spec: Model, ask: Ask, target: Target) -> tuple[Saving, ...]:
     """Each against the plan as it is, one at a time."""
     found = [*_narrower_weights(spec, ask, target), *_narrower_kv(spec, ask, target), _speculation(spec, ask, target)]
-    return (*found, _pages(spec, ask))
+    return (*found, _pages(spec, ask)) if spec.paged_kinds else tuple(found)
 
 
 def needed_read_words(spec: Model, ask: Ask) -> str | None:
@@ -57,20 +58,24 @@ def needed_read_words(spec: Model, ask: Ask) -> str | None:
 
 
 def _token_bytes(spec: Model, ask: Ask) -> int:
-    """Weights, and K and V in the middle of an answer."""
-    middle = ask.prompt_tokens + ask.output_tokens // 2
-    return spec.weight_bytes(ask.format_for) + middle * spec.kv_bytes_per_token(ask.kv_kind)
+    """Weights, K and V in the middle of an answer, and states, which are read and written."""
+    return spec.weight_bytes(ask.format_for) + _kv_bytes(spec, ask) + 2 * spec.state_bytes()
+
+
+def _kv_bytes(spec: Model, ask: Ask) -> int:
+    """K and V that a token in the middle of an answer reads."""
+    return spec.kv_bytes_seen(ask.kv_kind, ask.prompt_tokens + ask.output_tokens // 2)
 
 
 def _decode_s(spec: Model, ask: Ask, target: Target, rows: int = 1) -> float:
     """Seconds of a step with `rows` new positions of one stream. Raises ConfigError for a format not measured."""
     cost = step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine)
-    return cost.predict([Segment(ask.prompt_tokens + ask.output_tokens // 2, rows, True)]).seconds
+    return cost.predict([Segment(ask.prompt_tokens + ask.output_tokens // 2, rows, True, Role.DECODE)]).seconds
 
 
 def _narrower_weights(spec: Model, ask: Ask, target: Target) -> Iterator[Saving]:
     now_s, now_bytes = _decode_s(spec, ask, target), spec.weight_bytes(ask.format_for)
-    for weights in NARROWER[ask.weights]:
+    for weights in NARROWER.get(ask.weights, ()):  # of weights as a file has them, none
         narrow = replace(ask, weights=weights)
         try:
             gain = now_s / _decode_s(spec, narrow, target)
@@ -81,15 +86,16 @@ def _narrower_weights(spec: Model, ask: Ask, target: Target) -> Iterator[Saving]
 
 
 def _narrower_kv(spec: Model, ask: Ask, target: Target) -> Iterator[Saving]:
-    if ask.kv_kind.is_integer:
+    if ask.kv_kind.is_integer or not spec.paged_kinds:
         return
     narrow = replace(ask, kv_format="int8")
-    share = 1 - spec.weight_bytes(ask.format_for) / _token_bytes(spec, ask)
+    share = _kv_bytes(spec, ask) / _token_bytes(spec, ask)
     try:
         gain = _decode_s(spec, ask, target) / _decode_s(spec, narrow, target)
     except ConfigError:
         return
-    room = spec.kv_bytes_per_token(ask.kv_kind) / spec.kv_bytes_per_token(narrow.kv_kind)
+    states = spec.state_bytes()
+    room = (_kv_bytes(spec, ask) + states) / (_kv_bytes(spec, narrow) + states)
     words = f"K and V in int8: {share:.0%} of what a token reads; {_times(gain)}, {room:.2g} times the sequences fit"
     yield Saving("kv int8", gain, words)
 

@@ -6,26 +6,29 @@ Must not know: config fields, arrays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
+from twostroke.program.cache_groups import cache_groups, page_bytes
 from twostroke.program.op import FormatChoice
 from twostroke.program.program import Program
-from twostroke.program.values import PagedKV, StateSlots
+from twostroke.program.values import PagedKV
 from twostroke.spec.formats import KVKind
 
 F32_BYTES = 4
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Model:
-    """A model in numbers. plain: the program as its file says it; program: the same with calls fused.
+class CommonFacts:
+    """What a model file reads from the config beside its program.
 
     max_positions: the longest sequence. eos_token_ids may be empty. dtype: what the checkpoint says it was saved in,
-    "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may be there and are not read.
-    optional_prefix: what names of tensors begin with in the program, and in some checkpoints only.
+    "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may be there and are not read; an entry
+    that ends with a dot is the beginning of names. optional_prefix: what names of tensors begin with in the program,
+    and in some checkpoints only. stored_prefixes: beginnings of names in some checkpoints, each with what the program
+    has in its place.
     """
 
-    architecture: str
     vocab_size: int
     hidden_size: int
     num_layers: int
@@ -33,10 +36,24 @@ class Model:
     bos_token_id: int | None
     eos_token_ids: tuple[int, ...]
     dtype: str
-    plain: Program
-    program: Program
     ignored: tuple[str, ...] = ()
     optional_prefix: str = ""
+    stored_prefixes: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Model(CommonFacts):
+    """A model in numbers. plain: the program as its file says it; program: the same with calls fused."""
+
+    architecture: str
+    plain: Program
+    program: Program
+
+    @classmethod
+    def of(cls, facts: CommonFacts, architecture: str, plain: Program, program: Program) -> Model:
+        """The facts with what belongs to them."""
+        known = {field.name: getattr(facts, field.name) for field in fields(CommonFacts)}
+        return cls(**known, architecture=architecture, plain=plain, program=program)
 
     def rope_bytes(self, positions: int) -> int:
         """Bytes of the tables of rotations for this many positions: cos and sin, float32."""
@@ -55,7 +72,7 @@ class Model:
         """Bytes of all packed weights: matrices in their formats with padding and scales, vectors as float32."""
         program = self.program
         matrices = sum(
-            weight.matrices * format_for(weight.role).total_bytes(weight.rows, weight.columns)
+            weight.matrices * format_for(weight).total_bytes(weight.rows, weight.columns)
             + F32_BYTES * sum(part.length for part in weight.bias)
             for weight in program.weights
         )
@@ -65,10 +82,22 @@ class Model:
         """Bytes of K and V of one position in all layers."""
         return sum(kind.kv_heads * kv_kind.token_bytes(kind.head_dim) for kind in self.program.paged())
 
+    def kv_bytes_seen(self, kv_kind: KVKind, positions: int) -> int:
+        """Bytes of K and V that a query behind so many positions reads: within windows fewer."""
+        return sum(
+            min(positions, kind.window or positions) * kind.kv_heads * kv_kind.token_bytes(kind.head_dim)
+            for kind in self.program.paged()
+        )
+
+    def cache_needs(self, kv_kind: KVKind, context_tokens: int, max_sequences: int, max_step_tokens: int) -> CacheNeeds:
+        """What the caches need for so many sequences of so many positions."""
+        groups = cache_groups(self.program).pages
+        pages = tuple(GroupBytes(page_bytes(group, kv_kind), group.window) for group in groups)
+        return CacheNeeds(pages, self.state_bytes(), context_tokens, max_sequences, max_step_tokens)
+
     def state_bytes(self) -> int:
         """Bytes of what a sequence keeps whatever its length: the states of all layers."""
-        states = (cache.kind for cache in self.program.caches)
-        return sum(F32_BYTES * kind.elements for kind in states if isinstance(kind, StateSlots))
+        return sum(F32_BYTES * state.elements for state in self.program.states())
 
     @property
     def windows(self) -> tuple[int, ...]:

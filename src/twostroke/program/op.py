@@ -28,12 +28,12 @@ from functools import cache
 from typing import Any, ClassVar, get_type_hints
 
 from twostroke.cost.work import Work
-from twostroke.program.values import Cache, Indices, Rope, Sequences, Value, Vector, Weight
+from twostroke.program.values import Cache, Indices, Rope, Sequences, StateCache, Value, Vector, Weight
 from twostroke.spec.formats import KVKind, WeightFormat
 
 Shapes = Mapping[str, str]
-FormatChoice = Callable[[str], WeightFormat]
-"""The format of the matrices of one role."""
+FormatChoice = Callable[[Weight], WeightFormat]
+"""The format in which a matrix is packed."""
 
 _AXIS = re.compile(r"(\d*)([A-Za-z_]*)")
 
@@ -45,6 +45,7 @@ class OperandKind(enum.Enum):
     WEIGHT = "weight"
     VECTOR = "vector"
     CACHE = "cache"
+    STATE = "state"
     ROPE = "rope_table"
     INDICES = "indices"
     SEQUENCES = "sequences"
@@ -53,7 +54,7 @@ class OperandKind(enum.Enum):
 
 
 class OpPart(enum.Enum):
-    """What a call is counted under in a prediction of a step's time."""
+    """What a call is counted under in a prediction of a step's time. ATTENTION: what reads K, V and states."""
 
     PRODUCT = "product"
     ATTENTION = "attention"
@@ -71,14 +72,14 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class StoredFormats:
-    """How weights and K and V are stored. format_for: by the role of a matrix."""
+    """How weights and K and V are stored. format_for: of each matrix."""
 
     format_for: FormatChoice
     kv: KVKind
 
     def weight_bytes(self, weight: Weight) -> int:
         """Bytes of all of a weight's matrices, packed."""
-        return weight.matrices * self.format_for(weight.role).total_bytes(weight.rows, weight.columns)
+        return weight.matrices * self.format_for(weight).total_bytes(weight.rows, weight.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +87,14 @@ class OpCost:
     """What a call costs. once: where there is any row at all. per_row: for each row of its result.
 
     per_pair: for each pair of a row and a position that it sees; per_position: for each cached position that is read,
-    once for all rows of its sequence; both for calls with a `window`.
+    once for all rows of its sequence; both for calls with a `window`. per_sequence: for each sequence with any row.
     """
 
     once: Work = Work()
     per_row: Work = Work()
     per_pair: Work = Work()
     per_position: Work = Work()
+    per_sequence: Work = Work()
 
     def __add__(self, other: OpCost) -> OpCost:
         return OpCost(
@@ -100,6 +102,7 @@ class OpCost:
             self.per_row + other.per_row,
             self.per_pair + other.per_pair,
             self.per_position + other.per_position,
+            self.per_sequence + other.per_sequence,
         )
 
 
@@ -113,6 +116,11 @@ class Op:
     PART: ClassVar[OpPart] = OpPart.OTHER
     SCRATCH: ClassVar[tuple[str, ...]] = ()
     """Operands that are room to work in: their content is lost."""
+    DIVIDED_WEIGHT: ClassVar[str] = ""
+    """The weight whose rows make the columns of the result, where ranks may each have some of its rows."""
+    BY_HEADS: ClassVar[bool] = False
+    """Whether each head (or column) of its values is made of that head (or column) of the others alone, so that ranks
+    may each have some."""
 
     reference: ClassVar[Callable[..., None]]
 
@@ -151,6 +159,7 @@ _KINDS = {
     Weight: OperandKind.WEIGHT,
     Vector: OperandKind.VECTOR,
     Cache: OperandKind.CACHE,
+    StateCache: OperandKind.STATE,
     Rope: OperandKind.ROPE,
     Indices: OperandKind.INDICES,
     Sequences: OperandKind.SEQUENCES,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from twostroke.program.op import Op
-from twostroke.program.values import Cache, PagedKV, Rope, Size, Value, Vector, Weight
+from twostroke.program.values import Cache, PagedKV, Rope, Size, StateCache, Value, Vector, Weight
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -50,7 +50,7 @@ class Program:
     def parameters(self) -> int:
         """Trained numbers; a matrix that is used twice is counted once."""
         matrices = sum(weight.elements + sum(part.length for part in weight.bias) for weight in self.weights)
-        return matrices + sum(vector.length for vector in self.vectors)
+        return matrices + sum(vector.length for vector in self.vectors if vector.parts)
 
     @property
     def active_parameters(self) -> int:
@@ -65,6 +65,10 @@ class Program:
         for cache in self.caches:
             if isinstance(cache.kind, PagedKV):
                 yield cache.kind
+
+    def states(self) -> Iterator[StateCache]:
+        """The states that each sequence keeps."""
+        return (cache for cache in self.caches if isinstance(cache, StateCache))
 
     def _shares(self) -> Iterator[tuple[Weight, float]]:
         for call in self.calls:

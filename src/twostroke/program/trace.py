@@ -16,7 +16,7 @@ Must not know: which models and ops there are.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from twostroke.program.op import Op, OperandKind, mismatch, signature
 from twostroke.program.program import Program
@@ -25,28 +25,45 @@ from twostroke.program.values import (
     POSITIONS,
     SEQUENCES,
     SLOTS,
+    STATE_SLOTS,
     TOKEN_IDS,
     Cache,
     CacheKind,
+    HeadRows,
     Indices,
     Size,
+    StateCache,
+    StateSlots,
     Tensor,
     Value,
     Vector,
     Weight,
 )
+from twostroke.spec.formats import WeightFormat
+
+StoredChoice = Callable[[tuple[Tensor, ...]], WeightFormat | None]
+
+
+def nothing_stored(parts: tuple[Tensor, ...]) -> WeightFormat | None:
+    """Nothing is known of the checkpoint."""
+    return None
+
+
+NO_ORDERS: Mapping[str, HeadRows] = {}
 
 
 class Tracer:
     """Inputs of the step are attributes; matrices, vectors and caches are asked for; ops record themselves."""
 
-    token_ids, positions, slots, logit_rows = TOKEN_IDS, POSITIONS, SLOTS, LOGIT_ROWS
+    token_ids, positions, slots, state_slots, logit_rows = TOKEN_IDS, POSITIONS, SLOTS, STATE_SLOTS, LOGIT_ROWS
     sequences = SEQUENCES
 
-    def __init__(self) -> None:
+    def __init__(self, stored: StoredChoice = nothing_stored) -> None:
+        """stored: for the tensors of a matrix the format that keeps them."""
+        self._stored = stored
         self._calls: list[Op] = []
         self._weights: dict[tuple[Tensor, ...], Weight] = {}
-        self._vectors: dict[tuple[tuple[Tensor, ...], float, bool], Vector] = {}
+        self._vectors: dict[tuple[object, ...], Vector] = {}
         self._caches: list[Cache] = []
         self._prefix = ""
 
@@ -64,18 +81,42 @@ class Tracer:
         return Value(self, count, shape)
 
     def matrix(
-        self, role: str, outputs: Mapping[str, int], columns: int, *, bias: bool = False, transposed: bool = False
+        self,
+        role: str,
+        outputs: Mapping[str, int],
+        columns: int,
+        *,
+        bias: bool = False,
+        transposed: bool = False,
+        orders: Mapping[str, HeadRows] = NO_ORDERS,
     ) -> Weight:
         """The matrix of these tensors' rows, in order. outputs: name without ".weight" -> rows.
 
-        transposed: the tensors are stored as (columns, rows).
+        transposed: the tensors are stored as (columns, rows). orders: of the tensors whose rows are read in another
+        order.
         """
         parts = tuple(
-            Tensor(f"{self._prefix}{name}.weight", (columns, rows) if transposed else (rows, columns), transposed)
+            Tensor(
+                f"{self._prefix}{name}.weight",
+                (columns, rows) if transposed else (rows, columns),
+                transposed,
+                order=orders.get(name),
+            )
             for name, rows in outputs.items()
         )
-        biases = tuple(Tensor(f"{self._prefix}{name}.bias", (rows,)) for name, rows in outputs.items()) if bias else ()
-        return self.weight(role, sum(outputs.values()), columns, parts, biases)
+        biases = tuple(
+            Tensor(f"{self._prefix}{name}.bias", (rows,), order=orders.get(name)) for name, rows in outputs.items()
+        )
+        return self.weight(role, sum(outputs.values()), columns, parts, biases if bias else ())
+
+    def selected(
+        self, role: str, name: str, stored_rows: int, columns: int, orders: Sequence[HeadRows], *, bias: bool = False
+    ) -> Weight:
+        """The matrix of rows of one tensor (stored_rows, columns): those of each order, one after the other."""
+        shape, full = (stored_rows, columns), f"{self._prefix}{name}"
+        parts = tuple(Tensor(f"{full}.weight", shape, order=order) for order in orders)
+        biases = tuple(Tensor(f"{full}.bias", shape[:1], order=order) for order in orders)
+        return self.weight(role, sum(part.length for part in parts), columns, parts, biases if bias else ())
 
     def weight(
         self,
@@ -90,16 +131,27 @@ class Tracer:
         found = self._weights.get(parts)
         if found is None:
             key = parts[0].name.removesuffix(".weight")
-            found = self._weights[parts] = Weight(f"{key}:{role}", role, rows, columns, parts, bias, experts)
+            found = self._weights[parts] = Weight(
+                f"{key}:{role}", role, rows, columns, parts, bias, experts, self._stored(parts)
+            )
         return found
 
     def name(self, name: str) -> str:
         """The full name of a tensor in this layer."""
         return self._prefix + name
 
-    def vector(self, name: str, length: int, *, plus: float = 0.0, suffix: str = ".weight") -> Vector:
-        """A float32 vector. plus: added to each number when it is loaded."""
-        return self.vector_of((Tensor(f"{self._prefix}{name}{suffix}", (length,)),), length, plus=plus)
+    def vector(
+        self, name: str, length: int, *, plus: float = 0.0, suffix: str = ".weight", order: HeadRows | None = None
+    ) -> Vector:
+        """A float32 vector. plus: added to each number when it is loaded. order: as of a matrix's tensors."""
+        return self.vector_of((Tensor(f"{self._prefix}{name}{suffix}", (length,), order=order),), length, plus=plus)
+
+    def constant(self, name: str, numbers: tuple[float, ...]) -> Vector:
+        """A float32 vector that follows from the config. `name` is its name in our files: one for these numbers."""
+        key = ((), *numbers)
+        if key not in self._vectors:
+            self._vectors[key] = Vector(f"{name}:constant{len(self._vectors)}", len(numbers), (), numbers=numbers)
+        return self._vectors[key]
 
     def vector_of(
         self, parts: tuple[Tensor, ...], length: int, *, plus: float = 0.0, negated_exp: bool = False
@@ -117,6 +169,12 @@ class Tracer:
         cache = Cache(len(self._caches), kind)
         self._caches.append(cache)
         return cache
+
+    def state(self, elements: int) -> StateCache:
+        """A state of this many numbers, which the next layer keeps of each sequence. A new sequence's are zeros."""
+        state = StateCache(len(self._caches), StateSlots(elements))
+        self._caches.append(state)
+        return state
 
     def record(self, call: Op) -> Op:
         """Keep one call. Raises ValueError where shapes do not fit the op's."""

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from twostroke.spec.formats import WeightFormat
 from twostroke.spec.rope import RopeSpec
 
 if TYPE_CHECKING:
@@ -106,22 +107,50 @@ def join(*neighbours: Value) -> Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
-    """A tensor of a checkpoint. transposed: it is stored as (columns, rows) of the matrix that it is a part of.
+class HeadRows:
+    """Which rows of a tensor are meant, and in which order: for each of `heads` heads, `count` rows from
+    first + head * step on.
 
-    rows: the rows [first, end) of the stored tensor that are meant; None for all. `shape` is the whole tensor's.
+    pairs: rotary pairs of a head that lie side by side in the tensor, rows 2i and 2i + 1. They are read as rows i and
+    i + pairs, which are the pairs of ops/rope.py: the products of queries and keys stay the same.
+    """
+
+    heads: int
+    step: int
+    count: int
+    first: int = 0
+    pairs: int = 0
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """The rows, in order."""
+        turned = 2 * self.pairs
+        order = (*range(0, turned, 2), *range(1, turned, 2), *range(turned, self.count))
+        return tuple(self.first + head * self.step + row for head in range(self.heads) for row in order)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a checkpoint. transposed: it is stored as (columns, rows) of the matrix that it is a part of; of a
+    vector, it is read so that its first axis changes fastest.
+
+    order: which rows are meant and in which order, where they do not lie side by side; None for all as stored. rows: of
+    these, those from first to end - 1; None for all. `shape` is the whole tensor's.
     """
 
     name: str
     shape: tuple[int, ...]
     transposed: bool = False
     rows: tuple[int, int] | None = None
+    order: HeadRows | None = None
 
     @property
     def length(self) -> int:
         """Rows that it contributes to a matrix, or elements to a vector."""
         if self.rows is not None:
             return self.rows[1] - self.rows[0]
+        if self.order is not None:
+            return self.order.heads * self.order.count
         return self.shape[1] if self.transposed else self.shape[0]
 
 
@@ -131,6 +160,7 @@ class Weight:
 
     key: its name in our files. role: formats are chosen by it. experts: how many such matrices lie in one bank, one
     after the other; `parts` then holds the parts of all of them in order, and `rows` are those of one.
+    stored: the format that keeps what the checkpoint holds, where it is known.
     """
 
     key: str
@@ -140,6 +170,7 @@ class Weight:
     parts: tuple[Tensor, ...]
     bias: tuple[Tensor, ...] = ()
     experts: int = 0
+    stored: WeightFormat | None = None
 
     @property
     def matrices(self) -> int:
@@ -161,7 +192,8 @@ class Weight:
 class Vector:
     """`length` float32 numbers: a norm, sinks, taps. plus: added to each when it is loaded (Gemma's norms store w - 1).
 
-    negated_exp: stored as a logarithm, read as -exp(x) (Mamba's A).
+    negated_exp: stored as a logarithm, read as -exp(x) (Mamba's A). numbers: the numbers themselves, where they follow
+    from the config and no tensor holds them; there are no parts then.
     """
 
     key: str
@@ -169,6 +201,7 @@ class Vector:
     parts: tuple[Tensor, ...]
     plus: float = 0.0
     negated_exp: bool = False
+    numbers: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +238,22 @@ class Cache:
     kind: CacheKind
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class StateCache(Cache):
+    """A cache of the kind StateSlots, which ops read and change in place."""
+
+    kind: StateSlots
+
+    @property
+    def elements(self) -> int:
+        """float32 numbers of one sequence."""
+        return self.kind.elements
+
+
 @dataclass(frozen=True, slots=True)
 class Indices:
-    """An int32 input of the step: `token_ids`, `positions`, `slots` (T,), or `logit_rows` (R,)."""
+    """An int32 input of the step: `token_ids`, `positions`, `slots`, `adapters` (T,), `state_slots` (S,), `logit_rows`
+    (R,)."""
 
     name: str
     count: Size
@@ -221,5 +267,7 @@ class Sequences:
 TOKEN_IDS = Indices("token_ids", Size.TOKENS)
 POSITIONS = Indices("positions", Size.TOKENS)
 SLOTS = Indices("slots", Size.TOKENS)
+STATE_SLOTS = Indices("state_slots", Size.SEQUENCES)
 LOGIT_ROWS = Indices("logit_rows", Size.LOGIT_ROWS)
+ADAPTERS = Indices("adapters", Size.TOKENS)
 SEQUENCES = Sequences()

@@ -32,6 +32,7 @@ def work_table(model: Model, formats: StoredFormats) -> WorkTable:
         head_once=logits.once,
         head_row=logits.per_row,
         attention_row=attention.per_row,
+        sequence=attention.per_sequence,
         other_once=other.once,
         other_row=other.per_row,
         selected_once=selected.once,
@@ -41,7 +42,7 @@ def work_table(model: Model, formats: StoredFormats) -> WorkTable:
         head_products=_products(head, formats),
         banks=tuple(_banks(body, formats)),
         heads=sum(kind.kv_heads for kind in model.paged_kinds),
-        query_heads=sum(call.result.shape[0] for call in _of(body, OpPart.ATTENTION) if call.result is not None),
+        query_heads=sum(call.result.shape[0] for call, _ in _seeing(body, formats) if call.result is not None),
     )
 
 
@@ -53,18 +54,22 @@ def _sum(calls: Iterable[Op], part: OpPart, formats: StoredFormats) -> OpCost:
     return sum((call.cost(formats) for call in _of(calls, part)), OpCost())
 
 
-def _seen(calls: Iterable[Op], formats: StoredFormats) -> tuple[SeenLayers, ...]:
-    """By window, in the order in which windows come up."""
-    found: dict[int, OpCost] = {}
+def _seeing(calls: Iterable[Op], formats: StoredFormats) -> Iterator[tuple[Op, OpCost]]:
+    """The calls that read cached positions, with their costs."""
     for call in _of(calls, OpPart.ATTENTION):
         cost = call.cost(formats)
         if cost.per_pair != Work() or cost.per_position != Work():
-            kinds = [item.kind for item in call.operands() if isinstance(item, Cache)]
-            window = next(kind.window for kind in kinds if isinstance(kind, PagedKV))
-            found[window] = found.get(window, OpCost()) + cost
-    return tuple(
-        SeenLayers(window, cost.per_pair.flops, cost.per_position.kv_bytes) for window, cost in found.items()
-    )
+            yield call, cost
+
+
+def _seen(calls: Iterable[Op], formats: StoredFormats) -> tuple[SeenLayers, ...]:
+    """By window, in the order in which windows come up."""
+    found: dict[int, OpCost] = {}
+    for call, cost in _seeing(calls, formats):
+        kinds = [item.kind for item in call.operands() if isinstance(item, Cache)]
+        window = next(kind.window for kind in kinds if isinstance(kind, PagedKV))
+        found[window] = found.get(window, OpCost()) + cost
+    return tuple(SeenLayers(window, cost.per_pair.flops, cost.per_position.kv_bytes) for window, cost in found.items())
 
 
 def _products(calls: Iterable[Op], formats: StoredFormats) -> tuple[Products, ...]:
@@ -72,7 +77,7 @@ def _products(calls: Iterable[Op], formats: StoredFormats) -> tuple[Products, ..
     for call in _of(calls, OpPart.PRODUCT):
         for weight in call.operands():
             if isinstance(weight, Weight) and not weight.experts:
-                kind = formats.format_for(weight.role).kind
+                kind = formats.format_for(weight).kind.arithmetic
                 elements, features = found.get(kind, (0, 0))
                 found[kind] = elements + weight.elements, features + weight.rows + weight.columns
     return tuple(Products(kind, *sums) for kind, sums in found.items())
@@ -83,12 +88,12 @@ def _banks(calls: Iterable[Op], formats: StoredFormats) -> Iterator[ExpertBank]:
         chosen = call.experts_of_a_row
         for weight in call.operands():
             if isinstance(weight, Weight) and weight.experts:
-                chosen_format = formats.format_for(weight.role)
+                chosen_format = formats.format_for(weight)
                 yield ExpertBank(
                     weight.experts,
                     chosen,
                     chosen_format.total_bytes(weight.rows, weight.columns),
-                    chosen_format.kind,
+                    chosen_format.kind.arithmetic,
                     weight.rows * weight.columns,
                     weight.rows + weight.columns,
                 )

@@ -13,8 +13,7 @@ Must not know: how numbers are rounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from twostroke.program.op import FormatChoice
 from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 
 INT8 = WeightFormat(WeightKind.INT8, group=256)
@@ -34,12 +33,17 @@ def weight_format(name: str) -> WeightFormat:
     return found
 
 
+STORED = "stored"
+"""Each matrix in the format that keeps what the checkpoint holds."""
+
 KEPT_WIDE = frozenset({"router", "positions"})
 """Roles that are never rounded: few rows that decide which experts a token meets; a table of which each token reads one
 row, so that fewer bytes would save no time."""
 
 
-def format_choice(name: str) -> Callable[[str], WeightFormat]:
-    """The format of each role where the one called `name` is chosen for a model. Raises ValueError like the above."""
+def format_choice(name: str) -> FormatChoice:
+    """The format of each matrix where the one called `name` is chosen for a model. Raises ValueError like the above."""
+    if name == STORED:
+        return lambda weight: F32 if weight.role in KEPT_WIDE else weight.stored or BF16
     chosen = weight_format(name)
-    return lambda role: F32 if role in KEPT_WIDE else chosen
+    return lambda weight: F32 if weight.role in KEPT_WIDE else chosen

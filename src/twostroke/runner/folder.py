@@ -10,30 +10,37 @@ from pathlib import Path
 
 from twostroke.models.common.registry import read_model
 from twostroke.program.model import Model
+from twostroke.program.values import Weight
 from twostroke.quant.formats import KEPT_WIDE
 from twostroke.spec.formats import F32, WeightFormat
 from twostroke.types.errors import ModelError
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.gguf.unfold import NAME_FILE
 from twostroke.weights.json_file import read_object
 from twostroke.weights.load import Packer, Progress, load_weights
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.stored import stored_formats
 from twostroke.weights.tied import HEAD, has_other_head
 
 
-def read_folder(folder: Path) -> Model:
+def read_folder(folder: Path, kept: Path | None = None) -> Model:
     """The model of a folder. Where tie_word_embeddings is true and the checkpoint holds another head, the file counts.
 
-    Raises CorruptModel or UnsupportedModel for config.json alone: weights that are missing or broken are found where
-    they are loaded.
+    kept: the folder where the answer of that comparison is kept; None compares each time. Raises CorruptModel or
+    UnsupportedModel for config.json alone: weights that are missing or broken are found where they are loaded.
     """
     config = read_object(folder / "config.json")
+    if (folder / NAME_FILE).is_file():
+        with Checkpoint.open(folder) as checkpoint:
+            return read_model(config, stored_formats(checkpoint))
     model = read_model(config)
     if HEAD not in model.ignored:
         return model
     try:
         with Checkpoint.open(folder) as checkpoint:
-            return read_model({**config, "tie_word_embeddings": False}) if has_other_head(checkpoint, model) else model
+            other = has_other_head(checkpoint, model, kept)
+            return read_model({**config, "tie_word_embeddings": False}) if other else model
     except ModelError:
         return model
 
@@ -44,8 +51,8 @@ def load_folder(
     """Every matrix in one format, but those that are kept wide; without a packer the NumPy one. Raises ModelError."""
     model = read_folder(folder)
 
-    def format_for(role: str) -> WeightFormat:
-        return F32 if role in KEPT_WIDE else weight_format
+    def format_for(weight: Weight) -> WeightFormat:
+        return F32 if weight.role in KEPT_WIDE else weight_format
 
     with Checkpoint.open(folder) as checkpoint:
         return model, load_weights(checkpoint, model, format_for, packer or NumpyPacker(), progress)

@@ -45,7 +45,7 @@ class OpByOp:
     @property
     def max_rows(self) -> int:
         """See Forward."""
-        return self.memory.sizes.max_sequences
+        return self.memory.sizes.max_logit_rows
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
         """See Forward."""

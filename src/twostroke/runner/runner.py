@@ -12,10 +12,11 @@ import numpy as np
 
 from twostroke.ops.operands import F32Array
 from twostroke.ops.step_memory import StepMemory, StepSizes
+from twostroke.ops.token_weights import Weigh, weigh
 from twostroke.runner.forward import Forward
 from twostroke.runner.step_inputs import write_plan
 from twostroke.sampling.logprobs import token_logprob
-from twostroke.sampling.sampler import sample
+from twostroke.sampling.verify import sample_rows
 from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT, NoTokenLeft
 from twostroke.types.grammar import TOO_HEAVY, GrammarFault
 from twostroke.types.plan import Plan, PlannedSequence
@@ -31,19 +32,27 @@ class ModelRunner:
     """Satisfies `engine.executor.Executor`. One step at a time.
 
     delay: seconds since its last call in which this thread was ready and the processor ran something else.
+    weigh: makes the whole-number weights that tokens are drawn by.
     """
 
     def __init__(
-        self, forward: Forward, memory: StepMemory, clock: Callable[[], float], delay: Callable[[], float] = no_delay
+        self,
+        forward: Forward,
+        memory: StepMemory,
+        clock: Callable[[], float],
+        delay: Callable[[], float] = no_delay,
+        weigh: Weigh = weigh,
     ) -> None:
         self._forward, self._memory, self._clock, self._delay = forward, memory, clock, delay
+        self._weigh = weigh
 
     def execute(self, plan: Plan) -> StepResult:
-        """One forward pass and one token for each sequence that samples.
+        """One forward pass; for each sequence that samples the tokens of its draft that are right, and one more.
 
         A fault in sampling one request fails that request alone. Raises BackendError where a kernel refuses.
         """
         started_s = self._clock()
+        self._memory.copy_states(plan.state_copies)
         sizes = write_plan(plan, self._memory)
         logits = self._forward(sizes)
         model_end_s = self._clock()
@@ -52,14 +61,17 @@ class ModelRunner:
         model_s, sampling_s = model_end_s - started_s, self._clock() - model_end_s
         return StepResult(sampled, failed, model_s, sampling_s, scored, delayed_s=self._delay())
 
-    def _sample(self, plan: Plan, logits: F32Array) -> tuple[dict[str, SampledToken], dict[str, str]]:
-        sampled: dict[str, SampledToken] = {}
+    def _sample(self, plan: Plan, logits: F32Array) -> tuple[dict[str, tuple[SampledToken, ...]], dict[str, str]]:
+        sampled: dict[str, tuple[SampledToken, ...]] = {}
         failed: dict[str, str] = {}
-        sampling = [sequence for sequence in plan.sequences if sequence.samples]
-        for row, sequence in zip(logits, sampling, strict=True):
+        end = 0
+        for sequence in plan.sequences:
+            begin, end = end, end + sequence.sampled_rows
+            if begin == end:
+                continue
             request_id = sequence.request.request_id
             try:
-                sampled[request_id] = sample(row, sequence)
+                sampled[request_id] = sample_rows(self._weigh, logits[begin:end], sequence)
             except GrammarFault as error:
                 failed[request_id] = f"{TOO_HEAVY} ({error})"
             except NoTokenLeft:
@@ -88,4 +100,4 @@ class ModelRunner:
             rows = np.arange(positions.start, positions.stop, dtype=np.int32) + np.int32(shift)
             logits = self._forward.logits(rows, sizes)
             for row, position in zip(logits, positions, strict=True):
-                yield token_logprob(row, prompt[position + 1], num_top)
+                yield token_logprob(self._weigh, row, prompt[position + 1], num_top)

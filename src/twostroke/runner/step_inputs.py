@@ -8,31 +8,40 @@ from __future__ import annotations
 
 import numpy as np
 
-from twostroke.ops.step_memory import StepMemory, StepSizes
+from twostroke.ops.operands import I32Array
+from twostroke.ops.step_memory import GroupInputs, StepMemory, StepSizes
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.plan import Plan, PlannedSequence
 
 
 def write_plan(plan: Plan, memory: StepMemory) -> StepSizes:
-    """Rows in plan order; one logit row for each sequence that samples."""
+    """Rows in plan order; logit rows for the last rows of each sequence that samples."""
     sequences = plan.sequences
     ends = np.cumsum([sequence.num_tokens for sequence in sequences], dtype=np.int32)
-    chosen = [int(end) - 1 for end, sequence in zip(ends, sequences, strict=True) if sequence.samples]
+    chosen = [row for end, s in zip(ends.tolist(), sequences, strict=True) for row in range(end - s.sampled_rows, end)]
     batch, count = memory.batch, len(sequences)
     batch.row_starts[1 : count + 1] = ends
     batch.context_tokens[:count] = [s.start + s.num_tokens for s in sequences]
     memory.logit_rows[: len(chosen)] = chosen
+    if memory.has_states:
+        memory.state_slots[:count] = [sequence.state_slot for sequence in sequences]
     for index, sequence in enumerate(sequences):
-        batch.page_table[index, : len(sequence.page_ids)] = sequence.page_ids
-        _fill_rows(sequence, memory, slice(int(ends[index]) - sequence.num_tokens, int(ends[index])), index)
+        rows = slice(int(ends[index]) - sequence.num_tokens, int(ends[index]))
+        _fill_rows(sequence, memory, rows)
+        for table, inputs in zip(sequence.tables, memory.page_inputs, strict=False):
+            inputs.batch.page_table[index, : len(table)] = table
+            _fill_slots(inputs, memory.positions[rows], rows, index)
     return StepSizes(plan.num_tokens, count, len(chosen))
 
 
-def _fill_rows(sequence: PlannedSequence, memory: StepMemory, rows: slice, index: int) -> None:
-    """Write one sequence's rows."""
+def _fill_rows(sequence: PlannedSequence, memory: StepMemory, rows: slice) -> None:
+    """Write one sequence's tokens and positions."""
     start, stop = sequence.start, sequence.start + sequence.num_tokens
-    pages = memory.batch.page_table[index]
-    positions = memory.positions[rows]
-    memory.token_ids[rows] = sequence.known_token_ids[start:stop]
-    positions[:] = np.arange(start, stop, dtype=np.int32)
-    memory.slots[rows] = pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS
+    memory.token_ids[rows] = sequence.token_ids
+    memory.positions[rows] = np.arange(start, stop, dtype=np.int32)
+
+
+def _fill_slots(inputs: GroupInputs, positions: I32Array, rows: slice, index: int) -> None:
+    """Where one sequence's new K and V go, in one group."""
+    pages = inputs.batch.page_table[index]
+    inputs.slots[rows] = pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS

@@ -1,7 +1,7 @@
-"""Choosing a token: temperature, top-k, top-p, min-p, and one uniform draw.
+"""Choosing a token: temperature, top-k, top-p, min-p, and one uniform draw, in whole numbers.
 
-Candidates are ordered by probability, ties by token id, so the choice is a function of (logits, parameters, draw)
-alone.
+top-k, top-p and min-p keep a set of tokens; the draw chooses among them in the order of their ids. So the choice is a
+function of (logits, parameters, draw) alone, and the same on every machine.
 
 Knows: one row of logits.
 Must not know: requests, positions.
@@ -9,52 +9,57 @@ Must not know: requests, positions.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array
+from twostroke.ops.token_weights import Weigh, WeightArray
+from twostroke.sampling.random_draw import DRAW_BITS
 
 _FIRST_LOOK = 512
 """Candidates sorted before the whole vocabulary is: the top-p set is nearly always among them."""
 
+IdArray = NDArray[np.int64]
 
-def choose(logits: F32Array, temperature: float, top_k: int, top_p: float, min_p: float, draw: float) -> int:
-    """logits (V,) after penalties; draw in [0, 1). Returns a token id."""
+
+def choose(
+    weigh: Weigh, logits: F32Array, temperature: float, top_k: int, top_p: float, min_p: float, draw: int
+) -> int:
+    """logits (V,) after penalties; draw in [0, 2^53). Returns a token id."""
+    weights = weigh(logits, temperature)
     if not (top_k or top_p < 1.0 or min_p > 0.0):
-        return _invert(_probabilities(logits, temperature), draw)
-    candidates, probabilities = _top_candidates(logits, temperature, top_k, top_p)
+        return _drawn(weights, draw)
+    candidates = _top_candidates(logits, weights, top_k, top_p)
     if min_p > 0.0:
-        kept = max(1, int(np.searchsorted(-probabilities, -min_p * probabilities[0], side="right")))
-        candidates, probabilities = candidates[:kept], probabilities[:kept]
-    return int(candidates[_invert(probabilities, draw)])
+        found = weights[candidates]
+        candidates = candidates[found >= _part(min_p, int(found[0]))]
+    candidates = np.sort(candidates)
+    return int(candidates[_drawn(weights[candidates], draw)])
 
 
-def _probabilities(logits: F32Array, temperature: float) -> NDArray[np.float64]:
-    """exp((l - max) / temperature), not normalised; float64 so that tiny temperatures do not overflow."""
-    shifted = logits.astype(np.float64) - float(logits.max())
-    return np.exp(shifted / temperature)
-
-
-def _top_candidates(
-    logits: F32Array, temperature: float, top_k: int, top_p: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Token ids by falling probability, cut by top-k, then by the smallest set that holds top_p of what is left."""
+def _top_candidates(logits: F32Array, weights: WeightArray, top_k: int, top_p: float) -> IdArray:
+    """Token ids by falling logit: the top_k best, and of these the smallest set that holds top_p of their weight."""
     vocabulary = len(logits)
     keep = min(top_k, vocabulary) if top_k else vocabulary
-    whole = _probabilities(logits, temperature)
-    for look in (min(max(_FIRST_LOOK, keep if top_k else 0), vocabulary), vocabulary):
+    for look in _looks(keep if top_k else 0, vocabulary):
         candidates = _largest(logits, look)[:keep]
-        probabilities = whole[candidates]
-        total = float(probabilities.sum()) if top_k else float(whole.sum())
         if top_p >= 1.0 and (top_k or look == vocabulary):
-            return candidates, probabilities
-        reached = int(np.searchsorted(np.cumsum(probabilities), top_p * total)) + 1
+            return candidates
+        cumulative = np.cumsum(weights[candidates])
+        total = int(cumulative[-1]) if top_k else int(weights.sum())
+        reached = int(np.searchsorted(cumulative, _part(top_p, total))) + 1
         if reached <= len(candidates) or look == vocabulary:
-            return candidates[:reached], probabilities[:reached]
+            return candidates[:reached]
     raise AssertionError("the last look covers the vocabulary")
 
 
-def _largest(logits: F32Array, count: int) -> NDArray[np.int64]:
+def _looks(least: int, vocabulary: int) -> Iterable[int]:
+    return min(max(_FIRST_LOOK, least), vocabulary), vocabulary
+
+
+def _largest(logits: F32Array, count: int) -> IdArray:
     """The ids of the `count` largest logits, best first, ties by id (also at the cut)."""
     if count < len(logits):
         threshold = np.partition(logits, len(logits) - count)[len(logits) - count]
@@ -64,8 +69,12 @@ def _largest(logits: F32Array, count: int) -> NDArray[np.int64]:
     return ids[np.argsort(-logits[ids], kind="stable")][:count]
 
 
-def _invert(weights: NDArray[np.float64], draw: float) -> int:
-    """The first index at which the cumulative weight exceeds draw * total; never one of weight 0."""
+def _part(share: float, total: int) -> np.uint64:
+    """share * total, rounded up."""
+    return np.uint64(-(-int(share * (1 << DRAW_BITS)) * total >> DRAW_BITS))
+
+
+def _drawn(weights: WeightArray, draw: int) -> int:
+    """The first index at which the cumulative weight exceeds draw / 2^53 of the total; never one of weight 0."""
     cumulative = np.cumsum(weights)
-    index = int(np.searchsorted(cumulative, draw * cumulative[-1], side="right"))
-    return min(index, int(np.flatnonzero(weights)[-1]))
+    return int(np.searchsorted(cumulative, np.uint64(draw * int(cumulative[-1]) >> DRAW_BITS), side="right"))

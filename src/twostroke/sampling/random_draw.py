@@ -7,6 +7,7 @@ Must not know: logits, requests.
 from __future__ import annotations
 
 _MASK = (1 << 64) - 1
+DRAW_BITS = 53
 
 
 def _mix(value: int) -> int:
@@ -17,9 +18,9 @@ def _mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
-def uniform(seed: int, position: int) -> float:
-    """A number in [0, 1) with 53 random bits for this seed and output position."""
-    return (_mix(_mix(seed & _MASK) ^ _mix(~position & _MASK)) >> 11) * 2.0**-53
+def draw(seed: int, position: int) -> int:
+    """A number in [0, 2^53) for this seed and output position; divided by 2^53 it is uniform in [0, 1)."""
+    return _mix(_mix(seed & _MASK) ^ _mix(~position & _MASK)) >> (64 - DRAW_BITS)
 
 
 def sibling_seed(seed: int, index: int) -> int:

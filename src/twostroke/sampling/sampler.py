@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from twostroke.ops.operands import F32Array
+from twostroke.ops.token_weights import Weigh
 from twostroke.sampling.adjust import (
     add_bias,
     bad_ends,
@@ -22,7 +23,7 @@ from twostroke.sampling.adjust import (
 )
 from twostroke.sampling.choose import choose
 from twostroke.sampling.logprobs import token_logprob
-from twostroke.sampling.random_draw import uniform
+from twostroke.sampling.random_draw import draw
 from twostroke.types.forbidden_tokens import NoTokenLeft
 from twostroke.types.grammar import TokenMask
 from twostroke.types.plan import PlannedSequence
@@ -30,8 +31,8 @@ from twostroke.types.result import SampledToken
 from twostroke.types.sampling_params import SamplingParams
 
 
-def sample(logits: F32Array, sequence: PlannedSequence) -> SampledToken:
-    """logits (V,) float32, raw, not changed.
+def sample(weigh: Weigh, logits: F32Array, sequence: PlannedSequence) -> SampledToken:
+    """logits (V,) float32, raw, not changed. weigh: makes whole-number weights of them.
 
     Raises NoTokenLeft where the request itself forbids every token, ValueError where the model gave none, or where
     the request's mask has failed.
@@ -44,9 +45,9 @@ def sample(logits: F32Array, sequence: PlannedSequence) -> SampledToken:
             raise NoTokenLeft("every token is forbidden by the request")
         raise ValueError("the model gave no finite logit for this request")
     if not params.greedy:
-        draw = uniform(sequence.request.seed, sequence.num_output_tokens)
-        token_id = choose(adjusted, params.temperature, params.top_k, params.top_p, params.min_p, draw)
-    logprob = None if params.logprobs is None else token_logprob(logits, token_id, params.logprobs)
+        drawn = draw(sequence.request.seed, sequence.num_output_tokens)
+        token_id = choose(weigh, adjusted, params.temperature, params.top_k, params.top_p, params.min_p, drawn)
+    logprob = None if params.logprobs is None else token_logprob(weigh, logits, token_id, params.logprobs)
     return SampledToken(token_id, logprob)
 
 

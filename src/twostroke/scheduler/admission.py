@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from twostroke.cache.manager import CacheManager
-from twostroke.cache.prefix_tree import Node
+from twostroke.cache.manager import CacheManager, Prefix
 from twostroke.scheduler.sequence import Sequence
-from twostroke.scheduler.streams import Streams
 
 
 class PageAdmission:
@@ -20,24 +18,21 @@ class PageAdmission:
     def __init__(self, cache: CacheManager, watermark_pages: int) -> None:
         self._cache = cache
         self._watermark_pages = watermark_pages
-        self._pool_tokens = cache.num_pages * cache.page_tokens
-        self.streams: Streams | None = None  # of those that run, where a simulator keeps some
+        self._most_positions = cache.most_positions
 
     def fits_ever(self, sequence: Sequence) -> bool:
         """Would it fit an empty pool, with one more token?"""
-        return len(sequence.known) < self._pool_tokens
+        return len(sequence.known) < self._most_positions
 
-    def fits_now(self, sequence: Sequence, matched: list[Node], running: Collection[Sequence]) -> bool:
+    def fits_now(self, sequence: Sequence, matched: Prefix, running: Collection[Sequence]) -> bool:
         """Are there pages for all its known tokens and one more, beside what was promised?"""
-        promised, streams, others = 0, self.streams, running
-        if streams is not None and len(streams):
-            promised = streams.missing_pages + self._watermark_pages * len(streams)
-            others = [each for each in running if each not in streams] if len(streams) < len(running) else ()
-        promised += self._cache.missing_pages([(each.request.request_id, len(each.known) + 1) for each in others])
+        return self.fits_beside(sequence, matched, 0, running)
+
+    def fits_beside(self, sequence: Sequence, matched: Prefix, promised: int, others: Collection[Sequence]) -> bool:
+        """The same where `promised` pages of each group are promised to sequences that are not among the others."""
         promised += self._watermark_pages * len([each for each in others if each.computed])
-        promised = min(promised, self._cache.num_pages)
-        needed = self._cache.pages_for(len(sequence.known) + 1) - len(matched)
-        return needed + promised <= self._cache.pages_available(matched)
+        missing = self._cache.missing_pages([(each.request.request_id, len(each.known) + 1) for each in others])
+        return self._cache.fits(len(sequence.known) + 1, matched, [promised + count for count in missing])
 
 
 class SiblingRule:

@@ -45,4 +45,4 @@ class BatchDecodes:
 
 def decode_segment(sequence: Running) -> Segment:
     """The step in which it has its next token, once its prompt is computed."""
-    return Segment(len(sequence.known) - 1, 1, True)
+    return Segment.decode(len(sequence.known) - 1)

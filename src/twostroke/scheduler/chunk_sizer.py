@@ -48,7 +48,7 @@ class ChunkSizer:
         """The largest chunk from `start` on, beside `base`, that keeps the step under bound_s; at least the minimum."""
 
         def seconds(num_tokens: int) -> float:
-            return self._seconds([*base, Segment(start, num_tokens, num_tokens == remaining)])
+            return self._seconds([*base, Segment.prefill(start, num_tokens, num_tokens == remaining)])
 
         high, high_s = wanted, seconds(wanted)
         if high_s <= bound_s:

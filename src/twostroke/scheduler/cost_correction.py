@@ -12,18 +12,22 @@ from collections.abc import Iterable
 from twostroke.types.objectives import ITL_SHARE
 
 WINDOW_STEPS, USUAL_STEPS = 64, 15
-"""The steps that `high` and `usual` look back at, of one size class."""
+"""The steps that `high` and `low`, and those that `usual` look back at, of one size class."""
 LEAST_EVIDENCE = 3
 """With fewer steps of a class, the prior takes the places of those that are missing."""
 LEAST, MOST = 0.1, 10.0
 HIGH = ITL_SHARE + 0.01
 """An ITL objective is met where 95% of the gaps keep it, so that 4% of the steps may pass."""
+LOW = 0.1
+"""The share of the steps that are quicker than `low`: so many are rarely disturbed by other programs."""
 GUESS_PRIOR = 2.0
 """For a cost model that nobody measured: its first steps are planned as if they took twice what it says."""
 IDLE_HALF_S = 10.0
 """Idle time after which a correction of a measured cost model counts half."""
 SURE_PREFILLS = 4
 """Steps with prompts after which a guess is as good as corrected."""
+COLD_STEPS = 3
+"""Cold steps that say how slow the next one will be."""
 KEPT_AFTER_IDLE = 2
 """Steps of a class that are remembered over such a pause; new ones outweigh them soon."""
 DECODE = 0
@@ -42,6 +46,7 @@ class _Ratios:
         self._prior = prior
         self._values: deque[float] = deque(maxlen=WINDOW_STEPS)
         self.usual = self.high = prior
+        self.low = min(1.0, prior)
 
     def add(self, ratio: float) -> None:
         self._values.append(ratio)
@@ -58,11 +63,13 @@ class _Ratios:
     def _update(self) -> None:
         if len(self._values) == 1:  # too little to be glad of, and enough to be careful
             self.usual = self.high = max(self._prior, self._values[0])
+            self.low = min(self._prior, self._values[0])
             return
         missing = [self._prior] * (LEAST_EVIDENCE - len(self._values))
         values = sorted([*missing, *self._values])
         last = sorted([*missing, *list(self._values)[-USUAL_STEPS:]])
         self.usual = last[len(last) // 2]
+        self.low = values[int(LOW * len(values))]
         # The slowest one never counts: it may be an outlier until a second one says the same.
         self.high = max(self.usual, values[min(len(values) - 2, int(HIGH * len(values)))])
 
@@ -71,7 +78,8 @@ class CostCorrection:
     """The same observations at the same times give the same ratios; each is bounded to [1/10, 10].
 
     `usual` is the median of the last 15 steps of a size class, `high` the 96th percentile of the last 64, without the
-    slowest: one outlier moves neither. Two steps outweigh the prior. A class that was not seen twice takes the ratio
+    slowest: one outlier moves neither. `low` is the 10th percentile of the last 64: the machine's own speed, where
+    other programs disturb it in between. Two steps outweigh the prior. A class that was not seen twice takes the ratio
     of the nearest one that was.
 
     believed: the cost model was measured on this machine, so that after idle time what it says counts again. A guess
@@ -84,6 +92,7 @@ class CostCorrection:
         self._classes: dict[int, _Ratios] = {}
         self._last_s: float | None = None
         self._weight = 1.0
+        self._cold: dict[bool, deque[float]] = {}  # of decode steps, and of steps with prompts
 
     @property
     def sure(self) -> bool:
@@ -104,14 +113,34 @@ class CostCorrection:
             for ratios in self._classes.values():
                 ratios.forget()
         self._last_s, self._weight = now, 1.0
+        self._cold.clear()
         if size not in self._classes:
             self._classes[size] = _Ratios(self._prior)
         # Rounded, so that the last bits of sums of seconds never decide the size of a chunk.
         self._classes[size].add(round(min(MOST, max(LEAST, measured_s / predicted_s)), 3))
 
+    def observe_cold(self, size: int, predicted_s: float, measured_s: float) -> None:
+        """One step beside which memory was made ready: it counts until the next step that is not cold."""
+        usual_s = predicted_s * self.usual(size)
+        if usual_s > 0 and measured_s > 0:
+            last = self._cold.setdefault(size == DECODE, deque(maxlen=COLD_STEPS))
+            last.append(min(MOST, max(1.0, measured_s / usual_s)))
+
+    @property
+    def cold_factor(self) -> float:
+        """How many times longer than usual steps take at this moment: the median of the last cold ones, or 1.
+
+        The larger of that of decode steps and of steps with prompts.
+        """
+        return max((sorted(last)[len(last) // 2] for last in self._cold.values()), default=1.0)
+
     def usual(self, size: int) -> float:
         """What a step of this class takes, in units of its prediction."""
         return self._weighted(max(ratios.usual for ratios in self._nearest(size)))
+
+    def low(self, size: int) -> float:
+        """What a step of this class takes that nothing disturbs, in units of its prediction."""
+        return self._weighted(min(ratios.low for ratios in self._nearest(size)))
 
     def high(self, size: int) -> float:
         """What 96% of the steps of this class do not pass, in units of their predictions."""

@@ -13,28 +13,42 @@ from twostroke.scheduler.chunk_sizer import KEPT_SHARE, ChunkSizer, Seconds
 from twostroke.scheduler.limits import StepLoad
 from twostroke.scheduler.sequence import Sequence
 from twostroke.scheduler.step_time import StepTime
+from twostroke.types.plan import Role
 
 LEAST_GAP_S = 0.25
 GAP_DECODE_STEPS = 8
+MOST_DECODE_SHARE = 0.2
+"""Where decode alone takes more than this share of the bound in seconds, the bound in decode steps counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class GapRule:
     """How long the gap between two tokens of a stream may become because a prompt is computed beside it.
 
-    least_s: seconds that are always allowed. decode_steps: so many steps without prompts are allowed, too: on a machine
-    on which one step is slow, a bound in seconds would leave no room for prompts.
+    least_s: seconds. decode_steps: the bound where one step is so slow that least_s would leave little time for
+    prompts: as many steps without prompts. Both bounds are for the whole step, decode included.
     """
 
     least_s: float = LEAST_GAP_S
     decode_steps: int = GAP_DECODE_STEPS
 
     def __str__(self) -> str:
-        return f"no gap of a running stream beyond {self.decode_steps} decode steps or {1e3 * self.least_s:g} ms"
+        slow_ms = 1e3 * MOST_DECODE_SHARE * self.least_s
+        return (
+            f"no gap of a running stream beyond {1e3 * self.least_s:g} ms, or {self.decode_steps} decode steps "
+            f"where one takes more than {slow_ms:g} ms"
+        )
 
     def bound_s(self, seconds: Seconds, streams: list[Segment]) -> float:
-        """Seconds that a step beside these streams may take. seconds: of a step, as it usually is."""
-        return max(self.least_s, self.decode_steps * seconds(streams))
+        """Seconds that a step beside these streams may take.
+
+        seconds: of a step that nothing disturbs. With its usual time the bound would follow the load of the machine: a
+        busy neighbour that doubles each decode step would double the allowed gap.
+        """
+        decode_s = seconds(streams)
+        if decode_s <= MOST_DECODE_SHARE * self.least_s:
+            return self.least_s
+        return max(self.least_s, self.decode_steps * decode_s)
 
 
 class GapLimiter:
@@ -45,23 +59,23 @@ class GapLimiter:
 
     def __init__(self, times: StepTime, align_tokens: int, rule: GapRule) -> None:
         self._times = times
-        self._sizer = ChunkSizer(times.high_s, align_tokens)
+        self._sizer = ChunkSizer(times.now_s, align_tokens)
         self.rule = rule
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
         """Streams pass; who has more to compute gets what the rule leaves beside them."""
-        if wanted_tokens == 0 or (sequence.remaining == 1 and sequence.admission is not None):
+        if wanted_tokens == 0 or sequence.role is Role.DECODE:
             return wanted_tokens
         streams = step.streams()
         if not streams:
             return wanted_tokens
         base = step.segments()
-        whole_s = self._times.high_s(
-            [*base, Segment(sequence.computed, wanted_tokens, wanted_tokens == sequence.remaining)]
+        whole_s = self._times.now_s(
+            [*base, Segment.prefill(sequence.computed, wanted_tokens, wanted_tokens == sequence.remaining)]
         )
         if whole_s <= KEPT_SHARE * self.rule.least_s:
             return wanted_tokens
-        bound_s = KEPT_SHARE * self.rule.bound_s(self._times.usual_s, streams)
+        bound_s = KEPT_SHARE * self.rule.bound_s(self._times.low_s, streams)
         if whole_s <= bound_s:
             return wanted_tokens
         chunk = self._sizer.chunk(base, sequence.computed, wanted_tokens, sequence.remaining, bound_s)

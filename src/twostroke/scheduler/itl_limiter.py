@@ -15,6 +15,7 @@ from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.scheduler.limits import StepLoad
 from twostroke.scheduler.sequence import Sequence as Waiting
 from twostroke.scheduler.step_time import StepTime
+from twostroke.types.plan import Role
 
 TTFT_SHARE = 0.25
 """Of the TTFT objective that a step without streams may take: a request that comes now waits for it to end."""
@@ -28,15 +29,12 @@ class ItlLimiter:
     ) -> None:
         self._times = times
         self._rule = rule or GapRule()
-        self.sizer = ChunkSizer(times.high_s, align_tokens)
+        self.sizer = ChunkSizer(times.now_s, align_tokens)
         self._idle_bound_s = None if ttft_s is None else TTFT_SHARE * ttft_s
 
     def limit(self, sequence: Waiting, wanted_tokens: int, step: StepLoad) -> int:
-        """Running sequences with one position left pass; all others get what the tightest promise of the step leaves.
-
-        Who enters with one position left (the others are cached: a sibling) comes after chunks that fill the bound.
-        """
-        if wanted_tokens == 0 or (sequence.remaining == 1 and sequence.admission is not None):
+        """Sequences that decode pass; all others get what the tightest promise of the step leaves."""
+        if wanted_tokens == 0 or sequence.role is Role.DECODE:
             return wanted_tokens
         bound_s = self.bound_s([part for part, _ in step.parts])
         if bound_s is None:
@@ -59,4 +57,4 @@ class ItlLimiter:
         promises = [s.objectives.itl_s for s in promised if s.objectives.itl_s is not None]
         if promises:
             return KEPT_SHARE * min(promises)
-        return KEPT_SHARE * self._rule.bound_s(self._times.usual_s, streams)
+        return KEPT_SHARE * self._rule.bound_s(self._times.low_s, streams)

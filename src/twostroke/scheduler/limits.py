@@ -8,62 +8,63 @@ Must not know: pages, queues.
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Positions
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from twostroke.cost.shape import Segment
 from twostroke.scheduler.sequence import Sequence
+from twostroke.types.plan import Role
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLimits:
     """max_step_tokens: rows of a step. max_sequences: sequences of a step, and running ones.
 
-    watermark_pages: pages that an admission leaves free, so that running sequences can grow.
+    watermark_pages: pages that an admission leaves free, so that running sequences can grow. max_draft_tokens: guesses
+    that a step verifies, of all sequences together.
     """
 
     max_step_tokens: int = 512
     max_sequences: int = 64
     watermark_pages: int = 2
+    max_draft_tokens: int = 0
 
 
 @dataclass(slots=True)
 class StepLoad:
-    """What a step holds so far. parts: each sequence with its rows. num_decode_tokens: rows of the running sequences
-    with one position to compute, once all of them are in: they are first.
+    """What a step holds so far. parts: each sequence with its rows. num_decode_tokens: rows of the sequences that
+    decode, once all of them are in: they are first.
 
-    num_streams: sequences, with one row each, that are in it and not among the parts (`SteadyDecode.begin_one`);
-    stream_starts: the position that each of them computes.
     full: a limit cut somebody short, so nobody else gets more.
     """
 
     num_tokens: int = 0
     num_decode_tokens: int = 0
-    num_streams: int = 0
-    stream_starts: Positions[int] = ()
     full: bool = False
     parts: list[tuple[Sequence, int]] = field(default_factory=list)
 
     @property
     def num_sequences(self) -> int:
         """Sequences so far."""
-        return self.num_streams + len(self.parts)
+        return len(self.parts)
 
     @property
     def num_prefill_tokens(self) -> int:
-        """Rows of prompts; who enters with one position left to compute is one of them."""
+        """Rows of sequences that do not decode."""
         return self.num_tokens - self.num_decode_tokens
 
     def segments(self) -> list[Segment]:
         """What a cost model must know of the step as it is planned so far."""
-        found = [Segment(start, 1, True) for start in self.stream_starts]
-        return found + [Segment(s.computed, num_tokens, num_tokens == s.remaining) for s, num_tokens in self.parts]
+        found = []
+        for sequence, rows in self.parts:
+            drafts = max(0, rows - sequence.remaining)
+            samples = rows >= sequence.remaining
+            found.append(Segment(sequence.computed, rows, samples, sequence.role, drafts=drafts))
+        return found
 
     def streams(self) -> list[Segment]:
         """Of those whose readers have tokens already and wait for the next one."""
-        found = [Segment(start, 1, True) for start in self.stream_starts]
-        return found + [Segment(s.computed, 1, True) for s, rows in self.parts if rows == 1 and s.num_output]
+        return [Segment.decode(s.computed) for s, _ in self.parts if s.role is Role.DECODE]
 
     def add(self, sequence: Sequence, num_tokens: int) -> None:
         """One more sequence, before it is computed."""
@@ -98,4 +99,4 @@ class SequenceBudget:
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
         """Everything or nothing."""
-        return wanted_tokens if step.num_streams + len(step.parts) < self.max_sequences else 0
+        return wanted_tokens if step.num_sequences < self.max_sequences else 0

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from twostroke.cache.manager import CacheManager
-from twostroke.cache.prefix_tree import Node
+from twostroke.cache.manager import CacheManager, Prefix
 from twostroke.scheduler.sequence import Sequence
 from twostroke.types.prefix import MissReason, PrefixMiss
 
@@ -21,7 +20,7 @@ class MissReasons:
     def __init__(self, cache: CacheManager) -> None:
         self._cache = cache
 
-    def explain(self, sequence: Sequence, matched: list[Node], running: Iterable[Sequence]) -> PrefixMiss | None:
+    def explain(self, sequence: Sequence, matched: Prefix, running: Iterable[Sequence]) -> PrefixMiss | None:
         """None where all that can be shared was found."""
         if sequence.to_score:
             return PrefixMiss(MissReason.SCORED, 0)

@@ -8,10 +8,9 @@ Must not know: pages, executors, where the cost model came from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from collections.abc import Sequence as Positions
+from collections.abc import Callable, Iterable, Iterator
 
-from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.shape import Part, Segment, StepCost
 from twostroke.scheduler.ageing import TURN_STEPS, AgeingTurns
 from twostroke.scheduler.batch_decodes import BatchDecodes
 from twostroke.scheduler.batch_share import BATCH_SHARE, BatchShare
@@ -26,13 +25,11 @@ from twostroke.scheduler.ttft_gate import TtftGate
 from twostroke.scheduler.work_ahead import Room, WorkAhead
 from twostroke.types.errors import Overloaded
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
-from twostroke.types.plan import Plan
+from twostroke.types.plan import Role
 
 
 class ObjectivePolicy:
     """Satisfies `scheduler.policy.Policy`. Batch work (priority above 0) has no promises."""
-
-    streams_pass = False
 
     def __init__(
         self,
@@ -54,7 +51,6 @@ class ObjectivePolicy:
         self._batch_decodes = BatchDecodes(times.high_s)
         self._streams = streams
         self._oldest: Sequence | None = None
-        self._decoded: set[Sequence] = set()
         self._first: Sequence | None = None  # of the group that came last
 
     def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
@@ -68,7 +64,7 @@ class ObjectivePolicy:
         newcomer.objectives = promised if newcomer.interactive else NO_OBJECTIVES
         cached = cached_tokens()
         newcomer.prefill_tokens = newcomer.remaining - cached
-        newcomer.prefill_s = self._times.usual_s([Segment(cached, newcomer.prefill_tokens, True)])
+        newcomer.prefill_s = self._times.usual_s([Segment.prefill(cached, newcomer.prefill_tokens, True)])
         newcomer.rank = self._order.rank(newcomer)
         if newcomer.num_preemptions:
             return
@@ -82,9 +78,7 @@ class ObjectivePolicy:
         """Interactive streams all, batch ones as far as they leave room."""
         interactive = [s for s in queues.decoding if s.interactive]
         batch = [s for s in queues.decoding if not s.interactive]
-        chosen = interactive + self._batch_decodes.chosen(interactive, batch, self._limiter.bound_s(interactive))
-        self._decoded = set(chosen)
-        return chosen
+        return interactive + self._batch_decodes.chosen(interactive, batch, self._limiter.bound_s(interactive))
 
     def prefills(self, queues: Queues, now: float) -> Iterator[Sequence]:
         """The oldest where it has its turn, batch work where it is due, then by promise, then batch work."""
@@ -100,7 +94,7 @@ class ObjectivePolicy:
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """Count turns and shares."""
-        prefilled = [(s, num_tokens) for s, num_tokens in step.parts if s not in self._decoded]
+        prefilled = [(s, num_tokens) for s, num_tokens in step.parts if s.role is Role.PREFILL]
         batch_tokens = sum(num_tokens for s, num_tokens in prefilled if not s.interactive)
         # Who waits for a place of a batch stream is owed nothing by interactive prompts.
         last = queues.waiting[-1:] if self._streams.has_batch_place(queues.running) else []
@@ -110,9 +104,13 @@ class ObjectivePolicy:
         wanted = bool(prefilled or queues.waiting)
         self._turns.planned([s for s, _ in prefilled if s.interactive], self._oldest, wanted)
 
-    def observe(self, plan: Plan, measured_s: float, now: float, stream_starts: Positions[int]) -> None:
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
         """Correct the cost model."""
-        self._times.observe(plan, measured_s, now, stream_starts)
+        self._times.observe(parts, measured_s, now)
+
+    def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
+        """Until the next step that is not cold."""
+        self._times.observe_cold(parts, measured_s)
 
     def ended(self, sequence: Sequence) -> None:
         """Learn how long answers are."""

@@ -7,25 +7,21 @@ Must not know: pages, executors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from collections.abc import Sequence as Positions
 from typing import Protocol
 
-from twostroke.cost.shape import StepCost
+from twostroke.cost.shape import Part, StepCost
 from twostroke.scheduler.gap_limiter import GapLimiter, GapRule
 from twostroke.scheduler.limits import Limiter, StepLoad
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
 from twostroke.scheduler.step_time import StepTime
 from twostroke.types.errors import Overloaded
-from twostroke.types.plan import Plan
 
 
 class Policy(Protocol):
     """Deterministic: what it answers depends on what it was told, `now` and results of steps included."""
 
     limiters: tuple[Limiter, ...]
-    streams_pass: bool
-    """True where every stream is in every step and nobody is refused, so that steps of streams can be looked ahead."""
 
     def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
         """Give a new sequence its rank and its promises, before it waits. Raises Overloaded to refuse it.
@@ -34,10 +30,10 @@ class Policy(Protocol):
         """
 
     def decodes(self, queues: Queues) -> Iterable[Sequence]:
-        """Running sequences with one position to compute that go on in this step, in order."""
+        """Of the sequences that decode, those that go on in this step, in order."""
 
     def prefills(self, queues: Queues, now: float) -> Iterable[Sequence]:
-        """Running and waiting sequences with more to compute, best first. It may be long: only the first are taken."""
+        """Waiting sequences and running ones that do not decode yet, best first; the list may be long."""
 
     def may_enter(self, newcomer: Sequence, queues: Queues) -> bool:
         """May one more run? Where not, nobody behind it enters in this step."""
@@ -45,8 +41,11 @@ class Policy(Protocol):
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """What a step holds, once it is planned and before it is computed."""
 
-    def observe(self, plan: Plan, measured_s: float, now: float, stream_starts: Positions[int]) -> None:
-        """A step was computed and ended now. stream_starts: of streams that were in it and not in the plan."""
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
+        """A step that held these parts ended now."""
+
+    def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
+        """The same for a step beside which memory was made ready: the next one may be as slow, later ones are not."""
 
     def ended(self, sequence: Sequence) -> None:
         """A sequence has left."""
@@ -60,8 +59,6 @@ class ArrivalPolicy:
 
     times, limiters: where limiters decide by measured steps, these are what they ask.
     """
-
-    streams_pass = True
 
     def __init__(self, times: StepTime | None = None, limiters: tuple[Limiter, ...] = ()) -> None:
         self._times = times
@@ -88,10 +85,15 @@ class ArrivalPolicy:
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """Nothing."""
 
-    def observe(self, plan: Plan, measured_s: float, now: float, stream_starts: Positions[int]) -> None:
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
         """Correct the cost model, where there is one."""
         if self._times is not None:
-            self._times.observe(plan, measured_s, now, stream_starts)
+            self._times.observe(parts, measured_s, now)
+
+    def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
+        """Until the next step that is not cold."""
+        if self._times is not None:
+            self._times.observe_cold(parts, measured_s)
 
     def ended(self, sequence: Sequence) -> None:
         """Nothing."""

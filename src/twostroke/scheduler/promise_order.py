@@ -1,4 +1,4 @@
-"""The order of prompts under objectives: who was promised a first token in time keeps its place before later ones.
+"""The order of prompts under objectives: a sequence that was promised a first token in time stays before later ones.
 
 Knows: promises, predicted prefill times, order of arrival.
 Must not know: pages, limits of a step, `now`.
@@ -19,17 +19,17 @@ RESUMED, PROMISED, HELD, TOO_LONG = 0, 1, 2, 3
 class PromiseOrder:
     """By arrival within each class, so that a later request never makes an earlier promise late:
 
-    1. preempted streams, whose readers are waiting for the next token;
-    2. those whose first token was promised in time when they were accepted;
-    3. those that are held until a promise can be given (scheduler/ttft_gate.py): they do not begin;
-    4. those whose own prompt takes longer than the objective even when it is alone: first, they would make all others
-       late and be late as well.
+    1. preempted streams: their readers wait for the next token;
+    2. sequences whose first token was promised in time when they were accepted;
+    3. sequences that are held until a promise can be given (scheduler/ttft_gate.py): they do not begin;
+    4. sequences whose own prompt takes longer than the objective even when it is alone. If they came first, they would
+       make all others late and be late as well.
 
-    Batch work comes after these. The last class could be overtaken for ever: see scheduler/ageing.py.
+    Batch work comes after these. Without turns (scheduler/ageing.py) the last class could wait for ever.
     """
 
     def rank(self, sequence: Sequence) -> Rank:
-        """A preempted sequence that has output is asked again."""
+        """By what is known when a sequence is added; a preempted one is ranked again."""
         if not sequence.interactive:
             return (BATCH, PROMISED, 0.0, sequence.number)
         if sequence.num_output:

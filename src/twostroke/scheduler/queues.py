@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import insort
 
 from twostroke.scheduler.sequence import Rank, Sequence
+from twostroke.types.plan import Role
 
 
 class Queues:
@@ -61,13 +62,13 @@ class Queues:
 
     @property
     def decoding(self) -> list[Sequence]:
-        """Running sequences with one position to compute, by admission."""
-        return [s for s in self.running if len(s.known) - s.computed == 1]
+        """Running sequences that decode, by admission."""
+        return [s for s in self.running if s.role is Role.DECODE]
 
     @property
     def prefilling(self) -> list[Sequence]:
-        """Running sequences with more positions to compute, by admission."""
-        return [s for s in self.running if len(s.known) - s.computed > 1]
+        """The other running sequences, by admission."""
+        return [s for s in self.running if s.role is Role.PREFILL]
 
     def last_resort(self, kept: set[str]) -> Sequence | None:
         """Who gives its pages back: the worst priority, then the last admitted, of those not in `kept`."""

@@ -1,4 +1,4 @@
-"""One request inside the scheduler: `computed` tokens chasing `known` ones. There are no phases.
+"""One request inside the scheduler: `computed` tokens chasing `known` ones.
 
 Knows: the request and its tokens so far.
 Must not know: pages, other sequences.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
+from twostroke.types.plan import Role
 from twostroke.types.prefix import PrefixMiss
 from twostroke.types.request import Request
 
@@ -21,17 +22,20 @@ Rank = tuple[int, int, float, int]
 class Sequence:
     """number: order of arrival. known: prompt and output. computed: positions whose K and V are in the cache.
 
+    role: DECODE from a token on, until it is preempted: all but its last token is computed.
+
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
     tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.
     objectives: what was promised. prefill_tokens, prefill_s: of its prompt alone, without what was cached when it came,
     where a policy predicts. last_step: the last one that computed it. scored: prompt positions that have their log
-    probabilities.
+    probabilities. points: positions at which a chunk ends, because a snapshot of its state is taken there.
     """
 
     request: Request
     number: int
     known: list[int] = field(default_factory=list)
     computed: int = 0
+    role: Role = Role.PREFILL
     scored: int = 0
     admission: int | None = None
     num_cached_tokens: int | None = None
@@ -43,6 +47,7 @@ class Sequence:
     prefill_tokens: int = 0
     prefill_s: float = 0.0
     last_step: int = 0
+    points: tuple[int, ...] = ()
 
     @property
     def remaining(self) -> int:

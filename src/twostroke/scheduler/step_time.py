@@ -6,11 +6,11 @@ Must not know: objectives, queues.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.shape import Part, Segment, StepCost
 from twostroke.scheduler.cost_correction import GUESS_PRIOR, CostCorrection, size_class
-from twostroke.types.plan import Plan
+from twostroke.types.plan import Role
 
 
 class StepTime:
@@ -34,20 +34,37 @@ class StepTime:
         """Is there evidence of how long prompts take?"""
         return self._correction.sure
 
+    @property
+    def cold_factor(self) -> float:
+        """How many times longer steps take at this moment, because memory is made ready; else 1."""
+        return self._correction.cold_factor
+
     def usual_s(self, segments: Sequence[Segment]) -> float:
         """What it most likely takes: for plans of the future."""
         return self._cost.predict(segments).seconds * self._correction.usual(_class_of(segments))
+
+    def low_s(self, segments: Sequence[Segment]) -> float:
+        """What it takes where nothing disturbs it: the machine's own speed."""
+        return self._cost.predict(segments).seconds * self._correction.low(_class_of(segments))
 
     def high_s(self, segments: Sequence[Segment]) -> float:
         """What it rarely passes: for promises."""
         return self._cost.predict(segments).seconds * self._correction.high(_class_of(segments))
 
-    def observe(self, plan: Plan, measured_s: float, now: float = 0.0, stream_starts: Sequence[int] = ()) -> None:
-        """Learn from a step that ended now. stream_starts: positions of streams that were in it and not in the plan."""
-        segments = [Segment(start, 1, True) for start in stream_starts]
-        segments += [Segment(s.start, s.num_tokens, s.samples) for s in plan.sequences]
-        self._correction.observe(_class_of(segments), self._cost.predict(segments).seconds, measured_s, now)
+    def now_s(self, segments: Sequence[Segment]) -> float:
+        """What the very next step rarely passes."""
+        return self.high_s(segments) * self.cold_factor
+
+    def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
+        """A step beside which memory was made ready. It says nothing of steps after the last such one."""
+        held = tuple(parts)
+        self._correction.observe_cold(_class_of(held), self._cost.predict(held).seconds, measured_s)
+
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float = 0.0) -> None:
+        """Learn from a step that held these parts and ended now."""
+        held = tuple(parts)
+        self._correction.observe(_class_of(held), self._cost.predict(held).seconds, measured_s, now)
 
 
-def _class_of(segments: Sequence[Segment]) -> int:
-    return size_class(sum([each.num_tokens for each in segments if each.num_tokens > 1]))
+def _class_of(segments: Sequence[Part]) -> int:
+    return size_class(sum([each.num_tokens for each in segments if each.role is Role.PREFILL]))

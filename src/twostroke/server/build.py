@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from twostroke import __version__, assemble
-from twostroke.config import Resolved, resolve_overload, resolve_server
+from twostroke.config import Resolved, resolve_overload, resolve_server, room_sentence
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.heap import keep_little
 from twostroke.scheduler.step_time import StepTime
@@ -31,7 +31,6 @@ from twostroke.server.metrics import ServerMetrics
 from twostroke.server.parts import Limits, ServerParts
 from twostroke.server.quarantine import Quarantine
 from twostroke.server.spans import otlp_spans
-from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.text.special_tokens import read_special_tokens
 
 
@@ -63,7 +62,7 @@ def build_server(
     keep_little()
     found = assemble.find_model(model, options)
     resolve_server(found.resolver, found.name)
-    resolve_overload(found.resolver, found.num_pages * PAGE_TOKENS)
+    resolve_overload(found.resolver, found.kv_plan.tokens)
     metrics = ServerMetrics()
     forecast = _forecast(found)
     quarantine = Quarantine(notes)
@@ -93,7 +92,7 @@ def build_server(
         fingerprint=_fingerprint(resolved),
         created_s=int(time.time()),
         limits=Limits(deadline_s=resolved["deadline"]),
-        door=Door(_door_rules(resolved), wait_s),
+        door=Door(door_rules(resolved), wait_s),
         bodies=BodyBudget(resolved["body_memory"]),
         fields=FieldCheck(strict=resolved["strict_fields"]),
         drain_s=resolved["drain"],
@@ -111,7 +110,7 @@ def build_server(
         ),
     )
     shown = ("served_name", "weights", "weight_bytes", "threads", "cpu_level", "kv_tokens", "kv_memory", "context")
-    facts = {name: resolved[name] for name in shown} | {"room": assemble.room_sentence(resolved)}
+    facts = {name: resolved[name] for name in shown} | {"room": room_sentence(resolved)}
     return BuiltServer(parts, resolved, facts, heart)
 
 
@@ -121,7 +120,8 @@ def _forecast(found: assemble.Found) -> Forecast:
     return Forecast(StepTime.of(found.costs.now, not found.costs.measured), room)
 
 
-def _door_rules(resolved: Resolved) -> DoorRules:
+def door_rules(resolved: Resolved) -> DoorRules:
+    """Bounds on what waits, as they are set."""
     names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
     return DoorRules(**{name: resolved[name] for name in names})
 

@@ -47,9 +47,9 @@ class Forecast(Nobody):
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
         """Correct the cost model; remember what runs."""
         if not (result.cold or result.failed):
-            self._times.observe(plan, max(duration_s, result.model_s + result.sampling_s))
+            self._times.observe(plan.sequences, max(duration_s, result.model_s + result.sampling_s))
         going = [s for s in plan.sequences if s.request.request_id in result.sampled]
-        self._streams = tuple(Segment(s.start + s.num_tokens, 1, True) for s in going)
+        self._streams = tuple(Segment.decode(s.start + s.num_tokens) for s in going)
         self._prompt_tokens = tuple(len(s.request.prompt_token_ids) for s in going)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
@@ -69,7 +69,7 @@ class Forecast(Nobody):
         if tokens <= 0:
             return 0.0
         chunk = min(tokens, max(1, self._room.max_step_tokens - len(streams)))
-        return self._times.usual_s([*streams, Segment(0, chunk, True)]) * tokens / chunk
+        return self._times.usual_s([*streams, Segment.prefill(0, chunk, True)]) * tokens / chunk
 
     def _places_s(self, streams: Sequence[Segment], missing: int) -> float:
         """Each step every stream comes nearer to its end: of S streams of L tokens, S / L end in a step."""
@@ -79,7 +79,7 @@ class Forecast(Nobody):
         # Whoever takes a place brings a prompt: as many prompt tokens a step as places get free, times their length.
         prompts = sum(self._prompt_tokens) / self._typical if self._prompt_tokens else 0.0
         chunk = min(round(prompts), self._room.max_step_tokens - len(streams))
-        beside = [Segment(0, chunk, True)] if chunk > 0 else []
+        beside = [Segment.prefill(0, chunk, True)] if chunk > 0 else []
         return steps * self._times.usual_s([*streams, *beside])
 
 

@@ -144,6 +144,7 @@ class ServerMetrics(Observer):
         self.prefill_tokens = _tokens("twostroke_step_prefill_tokens", "Prompt positions computed in a step.", made)
         self.decode_tokens = _tokens("twostroke_step_decode_tokens", "Decoding positions computed in a step.", made)
         self.step_tokens = _tokens("twostroke_step_tokens", "Prompt positions and new tokens of a step.", made)
+        self.guesses = GuessMetrics(made)
         self.requests = RequestMetrics(made)
 
     def attach(self, read: Callable[[], EngineGauges], work: Callable[[], Work] = Work) -> None:
@@ -161,7 +162,9 @@ class ServerMetrics(Observer):
         self.step.observe(duration_s)
         self.prefill_tokens.observe(prompt)
         self.decode_tokens.observe(plan.num_tokens - prompt)
-        self.step_tokens.observe(prompt + len(result.sampled))
+        self.step_tokens.observe(prompt + sum(map(len, result.sampled.values())))
+        if plan.num_draft_tokens:
+            self.guesses.on_step(plan, result)
 
     def on_first_token(self, ttft_s: float) -> None:
         """A completion's first token."""
@@ -193,6 +196,33 @@ class ServerMetrics(Observer):
     def text(self) -> bytes:
         """The exposition format, version 0.0.4."""
         return generate_latest(self.registry) + generate_latest(self._aliases)
+
+
+class GuessMetrics:
+    """Of tokens that were guessed and verified."""
+
+    def __init__(self, made: CollectorRegistry) -> None:
+        self.drafts = Counter("twostroke_drafts", "Guesses of one or more tokens that were verified.", registry=made)
+        self.guessed = Counter("twostroke_draft_tokens", "Tokens guessed and verified.", registry=made)
+        self.accepted = Counter("twostroke_accepted_draft_tokens", "Of these, accepted.", registry=made)
+        self.by_place = Counter(
+            "twostroke_accepted_draft_tokens_per_pos",
+            "Accepted tokens by their place in the guess.",
+            ["position"],
+            registry=made,
+        )
+
+    def on_step(self, plan: Plan, result: StepResult) -> None:
+        """A step that verified guesses."""
+        for sequence in plan.sequences:
+            if not sequence.draft_token_ids:
+                continue
+            accepted = max(0, len(result.sampled.get(sequence.request.request_id, ())) - 1)
+            self.drafts.inc()
+            self.guessed.inc(len(sequence.draft_token_ids))
+            self.accepted.inc(accepted)
+            for place in range(accepted):
+                self.by_place.labels(str(place)).inc()
 
 
 class RequestMetrics:

@@ -10,6 +10,7 @@ from typing import Any
 
 from twostroke.server.json_schema import COUNT, OBJECT, TEXT, list_of, maybe, object_of, or_null
 from twostroke.server.schema import NEUTRAL
+from twostroke.types.speculate import WAYS
 
 STREAMED: dict[str, Any] = {
     "type": "object",
@@ -80,6 +81,7 @@ _OPENAI_SAMPLING = {
     "presence_penalty": _between(-2, 2),
     "frequency_penalty": _between(-2, 2),
     "priority": _between(0, 100, "integer"),
+    "speculate": {"enum": [*WAYS, None], "description": "Also draft, where the server has one."},
     "ttft_s": maybe({"type": "number", "exclusiveMinimum": 0}),
     "itl_s": maybe({"type": "number", "exclusiveMinimum": 0}),
     **{name: {"enum": [None, *neutral]} for name, neutral in NEUTRAL.items()},

@@ -114,13 +114,18 @@ def prompt_of_chat(request: ChatRequest, parts: ServerParts, prefill: str = "") 
 def _render(
     request: ChatRequest, tools: ToolUse, template: ServedTemplate, tokenizer: ServedTokenizer, prefill: str
 ) -> Rendered:
-    """Control tokens in what the client wrote are quoted, unless it asks for them."""
+    """Control tokens in what the client wrote are quoted, unless it asks for them.
+
+    continue_final_message: the last message is how the answer begins, behind the template's own opening of an answer.
+    """
     quoting = Quoting() if request.parse_special else tokenizer.quoting()
-    variables, hide = request.chat_template_kwargs, quoting.hide
+    variables, hide, messages = request.chat_template_kwargs, quoting.hide, request.messages
+    if request.continue_final_message:
+        messages, prefill = messages[:-1], messages[-1]["content"]
     if template.knows_tools:
-        text = template.render(request.messages, tools=tools.offered, variables=variables, each_text=hide)
+        text = template.render(messages, tools=tools.offered, variables=variables, each_text=hide)
     else:
-        told = with_tools(request.messages, tools.offered or ())
+        told = with_tools(messages, tools.offered or ())
         text = template.render(told, variables=variables, each_text=hide)
     return quoting.shown(text + hide(prefill))
 
@@ -222,6 +227,7 @@ def _call(
             request.cache_salt or "",
             request.priority or 0,
             objectives=LatencyObjectives(request.ttft_s, request.itl_s),
+            speculate=request.speculate,
         )
         for place, (ids, own) in enumerate(zip(lists, params, strict=True))
     )

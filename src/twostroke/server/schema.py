@@ -80,6 +80,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     repetition_window: int | None = None
     cache_salt: str | None = None
     priority: int | None = None
+    speculate: str | None = None
     ttft_s: float | None = None
     itl_s: float | None = None
     return_progress: bool | None = None
@@ -128,8 +129,8 @@ class ChatRequest(GenerationRequest, kw_only=True):
     prediction: Any = None
     web_search_options: Any = None
     chat_template: Any = None
-    add_generation_prompt: Any = None
-    continue_final_message: Any = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
 
 
 class CompletionRequest(GenerationRequest, kw_only=True):
@@ -149,8 +150,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "skip_special_tokens": (True,),
     "add_special_tokens": (True,),
     "modalities": (["text"],),
-    "add_generation_prompt": (True,),
-    "continue_final_message": (False,),
     **{
         name: ()
         for name in (
@@ -187,7 +186,35 @@ def checked_chat(request: ChatRequest, depth_limit: int) -> ChatRequest:
             )
         if request.top_logprobs and not request.logprobs:
             raise InvalidRequest("top_logprobs needs logprobs to be true.", param="top_logprobs")
+    _check_continued(request)
     return request
+
+
+def _check_continued(request: ChatRequest) -> None:
+    """continue_final_message needs a last message to go on with; a prompt without an opened answer is not made."""
+    if not request.continue_final_message:
+        if request.add_generation_prompt is False:
+            raise InvalidRequest(
+                "add_generation_prompt: false is only supported beside continue_final_message: true.",
+                param="add_generation_prompt",
+                fix="Leave it out, or use /v1/completions.",
+            )
+        return
+    if request.add_generation_prompt:
+        raise InvalidRequest(
+            "continue_final_message and add_generation_prompt cannot both be true.",
+            param="continue_final_message",
+            why="An answer is either continued or begun.",
+            fix="Send add_generation_prompt: false, or leave it out.",
+        )
+    last = request.messages[-1] if request.messages else {}
+    text = last.get("content")
+    if last.get("role") != "assistant" or not isinstance(text, str) or not text or last.get("tool_calls"):
+        raise InvalidRequest(
+            "continue_final_message needs a last message of the assistant with a text.",
+            param="messages",
+            fix="End the messages with the answer to go on with, or leave continue_final_message out.",
+        )
 
 
 def read_completion(body: bytes, depth_limit: int) -> CompletionRequest:

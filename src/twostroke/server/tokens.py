@@ -32,6 +32,8 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
     parse_special: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
 
 
 class DetokenizeRequest(msgspec.Struct, kw_only=True):
@@ -56,6 +58,8 @@ def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
             tools=request.tools,
             chat_template_kwargs=request.chat_template_kwargs,
             parse_special=request.parse_special,
+            add_generation_prompt=request.add_generation_prompt,
+            continue_final_message=request.continue_final_message,
         )
         rendered = prompt_of_chat(checked_chat(chat, parts.limits.json_depth), parts)
         ids = _listed(partial(parts.tokenizer.encode_rendered, quoted=rendered.quoted), rendered.text)

@@ -29,6 +29,10 @@ COUNTERS = {
     "prefix_cache_queries": "twostroke_prefix_query_tokens",
     "prefix_cache_hits": "twostroke_prefix_hit_tokens",
     "estimated_flops_per_gpu": "twostroke_flops",
+    "spec_decode_num_drafts": "twostroke_drafts",
+    "spec_decode_num_draft_tokens": "twostroke_draft_tokens",
+    "spec_decode_num_accepted_tokens": "twostroke_accepted_draft_tokens",
+    "spec_decode_num_accepted_tokens_per_pos": "twostroke_accepted_draft_tokens_per_pos",
 }
 HISTOGRAMS = {
     "time_to_first_token_seconds": "twostroke_time_to_first_token_seconds",

@@ -14,10 +14,11 @@ from typing import Any
 
 from twostroke.cost.record import RequestRecord, SequenceRecord, StepRecord
 from twostroke.cost.record_json import Record
+from twostroke.types.plan import Role
 
 STEP_LANE = 0
 US_PER_S = 1e6
-QUEUED, PREFILL, DECODE, AGAIN = "queued", "prefill", "decode", "computed again"
+QUEUED, AGAIN = "queued", "computed again"
 
 
 @dataclass(slots=True)
@@ -68,11 +69,11 @@ class _Process:
             yield from self._close(name)
 
     def _step(self, record: StepRecord, index: int) -> Iterator[dict[str, Any]]:
-        decodes = sum(each.segment.num_tokens == 1 for each in record.sequences)
         rows = sum(each.segment.num_tokens for each in record.sequences)
-        words = [f"{decodes} decode"] if decodes else []
-        if rows > decodes:
-            words.append(f"{rows - decodes} prefill rows")
+        decoding = [each.segment.num_tokens for each in record.sequences if each.segment.role is Role.DECODE]
+        words = [f"{len(decoding)} decode"] if decoding else []
+        if rows > sum(decoding):
+            words.append(f"{rows - sum(decoding)} prefill rows")
         detail: dict[str, Any] = {
             "step": record.step_id,
             "rows": rows,
@@ -98,11 +99,9 @@ class _Process:
             yield from self._take_part(each, record, index)
 
     def _take_part(self, each: SequenceRecord, record: StepRecord, index: int) -> Iterator[dict[str, Any]]:
-        kind = DECODE if each.segment.num_tokens == 1 and each.num_output_tokens else PREFILL
-        if each.num_recomputed_tokens:
-            kind = AGAIN
+        kind = AGAIN if each.num_recomputed_tokens else each.segment.role.value
         found = self._open.get(each.request_id)
-        if found is not None and found.kind == kind == DECODE and found.last_step == index - 1:
+        if found is not None and found.kind == kind == Role.DECODE and found.last_step == index - 1:
             found.end_s, found.last_step = record.end_s, index
             found.steps += 1
             found.tokens += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from twostroke.cost.shape import SteadyCost, StepPrediction
+from twostroke.cost.shape import SteadyCost
 from twostroke.cost.step_history import device_seconds
 from twostroke.sim.clock import VirtualClock
 from twostroke.types.plan import Plan, PlannedSequence
@@ -25,33 +25,42 @@ def invented_tokens(request: Request, first: int, count: int) -> range:
     return range(start, start + count)
 
 
-def invented_token(sequence: PlannedSequence) -> int:
-    """The one that follows the known tokens."""
-    request = sequence.request
-    return OUTPUT_TOKEN_BASE + (request.seed << 20) + len(sequence.known_token_ids) - len(request.prompt_token_ids)
+def invented_token(sequence: PlannedSequence, place: int) -> int:
+    """The one that follows the known tokens and `place` more of a draft."""
+    return OUTPUT_TOKEN_BASE + (sequence.request.seed << 20) + sequence.num_output_tokens + place
 
 
 class PredictedExecutor:
-    """Satisfies engine.executor.Executor. The clock goes on by the predicted seconds of each plan."""
+    """Satisfies engine.executor.Executor. The clock goes on by the predicted seconds of each plan.
+
+    beside: positions of sequences that compute one row each and are not in the plan; their tokens are not told.
+    """
 
     def __init__(
-        self, cost: SteadyCost, clock: VirtualClock, next_token: Callable[[PlannedSequence], int] = invented_token
+        self,
+        cost: SteadyCost,
+        clock: VirtualClock,
+        next_token: Callable[[PlannedSequence, int], int] = invented_token,
+        beside: Callable[[], Sequence[int]] = tuple,
     ) -> None:
         self._cost = cost
         self._clock = clock
         self._next_token = next_token
+        self._beside = beside
 
     def execute(self, plan: Plan) -> StepResult:
-        """Let the predicted time pass; one token for each sequence that samples."""
-        return self._result(plan.sequences, self._cost.predict(plan.sequences))
-
-    def execute_beside(self, starts: Sequence[int], plan: Plan | None) -> StepResult:
-        """`execute` of a plan that leaves out streams, each of which computes the position at starts: bit for bit the
-        same time, and the tokens of those that are in the plan."""
-        planned = plan.sequences if plan is not None else ()
-        return self._result(planned, self._cost.predict_beside(starts, planned))
-
-    def _result(self, planned: Sequence[PlannedSequence], prediction: StepPrediction) -> StepResult:
-        sampled = {each.request.request_id: SampledToken(self._next_token(each)) for each in planned if each.samples}
+        """Let the predicted time pass; for each sequence that samples the tokens of its draft that are right, and the
+        one behind them."""
+        planned, starts = plan.sequences, self._beside()
+        prediction = self._cost.predict_beside(starts, planned) if starts else self._cost.predict(planned)
+        sampled = {each.request.request_id: self._tokens(each) for each in planned if each.samples}
         self._clock.advance(prediction.seconds)
         return StepResult(sampled, model_s=device_seconds(prediction))
+
+    def _tokens(self, planned: PlannedSequence) -> tuple[SampledToken, ...]:
+        found = [self._next_token(planned, 0)]
+        for place, guess in enumerate(planned.draft_token_ids, 1):
+            if found[-1] != guess:
+                break
+            found.append(self._next_token(planned, place))
+        return tuple(map(SampledToken, found))

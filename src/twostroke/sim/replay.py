@@ -19,6 +19,7 @@ from twostroke.cost.record_json import Record
 from twostroke.cost.shape import StepCost
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.errors import ConfigError
+from twostroke.types.plan import Role
 from twostroke.workload.request import WorkloadRequest
 from twostroke.workload.summary import Summary, summary
 
@@ -79,7 +80,7 @@ def _unfinished(steps: Sequence[StepRecord]) -> list[RequestRecord]:
             last[name] = step.end_s
             if each.num_output_tokens == 0:
                 prompts[name] = segment.start + segment.num_tokens
-            outputs[name] = max(outputs.get(name, 0), each.num_output_tokens + segment.samples)
+            outputs[name] = max(outputs.get(name, 0), each.num_output_tokens + segment.samples + each.num_accepted)
     return [
         RequestRecord(name, first[name], last[name], prompts[name], outputs[name]) for name in prompts if outputs[name]
     ]
@@ -125,6 +126,6 @@ def step_errors(records: Iterable[Record], cost: StepCost) -> StepErrors:
         seconds = cost.predict([each.segment for each in record.sequences]).seconds
         measured_s += record.seconds
         predicted_s += seconds
-        pure = all(each.segment.num_tokens == 1 for each in record.sequences)
+        pure = all(each.segment.role is Role.DECODE for each in record.sequences)
         (decode if pure else mixed).append(seconds / record.seconds - 1)
     return StepErrors(summary(decode), summary(mixed), measured_s, predicted_s)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from twostroke.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore, Step
-from twostroke.engine.executor import Executor
-from twostroke.scheduler.steady import SteadyDecode
+from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.policy import ArrivalPolicy, Policy
+from twostroke.scheduler.scheduler import Scheduler
+from twostroke.sim.ahead.scheduler import LookAheadScheduler
 from twostroke.sim.clock import VirtualClock
 from twostroke.sim.predicted import PredictedExecutor, invented_tokens
 from twostroke.sim.setup import ReplicaSetup
@@ -74,19 +77,6 @@ class _Run:
         return count
 
 
-class _Watched:
-    """An executor that tells what was computed."""
-
-    def __init__(self, inner: Executor, replica: Replica, watch: StepWatch) -> None:
-        self._inner, self._replica, self._watch = inner, replica, watch
-
-    def execute(self, plan: Plan) -> StepResult:
-        begin_s = self._replica.clock.now_s
-        result = self._inner.execute(plan)
-        self._watch.on_computed(self._replica, plan, result, begin_s, self._replica.clock.now_s)
-        return result
-
-
 class Replica:
     """Requests that arrive during a step are taken in when it ends, as the engine's step thread does it.
 
@@ -101,16 +91,15 @@ class Replica:
         self.name = name
         self.setup = setup
         self.clock = VirtualClock()
-        self.cache, self.scheduler = setup.heart()
+        self._ahead: LookAheadScheduler | None = None
+        self.cache, self.scheduler = setup.heart(self._looking_ahead if skips and watch is None else Scheduler)
         self.busy_s = 0.0
         self.steps = 0
         self.outstanding: dict[str, Request] = {}
-        self._executor = executor = PredictedExecutor(setup.cost, self.clock)
-        self._core = EngineCore(self.scheduler, executor if watch is None else _Watched(executor, self, watch))
+        executor = PredictedExecutor(setup.cost, self.clock, beside=self._beside)
+        self._core = EngineCore(self.scheduler, executor, self._computed)
         self._listener = listener
         self._watch = watch
-        skipping = skips and watch is None
-        self._steady = self.scheduler.look_ahead(invented_tokens, self._streamed) if skipping else None
         self._ends_s = array("d")  # of the streams' steps from _first_end on
         self._first_end = 0
         self._run: _Run | None = None
@@ -160,12 +149,8 @@ class Replica:
         if not self.scheduler.has_work:
             return
         self._run = self._look_ahead()
-        if self._run is not None:
-            return
-        if self._steady is not None and self._steady.begin_one():
-            self._step_beside(self._steady, begin_s)
-        else:
-            self._step(begin_s)
+        if self._run is None:
+            self._step()
 
     def _add(self, request: Request) -> None:
         """As the engine's shell: who is refused has ended."""
@@ -182,29 +167,33 @@ class Replica:
         if self._watch is not None:
             self._watch.on_arrival(self, request)
 
-    def _step(self, begin_s: float) -> None:
+    def _step(self) -> None:
         step = self._core.step(self.clock)
         if step is None:
             raise RuntimeError("work is left and nothing can be planned")
-        end_s = self.clock.now_s
-        self.busy_s += end_s - begin_s
+        self.busy_s += step.commit_s - step.begin_s
         self.steps += 1
         self._tell(step.events)
         if self._watch is not None:
-            self._watch.on_step(self, step, end_s)
+            self._watch.on_step(self, step, step.commit_s)
 
-    def _step_beside(self, steady: SteadyDecode, begin_s: float) -> None:
-        """One step in which others compute beside streams, which have begun it."""
-        plan = self.scheduler.schedule_beside(steady, begin_s)
-        result = self._executor.execute_beside(steady.positions(), plan)
-        end_s = self.clock.now_s
-        self._ends_s.append(end_s)
-        ended = self.scheduler.skip(1, end_s)
-        events = [] if plan is None else self.scheduler.commit(plan, result, end_s)
-        self.busy_s += end_s - begin_s
-        self.steps += 1
-        self._tell(ended)
-        self._tell(events)
+    def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
+        """Between the computation of a step and its commit."""
+        if self._watch is not None:
+            self._watch.on_computed(self, plan, result, begin_s, commit_s)
+        if self._beside():
+            self._ends_s.append(commit_s)
+
+    def _beside(self) -> Sequence[int]:
+        """Of the step under way: positions of streams that are not in its plan."""
+        return () if self._ahead is None else self._ahead.beside
+
+    def _looking_ahead(self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None) -> Scheduler:
+        """Streams are in every step where sequences go by arrival: then their steps can be looked ahead."""
+        if policy is not None and not isinstance(policy, ArrivalPolicy):
+            return Scheduler(cache, limits, policy)
+        self._ahead = LookAheadScheduler(cache, limits, policy, invented_tokens, self._streamed)
+        return self._ahead
 
     def _tell(self, events: Iterable[Event]) -> None:
         on_event = self._listener.on_event
@@ -217,19 +206,20 @@ class Replica:
 
     def _look_ahead(self) -> _Run | None:
         """The steady steps from here to the next arrival."""
-        if self._steady is None:
+        if self._ahead is None:
             return None
+        steady = self._ahead.steady
         if len(self._ends_s) >= MOST_ENDS:
-            self._steady.settle()
+            steady.settle()
             self._first_end += len(self._ends_s)
             del self._ends_s[:]
-        steps = self._steady.steps(MOST_AHEAD)
+        steps = steady.steps(MOST_AHEAD)
         if steps == 0:
             return None
         until_s = self._inbox[0].arrival_s if self._inbox else math.inf
         now_s = begin_s = self.clock.now_s
         times: list[float] = []
-        for seconds in self.setup.cost.decode_run(self._steady.positions(), steps):
+        for seconds in self.setup.cost.decode_run(steady.positions(), steps):
             if now_s >= until_s:
                 break
             now_s += seconds
@@ -239,11 +229,11 @@ class Replica:
     def _do_run(self, steps: int) -> None:
         """Do the first `steps` of what was looked ahead, and forget the others."""
         run, self._run = self._run, None
-        if run is None or self._steady is None or steps == 0:
+        if run is None or self._ahead is None or steps == 0:
             return
         times = run.times_s if steps == len(run.times_s) else run.times_s[:steps]
         self._ends_s.extend(times)
-        ended = self.scheduler.skip(steps, times[-1])
+        ended = self._ahead.skip(steps, times[-1])
         for before_s, after_s in zip([run.begin_s, *times], times, strict=False):
             self.busy_s += after_s - before_s
         self.steps += steps
@@ -251,6 +241,6 @@ class Replica:
         self._tell(ended)
 
     def _streamed(self, request: Request, first: int, end: int) -> None:
-        """See scheduler.streams.Told."""
+        """See sim.ahead.streams.Told."""
         times_s = self._ends_s[first - self._first_end : end - self._first_end]
         self._listener.on_run(self, request, times_s)

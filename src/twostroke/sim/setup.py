@@ -6,7 +6,8 @@ Must not know: workloads, other replicas, where a calibration is kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from twostroke.cache.manager import CacheManager
 from twostroke.cost.calibration import Calibration
@@ -22,53 +23,71 @@ from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
 from twostroke.scheduler.policy import Policy, arrival_policy
 from twostroke.scheduler.scheduler import Scheduler
+from twostroke.sim.guessing import simulated_guesser
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.hardware import HardwareSpec
+from twostroke.speculate.guess_limiter import GUESS_ROWS
+from twostroke.types.cache_pools import CachePools
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 
 MAX_CONTEXT = 32_768
 
 
+MakeScheduler = Callable[[CacheManager, SchedulerLimits, Policy | None], Scheduler]
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaSetup:
-    """The same objects as production's, in numbers. kv_token_bytes: of one position in all layers.
+    """The same objects as production's, in numbers. pools: a number stands for so many pages that stay.
+    kv_token_bytes: of one position in all layers.
 
     context_tokens: the longest sequence; longer requests are refused as the engine refuses them. promised: objectives
     that the scheduler keeps; without any it goes by arrival, with prompts in chunks that keep gap_rule (None: each step
-    is filled).
+    is filled). acceptance: how often a guessed token is right; 0 where nothing is guessed. kv_tokens: positions of
+    sequences that run together.
     """
 
     cost: SteadyCost
-    num_pages: int
+    pools: CachePools | int
     limits: SchedulerLimits
     context_tokens: int
     kv_token_bytes: int
     page_tokens: int = PAGE_TOKENS
     promised: LatencyObjectives = NO_OBJECTIVES
     gap_rule: GapRule | None = None
+    acceptance: float = 0.0
+    kv_tokens: int = 0
 
-    def heart(self) -> tuple[CacheManager, Scheduler]:
+    def heart(self, make: MakeScheduler = Scheduler) -> tuple[CacheManager, Scheduler]:
         """An empty pool and a fresh scheduler over it, as `assemble` builds them."""
-        cache = CacheManager(self.num_pages, self.page_tokens)
-        if self.promised.any:
-            return cache, Scheduler(cache, self.limits, self._objective_policy())
-        if self.gap_rule is None:
-            return cache, Scheduler(cache, self.limits)
-        return cache, Scheduler(cache, self.limits, arrival_policy(self.cost, self.gap_rule, self.page_tokens))
+        cache = CacheManager(self.pools, self.page_tokens)
+        if not self.acceptance:
+            return cache, make(cache, self.limits, self._policy())
+        limits = replace(self.limits, max_draft_tokens=GUESS_ROWS)
+        return cache, Scheduler(cache, limits, self._policy(), simulated_guesser(self.cost, self.acceptance))
 
-    def _objective_policy(self) -> Policy:
-        return objective_policy(self.cost, self.promised, self.limits, self.page_tokens)
+    def _policy(self) -> Policy | None:
+        if self.promised.any:
+            return objective_policy(self.cost, self.promised, self.limits, self.page_tokens)
+        if self.gap_rule is None:
+            return None
+        return arrival_policy(self.cost, self.gap_rule, self.page_tokens)
 
     def can_serve(self, prompt_tokens: int, output_tokens: int) -> bool:
         """False for a request that is too long. The scheduler wants room for a token behind every prompt."""
         whole = prompt_tokens + output_tokens
-        pool_tokens = self.num_pages * self.page_tokens
-        return whole <= self.context_tokens and max(whole, prompt_tokens + 1) <= pool_tokens
+        return whole <= self.context_tokens and max(whole, prompt_tokens + 1) <= self._pool_tokens
 
     @property
     def most_tokens(self) -> int:
         """Of one request, prompt and output together."""
-        return min(self.context_tokens, self.num_pages * self.page_tokens)
+        return min(self.context_tokens, self._pool_tokens)
+
+    @property
+    def _pool_tokens(self) -> int:
+        """Of the longest sequence that the pages hold; windows and states bound nothing."""
+        pages = self.pools if isinstance(self.pools, int) else self.pools.most_pages
+        return self.context_tokens + 1 if pages is None else pages * self.page_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +109,18 @@ def replica_setup(
 ) -> ReplicaSetup:
     """Size a replica as the engine sizes itself. Raises OutOfMemory with the arithmetic, ConfigError for formats."""
     context = min(sizes.context_tokens or min(MAX_CONTEXT, spec.max_positions), spec.longest_context)
-    kv_token_bytes = spec.kv_bytes_per_token(kv_kind)
     needs = MemoryNeeds(
         weight_bytes=spec.weight_bytes(format_choice(weights)),
         buffer_bytes=place(spec.program, sizes.max_step_tokens, sizes.max_sequences).num_bytes,
-        kv_token_bytes=kv_token_bytes,
-        context_tokens=context,
-        useful_tokens=context * sizes.max_sequences,
+        caches=spec.cache_needs(kv_kind, context, sizes.max_sequences, sizes.max_step_tokens),
     )
     plan = plan_kv(needs, memory_bytes, sizes.kv_bytes)
     return ReplicaSetup(
         gap_rule=sizes.gap_rule,
         cost=step_cost(work_of(spec, weights, kv_kind), machine),
-        num_pages=plan.num_pages,
+        pools=plan.pools,
         limits=SchedulerLimits(sizes.max_step_tokens, sizes.max_sequences),
         context_tokens=context,
-        kv_token_bytes=kv_token_bytes,
+        kv_token_bytes=spec.kv_bytes_per_token(kv_kind),
+        kv_tokens=plan.tokens,
     )

@@ -58,8 +58,10 @@ def adopt(cache: CacheManager, request: Request) -> bool:
     tokens, name = request.prompt_token_ids, f"{request.request_id} on its way"
     arrived = (len(tokens) - 1) // cache.page_tokens * cache.page_tokens
     cache.open(name, request.cache_salt, cache.match(request.cache_salt, tokens))
-    fits = cache.grow(name, arrived)
-    if fits:
-        cache.commit(name, arrived, tokens)
+    fits, step = True, min(arrived, cache.chunk_tokens // cache.page_tokens * cache.page_tokens)
+    for end in [*range(step, arrived, max(1, step)), arrived]:  # a window's pool need not hold the whole prompt
+        fits = fits and cache.grow(name, end)
+        if fits:
+            cache.commit(name, end, tokens)
     cache.close(name)
     return fits

@@ -18,6 +18,9 @@ STEP_COLUMNS = 64
 MAX_GROUP_COLUMNS = 1024
 """A group of one panel, unpacked to bytes, still fits a second-level cache beside the activations."""
 
+STORED_GROUP = 256
+"""Columns of a group of the kinds that keep a file's codes, and of a scale of the activations that they meet."""
+
 SUBGROUP_COLUMNS = 16
 """Columns of int4 that share a multiplier."""
 
@@ -32,6 +35,32 @@ class WeightKind(enum.IntEnum):
     BF16 = 1
     INT8 = 2
     INT4 = 3
+    FLAT8 = 4
+    FLAT4 = 5
+    FLAT8_MIN = 6
+    SUPER8 = 7
+    SUPER8_MIN = 8
+    SUPER4_MIN = 9
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it keeps codes and scales of a file without rounding: ops/stored_layout.py."""
+        return self >= WeightKind.FLAT8
+
+    @property
+    def is_super(self) -> bool:
+        """Whether 256 columns have one scale and whole multipliers."""
+        return self >= WeightKind.SUPER8
+
+    @property
+    def has_minimum(self) -> bool:
+        """Whether something is taken off in each step."""
+        return self in (WeightKind.FLAT8_MIN, WeightKind.SUPER8_MIN, WeightKind.SUPER4_MIN)
+
+    @property
+    def arithmetic(self) -> WeightKind:
+        """The kind whose products take the same instructions, for what was measured of it."""
+        return WeightKind.INT8 if self.is_stored else self
 
 
 class KVKind(enum.IntEnum):
@@ -82,7 +111,7 @@ class WeightFormat:
     @property
     def bits_per_weight(self) -> float:
         """With scales and multipliers, without padding."""
-        return _STORED_BITS_64[self.kind] / 64 + (16 / self.group if self.group else 0)
+        return _STORED_BITS_64[self.kind] / 64 + (16 / self.group if self.group and not self.kind.is_stored else 0)
 
     def padded_columns(self, columns: int) -> int:
         """Columns stored for a matrix of `columns` input features."""
@@ -97,8 +126,8 @@ class WeightFormat:
         return padded_rows(rows) * self.padded_columns(columns) * _STORED_BITS_64[self.kind] // 512
 
     def scale_bytes(self, rows: int, columns: int) -> int:
-        """Bytes of the bf16 scales of a (rows, columns) matrix; 0 for floats."""
-        return padded_rows(rows) * self.num_groups(columns) * 2
+        """Bytes of the bf16 scales of a (rows, columns) matrix; 0 for floats, and where they lie among the elements."""
+        return 0 if self.kind.is_stored else padded_rows(rows) * self.num_groups(columns) * 2
 
     def total_bytes(self, rows: int, columns: int) -> int:
         """Bytes that one pass over the matrix reads."""
@@ -111,7 +140,11 @@ def padded_rows(rows: int) -> int:
 
 
 # Bits of 64 elements as stored: int4 has four multipliers of 4 bits beside them.
-_STORED_BITS_64 = {WeightKind.F32: 2048, WeightKind.BF16: 1024, WeightKind.INT8: 512, WeightKind.INT4: 272}
+_STORED_BITS_64 = {
+    WeightKind.F32: 2048, WeightKind.BF16: 1024, WeightKind.INT8: 512, WeightKind.INT4: 272,
+    WeightKind.FLAT8: 544, WeightKind.FLAT4: 288, WeightKind.FLAT8_MIN: 576,
+    WeightKind.SUPER8: 548, WeightKind.SUPER8_MIN: 584, WeightKind.SUPER4_MIN: 296,
+}  # fmt: skip
 
 F32 = WeightFormat(WeightKind.F32)
 BF16 = WeightFormat(WeightKind.BF16)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from twostroke.spec.fields import Fields
+from twostroke.spec.portable import ln
 from twostroke.types.errors import UnsupportedModel
 
 MAX_POSITIONS = 1 << 27
@@ -37,6 +39,8 @@ class RopeSpec:
 
     attention_factor multiplies cos and sin (yarn, longrope). low_freq_factor and high_freq_factor belong to llama3,
     beta_fast, beta_slow and truncate to yarn, short_factors and long_factors (rotary_dim / 2 of each) to longrope.
+    growth is for queries of Ministral 3: cos and sin of position p are multiplied by
+    1 + growth log(1 + floor(p / original_positions)).
     """
 
     kind: RopeKind
@@ -52,6 +56,7 @@ class RopeSpec:
     truncate: bool = True
     short_factors: tuple[float, ...] = ()
     long_factors: tuple[float, ...] = ()
+    growth: float = 0.0
 
     @property
     def reach(self) -> int:
@@ -61,9 +66,15 @@ class RopeSpec:
         return 0
 
 
-def rope_from_config(config: Fields, head_dim: int, max_positions: int) -> RopeSpec:
-    """Read the rope fields of a config; raises CorruptModel or UnsupportedModel naming the field."""
-    top_theta = config.number("rope_theta", 1.0 + 1e-6, 1e15, default=10_000.0)
+def rope_from_config(
+    config: Fields, head_dim: int, max_positions: int, *, partial: float | None = None, theta: float = 10_000.0
+) -> RopeSpec:
+    """Read the rope fields of a config; raises CorruptModel or UnsupportedModel naming the field.
+
+    partial: the share of a head that turns where partial_rotary_factor is silent; None for families that turn whole
+    heads whatever it says. theta: the base where the config is silent.
+    """
+    top_theta = config.number("rope_theta", 1.0 + 1e-6, 1e15, default=theta)
     group = config.group("rope_scaling") or config.group("rope_parameters") or Fields({}, config.place)
     if any(isinstance(value, dict) for value in group.values.values()):
         raise UnsupportedModel(
@@ -71,12 +82,52 @@ def rope_from_config(config: Fields, head_dim: int, max_positions: int) -> RopeS
             why="Every layer of this family shares one table of rotations.",
             fix="Use a model whose rope parameters are the same in all layers.",
         )
-    theta = group.number("rope_theta", 1.0 + 1e-6, 1e15, default=top_theta)
+    return _read_rope(config, group, head_dim, max_positions, partial, top_theta)
+
+
+def ropes_by_layer_type(
+    config: Fields, head_dim: int, max_positions: int, thetas: Mapping[str, tuple[str, float]], scaled: str
+) -> dict[str, RopeSpec]:
+    """The rope of each layer type, of `rope_parameters` with one set of values for each, or of the older fields.
+
+    thetas: for each layer type the older field of its base, and its base where the config is silent. scaled: the layer
+    type that the older `rope_scaling` is for; the others turn as trained.
+    """
+    groups = config.group("rope_parameters") or Fields({}, config.place)
+    scaling = config.group("rope_scaling")
+    found = {}
+    for layer_type, (field, usual) in thetas.items():
+        theta = config.number(field, 1.0 + 1e-6, 1e15, default=usual)
+        group = groups.group(layer_type) or Fields({}, config.place)
+        if scaling is not None and layer_type == scaled:
+            group = Fields({**group.values, **scaling.values}, scaling.place)
+        found[layer_type] = _read_rope(config, group, head_dim, max_positions, None, theta)
+    unknown = [name for name in groups.values if name not in thetas]
+    if unknown and any(isinstance(value, dict) for value in groups.values.values()):
+        raise groups.wrong(unknown[0], f"There are layers of types {', '.join(thetas)}.")
+    if unknown:
+        raise UnsupportedModel(
+            f"{groups.place} holds one set of values for all layers.",
+            why=f"Layers of types {', '.join(thetas)} have rotations of their own in this family.",
+            fix=f"Write one set of values for each of {', '.join(thetas)}.",
+        )
+    return found
+
+
+def _read_rope(
+    config: Fields, group: Fields, head_dim: int, max_positions: int, partial: float | None, usual_theta: float
+) -> RopeSpec:
+    theta = group.number("rope_theta", 1.0 + 1e-6, 1e15, default=usual_theta)
     kind = _kind(group)
-    _check_partial_rotary(config, group, kind)
     rotary_dim = head_dim
-    if rotary_dim % 2 or (kind is RopeKind.DYNAMIC and rotary_dim < 4):
-        raise config.wrong("head_dim", f"Rotations of kind {kind} need more pairs than {head_dim} elements have.")
+    if partial is None:
+        _check_partial_rotary(config, group, kind)
+    else:
+        outer = config.number("partial_rotary_factor", 1e-3, 1.0, default=partial)
+        rotary_dim = int(head_dim * group.number("partial_rotary_factor", 1e-3, 1.0, default=outer))
+    if rotary_dim < 2 or rotary_dim % 2 or (kind is RopeKind.DYNAMIC and rotary_dim < 4):
+        why = f"Rotations of kind {kind} turn pairs, and {rotary_dim} elements of a head are too few or an odd number."
+        raise config.wrong("head_dim", why)
     if kind is RopeKind.DEFAULT:
         return RopeSpec(kind, theta, rotary_dim, max_positions)
     if kind in (RopeKind.LINEAR, RopeKind.DYNAMIC):
@@ -147,12 +198,12 @@ def _yarn(group: Fields, theta: float, rotary_dim: int, original: int, max_posit
 
 
 def _yarn_mscale(factor: float, mscale: float) -> float:
-    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
+    return 1.0 if factor <= 1 else 0.1 * mscale * ln(factor) + 1.0
 
 
 def _longrope(group: Fields, theta: float, rotary_dim: int, original: int, max_positions: int) -> RopeSpec:
     factor = group.number("factor", 1e-3, MAX_FACTOR, default=max_positions / original)
-    usual = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+    usual = 1.0 if factor <= 1 else math.sqrt(1 + ln(factor) / ln(original))
     return RopeSpec(
         RopeKind.LONGROPE,
         theta,

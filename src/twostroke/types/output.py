@@ -20,6 +20,8 @@ from twostroke.types.sampling_params import SamplingParams
 class Prompt:
     """One user request before it becomes n engine requests. token_ids: never empty, ids checked by the shell.
 
+    speculate: how its next tokens are guessed, by the names of --speculate; None as the engine does.
+
     masks: params.grammar compiled, one machine at its beginning for each completion; the shell makes them where they
     are missing. A prompt that has them can be run once. shown_token_ids: special tokens that are part of this answer's
     text all the same.
@@ -33,6 +35,7 @@ class Prompt:
     objectives: LatencyObjectives | None = None
     masks: tuple[TokenMask, ...] = field(default=(), compare=False, repr=False)
     shown_token_ids: frozenset[int] = frozenset()
+    speculate: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,27 +14,63 @@ from typing import NamedTuple
 from twostroke.types.request import Request
 
 
+class Role(enum.StrEnum):
+    """What a sequence does in a step. It never follows from the number of rows.
+
+    PREFILL: computes tokens that are known already: a chunk of its prompt, or after a preemption its prompt and output
+    once more. DECODE: computes the token that the step before gave it.
+    """
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
 class PlannedSequence(NamedTuple):
     """Positions [start, start + num_tokens) of one request, computed in this step.
 
     known_token_ids: prompt and output so far; the live list, valid until `commit`, longer than the planned part where
-    the prompt is chunked. page_ids: pages of positions [0, start + num_tokens), in order. samples: True where the last
-    planned position is the last known one, so that its logits give the next token. scores: the planned positions whose
-    logits give the log probability of the prompt token behind them, where the request asks for that.
+    the prompt is chunked. tables: for each page group (`program.cache_groups`), the pages of positions
+    [0, start + num_tokens), in order; -1 for a page behind the group's window, which is never read. samples: True where
+    the last known position is planned, so that its logits give the next token. scores: the planned positions whose
+    logits give the log probability of the prompt token behind them, where the request asks for that. state_slot: where
+    its state lies in every state cache; -1 where the model has none.
+
+    draft_token_ids: guesses of what follows the known tokens, computed at the last of the planned positions. What is
+    sampled at a guess counts where it and all guesses before it are what was sampled. Empty where samples is False.
     """
 
     request: Request
     start: int
     num_tokens: int
     known_token_ids: Sequence[int]
-    page_ids: Sequence[int]
+    tables: tuple[Sequence[int], ...]
     samples: bool
+    role: Role
     scores: range = range(0)
+    state_slot: int = -1
+    draft_token_ids: tuple[int, ...] = ()
 
     @property
-    def scored(self) -> int:
-        """How many rows are for `scores`."""
-        return len(self.scores)
+    def page_ids(self) -> Sequence[int]:
+        """The first group's table; empty where the model keeps no K and V."""
+        return self.tables[0] if self.tables else ()
+
+    @property
+    def sampled_rows(self) -> int:
+        """The last rows, whose logits are sampled: that of the last known token and those of the guesses."""
+        return 1 + len(self.draft_token_ids) if self.samples else 0
+
+    @property
+    def logit_rows(self) -> int:
+        """Rows that need logits."""
+        return self.sampled_rows + len(self.scores)
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """What the planned positions hold."""
+        end = self.start + self.num_tokens - len(self.draft_token_ids)
+        known = self.known_token_ids[self.start : end]
+        return [*known, *self.draft_token_ids] if self.draft_token_ids else known
 
     @property
     def num_output_tokens(self) -> int:
@@ -66,13 +102,17 @@ class Preemption:
 class Plan:
     """One step. sequences: decoding ones first, then prefill chunks. preemptions: sequences put back in it.
 
-    held: why the queue went no further; None where nobody is left waiting.
+    held: why the queue went no further; None where nobody is left waiting. state_copies: (from slot, to slot) of every
+    state cache, done in order before the sequences are computed; from -1 sets the slot to zero. num_draft_tokens: of
+    all sequences.
     """
 
     step_id: int
     sequences: tuple[PlannedSequence, ...]
     preemptions: tuple[Preemption, ...] = ()
     held: Hold | None = None
+    state_copies: tuple[tuple[int, int], ...] = ()
+    num_draft_tokens: int = 0
 
     @property
     def preempted(self) -> tuple[str, ...]:

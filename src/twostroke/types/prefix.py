@@ -13,7 +13,8 @@ from dataclasses import dataclass
 class MissReason(enum.StrEnum):
     """SHORT: only full pages are shared. EMPTY: nothing was cached. UNFINISHED: another request was computing it.
 
-    SCORED: the request asks for log probabilities of its prompt, which must be computed whole.
+    SCORED: the request asks for log probabilities of its prompt, which must be computed whole. STATE: the prompt
+    departs from a cached one at a place where no snapshot of the model's state was kept.
     """
 
     SHORT = "below a page"
@@ -22,6 +23,7 @@ class MissReason(enum.StrEnum):
     EVICTED = "evicted"
     UNFINISHED = "still being computed"
     SCORED = "its log probabilities were asked for"
+    STATE = "no state was kept there"
 
 
 @dataclass(frozen=True, slots=True)

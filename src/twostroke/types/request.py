@@ -32,8 +32,10 @@ class Request:
     seed: already drawn (the pure rooms own no randomness). max_tokens: already resolved against the context.
     end_token_ids: tokens that end the output (empty with ignore_eos). cache_salt: requests with different salts
     never share prefix pages. arrival_s: on the caller's clock. priority: 0 and below is interactive, above 0 is batch
-    work. objectives: its own promises in place of the engine's. mask: fed with each output token when it is committed;
-    None where any token may come.
+    work. objectives: its own promises in place of the engine's. speculate: how its next tokens are guessed, in place of
+    the engine's way. mask: fed with each output token when it is committed;
+    None where any token may come. resumed_token_ids: output that was made elsewhere before: it counts as output, is not
+    told again, and the mask has taken it in.
     """
 
     request_id: str
@@ -47,4 +49,11 @@ class Request:
     cache_salt: str = ""
     priority: int = 0
     objectives: LatencyObjectives | None = None
+    speculate: str | None = None
     mask: TokenMask | None = field(default=None, compare=False, repr=False)
+    resumed_token_ids: tuple[int, ...] = ()
+
+    def ends_with(self, token_id: int, num_output: int) -> bool:
+        """Does this token end the output, of which there are `num_output` tokens before it?"""
+        ends = token_id in self.end_token_ids or token_id in self.params.stop_token_ids
+        return ends and num_output >= self.params.min_tokens

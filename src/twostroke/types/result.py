@@ -29,7 +29,9 @@ class SampledToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """sampled: request id -> its new token, for each planned sequence with `samples`.
+    """sampled: request id -> its new tokens, for each planned sequence with `samples`: those of its draft that were
+    right, and the one behind them.
+
 
     failed: request id -> reason, for requests whose own work failed; they end, the others go on.
     prompt_logprobs: request id -> of the prompt tokens behind its planned `scores`, in order.
@@ -37,7 +39,7 @@ class StepResult:
     delayed_s: since the last step, how long the step's thread was ready to run while the processor ran another program.
     """
 
-    sampled: Mapping[str, SampledToken]
+    sampled: Mapping[str, tuple[SampledToken, ...]]
     failed: Mapping[str, str] = field(default_factory=dict)
     model_s: float = 0.0
     sampling_s: float = 0.0

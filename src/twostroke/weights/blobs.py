@@ -64,8 +64,8 @@ def weights_from_blobs(model: Model, format_for: FormatChoice, blob: Callable[[s
     """Blobs (uint8, of the planned lengths, aligned) -> the model's weights; nothing is copied."""
     matrices: dict[str, PackedWeight] = {}
     for weight in model.program.weights:
-        key, weight_format = weight.key, format_for(weight.role)
-        scales = blob(key + ".scales").view(np.uint16) if weight_format.group else None
+        key, weight_format = weight.key, format_for(weight)
+        scales = blob(key + ".scales").view(np.uint16) if weight_format.scale_bytes(1, 1) else None
         bias = blob(key + ".bias").view(np.float32) if weight.bias else None
         data = blob(key + ".data")
         matrices[key] = PackedWeight(weight_format, weight.rows, weight.columns, data, scales, bias, weight.experts)
@@ -82,9 +82,9 @@ def aligned_bytes(num_bytes: int) -> U8Array:
 
 def _blobs(model: Model, format_for: FormatChoice) -> Iterator[Blob]:
     for weight in model.program.weights:
-        weight_format, count = format_for(weight.role), weight.matrices
+        weight_format, count = format_for(weight), weight.matrices
         yield Blob(weight.key + ".data", count * weight_format.data_bytes(weight.rows, weight.columns))
-        if weight_format.group:
+        if weight_format.scale_bytes(1, 1):
             yield Blob(weight.key + ".scales", count * weight_format.scale_bytes(weight.rows, weight.columns))
         if weight.bias:
             yield Blob(weight.key + ".bias", 4 * count * weight.rows)

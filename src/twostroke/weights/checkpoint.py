@@ -1,4 +1,4 @@
-"""A checkpoint folder: one safetensors file, or shards behind an index.
+"""A checkpoint folder: one safetensors file, shards behind an index, or the name of a GGUF file (gguf/unfold.py).
 
 Knows: the file names of a Hugging Face folder.
 Must not know: which tensors a model needs.
@@ -7,12 +7,17 @@ Must not know: which tensors a model needs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from twostroke.ops.stored_layout import StoredValues
 from twostroke.types.errors import CorruptModel, ModelNotFound, UnsupportedModel
+from twostroke.weights.gguf.tensors import GgufTensor
+from twostroke.weights.gguf.unfold import NAME_FILE, open_named
 from twostroke.weights.json_file import DOWNLOAD_AGAIN, read_object
-from twostroke.weights.safetensors import SafetensorsFile, SourceArray, TensorInfo
+from twostroke.weights.safetensors import SafetensorsFile
+from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource, WeightFile
 
 SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
@@ -20,72 +25,82 @@ MAX_INDEX_ENTRIES = 1 << 20
 MAX_SHARDS = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class SafetensorsTensor:
+    """A tensor of an open file. Satisfies `TensorSource`."""
+
+    file: SafetensorsFile
+    stored: str
+
+    @property
+    def info(self) -> TensorInfo:
+        """Shape, dtype and place."""
+        return self.file.tensors[self.stored]
+
+    def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
+        """See SafetensorsFile.read_rows."""
+        return self.file.read_rows(self.stored, first, count, out)
+
+
 class Checkpoint:
     """All tensors of a model by name. Close it, or use it in a `with` statement."""
 
-    def __init__(self, folder: Path, shards: Mapping[str, SafetensorsFile], shard_of: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, shards: Mapping[str, WeightFile], tensors: Mapping[str, TensorSource]) -> None:
+        """shards: the open files by name, which the checkpoint closes."""
         self.folder = folder
         self.shards = dict(sorted(shards.items()))
-        self._places = {name: (shard, name) for name, shard in shard_of.items()}
+        self.tensors = dict(tensors)
 
     @classmethod
     def open(cls, folder: Path) -> Checkpoint:
-        """Open and check every shard. Raises ModelNotFound, UnsupportedModel (no safetensors) or CorruptModel."""
+        """Open and check every file. Raises ModelNotFound, UnsupportedModel (other formats) or CorruptModel."""
         if not folder.is_dir():
             raise ModelNotFound(f"There is no folder {folder}.", fix="Give a folder with config.json, or a hub id.")
+        if (folder / NAME_FILE).exists():
+            return cls(folder, *open_named(folder))
         if (folder / SINGLE_NAME).exists():
-            shard_of = None
-            shard_names = {SINGLE_NAME}
-        elif (folder / INDEX_NAME).exists():
+            return cls(folder, *_open_shards(folder, [SINGLE_NAME], None))
+        if (folder / INDEX_NAME).exists():
             shard_of = _read_weight_map(folder / INDEX_NAME)
-            shard_names = set(shard_of.values())
-        else:
-            raise _no_weights(folder)
-        shards: dict[str, SafetensorsFile] = {}
-        try:
-            for name in sorted(shard_names):
-                shards[name] = SafetensorsFile.open(folder / name)
-            if shard_of is None:
-                shard_of = dict.fromkeys(shards[SINGLE_NAME].tensors, SINGLE_NAME)
-            for tensor, name in shard_of.items():
-                if tensor not in shards[name].tensors:
-                    raise CorruptModel(
-                        f"{name} does not hold tensor {tensor[:100]}.",
-                        why=f"{INDEX_NAME} says that it does.",
-                        fix=DOWNLOAD_AGAIN,
-                    )
-        except BaseException:
-            for shard in shards.values():
-                shard.close()
-            raise
-        return cls(folder, shards, shard_of)
+            return cls(folder, *_open_shards(folder, sorted(set(shard_of.values())), shard_of))
+        raise _no_weights(folder)
 
     def renamed(self, names: Mapping[str, str]) -> Checkpoint:
         """The same open files, where these tensors have other names: present name -> new name."""
-        found = Checkpoint(self.folder, self.shards, {})
-        for name, (shard, stored) in self._places.items():
-            found._places[names.get(name, name)] = (shard, stored)
-        return found
+        return Checkpoint(
+            self.folder, self.shards, {names.get(name, name): tensor for name, tensor in self.tensors.items()}
+        )
+
+    @property
+    def origin(self) -> str:
+        """Where the weights lie, for people: the folder, or the file that an unfolded folder names."""
+        first = next(iter(self.shards.values())).path
+        return str(self.folder if first.parent == self.folder else first)
 
     @property
     def names(self) -> frozenset[str]:
         """All tensor names."""
-        return frozenset(self._places)
+        return frozenset(self.tensors)
 
     def info(self, name: str) -> TensorInfo:
         """Shape, dtype and place of a tensor. Raises KeyError."""
-        shard, stored = self._places[name]
-        return self.shards[shard].tensors[stored]
+        return self.tensors[name].info
 
     def read(self, name: str) -> SourceArray:
-        """A whole tensor; see SafetensorsFile.read."""
-        shard, stored = self._places[name]
-        return self.shards[shard].read(stored)
+        """A whole tensor, in its shape; see SafetensorsFile.read_rows."""
+        tensor = self.tensors[name]
+        return tensor.read_rows(0, tensor.info.rows)
 
     def read_rows(self, name: str, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
         """Rows [first, first + count) of a tensor; see SafetensorsFile.read_rows."""
-        shard, stored = self._places[name]
-        return self.shards[shard].read_rows(stored, first, count, out)
+        return self.tensors[name].read_rows(first, count, out)
+
+    def read_stored(self, name: str, first: int, count: int) -> StoredValues:
+        """Rows of a tensor of blocks as codes and scales. Raises CorruptModel; TypeError for tensors of floats."""
+        tensor = self.tensors[name]
+        if not isinstance(tensor, GgufTensor):
+            raise TypeError(f"{name} holds no blocks")
+        return tensor.read_stored(first, count)
 
     def close(self) -> None:
         """Close all shards."""
@@ -97,6 +112,30 @@ class Checkpoint:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _open_shards(
+    folder: Path, names: list[str], shard_of: Mapping[str, str] | None
+) -> tuple[dict[str, SafetensorsFile], dict[str, TensorSource]]:
+    """The open files and their tensors; shard_of: the file of each tensor, None for all that the one file holds."""
+    shards: dict[str, SafetensorsFile] = {}
+    try:
+        for name in names:
+            shards[name] = SafetensorsFile.open(folder / name)
+        if shard_of is None:
+            shard_of = dict.fromkeys(shards[names[0]].tensors, names[0])
+        for tensor, name in shard_of.items():
+            if tensor not in shards[name].tensors:
+                raise CorruptModel(
+                    f"{name} does not hold tensor {tensor[:100]}.",
+                    why=f"{INDEX_NAME} says that it does.",
+                    fix=DOWNLOAD_AGAIN,
+                )
+    except BaseException:
+        for shard in shards.values():
+            shard.close()
+        raise
+    return shards, {tensor: SafetensorsTensor(shards[name], tensor) for tensor, name in shard_of.items()}
 
 
 def _read_weight_map(path: Path) -> dict[str, str]:
@@ -129,11 +168,11 @@ def _is_plain_file_name(name: str) -> bool:
 
 
 def _no_weights(folder: Path) -> UnsupportedModel | ModelNotFound:
-    others = [path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.gguf") for path in sorted(folder.glob(pattern))]
+    others = [path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in sorted(folder.glob(pattern))]
     if others:
         return UnsupportedModel(
             f"{folder} holds {others[0]}, but no {SINGLE_NAME}.",
-            why="Only safetensors are read: the other formats can run code, or are not implemented.",
+            why="Only safetensors and GGUF are read: the other formats can run code, or are not implemented.",
             fix="Use a revision of the model with safetensors, or convert it with its own tools.",
         )
     return ModelNotFound(

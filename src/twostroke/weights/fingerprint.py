@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.json_file import read_bytes
@@ -22,11 +23,20 @@ SAMPLE_BYTES = 4096
 
 def fingerprint(checkpoint: Checkpoint) -> str:
     """32 hex digits of the open checkpoint and the config.json beside it. Raises CorruptModel where that is missing."""
+    return _of(checkpoint, lambda name, status: f"{name} {status.st_size} {status.st_mtime_ns}")
+
+
+def content_fingerprint(checkpoint: Checkpoint) -> str:
+    """As `fingerprint`, without times: the same for copies of a checkpoint on several machines."""
+    return _of(checkpoint, lambda name, status: f"{name} {status.st_size}")
+
+
+def _of(checkpoint: Checkpoint, words: Callable[[str, os.stat_result], str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     _add(digest, read_bytes(checkpoint.folder / "config.json"))
     for name, shard in checkpoint.shards.items():
         status = os.stat(shard.path)
-        _add(digest, f"{name} {status.st_size} {status.st_mtime_ns}".encode())
+        _add(digest, words(name, status).encode())
         _add(digest, shard.header)
         for i in range(SAMPLES):
             _add(digest, shard.read_at(status.st_size * i // SAMPLES, SAMPLE_BYTES))

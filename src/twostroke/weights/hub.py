@@ -1,4 +1,4 @@
-"""A model's folder, from a path or a hub id. Downloads safetensors, tokenizer and settings; never code, never pickles.
+"""A model's folder or file, from a path or a hub id. Downloads safetensors, tokenizer and settings, or GGUF; no code.
 
 huggingface_hub keeps the cache and the login; it is imported only when a hub id is asked for. Weights are fetched by
 hub_resume, which can go on inside a file; everything else, and the snapshot's links, by huggingface_hub.
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
+from twostroke.weights.gguf.file_names import ENDING, chosen, parts_of, whole_models
 from twostroke.weights.hub_names import hub_id_of
 from twostroke.weights.hub_progress import Meter, Progress
 from twostroke.weights.hub_resume import Hub, is_transport_error, prefetch
@@ -42,7 +43,7 @@ DEFAULT_ENDPOINT = "https://huggingface.co"
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """path: holds config.json. source: what was asked for. revision: the commit of a hub snapshot, None of a folder."""
+    """path: holds config.json, or is a GGUF file. source: what was asked for. revision: a snapshot's commit."""
 
     path: Path
     source: str
@@ -60,29 +61,32 @@ def resolve_model(
 ) -> ModelFolder:
     """The folder of a model: a local one with config.json, or the snapshot of a hub id, downloaded where needed.
 
+    A GGUF file may be meant too: by its path, by a folder that holds one, by `hub-id:file-or-quantization`.
     offline: use what is already there. cache_dir, endpoint, token: None leaves the choice to huggingface_hub (HF_HOME,
     HF_ENDPOINT, HF_TOKEN); a login of this machine is never sent to another `endpoint`. Raises ModelNotFound,
     ConfigError (a revision of a local folder), ModelError (full disk, broken server).
     """
     local = Path(name_or_path).expanduser()
-    if _is_local(local):
+    found = _local_gguf(local) or (local.resolve() if _is_local(local) else None)
+    if found is not None:
         if revision is not None:
             raise ConfigError(
                 f"--revision {revision} was given for the local folder {local}.",
                 why="Only models of a hub have revisions.",
                 fix="Leave --revision out, or give a hub id.",
             )
-        return ModelFolder(local.resolve(), name_or_path, None)
-    if _exists(local) or not _looks_like_hub_id(name_or_path):
+        return ModelFolder(found, name_or_path, None)
+    repo_id, _, wanted = name_or_path.partition(":")
+    if _exists(local) or not _looks_like_hub_id(repo_id):
         raise _no_local_model(name_or_path, local)
-    if endpoint is not None and token is None and endpoint.rstrip("/") != DEFAULT_ENDPOINT:
-        access: str | bool | None = False
-    else:
-        access = token
-    path = _download(name_or_path, revision, offline, cache_dir, endpoint, access, progress)
-    if not (path / "config.json").is_file():
-        raise _no_config(name_or_path)
-    return ModelFolder(path, name_or_path, path.name)
+    elsewhere = endpoint is not None and token is None and endpoint.rstrip("/") != DEFAULT_ENDPOINT
+    place = _Place(repo_id, revision, offline, cache_dir, endpoint, False if elsewhere else token)
+    if wanted:
+        return _hub_gguf(place, name_or_path, wanted, progress)
+    path = _download(place, WEIGHTS, SETTINGS, progress)
+    if (path / "config.json").is_file():
+        return ModelFolder(path, name_or_path, path.name)
+    return _hub_gguf(place, name_or_path, None, progress)
 
 
 def resolve_config(
@@ -92,13 +96,14 @@ def resolve_config(
     cache_dir: Path | None = None,
     endpoint: str | None = None,
 ) -> Path:
-    """The config.json of a model; of a hub id this one file is downloaded and nothing else.
+    """The config.json of a model; of a hub id this one file is downloaded and nothing else. A GGUF file is its own.
 
     Arguments and errors as of resolve_model.
     """
     local = Path(name_or_path).expanduser()
-    if _exists(local) or not _looks_like_hub_id(name_or_path):
-        return resolve_model(name_or_path, revision).path / "config.json"
+    if _exists(local) or not _looks_like_hub_id(name_or_path) or ":" in name_or_path:
+        found = resolve_model(name_or_path, revision, offline, cache_dir, endpoint).path
+        return found if found.is_file() else found / "config.json"
     from huggingface_hub import constants, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
@@ -121,6 +126,78 @@ def resolve_config(
     return Path(path)
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A repository of a hub, and how it is reached; see resolve_model."""
+
+    repo_id: str
+    revision: str | None
+    offline: bool
+    cache_dir: Path | None
+    endpoint: str | None
+    token: str | bool | None
+
+    @property
+    def cache(self) -> Path:
+        """The folder of all models."""
+        from huggingface_hub import constants
+
+        return self.cache_dir or Path(constants.HF_HUB_CACHE)
+
+
+def _local_gguf(local: Path) -> Path | None:
+    """The GGUF file that a path means: itself, or the one of a folder without other weights. Raises ModelNotFound."""
+    try:
+        if local.suffix.lower() == ENDING and local.is_file():
+            return local.absolute()
+        names = [path.name for path in local.glob("*" + ENDING)] if local.is_dir() else []
+        if not whole_models(names) or any(local.glob("*.safetensors")):
+            return None
+    except OSError:
+        return None  # what is wrong with the folder is said where it is looked at next
+    return local.absolute() / chosen(names, None, str(local))
+
+
+def _hub_gguf(place: _Place, source: str, wanted: str | None, progress: Progress | None) -> ModelFolder:
+    """The GGUF file of a repository that is meant; its parts are downloaded and nothing else."""
+    names = _names(place)
+    if wanted is None and not whole_models(names):
+        raise _no_config(place.repo_id)
+    name = chosen(names, wanted, place.repo_id)
+    path = _download(place, tuple(parts_of(name, names)), (), progress)
+    return ModelFolder(path / name, source, path.name)
+
+
+def _names(place: _Place) -> list[str]:
+    """All files of a repository; offline, or where the hub does not answer, those that are here."""
+    from huggingface_hub import HfApi
+
+    if place.offline:
+        return _names_here(place)
+    try:
+        api = HfApi(endpoint=place.endpoint, token=place.token)
+        return api.list_repo_files(place.repo_id, revision=place.revision)
+    except Exception as error:
+        status = _status(error)
+        if status is None or status >= 500:
+            with contextlib.suppress(ModelError):
+                return _names_here(place)
+        raise _translate(error, place.repo_id, place.revision, place.offline, place.cache) from error
+
+
+def _names_here(place: _Place) -> list[str]:
+    """The files of the snapshot in the cache. Raises ModelNotFound where there is none."""
+    folder = place.cache / ("models--" + place.repo_id.replace("/", "--"))
+    named = folder / "refs" / (place.revision or "main")
+    commit = named.read_text().strip() if named.is_file() else place.revision or ""
+    snapshot = folder / "snapshots" / commit
+    if not commit or not snapshot.is_dir():
+        raise _not_there(
+            f"{place.repo_id} is not on this machine.", place.offline, "", _nearest(place.repo_id, place.cache)
+        )
+    return [str(path.relative_to(snapshot)) for path in snapshot.rglob("*" + ENDING)]
+
+
 def _is_local(folder: Path) -> bool:
     """Raises ModelError for a folder that may not be looked into."""
     try:
@@ -141,7 +218,7 @@ def _exists(path: Path) -> bool:
 def _no_config(repo_id: str) -> ModelNotFound:
     return ModelNotFound(
         f"{repo_id} has no config.json.",
-        why="It is not a model in the Hugging Face format (it may hold GGUF files or an adapter).",
+        why="It is not a model in the Hugging Face format, and it holds no GGUF file (it may be an adapter).",
         fix="Look for the original model that it was made from.",
     )
 
@@ -178,50 +255,37 @@ def _no_local_model(name: str, local: Path) -> ModelNotFound:
 
 
 def _is_a_file(name: str, local: Path) -> ModelNotFound:
-    if local.suffix.lower() == ".gguf":
-        return ModelNotFound(
-            f"{name} is a GGUF file, and those are not read.",
-            why="A model is a folder with config.json, tokenizer.json and safetensors.",
-            fix="Give the hub id of the model that it was made from, with --weights int8 or int4.",
-        )
     beside = (local.parent / "config.json").is_file()
     return ModelNotFound(
         f"{name} is a file.",
-        why="A model is a folder with config.json.",
+        why="A model is a folder with config.json, or a file that ends in .gguf.",
         fix=f"Give its folder: {local.parent}" if beside else "Give the model's folder, or a hub id.",
     )
 
 
-def _download(
-    repo_id: str,
-    revision: str | None,
-    offline: bool,
-    cache_dir: Path | None,
-    endpoint: str | None,
-    token: str | bool | None,
-    progress: Progress | None,
-) -> Path:
-    from huggingface_hub import constants, snapshot_download
+def _download(place: _Place, weights: tuple[str, ...], settings: tuple[str, ...], progress: Progress | None) -> Path:
+    """The snapshot's folder with the files of these patterns."""
+    from huggingface_hub import snapshot_download
 
-    folder = cache_dir or Path(constants.HF_HUB_CACHE)
-    meter = Meter(progress, repo_id)
+    meter = Meter(progress, place.repo_id)
     try:
-        if not offline:
-            prefetch(Hub(endpoint, token, folder), repo_id, revision, WEIGHTS, UNWANTED, meter)
+        if not place.offline:
+            hub = Hub(place.endpoint, place.token, place.cache)
+            prefetch(hub, place.repo_id, place.revision, weights, UNWANTED, meter)
         path = snapshot_download(
-            repo_id,
-            revision=revision,
-            cache_dir=folder,
-            endpoint=endpoint,
-            token=token,
-            local_files_only=offline,
-            allow_patterns=[*WEIGHTS, *SETTINGS],
+            place.repo_id,
+            revision=place.revision,
+            cache_dir=place.cache,
+            endpoint=place.endpoint,
+            token=place.token,
+            local_files_only=place.offline,
+            allow_patterns=[*weights, *settings],
             ignore_patterns=list(UNWANTED),
             max_workers=4,
             tqdm_class=meter.bar_class(),
         )
     except Exception as error:
-        raise _translate(error, repo_id, revision, offline, folder) from error
+        raise _translate(error, place.repo_id, place.revision, place.offline, place.cache) from error
     return Path(path)
 
 

@@ -1,5 +1,7 @@
 """Reading of JSON files that nobody vouches for: bounded in size, no duplicate keys, no NaN, always an object.
 
+Infinity is read, though JSON has no such word: published configs of Mamba-2 have it where a number has no bound.
+
 Knows: JSON.
 Must not know: what the members mean.
 """
@@ -7,10 +9,11 @@ Must not know: what the members mean.
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from twostroke.types.errors import CorruptModel
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
@@ -22,7 +25,7 @@ DOWNLOAD_AGAIN = "Download the model again; if that does not help, its publisher
 def parse_object(raw: bytes, place: str) -> dict[str, Any]:
     """Bytes of a JSON object -> dict. Raises CorruptModel naming `place`."""
     try:
-        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_object_without_duplicates, parse_constant=_refuse)
+        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_object_without_duplicates, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         raise CorruptModel(f"{place} is not valid JSON.", why=f"{str(error)[:200]}.", fix=DOWNLOAD_AGAIN) from None
     if not isinstance(value, dict):
@@ -73,5 +76,7 @@ def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")
+def _constant(word: str) -> float:
+    if word != "Infinity":
+        raise ValueError(f"{word} is not JSON")
+    return math.inf

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +24,8 @@ from twostroke.types.errors import CorruptModel
 from twostroke.weights.blobs import BlobTarget, MemoryTarget, plan_blobs, weights_from_blobs
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.loaded import ModelWeights
-from twostroke.weights.safetensors import SourceArray, readable_dtype
+from twostroke.weights.stored import pack_stored_matrix
+from twostroke.weights.tensor_source import SourceArray, readable_dtype
 from twostroke.weights.tensors import check_tensors
 
 BLOCK_BYTES = 16 << 20
@@ -76,10 +78,15 @@ def pack_into(
     for weight in program.weights:
         if weight.bias:
             _copy_vector(target, weight.key + ".bias", checkpoint, Vector(weight.key, weight.all_rows, weight.bias))
-        _pack_matrix(target, weight, checkpoint, format_for(weight.role), packer, meter)
+        chosen = format_for(weight)
+        if chosen.kind.is_stored:
+            done = partial(meter.add, name=weight.parts[0].name)
+            pack_stored_matrix(target, weight, checkpoint, chosen, done)
+        else:
+            _pack_matrix(target, weight, checkpoint, chosen, packer, meter)
     for vector in program.vectors:
         _copy_vector(target, vector.key, checkpoint, vector)
-        meter.add(_source_bytes(checkpoint, vector), vector.parts[0].name)
+        meter.add(_source_bytes(checkpoint, vector), vector.parts[0].name if vector.parts else vector.key)
 
 
 class _Meter:
@@ -101,16 +108,27 @@ def _source_bytes(checkpoint: Checkpoint, source: Weight | Vector) -> int:
 
 
 def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: Vector) -> None:
-    parts = [_as_f32(checkpoint.read(part.name)).reshape(-1) for part in vector.parts]
-    values = np.concatenate(parts)
-    _check_usable(values, vector.parts[0].name)
+    values = np.array(vector.numbers, np.float32)
+    if vector.parts:
+        values = np.concatenate([_numbers_of(checkpoint, part) for part in vector.parts])
+        _check_usable(values, vector.parts[0].name)
     if vector.negated_exp:
-        values = -np.exp(values)
+        values = -np.exp(values.astype(np.float64)).astype(np.float32)  # float32 differs between processors
     if vector.plus:
         values = values + np.float32(vector.plus)
     area = target.area(key, 0, values.nbytes)
     area[:] = values.view(np.uint8)
     target.put(key, 0, area)
+
+
+def _numbers_of(checkpoint: Checkpoint, part: Tensor) -> F32Array:
+    """A tensor, or the rows of it that are meant, as one row of numbers. transposed: its first axis changes fastest."""
+    if part.order is not None:
+        values = _as_f32(checkpoint.read(part.name)).reshape(-1)[list(part.order.index)]
+        return values if part.rows is None else values[slice(*part.rows)]
+    first, end = part.rows or (0, checkpoint.info(part.name).rows)
+    values = _as_f32(checkpoint.read_rows(part.name, first, end - first))
+    return values.reshape(len(values), -1).T.reshape(-1) if part.transposed else values.reshape(-1)
 
 
 def _pack_matrix(
@@ -150,11 +168,13 @@ def _pack_matrix(
 
 
 class _Rows:
-    """The rows of several tensors, one after the other; one transposed tensor is held at a time."""
+    """The rows of several tensors, one after the other; one tensor is held at a time that is transposed or whose rows
+    are read in another order."""
 
     def __init__(self, checkpoint: Checkpoint, parts: tuple[Tensor, ...]) -> None:
         self._checkpoint, self._parts = checkpoint, parts
-        self._turned_name, self._turned = "", np.empty((0, 0), np.float32)
+        self._held_part: Tensor | None = None
+        self._held: Any = None
 
     def read(self, first: int, out: SourceArray) -> int:
         """Rows [first, first + len(out)) -> `out`; returns the bytes read."""
@@ -174,18 +194,22 @@ class _Rows:
 
     def _read_part(self, part: Tensor, first: int, slot: SourceArray) -> None:
         bits_to_f32 = self._checkpoint.info(part.name).dtype == "BF16" and slot.dtype == np.float32
-        if part.transposed:
-            rows = self._transposed(part.name)[first : first + len(slot)]
+        if part.transposed or part.order is not None:
+            rows = self._whole(part)[first : first + len(slot)]
             slot[...] = _as_f32(rows) if bits_to_f32 else rows
         elif bits_to_f32:
             slot[...] = _as_f32(self._checkpoint.read_rows(part.name, first, len(slot)))
         else:
             self._checkpoint.read_rows(part.name, first, len(slot), out=slot)
 
-    def _transposed(self, name: str) -> Any:
-        if self._turned_name != name:
-            self._turned_name, self._turned = name, np.ascontiguousarray(self._checkpoint.read(name).T)
-        return self._turned
+    def _whole(self, part: Tensor) -> Any:
+        """The part's rows in the order of the matrix."""
+        if self._held_part != part:
+            stored = self._checkpoint.read(part.name)
+            rows = stored.T if part.transposed else stored
+            self._held = np.ascontiguousarray(rows if part.order is None else rows[list(part.order.index)])
+            self._held_part = part
+        return self._held
 
 
 def _as_f32(values: SourceArray) -> F32Array:

@@ -11,7 +11,7 @@ import numpy as np
 from twostroke.ops.operands import F32Array, U8Array, U16Array, bf16_to_f32
 from twostroke.quant.codec import pack_weight
 from twostroke.spec.formats import WeightFormat
-from twostroke.weights.safetensors import SourceArray
+from twostroke.weights.tensor_source import SourceArray
 
 
 class NumpyPacker:

@@ -42,6 +42,11 @@ KEPT_FREE_BYTES = 256 << 20
 """Left free on the disk of the cache, for everybody else."""
 
 
+def kept_folder(asked: str | None, usual: Path) -> Path | None:
+    """The cache folder, by what was asked for; None where none is kept."""
+    return None if asked == NO_CACHE else Path(asked).expanduser() if asked else usual
+
+
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
     """One model in one set of formats: where its file is (or will be), and how it must look."""
@@ -68,8 +73,8 @@ def cache_entry(folder: Path, checkpoint: Checkpoint, model: Model, format_for: 
 
 def cache_key(checkpoint: Checkpoint, model: Model, format_for: FormatChoice) -> Key:
     """Everything that the packed bytes depend on."""
-    formats = {weight.role: format_for(weight.role) for weight in model.program.weights}
-    words = [f"{role}={chosen.kind.name}/{chosen.group}" for role, chosen in formats.items()]
+    formats = [(weight.role, format_for(weight)) for weight in model.program.weights]
+    words = list(dict.fromkeys(f"{role}={chosen.kind.name}/{chosen.group}" for role, chosen in formats))
     return {"fingerprint": fingerprint(checkpoint), "formats": " ".join(words), "layout": LAYOUT}
 
 
@@ -97,7 +102,7 @@ def cached_weights(
     try:
         remove_abandoned(folder)
         _require_room(entry)
-        with new_file(entry.path, entry.plan, str(checkpoint.folder)) as target:
+        with new_file(entry.path, entry.plan, checkpoint.origin) as target:
             pack_into(target, checkpoint, model, format_for, packer, progress)
             target.finish()
         return _mapped(entry, model, format_for)

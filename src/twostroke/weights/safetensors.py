@@ -16,16 +16,15 @@ from __future__ import annotations
 import math
 import os
 import reprlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twostroke.ops.operands import F32Array, U16Array
-from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.errors import CorruptModel
 from twostroke.weights.json_file import DOWNLOAD_AGAIN, open_regular, parse_object
+from twostroke.weights.tensor_source import SourceArray, TensorInfo, readable_dtype
 
 MAX_HEADER_BYTES = 100_000_000
 MAX_TENSORS = 65_536
@@ -39,31 +38,6 @@ DTYPE_BITS = {
     "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4,
 }  # fmt: skip
 """Every dtype of the format. Only F32, BF16 and F16 can be read as weights."""
-
-READABLE: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "F16": np.dtype("<f2")}
-
-SourceArray = F32Array | U16Array
-"""Weights as read: float32, or uint16 with the bits of bf16."""
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """offset: of the first byte, from the start of the file."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
-    num_bytes: int
-
-    @property
-    def rows(self) -> int:
-        """Length of the first axis (1 for a scalar)."""
-        return self.shape[0] if self.shape else 1
-
-    @property
-    def row_elements(self) -> int:
-        """Elements of one row: the product of the other axes."""
-        return math.prod(self.shape[1:])
 
 
 class SafetensorsFile:
@@ -146,17 +120,6 @@ class SafetensorsFile:
                     fix=DOWNLOAD_AGAIN,
                 )
             done += got
-
-
-def readable_dtype(name: str, info: TensorInfo) -> np.dtype[Any]:
-    """The stored element type; raises UnsupportedModel for integer and 8-bit checkpoints."""
-    if info.dtype not in READABLE:
-        raise UnsupportedModel(
-            f"Tensor {name[:100]} has dtype {info.dtype}.",
-            why="Weights are read as " + ", ".join(READABLE) + ".",
-            fix="Use the model's original checkpoint, not a quantized one.",
-        )
-    return READABLE[info.dtype]
 
 
 def _check_target(name: str, out: SourceArray, stored: np.dtype[Any], elements: int) -> None:

@@ -28,12 +28,32 @@ def wanted_tensors(model: Model) -> Iterator[Tensor]:
 
 
 def with_prefix(checkpoint: Checkpoint, model: Model) -> Checkpoint:
-    """The checkpoint under the names of the program: with the model's optional prefix where no name in it has it."""
+    """The checkpoint under the names of the program."""
+    names = program_names(checkpoint.names, model)
+    return checkpoint.renamed(names) if names else checkpoint
+
+
+def program_names(stored: frozenset[str], model: Model) -> dict[str, str]:
+    """The program's names of tensors that a checkpoint stores under others: by the beginnings that the model knows,
+    or with the model's optional prefix where no stored name has it."""
+    found = {}
+    for name in stored:
+        for begin, usual in model.stored_prefixes:
+            if name.startswith(begin):
+                found[name] = usual + name.removeprefix(begin)
+                break
     prefix = model.optional_prefix
-    if not prefix or any(name.startswith(prefix) for name in checkpoint.names):
-        return checkpoint
+    if not prefix or any(name.startswith(prefix) for name in stored):
+        return found
     wanted = {tensor.name for tensor in wanted_tensors(model)}
-    return checkpoint.renamed({name: prefix + name for name in checkpoint.names if prefix + name in wanted})
+    return found | {name: prefix + name for name in stored if prefix + name in wanted}
+
+
+def is_ignored(name: str, model: Model) -> bool:
+    """Whether a tensor may be there and is not read. An entry of `ignored` that ends with a dot is a beginning."""
+    if HARMLESS.fullmatch(name) or name in model.ignored:
+        return True
+    return any(entry.endswith(".") and name.startswith(entry) for entry in model.ignored)
 
 
 def check_tensors(checkpoint: Checkpoint, model: Model) -> Checkpoint:
@@ -55,8 +75,7 @@ def check_tensors(checkpoint: Checkpoint, model: Model) -> Checkpoint:
                 why="The expected shape follows from config.json.",
                 fix="config.json and the weights belong to different models or revisions: download both again.",
             )
-    ignored = {name for name in present if HARMLESS.fullmatch(name)} | set(model.ignored)
-    unexpected = sorted(present - wanted.keys() - ignored)
+    unexpected = sorted(name for name in present - wanted.keys() if not is_ignored(name, model))
     if unexpected:
         raise CorruptModel(
             f"The checkpoint holds {len(unexpected)} tensors that a {model.architecture} with this config.json"

@@ -3,34 +3,74 @@
 Where tie_word_embeddings is true and the checkpoint holds an lm_head.weight that differs from the embedding, the file
 counts, as in transformers: the head is not tied. Where the two are equal, the second copy is left out.
 
-Knows: the head's name, comparing two tensors block by block.
-Must not know: what else is in a checkpoint.
+Two equal copies must be read to their ends, gigabytes of a large model. So the answer is kept in a small file under
+the checkpoint's fingerprint, and the next start of the same files reads that.
+
+Knows: the head's name, comparing two tensors block by block, the file of an answer.
+Must not know: what else is in a checkpoint, which folder a user wants.
 """
 
 from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
 
 import numpy as np
 
 from twostroke.ops.linear import Linear
 from twostroke.program.model import Model
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.fingerprint import fingerprint
 from twostroke.weights.tensors import with_prefix
 
 HEAD = "lm_head.weight"
 BLOCK_BYTES = 16 << 20
 
 
-def has_other_head(checkpoint: Checkpoint, model: Model) -> bool:
+def has_other_head(checkpoint: Checkpoint, model: Model, kept: Path | None = None) -> bool:
     """True where the checkpoint has a head that differs from its embedding, in shape, in type or in a bit.
 
-    model: one whose head is its embedding.
+    model: one whose head is its embedding. kept: the folder of answers; None compares each time. Raises CorruptModel.
     """
-    checkpoint, table = with_prefix(checkpoint, model), _embedding(model)
-    if HEAD not in checkpoint.names or table not in checkpoint.names:
+    stored, table = with_prefix(checkpoint, model), _embedding(model)
+    if HEAD not in stored.names or table not in stored.names:
         return False
-    embedding, head = checkpoint.info(table), checkpoint.info(HEAD)
+    embedding, head = stored.info(table), stored.info(HEAD)
     if (embedding.dtype, embedding.shape) != (head.dtype, head.shape):
         return True
+    if kept is None:
+        return _differ(stored, table)
+    place = kept / f"{fingerprint(checkpoint)}.head"
+    known = _ANSWERS.get(_text_of(place))
+    if known is None:
+        known = _differ(stored, table)
+        _keep(place, next(text for text, answer in _ANSWERS.items() if answer == known))
+    return known
+
+
+_ANSWERS = {"equal\n": False, "other\n": True}
+
+
+def _text_of(place: Path) -> str:
+    try:
+        return place.read_text()
+    except (OSError, ValueError):
+        return ""
+
+
+def _keep(place: Path, text: str) -> None:
+    """Where nothing can be written, the next start compares again."""
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        partial = place.with_suffix(f".partial-{os.getpid()}")
+        partial.write_text(text)
+        partial.replace(place)
+
+
+def _differ(checkpoint: Checkpoint, table: str) -> bool:
+    """Whether head and embedding, equal in shape and type, differ in a bit."""
+    embedding = checkpoint.info(table)
     rows = max(1, BLOCK_BYTES * max(1, embedding.rows) // max(1, embedding.num_bytes))
     for first in range(0, embedding.rows, rows):
         count = min(rows, embedding.rows - first)

@@ -51,7 +51,7 @@ class CompiledProgram:
     @property
     def max_rows(self) -> int:
         """See Forward."""
-        return self._memory.sizes.max_sequences
+        return self._memory.sizes.max_logit_rows
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
         """See Forward."""
@@ -80,7 +80,7 @@ class _Half:
                 if operand.kind in ROWS_WORD:
                     places[_size(operand.kind, item)].append(at + ROWS_WORD[operand.kind])
                 at += WORDS[operand.kind]
-        self._calls = Calls(tuple(names), words)
+        self._calls = Calls(tuple(names), words, memory)
         self._places: tuple[Words, ...] = tuple(np.array(places[size], np.int64) for size in Size)
 
     def run(self, runner: Runner, sizes: StepSizes) -> None:

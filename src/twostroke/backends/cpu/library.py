@@ -18,7 +18,7 @@ from twostroke.ops.registry import registry
 from twostroke.program.op import Op, signature
 from twostroke.types.errors import BackendError
 
-ABI_VERSION = 7
+ABI_VERSION = 12
 LEVELS_OF = {
     "x86_64": ("generic", "avx2", "avx512", "amx"),
     "aarch64": ("generic", "neon", "dotprod", "i8mm"),
@@ -75,8 +75,10 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_context_read": (_I, [_P, _I]),
     "ts_run": (_I, [_P, _P, _L, POINTER(c_int64)]),
     "ts_op_signature": (ctypes.c_char_p, [_I]),
+    "ts_kernel": (ctypes.c_char_p, [_P, _I, _I, _I, _L, _L]),
     "ts_settle": (_I, [_P, _L]),
     "ts_populate": (_I, [_P, _L]),
+    "ts_weigh": (_I, [_P, _L, ctypes.c_double, ctypes.c_double, _P, _I, _P]),
     "ts_limit_spread": (_I, [_P]),
     "ts_limit_read": (_L, [_P, _P, _L]),
     "ts_limit_rate": (_L, [_P, _I, _L]),
@@ -106,16 +108,16 @@ def load_library(level: str) -> ctypes.CDLL:
             fix="Install again (pip install .), or build them: python src/twostroke/backends/cpu/build.py",
         )
     library = ctypes.CDLL(str(path))
-    for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(library, name)
-        function.restype = result
-        function.argtypes = arguments
-    found = library.ts_abi_version()
+    found = library.ts_abi_version()  # before its functions are looked for: an older one may lack some
     if found != ABI_VERSION:
         raise BackendError(
             f"{path.name} speaks ABI {found}, this package {ABI_VERSION}.",
             fix="Install again: pip install --force-reinstall .",
         )
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
     return library
 
 

@@ -13,10 +13,12 @@ from typing import Any
 from twostroke.backends.cpu.compiled import CompiledProgram
 from twostroke.backends.cpu.library import STATUSES, best_level, load_library, op_numbers, run_words
 from twostroke.backends.cpu.recorded import CallRecorder, Calls
+from twostroke.backends.cpu.weigh import NativeWeights
 from twostroke.backends.cpu.words import Structs
 from twostroke.ops.registry import registry
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.program import Program
+from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.types.errors import BackendError
 
 MAX_THREADS = 256
@@ -37,12 +39,13 @@ class CpuOps:
     """One call at a time: its pool and scratch memory belong to one caller.
 
     level: None takes the best of this CPU. `ops.rms_norm(out, x, weight, eps)` runs the op of ops/rms_norm.py, and so
-    on. Wrong operands raise BackendError and write nothing.
+    on. Wrong operands raise BackendError and write nothing. weigh: makes weights for sampling, in the caller's thread.
     """
 
     def __init__(self, level: str | None, num_threads: int) -> None:
         self.level = level or best_level()
         self.structs = Structs()
+        self.weigh = NativeWeights(self.level)
         self._library = load_library(self.level)
         self.numbers = op_numbers(self.level)
         self._context = self._library.ts_context_create(num_threads) if 1 <= num_threads <= MAX_THREADS else None
@@ -70,6 +73,11 @@ class CpuOps:
     def scratch_bytes(self) -> int:
         """Scratch memory taken so far."""
         return int(self._library.ts_context_scratch_bytes(self._context))
+
+    def kernel(self, op: str, weights: WeightKind, kv: KVKind, rows: int, head_dim: int) -> str | None:
+        """The name of the kernel that an op takes for this number of rows; None where it has one form for each format."""
+        found = self._library.ts_kernel(self._context, self.numbers[op], int(weights), int(kv), rows, head_dim)
+        return None if found is None else str(found.decode())
 
     def recorder(self) -> CallRecorder:
         """Ops that are checked and kept, not run."""

@@ -22,10 +22,10 @@ Words = npt.NDArray[np.int64]
 
 
 class Calls:
-    """Calls as words. It holds addresses alone: the caller keeps the operands alive until the calls have run."""
+    """Calls as words. The words hold addresses; `operands` keeps what lies there alive for as long as the calls."""
 
-    def __init__(self, names: tuple[str, ...], words: Sequence[int]) -> None:
-        self.names = names
+    def __init__(self, names: tuple[str, ...], words: Sequence[int], operands: object) -> None:
+        self.names, self._operands = names, operands
         self.words: Words = np.array(words, np.int64)
         self.address = self.words.ctypes.data
 
@@ -37,6 +37,7 @@ class CallRecorder:
         self._numbers, self._structs = numbers, structs
         self._names: list[str] = []
         self._words: list[int] = []
+        self._operands: list[Any] = []
 
     def record(self, op: type[Op], operands: tuple[Any, ...]) -> None:
         """Keep one call; operands at the end that have a default may be left out."""
@@ -45,10 +46,11 @@ class CallRecorder:
         check_rows(op, operands)
         self._names.append(op.NAME)
         self._words += [self._numbers[op.NAME], *words]
+        self._operands += operands
 
     def calls(self) -> Calls:
         """What was recorded so far."""
-        return Calls(tuple(self._names), self._words)
+        return Calls(tuple(self._names), self._words, tuple(self._operands))
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         op = registry().get(name)

@@ -26,6 +26,7 @@ WORDS = {
     OperandKind.WEIGHT: 1,
     OperandKind.VECTOR: 2,
     OperandKind.CACHE: 1,
+    OperandKind.STATE: 4,
     OperandKind.ROPE: 4,
     OperandKind.INDICES: 2,
     OperandKind.SEQUENCES: 5,
@@ -153,6 +154,13 @@ def _cache(item: Any, _op: type[Op], _operand: Operand, structs: Structs) -> lis
     return [structs.layer(item)]
 
 
+def _state(item: Any, op: type[Op], operand: Operand, _structs: Structs) -> list[int]:
+    """(slots, elements) float32; slots may lie apart, the elements of one may not."""
+    if item.dtype != _F32 or item.ndim != 2 or (item.size and item.strides[1] != 4) or item.strides[0] % 4:
+        raise _refuse(op, operand.name, "float32 (slots, elements) with contiguous elements", item)
+    return [item.ctypes.data, item.strides[0] // 4, *item.shape]
+
+
 def _rope(item: RopeTable, op: type[Op], operand: Operand, _structs: Structs) -> list[int]:
     for part in (item.cos, item.sin):
         if part.dtype != _F32 or part.ndim != 2 or not part.flags.c_contiguous or part.shape != item.cos.shape:
@@ -191,6 +199,7 @@ _KINDS: dict[OperandKind, Callable[[Any, type[Op], Operand, Structs], list[int]]
     OperandKind.WEIGHT: _weight,
     OperandKind.VECTOR: _vector,
     OperandKind.CACHE: _cache,
+    OperandKind.STATE: _state,
     OperandKind.ROPE: _rope,
     OperandKind.INDICES: _indices,
     OperandKind.SEQUENCES: _sequences,

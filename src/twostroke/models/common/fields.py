@@ -6,6 +6,9 @@ Must not know: any one architecture.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Mapping
+
 from twostroke.models.common.registry import CommonFacts
 from twostroke.ops.activation import HF_NAMES, Activation
 from twostroke.spec.fields import Fields
@@ -45,6 +48,38 @@ def read_facts(
     )
 
 
+def with_silent(fields: Fields, silent: Mapping[str, object]) -> Fields:
+    """The fields, with what transformers assumes for a family where they are absent or null."""
+    said = {name: value for name, value in fields.values.items() if value is not None or name not in silent}
+    return Fields({**silent, **said}, fields.place)
+
+
+def usual_names(fields: Fields, own: Mapping[str, str]) -> Fields:
+    """The fields with usual names beside a family's own ones. own: own name -> usual name.
+
+    Raises CorruptModel where both are there and contradict each other.
+    """
+    values = dict(fields.values)
+    for name, usual in own.items():
+        if fields.values.get(name) is None:
+            continue
+        if fields.values.get(usual, fields.values[name]) != fields.values[name]:
+            raise fields.wrong(name, f"{usual} means the same and says otherwise.")
+        values[usual] = fields.values[name]
+    return Fields(values, fields.place)
+
+
+def refuse_setting(fields: Fields, name: str, why: str) -> None:
+    """Raises UnsupportedModel where a field that changes the answer is set: to anything but null, false, 0 or []."""
+    value = fields.values.get(name)
+    if value:
+        raise UnsupportedModel(
+            f"{fields.place}: {name} is {str(value)[:40]}.",
+            why=why,
+            fix="Use a model of this family that does without it.",
+        )
+
+
 def refuse_quantized(fields: Fields) -> None:
     """Raises UnsupportedModel for weights that are quantized in the checkpoint."""
     if fields.group("quantization_config") is not None:
@@ -66,6 +101,16 @@ def activation(fields: Fields, name: str, default: str) -> Activation:
             fix="Use a model with one of these.",
         )
     return HF_NAMES[word]
+
+
+def rounded_to(dtype: str, number: float) -> float:
+    """The number as a tensor of this dtype holds it: transformers keeps some factors in the dtype of the weights."""
+    if dtype == "bfloat16":
+        (bits,) = struct.unpack("<I", struct.pack("<f", number))
+        bits += 0x7FFF + (bits >> 16 & 1)  # to the nearest, ties to even
+        return float(struct.unpack("<f", struct.pack("<I", bits & 0xFFFF0000))[0])
+    form = "<e" if dtype == "float16" else "<f"
+    return float(struct.unpack(form, struct.pack(form, number))[0])
 
 
 def silu_only(fields: Fields) -> None:
@@ -93,16 +138,16 @@ def kv_heads(fields: Fields, num_heads: int, absent: int | None) -> int:
 
 
 def head_dim(fields: Fields, hidden_size: int, num_heads: int, absent: int | None = None) -> int:
-    """head_dim; `absent` where the config is silent, or hidden_size / num_heads."""
+    """head_dim; `absent` where the config is silent, or hidden_size / num_heads. Rotations need an even one."""
     found = fields.optional_integer("head_dim", 2, 4096) or (None if fields.has("head_dim") else absent)
     if found is None:
         if hidden_size % num_heads:
             raise fields.wrong("hidden_size", f"Without head_dim it must be a multiple of the {num_heads} heads.")
         found = hidden_size // num_heads
-    if found % 2 or not 2 <= found <= 4096:
+    if not 1 <= found <= 4096:
         raise CorruptModel(
             f"config.json: heads have {found} elements.",
-            why="Rotary embeddings turn pairs: head_dim must be even, from 2 to 4,096.",
+            why="head_dim must be from 1 to 4,096.",
             fix="Compare head_dim, hidden_size and num_attention_heads with the model's original page.",
         )
     return found

@@ -3,7 +3,7 @@
     @architecture("Qwen3ForCausalLM", model_type="qwen3")
     def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]: ...
 
-Knows: the folder of model files.
+Knows: the folder of model files, and that its folders hold more of them.
 Must not know: any of them by name.
 """
 
@@ -20,28 +20,21 @@ from typing import Any
 from twostroke.ops.patterns import PATTERNS
 from twostroke.program.check import check
 from twostroke.program.fuse import fuse
-from twostroke.program.model import Model
-from twostroke.program.trace import Tracer
+from twostroke.program.model import CommonFacts, Model
+from twostroke.program.trace import StoredChoice, Tracer, nothing_stored
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.refused_fields import refuse_fields
 from twostroke.types.errors import UnsupportedModel
 
+CAUSAL = "ForCausalLM"
+"""What most names of architectures end with."""
 
-@dataclass(frozen=True, slots=True)
-class CommonFacts:
-    """What a model file reads from the config beside its program. See program/model.py for the fields."""
+COMMON = "common"
+"""The folder of what families share; it holds no architecture."""
 
-    vocab_size: int
-    hidden_size: int
-    num_layers: int
-    max_positions: int
-    bos_token_id: int | None
-    eos_token_ids: tuple[int, ...]
-    dtype: str
-    ignored: tuple[str, ...] = ()
-    optional_prefix: str = ""
 
+__all__ = ["Architecture", "CommonFacts", "ProgramText", "Reader", "architecture", "architectures", "read_model"]
 
 ProgramText = Callable[[Tracer], Value]
 """Traces the model and returns the logits of the rows that need them."""
@@ -62,11 +55,11 @@ _entries: dict[str, Architecture] = {}
 
 
 def architecture(*names: str, model_type: str) -> Callable[[Reader], Reader]:
-    """Register a reader under the names that `architectures` in config.json may hold."""
+    """Register a reader under the names that `architectures` in config.json may hold; the first is the usual one."""
 
     def add(read: Reader) -> Reader:
         for name in names:
-            _entries[name] = Architecture(name, model_type, read)
+            _entries[name] = Architecture(names[0], model_type, read)
         return read
 
     return add
@@ -75,38 +68,35 @@ def architecture(*names: str, model_type: str) -> Callable[[Reader], Reader]:
 @cache
 def architectures() -> Mapping[str, Architecture]:
     """All of them, by name."""
-    package = __name__.rsplit(".", 2)[0]
-    folder = importlib.import_module(package)
-    for info in pkgutil.iter_modules(folder.__path__):
-        if not info.ispkg:
-            importlib.import_module(f"{package}.{info.name}")
+    _import_folder(__name__.rsplit(".", 2)[0])
     return dict(sorted(_entries.items()))
 
 
-def read_model(config: Mapping[str, Any]) -> Model:
-    """The model of a config.json. CorruptModel (impossible value) and UnsupportedModel name the field."""
+def _import_folder(package: str) -> None:
+    """Each file registers its architectures when it is imported; folders hold more files."""
+    folder = importlib.import_module(package)
+    for info in pkgutil.iter_modules(folder.__path__):
+        name = f"{package}.{info.name}"
+        if not info.ispkg:
+            importlib.import_module(name)
+        elif info.name != COMMON:
+            _import_folder(name)
+
+
+def read_model(config: Mapping[str, Any], stored: StoredChoice = nothing_stored) -> Model:
+    """The model of a config.json. CorruptModel (impossible value) and UnsupportedModel name the field.
+
+    stored: for the tensors of a matrix the format that keeps what the checkpoint holds.
+    """
     fields = Fields(config, "config.json")
     entry = _entry(fields)
     refuse_fields(fields, entry.name, entry.model_type)
     facts, text = entry.read(fields)
-    trace = Tracer()
+    trace = Tracer(stored)
     plain = trace.program(text(trace))
     program = fuse(plain, PATTERNS)
     check(program)
-    return Model(
-        entry.name,
-        facts.vocab_size,
-        facts.hidden_size,
-        facts.num_layers,
-        facts.max_positions,
-        facts.bos_token_id,
-        facts.eos_token_ids,
-        facts.dtype,
-        plain,
-        program,
-        facts.ignored,
-        facts.optional_prefix,
-    )
+    return Model.of(facts, entry.name, plain, program)
 
 
 def _entry(fields: Fields) -> Architecture:
@@ -122,8 +112,9 @@ def _entry(fields: Fields) -> Architecture:
                 return entry
     word = (", ".join(named) or model_type)[:80]
     near = difflib.get_close_matches(named[0] if named else model_type, known, n=3, cutoff=0.5)
+    short = ", ".join(dict.fromkeys(name.removesuffix(CAUSAL) for name in known))
     raise UnsupportedModel(
         f"The architecture {word or 'of this model'} is not implemented.",
-        why="config.json: architectures must name one of " + ", ".join(known) + ".",
+        why=f"config.json: architectures must name one of these, {CAUSAL} behind most: {short}.",
         fix=f"The nearest are {', '.join(near)}." if near else "Use a model of one of these families.",
     )

@@ -88,8 +88,8 @@ def meaning(calibration: Calibration, weights: str) -> Meaning:
     spec, chosen = read_model(ONE_BILLION), weight_format(weights)
     table = work_of(spec, weights, KVKind.BF16)
     counter, cost = WorkCounter(table), step_cost(table, calibration)
-    prompt = [Segment(0, PROMPT_TOKENS, True)]
-    one = [Segment(PROMPT_TOKENS, 1, True)]
+    prompt = [Segment.prefill(0, PROMPT_TOKENS, True)]
+    one = [Segment.decode(PROMPT_TOKENS)]
     work = counter.step(one)
     moved = work.total.weight_bytes + work.total.kv_bytes
     return Meaning(

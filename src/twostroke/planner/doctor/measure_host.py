@@ -26,11 +26,12 @@ from twostroke.engine.observer import Nobody
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.models.common.work import work_of
+from twostroke.ops.token_weights import weigh
 from twostroke.planner.ask import make_ask
 from twostroke.planner.doctor.stopwatch import Stopwatch
 from twostroke.sampling.sampler import sample
 from twostroke.types.output import Prompt
-from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 from twostroke.types.sampling_params import SamplingParams
@@ -75,9 +76,9 @@ class HostMeter(Nobody):
         self.prompts.clear()
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """Decode steps are those with a row for each sequence."""
+        """Decode steps are those in which all sequences decode."""
         before, self._last_s = self._last_s, self._clock()
-        if plan.num_tokens > len(plan.sequences):
+        if any(sequence.role is Role.PREFILL for sequence in plan.sequences):
             self.prompts.append(Taken(duration_s, result.model_s))
         elif before is not None:
             self.decodes.append(Taken(self._last_s - before, result.model_s))
@@ -100,11 +101,12 @@ def measure_host(threads: int, clock: Callable[[], float], kernels: Calibration)
         cost = step_cost(work_of(heart.spec, ask.weights, ask.kv_kind), kernels)
         decodes = {streams: _decode_step(engine, meter, streams) for streams in (FEW, MANY)}
         prompts = {rows: _prompt_step(heart.stepper, meter, rows) for rows in (SHORT, LONG)}
-    middle = Segment(CONTEXT + STEPS // 2, 1, True)
+    middle = Segment.decode(CONTEXT + STEPS // 2)
     total = {streams: taken.beside(cost.predict([middle] * streams).seconds) for streams, taken in decodes.items()}
-    beside = Segment(2 * BESIDE, 1, True)
+    beside = Segment.decode(2 * BESIDE)
     prompt_s = {
-        rows: taken.beside(cost.predict([beside, Segment(0, rows, True)]).seconds) for rows, taken in prompts.items()
+        rows: taken.beside(cost.predict([beside, Segment.prefill(0, rows, True)]).seconds)
+        for rows, taken in prompts.items()
     }
     watch = Stopwatch(clock, 0.01)
     small_s, large_s = (_sample_s(watch, size) for size in (SMALL_VOCABULARY, LARGE_VOCABULARY))
@@ -160,16 +162,16 @@ def _prompt(number: int) -> Prompt:
     return Prompt(ids, SamplingParams(temperature=0.0, max_tokens=STEPS, ignore_eos=True))
 
 
-def _planned(index: int, rows: int) -> PlannedSequence:
+def _planned() -> PlannedSequence:
     params = SamplingParams(temperature=0.0, max_tokens=STEPS, ignore_eos=True)
     known = tuple(range(CONTEXT))
-    request = Request(f"r{index}", "", known, params, 0, STEPS, frozenset(), 0.0)
-    return PlannedSequence(request, CONTEXT - rows, rows, known, tuple(range(CONTEXT // 16)), True)
+    request = Request("r0", "", known, params, 0, STEPS, frozenset(), 0.0)
+    return PlannedSequence(request, CONTEXT - 1, 1, known, (tuple(range(CONTEXT // 16)),), True, Role.DECODE)
 
 
 def _sample_s(watch: Stopwatch, vocabulary: int) -> float:
-    row, sequence = np.random.default_rng(0).standard_normal(vocabulary, dtype=np.float32), _planned(0, 1)
-    return watch.seconds([lambda: _discard(sample(row, sequence))])
+    row, sequence = np.random.default_rng(0).standard_normal(vocabulary, dtype=np.float32), _planned()
+    return watch.seconds([lambda: _discard(sample(weigh, row, sequence))])
 
 
 def _discard(_made: object) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from twostroke.backends.cpu import CpuOps
-from twostroke.backends.cpu.recorded import CallRecorder, Calls
+from twostroke.backends.cpu.recorded import CallRecorder
 from twostroke.cost.calibration import AttentionRates, LinearRates
 from twostroke.cost.curve import Curve
 from twostroke.cost.step_work import visible_positions
@@ -212,13 +212,8 @@ class OpTimer:
         for record in records:
             recorder = self._ops.recorder()
             record(recorder)
-            kept = recorder.calls()
-            # `record` holds the operands, whose addresses the calls have.
-            calls.append(partial(self._run, kept, record))
+            calls.append(partial(self._ops.run, recorder.calls()))
         return calls
-
-    def _run(self, calls: Calls, _kept: Record) -> None:
-        self._ops.run(calls)
 
     def _usual(self, records: Sequence[Record]) -> float:
         calls = self._calls(records)

@@ -7,13 +7,14 @@ Must not know: kernels, clocks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
 from twostroke.ops.operands import KVLayer, PackedWeight, U8Array
-from twostroke.program.model import F32_BYTES
+from twostroke.program.model import F32_BYTES, Model
 from twostroke.spec.formats import PAGE_TOKENS, PANEL_ROWS, KVKind, WeightFormat
 
 BYTES = np.array([0x3B, 0x3C, 0x3D, 0xBB, 0xBC, 0xBD], np.uint8)
@@ -22,7 +23,7 @@ BYTES = np.array([0x3B, 0x3C, 0x3D, 0xBB, 0xBC, 0xBD], np.uint8)
 BLOCK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LayerShape:
     """A layer of the Llama family, by its sizes."""
 
@@ -32,37 +33,41 @@ class LayerShape:
     kv_heads: int
     head_dim: int
 
-    @property
-    def matrices(self) -> tuple[tuple[int, int], ...]:
-        """QKV, O, GATE_UP, DOWN: (output features, input features)."""
-        attended = self.heads * self.head_dim
-        qkv = attended + 2 * self.kv_heads * self.head_dim
-        return (qkv, self.hidden), (self.hidden, attended), (2 * self.inner, self.hidden), (self.hidden, self.inner)
+    @cached_property
+    def model(self) -> Model:
+        """The model of one such layer."""
+        return read_model(
+            {
+                "architectures": ["LlamaForCausalLM"],
+                "vocab_size": PANEL_ROWS,
+                "hidden_size": self.hidden,
+                "num_hidden_layers": 1,
+                "num_attention_heads": self.heads,
+                "num_key_value_heads": self.kv_heads,
+                "head_dim": self.head_dim,
+                "intermediate_size": self.inner,
+            }
+        )
+
+    @cached_property
+    def matrices(self) -> dict[str, tuple[int, int]]:
+        """Of the layer, by role in the order of the program: (output features, input features)."""
+        roles = {"qkv", "o", "gate_up", "down"}
+        return {each.role: (each.rows, each.columns) for each in self.model.program.weights if each.role in roles}
 
     @property
     def weights(self) -> int:
-        """Elements of the four."""
-        return sum(rows * columns for rows, columns in self.matrices)
+        """Elements of all matrices."""
+        return sum(rows * columns for rows, columns in self.matrices.values())
 
     @property
     def features(self) -> int:
-        """Inputs and outputs of the four."""
-        return sum(rows + columns for rows, columns in self.matrices)
-
+        """Inputs and outputs of all matrices."""
+        return sum(rows + columns for rows, columns in self.matrices.values())
 
     def other_bytes(self) -> int:
         """Activation bytes that one row moves in what is neither a product nor attention, the embedding left out."""
-        fields = {
-            "architectures": ["LlamaForCausalLM"],
-            "vocab_size": PANEL_ROWS,
-            "hidden_size": self.hidden,
-            "num_hidden_layers": 1,
-            "num_attention_heads": self.heads,
-            "num_key_value_heads": self.kv_heads,
-            "head_dim": self.head_dim,
-            "intermediate_size": self.inner,
-        }
-        table = work_of(read_model(fields), "f32", KVKind.BF16)
+        table = work_of(self.model, "f32", KVKind.BF16)
         return table.other_row.activation_bytes - F32_BYTES * self.hidden
 
 
@@ -86,7 +91,7 @@ def random_memory(num_bytes: int) -> U8Array:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The four matrices of one layer, in the order of LayerShape.matrices."""
+    """The matrices of one layer, by their roles."""
 
     qkv: PackedWeight
     o: PackedWeight
@@ -100,19 +105,19 @@ def layers_in(memory: U8Array, shape: LayerShape, weight_format: WeightFormat, m
     at = 0
     step = sum(
         _aligned(weight_format.data_bytes(*sizes)) + _aligned(weight_format.scale_bytes(*sizes))
-        for sizes in shape.matrices
+        for sizes in shape.matrices.values()
     )
     while not found or at + step <= min(most_bytes, memory.nbytes):
-        matrices = []
-        for rows, columns in shape.matrices:
+        matrices: dict[str, PackedWeight] = {}
+        for role, (rows, columns) in shape.matrices.items():
             data_bytes = weight_format.data_bytes(rows, columns)
             scale_bytes = weight_format.scale_bytes(rows, columns)
             data = memory[at : at + data_bytes]
             at += _aligned(data_bytes)
             scales = memory[at : at + scale_bytes].view(np.uint16) if scale_bytes else None
             at += _aligned(scale_bytes)
-            matrices.append(PackedWeight(weight_format, rows, columns, data, scales))
-        found.append(Layer(*matrices))
+            matrices[role] = PackedWeight(weight_format, rows, columns, data, scales)
+        found.append(Layer(**matrices))
     return found
 
 

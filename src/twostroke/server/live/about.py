@@ -18,7 +18,7 @@ SHOWN = ("weights", "kv_format", "threads", "cpu_level", "context", "max_step_to
 
 def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
     """Settings, objectives in seconds (null: none), and the roof: rates as measured here, or of the catalogue."""
-    kind = costs.formats[costs.weights].kind
+    kind = costs.formats[costs.weights].kind if costs.weights in costs.formats else WeightKind.INT8  # stored
     asked = {setting.name: setting.value for setting in resolved.settings}
     return {
         "version": version,

@@ -14,7 +14,7 @@ import { count, make } from "/page/text.js";
 const OPEN = "twostroke-open"; // this tab's chat: a reload shows it again
 const MOST_READ_ALOUD = 600;
 const byId = (id) => document.getElementById(id);
-const emptyAnswer = () => ({ text: "", reasoning: "", figures: "", notice: "", failed: false, id: "" });
+const emptyAnswer = () => ({ text: "", reasoning: "", figures: "", notice: "", failed: false, cut: false, id: "" });
 
 export class Chat {
   constructor(about) {
@@ -83,7 +83,10 @@ export class Chat {
   show(turn) {
     const place = this.views.length;
     const question = new QuestionView(turn.question, (text) => this.edit(place, text));
-    const answer = new AnswerView(this.model, turn.answer, () => this.edit(place, turn.question));
+    const answer = new AnswerView(this.model, turn.answer, {
+      again: () => this.edit(place, turn.question),
+      goOn: () => this.goOn(place),
+    });
     this.list.append(question.item, answer.item);
     this.views.push({ question, answer });
     return answer;
@@ -103,7 +106,7 @@ export class Chat {
   }
 
   keep(notice = "") {
-    if (notice) Object.assign(this.chat.turns.at(-1).answer, { notice });
+    if (notice) Object.assign(this.chat.turns.at(-1).answer, { notice, cut: true });
     this.chat.at = Date.now();
     if (this.history.save(this.chat)) return;
     byId("room").textContent = "This chat could not be kept: the browser's storage is full or off.";
@@ -118,12 +121,8 @@ export class Chat {
   /** Ask the question of a turn anew; that turn and all later ones go. False where an answer is still coming. */
   edit(place, text) {
     if (this.running) return false;
-    this.chat.turns.splice(place);
+    this.removeFrom(place);
     this.chat.from = 0;
-    for (const { question, answer } of this.views.splice(place)) {
-      question.item.remove();
-      answer.item.remove();
-    }
     return this.send(text);
   }
 
@@ -135,13 +134,34 @@ export class Chat {
     this.chat.turns.push(turn);
     const view = this.show(turn);
     this.changed();
+    this.begin(earlier, turn, view);
+    return true;
+  }
+
+  /** Continue a cut answer where it ends; later turns go. */
+  goOn(place) {
+    if (this.running) return;
+    this.removeFrom(place + 1);
+    const turn = this.chat.turns[place];
+    Object.assign(turn.answer, { notice: "", figures: "", failed: false, cut: false });
+    this.begin(this.chat.turns.slice(0, place), turn, this.views[place].answer);
+  }
+
+  begin(earlier, turn, view) {
     this.follower.follow();
     this.running = new AbortController();
     this.busy(true);
     view.begin();
     this.keep();
     this.answer(this.chat, earlier, turn, view, this.running);
-    return true;
+  }
+
+  removeFrom(place) {
+    this.chat.turns.splice(place);
+    for (const { question, answer } of this.views.splice(place)) {
+      question.item.remove();
+      answer.item.remove();
+    }
   }
 
   async answer(chat, earlier, turn, view, running) {
@@ -154,6 +174,7 @@ export class Chat {
       if (this.left) return; // what came until then is kept
       const stopped = error.name === "AbortError";
       answer.failed = !stopped;
+      answer.cut = stopped;
       answer.notice = stopped ? "You stopped this answer." : error.message;
     }
     view.end();
@@ -171,16 +192,22 @@ export class Chat {
 
   async ask(chat, earlier, turn, view, signal) {
     const { system, most, sampling } = this.settings;
-    const messages = (from) => messagesOf(system, earlier, from, turn.question);
-    const tokensFrom = (from) => promptTokens(this.model, messages(from), signal);
+    const begun = turn.answer.text;
+    const continued = begun ? { continue_final_message: true } : {};
+    const fields = (from) => ({
+      model: this.model,
+      messages: messagesOf(system, earlier, from, turn.question, begun),
+      ...continued,
+    });
+    const tokensFrom = (from) => promptTokens(fields(from), signal);
     const fitted = await fit(tokensFrom, chat.from, earlier.length, this.room, most);
     if (fitted.from !== chat.from) {
       chat.from = fitted.from;
       if (this.chat === chat) this.changed();
     }
-    const body = { model: this.model, messages: messages(fitted.from), max_tokens: fitted.maxTokens, ...sampling };
+    const body = { ...fields(fitted.from), max_tokens: fitted.maxTokens, ...sampling };
     const end = await streamed(body, signal, turn.answer, (kind, data) => this.heard(view, kind, data));
-    if (end.reason === "length") turn.answer.notice = this.cut(fitted, end);
+    if (end.reason === "length") Object.assign(turn.answer, this.cut(fitted, end));
     else if (!turn.answer.text) turn.answer.notice = "The model ended without an answer.";
     byId("room").textContent = end.usage
       ? `${count(end.usage.total_tokens)} of ${count(this.room)} tokens of context used.`
@@ -200,7 +227,7 @@ export class Chat {
     const made = count(usage?.completion_tokens ?? maxTokens);
     const full = prompt + maxTokens >= this.room;
     const why = full ? `the context of ${count(this.room)} tokens is full` : "that is the limit in Settings";
-    return `The answer was cut after ${made} tokens: ${why}.`;
+    return { notice: `The answer was cut after ${made} tokens: ${why}.`, cut: !full };
   }
 
   busy(is) {

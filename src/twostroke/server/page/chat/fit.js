@@ -2,8 +2,9 @@
 import { postJson } from "/page/api.js";
 import { count } from "/page/text.js";
 
-/** The messages of a request: system prompt, turns from `from` on that have an answer, the question. */
-export function messagesOf(system, turns, from, question) {
+/** The messages of a request: system prompt, turns from `from` on that have an answer, the question, and the beginning of
+ * its answer where that is continued. */
+export function messagesOf(system, turns, from, question, begun = "") {
   const said = turns
     .slice(from)
     .filter((turn) => turn.answer.text)
@@ -11,7 +12,9 @@ export function messagesOf(system, turns, from, question) {
       { role: "user", content: turn.question },
       { role: "assistant", content: turn.answer.text },
     ]);
-  return [...(system ? [{ role: "system", content: system }] : []), ...said, { role: "user", content: question }];
+  const first = system ? [{ role: "system", content: system }] : [];
+  const answer = begun ? [{ role: "assistant", content: begun }] : [];
+  return [...first, ...said, { role: "user", content: question }, ...answer];
 }
 
 /** tokensFrom(from): tokens of a prompt with the turns from there on; last: with no turn but the question.
@@ -43,7 +46,7 @@ export async function fit(tokensFrom, begin, last, room, most) {
   return { from, prompt, maxTokens: Math.min(most, room - prompt) };
 }
 
-/** How many tokens a request's prompt has. */
-export async function promptTokens(model, messages, signal) {
-  return (await (await postJson("/tokenize", { model, messages }, signal)).json()).count;
+/** How many tokens the prompt of a request with these fields has. */
+export async function promptTokens(fields, signal) {
+  return (await (await postJson("/tokenize", fields, signal)).json()).count;
 }

@@ -20,6 +20,7 @@ function checked(found) {
         figures: string(turn.answer.figures),
         notice: string(turn.answer.notice),
         failed: Boolean(turn.answer.failed),
+        cut: Boolean(turn.answer.cut),
         id: string(turn.answer.id),
       },
     }));

@@ -58,8 +58,8 @@ export class QuestionView {
 }
 
 export class AnswerView {
-  /** answer: what is shown, and is filled while it comes. again(): asks for another one. */
-  constructor(model, answer, again) {
+  /** answer: what is shown, and is filled while it comes. again(): asks for another one. goOn(): continues a cut one. */
+  constructor(model, answer, { again, goOn }) {
     this.answer = answer;
     this.thoughts = make("div", { class: "thoughts" });
     this.summary = make("summary", {}, "Reasoning");
@@ -69,12 +69,14 @@ export class AnswerView {
     this.progress = make("progress", { max: 1, value: 0, "aria-label": "Reading the prompt", hidden: "" });
     this.notice = make("p", { class: "notice", hidden: "" });
     this.figures = make("p", { class: "figures" });
+    this.goOn = button("Continue", goOn, "go-on");
     this.again = button("Regenerate", again, "again");
     this.explain = button("Explain", () => explain(answer.id), "explain");
     this.actions = make(
       "div",
       { class: "actions", hidden: "" },
       copyButton(() => answer.text),
+      this.goOn,
       this.again,
       this.explain,
     );
@@ -159,6 +161,7 @@ export class AnswerView {
     this.state = "";
     this.actions.hidden = false;
     this.explain.hidden = !this.answer.id;
+    this.goOn.hidden = !this.answer.cut || !this.answer.text;
     this.again.textContent = this.answer.failed || !this.answer.text ? "Try again" : "Regenerate";
     this.draw();
   }

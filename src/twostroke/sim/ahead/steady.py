@@ -1,6 +1,6 @@
 """Steps in which each stream gets one token and nothing else happens to it: found, and done all at once.
 
-A simulator does so; the engine never does. What is skipped leaves queues and cache as if each step had been planned
+What is skipped leaves queues and cache as if each step had been planned
 and committed, but for which page ids are whose (tests/sim holds it). Two kinds of steps are:
 
 `steps`: all that run are streams, and nothing but their tokens comes of the step:
@@ -16,12 +16,13 @@ Must not know: times, limiters that are not budgets, who invents the tokens.
 
 from __future__ import annotations
 
-from twostroke.cache.manager import CacheManager
+from twostroke.cache.manager import NOTHING_CACHED, CacheManager
 from twostroke.scheduler.admission import PageAdmission
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence as Live
-from twostroke.scheduler.streams import Streams
+from twostroke.sim.ahead.streams import Streams
+from twostroke.types.plan import Role
 
 
 class SteadyDecode:
@@ -60,7 +61,7 @@ class SteadyDecode:
         if not 0 < len(streams) <= self._most or streams.begin_pages > self._room:
             return False
         others = len(streams) < len(queues.running)
-        if others and len(queues.decoding) > len(streams):  # the last token of a prompt that was read in chunks
+        if others and len(queues.decoding) > len(streams):  # somebody decodes and is no stream
             return False
         streams.begin_step()
         return True
@@ -92,7 +93,7 @@ class SteadyDecode:
 
     @property
     def _room(self) -> int:
-        return self._cache.pages_free + self._cache.pages_cached
+        return self._cache.pages_left
 
     def _join(self) -> None:
         """The page with a prompt's last token may be in the tree already, and then a page is given back at once; from
@@ -100,7 +101,7 @@ class SteadyDecode:
         streams, running = self._streams, self._queues.running
         if len(streams) == len(running):
             return
-        pool_tokens = self._cache.num_pages * self._cache.page_tokens
+        most_positions = self._cache.most_positions
         new = len(running) - len(streams)
         for sequence in reversed(running):  # the newest are the last
             if new == 0:
@@ -108,14 +109,14 @@ class SteadyDecode:
             if sequence in streams:
                 continue
             new -= 1
-            if len(sequence.known) - sequence.computed != 1 or sequence.num_output == 0:
+            if sequence.role is not Role.DECODE:
                 continue
-            if len(sequence.request.prompt_token_ids) + sequence.request.max_tokens <= pool_tokens:
+            if len(sequence.request.prompt_token_ids) + sequence.request.max_tokens <= most_positions:
                 streams.join(sequence)
 
     def _may_enter(self, first: Live) -> bool:
         # All running sequences have read their prompts, so no sibling holds anybody back.
-        if self._pages.fits_now(first, [], self._queues.running):
+        if self._pages.fits_now(first, NOTHING_CACHED, self._queues.running):
             return True  # a page that is found needs one page less and takes one at most
         matched = self._cache.match(first.request.cache_salt, first.known)
         return self._pages.fits_now(first, matched, self._queues.running)

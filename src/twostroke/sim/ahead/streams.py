@@ -1,6 +1,6 @@
 """Running sequences of which each gets one token in every step: not looked at until a page is full or they end.
 
-For simulators. A stream's `known` and `computed` are owed what its steps gave since it was last looked at; its pages
+A stream's `known` and `computed` are owed what its steps gave since it was last looked at; its pages
 are as they would be after each step, but for which page ids are whose. A sequence is looked at once a page, so a step
 costs a few of them instead of all.
 
@@ -34,6 +34,8 @@ class Streams:
 
     def __init__(self, cache: CacheManager, continuation: Continuation, told: Told) -> None:
         self._cache = cache
+        # What is behind a window, or a snapshot, is given back when a page is full, and is evicted in that order.
+        self._in_order = cache.states is not None or any(group.window for group in cache.groups)
         self._continuation = continuation
         self._told = told
         self._clock = 0
@@ -82,7 +84,7 @@ class Streams:
         return sum([(base + then) // size - (base + now) // size for base in self._bases.values()])
 
     def join(self, sequence: Live) -> None:
-        """One more, which has output and one position to compute."""
+        """One more, which decodes."""
         size, clock, computed = self._cache.page_tokens, self._clock, sequence.computed
         self._bases[sequence] = computed - clock
         self._since[sequence] = clock
@@ -133,6 +135,8 @@ class Streams:
 
     def _fill(self, full: list[Live]) -> None:
         """After the step before clock, a page of each of them is full."""
+        if self._in_order:
+            full.sort(key=_admission)
         self._look_at(full)
         self._to_grow = full.copy()
         self._due.setdefault(self._clock + self._cache.page_tokens - 1, []).extend(full)

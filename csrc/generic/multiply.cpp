@@ -1,0 +1,55 @@
+// multiply: x * act(gate). Every element by itself, so that a row's bits depend on that row alone.
+// Knows: activation.h, the thread pool. Must not know: models.
+#include "twostroke/activation.h"
+#include "twostroke/context.h"
+#include "twostroke/ops.h"
+
+namespace twostroke {
+namespace {
+
+template <class Function>
+TS_VECTOR_INLINE void multiply_row(const float* x, const float* gate, int64_t width, float* out, const Function& function) {
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) store(out + i, load(x + i) * function(load(gate + i)));
+  if (i < width) {
+    const int64_t rest = width - i;
+    store_part(out + i, rest, load_part(x + i, rest, 0.0f) * function(load_part(gate + i, rest, 0.0f)));
+  }
+}
+
+// Sixteen gates at a time, each for `shared` elements.
+template <class Function>
+TS_VECTOR_INLINE void multiply_shared(const float* x, const float* gate, int64_t gates, int64_t shared, float* out, const Function& function) {
+  for (int64_t g = 0; g < gates; g += kLanes) {
+    const int64_t count = gates - g < kLanes ? gates - g : kLanes;
+    float factors[kLanes];
+    store(factors, function(load_part(gate + g, count, 0.0f)));
+    for (int64_t j = 0; j < count; ++j) {
+      const int64_t first = (g + j) * shared;
+      for (int64_t i = first; i < first + shared; ++i) out[i] = x[i] * factors[j];
+    }
+  }
+}
+
+void multiply_task(void* arg, int64_t row, int32_t) {
+  const ts_multiply_args& a = *static_cast<const ts_multiply_args*>(arg);
+  const int64_t width = width_of(a.out), gates = width_of(a.gate);
+  const float *x = a.x.data + row * a.x.stride, *gate = a.gate.data + row * a.gate.stride;
+  float* out = a.out.data + row * a.out.stride;
+  with_activation(a.activation, [&](const auto& function) {
+    if (gates == width) multiply_row(x, gate, width, out, function);
+    else multiply_shared(x, gate, gates, width / gates, out, function);
+  });
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_multiply_args& a) {
+  if (a.activation < 0 || a.activation >= kActivations) return TS_BAD_FORMAT;
+  if (a.out.rows != a.x.rows || a.out.rows != a.gate.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
+  if (width_of(a.gate) < 1 || width_of(a.x) % width_of(a.gate) != 0) return TS_BAD_SHAPE;
+  ts_parallel(context, a.out.rows, multiply_task, const_cast<ts_multiply_args*>(&a));
+  return TS_OK;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,66 @@
+// selective_scan: Mamba's scan. A task is a block of channels of one sequence, whose state stays in near caches for all tokens of the
+// step. Each number of the state, and each sum over n, is made in one order, so bits do not depend on how a sequence is cut into steps.
+// Knows: simd.h, states.h, the thread pool. Must not know: models.
+#include "twostroke/context.h"
+#include "twostroke/simd.h"
+#include "twostroke/softplus.h"
+#include "twostroke/states.h"
+
+namespace twostroke {
+namespace {
+
+constexpr int64_t kChannelsPerTask = 64;
+
+// Sixteen channels of all tokens of a sequence, from `first` on; `part` of them where they are not whole.
+template <bool kWhole>
+void scan_channels(const ts_selective_scan_args& a, const Span& span, int64_t first, int64_t part) {
+  const auto get = [part](const float* p) { return kWhole ? load(p) : load_part(p, part, 0.0f); };
+  const auto put = [part](float* p, Vec v) {
+    if (kWhole) store(p, v);
+    else store_part(p, part, v);
+  };
+  const int64_t channels = width_of(a.x), numbers = width_of(a.b);
+  const float* decay = a.decay.data + first;
+  const Vec skip = get(a.skip.data + first);
+  for (int64_t t = 0; t < span.count; ++t) {
+    const int64_t row = span.first + t;
+    const Vec step = softplus(get(a.dt.data + row * a.dt.stride + first)), x = get(a.x.data + row * a.x.stride + first);
+    const Vec inner = step * x;
+    const float *b = a.b.data + row * a.b.stride, *c = a.c.data + row * a.c.stride;
+    Vec sum = zero();
+    for (int64_t n = 0; n < numbers; ++n) {
+      float* at = span.state + n * channels + first;
+      const Vec h = fma(exp(step * get(decay + n * channels)), get(at), set1(b[n]) * inner);
+      sum = fma(set1(c[n]), h, sum);
+      put(at, h);
+    }
+    put(a.out.data + row * a.out.stride + first, fma(skip, x, sum));
+  }
+}
+
+void scan_task(void* arg, int64_t index, int32_t) {
+  const ts_selective_scan_args& a = *static_cast<const ts_selective_scan_args*>(arg);
+  const int64_t channels = width_of(a.x), blocks = (channels + kChannelsPerTask - 1) / kChannelsPerTask;
+  const Span span = span_of(a.state, a.slots, a.batch, index / blocks);
+  const int64_t begin = index % blocks * kChannelsPerTask;
+  const int64_t end = begin + kChannelsPerTask < channels ? begin + kChannelsPerTask : channels;
+  int64_t first = begin;
+  for (; first + kLanes <= end; first += kLanes) scan_channels<true>(a, span, first, kLanes);
+  if (first < end) scan_channels<false>(a, span, first, end - first);
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_selective_scan_args& a) {
+  const int64_t channels = width_of(a.x), numbers = width_of(a.b), rows = a.x.rows;
+  if (channels < 1 || numbers < 1 || width_of(a.out) != channels || width_of(a.dt) != channels || width_of(a.c) != numbers) return TS_BAD_SHAPE;
+  if (a.out.rows != rows || a.dt.rows != rows || a.b.rows != rows || a.c.rows != rows) return TS_BAD_SHAPE;
+  if (a.decay.length != numbers * channels || a.skip.length != channels) return TS_BAD_SHAPE;
+  const int32_t status = check_states(a.state, a.slots, a.batch, rows, numbers * channels);
+  if (status != TS_OK) return status;
+  const int64_t blocks = (channels + kChannelsPerTask - 1) / kChannelsPerTask;
+  ts_parallel(context, a.batch.count * blocks, scan_task, const_cast<ts_selective_scan_args*>(&a));
+  return TS_OK;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,94 @@
+// short_conv: a few taps over the tokens of each sequence, channel by channel. A task is a block of channels of one sequence: it reads
+// and replaces these channels' part of the state, which no other task touches.
+// Knows: activation.h, states.h, the thread pool. Must not know: models.
+#include <string.h>
+
+#include "twostroke/activation.h"
+#include "twostroke/context.h"
+#include "twostroke/states.h"
+
+namespace twostroke {
+namespace {
+
+constexpr int64_t kChannelsPerTask = 256;
+
+// The channels from `first` on of one sequence.
+struct Channels {
+  const float* x;     // row 0, at `first`
+  int64_t x_stride;
+  float* out;
+  int64_t out_stride;
+  const float* taps;  // (width, all channels), at `first`
+  const float* bias;  // at `first`, or NULL
+  float* tail;        // (width - 1, all channels), at `first`
+  int64_t all, count, width, tokens;
+
+  // The row `back` tokens before the first one of this step where it is negative.
+  const float* row(int64_t token) const { return token < 0 ? tail + (width - 1 + token) * all : x + token * x_stride; }
+};
+
+template <class Function>
+TS_VECTOR_INLINE void conv_rows(const Channels& c, const Function& function) {
+  for (int64_t t = 0; t < c.tokens; ++t) {
+    float* out = c.out + t * c.out_stride;
+    int64_t i = 0;
+    for (; i + kLanes <= c.count; i += kLanes) {
+      Vec sum = c.bias == nullptr ? zero() : load(c.bias + i);
+      for (int64_t j = 0; j < c.width; ++j) sum = fma(load(c.taps + j * c.all + i), load(c.row(t - c.width + 1 + j) + i), sum);
+      store(out + i, function(sum));
+    }
+    if (i < c.count) {
+      const int64_t rest = c.count - i;
+      Vec sum = c.bias == nullptr ? zero() : load_part(c.bias + i, rest, 0.0f);
+      for (int64_t j = 0; j < c.width; ++j)
+        sum = fma(load_part(c.taps + j * c.all + i, rest, 0.0f), load_part(c.row(t - c.width + 1 + j) + i, rest, 0.0f), sum);
+      store_part(out + i, rest, function(sum));
+    }
+  }
+}
+
+// The last width - 1 inputs, oldest first: some may be of the old state. Row k comes from row k + tokens >= k, so the order is safe.
+void keep_tail(const Channels& c) {
+  if (c.tokens == 0) return;
+  for (int64_t k = 0; k < c.width - 1; ++k)
+    memmove(c.tail + k * c.all, c.row(c.tokens - c.width + 1 + k), static_cast<size_t>(c.count) * sizeof(float));
+}
+
+void conv_task(void* arg, int64_t index, int32_t) {
+  const ts_short_conv_args& a = *static_cast<const ts_short_conv_args*>(arg);
+  const int64_t all = width_of(a.x), blocks = (all + kChannelsPerTask - 1) / kChannelsPerTask;
+  const int64_t first = index % blocks * kChannelsPerTask;
+  const Span span = span_of(a.state, a.slots, a.batch, index / blocks);
+  const Channels channels = {
+      a.x.data + span.first * a.x.stride + first,
+      a.x.stride,
+      a.out.data + span.first * a.out.stride + first,
+      a.out.stride,
+      a.taps.data + first,
+      a.bias.data == nullptr ? nullptr : a.bias.data + first,
+      span.state + first,
+      all,
+      all - first < kChannelsPerTask ? all - first : kChannelsPerTask,
+      a.taps.length / all,
+      span.count,
+  };
+  with_activation(a.activation, [&](const auto& function) { conv_rows(channels, function); });
+  keep_tail(channels);
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_short_conv_args& a) {
+  const int64_t channels = width_of(a.x);
+  if (a.activation < 0 || a.activation >= kActivations) return TS_BAD_FORMAT;
+  if (channels < 1 || a.out.rows != a.x.rows || width_of(a.out) != channels) return TS_BAD_SHAPE;
+  if (a.taps.length < 2 * channels || a.taps.length % channels != 0) return TS_BAD_SHAPE;
+  if (a.bias.data != nullptr && a.bias.length != channels) return TS_BAD_SHAPE;
+  const int32_t status = check_states(a.state, a.slots, a.batch, a.x.rows, a.taps.length - channels);
+  if (status != TS_OK) return status;
+  const int64_t blocks = (channels + kChannelsPerTask - 1) / kChannelsPerTask;
+  ts_parallel(context, a.batch.count * blocks, conv_task, const_cast<ts_short_conv_args*>(&a));
+  return TS_OK;
+}
+
+}  // namespace twostroke

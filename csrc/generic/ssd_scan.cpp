@@ -1,0 +1,99 @@
+// ssd_scan: Mamba-2's scan. A task is one head of one sequence; the head's state stays in near caches for all tokens of the step.
+// Several tokens pass through a row of the state while it is in registers. Each number of the state, and each sum over n, is made by the
+// same operations in the same order however many tokens pass at once, so bits do not depend on how a sequence is cut into steps.
+// Knows: simd.h, states.h, the thread pool. Must not know: models.
+#include "twostroke/context.h"
+#include "twostroke/simd.h"
+#include "twostroke/softplus.h"
+#include "twostroke/states.h"
+
+namespace twostroke {
+namespace {
+
+#if defined(TS_LEVEL_AVX512)
+constexpr int kTokens = 8;  // that pass at once: 16 registers of inputs and sums
+#else
+constexpr int kTokens = 2;
+#endif
+
+// Of one head and some tokens: a token's step, what is left of the state, and the rows of b and c.
+struct Tokens {
+  float step[kLanes], left[kLanes];
+  const float *b[kTokens], *c[kTokens], *x[kTokens];
+  float* out[kTokens];
+};
+
+// Sixteen columns of the state (numbers, width), `part` of which there are.
+template <int kCount, bool kWhole>
+TS_VECTOR_INLINE void scan_columns(const Tokens& t, float* state, int64_t numbers, int64_t width, int64_t part, int64_t first, float skip) {
+  Vec inner[kCount], sum[kCount];
+  for (int i = 0; i < kCount; ++i) {
+    const Vec x = kWhole ? load(t.x[i] + first) : load_part(t.x[i] + first, part, 0.0f);
+    inner[i] = x * set1(t.step[i]);
+    sum[i] = zero();
+  }
+  for (int64_t n = 0; n < numbers; ++n) {
+    float* row = state + n * width + first;
+    Vec h = kWhole ? load(row) : load_part(row, part, 0.0f);
+    for (int i = 0; i < kCount; ++i) {
+      h = fma(h, set1(t.left[i]), set1(t.b[i][n]) * inner[i]);
+      sum[i] = fma(set1(t.c[i][n]), h, sum[i]);
+    }
+    if (kWhole) store(row, h);
+    else store_part(row, part, h);
+  }
+  for (int i = 0; i < kCount; ++i) {
+    const Vec x = kWhole ? load(t.x[i] + first) : load_part(t.x[i] + first, part, 0.0f);
+    const Vec out = fma(set1(skip), x, sum[i]);
+    if (kWhole) store(t.out[i] + first, out);
+    else store_part(t.out[i] + first, part, out);
+  }
+}
+
+template <int kCount>
+void scan_tokens(const ts_ssd_scan_args& a, int64_t head, int64_t row, float* state) {
+  Tokens t;
+  const int64_t group = head / (a.x.heads / a.b.heads), width = a.x.dim, numbers = a.b.dim;
+  const Vec least = set1(static_cast<float>(a.dt_least)), most = set1(static_cast<float>(a.dt_most));
+  float asked[kLanes] = {};
+  for (int i = 0; i < kCount; ++i) {
+    const int64_t r = row + i;
+    asked[i] = a.dt.data[r * a.dt.stride + head] + a.dt_bias.data[head];
+    t.b[i] = a.b.data + r * a.b.stride + group * numbers;
+    t.c[i] = a.c.data + r * a.c.stride + group * numbers;
+    t.x[i] = a.x.data + r * a.x.stride + head * width;
+    t.out[i] = a.out.data + r * a.out.stride + head * width;
+  }
+  const Vec step = min(most, max(least, softplus(load(asked))));  // NaN stays: it is the second operand
+  store(t.step, step);
+  store(t.left, exp(step * set1(a.decay.data[head])));
+  const float skip = a.skip.data[head];
+  int64_t first = 0;
+  for (; first + kLanes <= width; first += kLanes) scan_columns<kCount, true>(t, state, numbers, width, kLanes, first, skip);
+  if (first < width) scan_columns<kCount, false>(t, state, numbers, width, width - first, first, skip);
+}
+
+void scan_task(void* arg, int64_t index, int32_t) {
+  const ts_ssd_scan_args& a = *static_cast<const ts_ssd_scan_args*>(arg);
+  const int64_t heads = a.x.heads, head = index % heads;
+  const Span span = span_of(a.state, a.slots, a.batch, index / heads);
+  float* state = span.state + head * a.b.dim * a.x.dim;
+  int64_t done = 0;
+  for (; done + kTokens <= span.count; done += kTokens) scan_tokens<kTokens>(a, head, span.first + done, state);
+  for (; done < span.count; ++done) scan_tokens<1>(a, head, span.first + done, state);
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_ssd_scan_args& a) {
+  const int64_t heads = a.x.heads, rows = a.x.rows;
+  if (!same_shape(a.out, a.x) || !same_shape(a.b, a.c) || a.b.rows != rows || a.dt.rows != rows) return TS_BAD_SHAPE;
+  if (heads < 1 || a.x.dim < 1 || a.b.dim < 1 || a.b.heads < 1 || heads % a.b.heads != 0 || width_of(a.dt) != heads) return TS_BAD_SHAPE;
+  if (a.decay.length != heads || a.skip.length != heads || a.dt_bias.length != heads) return TS_BAD_SHAPE;
+  const int32_t status = check_states(a.state, a.slots, a.batch, rows, heads * a.b.dim * a.x.dim);
+  if (status != TS_OK) return status;
+  ts_parallel(context, a.batch.count * heads, scan_task, const_cast<ts_ssd_scan_args*>(&a));
+  return TS_OK;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,71 @@
+// Groups of stored codes unpacked to bytes and float steps, for every level; the compiler finds the vectors.
+// Knows: the layouts. Must not know: instruction sets, activations.
+#include "twostroke/stored.h"
+
+namespace twostroke {
+namespace {
+
+// count float16 at `from` -> floats.
+void halves(const uint8_t* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    uint16_t bits;
+    memcpy(&bits, from + 2 * i, 2);
+    to[i] = f16_to_f32(bits);
+  }
+}
+
+// (steps, 64) whole multipliers times the group's scales (64).
+template <class Whole>
+void multiplied(const uint8_t* from, int64_t steps, const float* scales, float* to) {
+  for (int64_t s = 0; s < steps; ++s) {
+    for (int64_t c = 0; c < kPanel; ++c) to[s * kPanel + c] = static_cast<float>(static_cast<Whole>(from[s * kPanel + c])) * scales[c];
+  }
+}
+
+void nibbles(const uint8_t* from, int64_t columns, uint8_t more, uint8_t* to) {
+  for (int64_t k = 0; k < columns; k += 8, from += kQuadBytes, to += 2 * kQuadBytes) {
+    for (int64_t i = 0; i < kQuadBytes; ++i) {
+      to[i] = static_cast<uint8_t>((from[i] & 15) + more);
+      to[i + kQuadBytes] = static_cast<uint8_t>((from[i] >> 4) + more);
+    }
+  }
+}
+
+}  // namespace
+
+int64_t stored_bytes(int32_t kind, int64_t padded) {
+  const StoredShape shape = stored_shape(kind);
+  const int64_t codes = padded * kPanel / (shape.nibbles ? 2 : 1), kinds = shape.minimum ? 2 : 1, steps = padded / shape.sub;
+  return codes + kinds * kPanel * (shape.super ? steps + padded / kStoredGroup * 2 : steps * 2);
+}
+
+StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, uint8_t* room) {
+  const StoredShape shape = stored_shape(kind);
+  const int64_t steps = columns / shape.sub;
+  StoredGroup group = {room, reinterpret_cast<float*>(room + kStoredBytes), nullptr, shape.sub};
+  if (shape.minimum) group.minima = group.steps + kStoredSteps;
+  if (shape.super) {
+    float scales[2 * kPanel];
+    const int64_t kinds = shape.minimum ? 2 : 1;
+    halves(packed, kinds * kPanel, scales);
+    packed += kinds * kPanel * 2;
+    multiplied<int8_t>(packed, steps, scales, group.steps);
+    if (shape.minimum) multiplied<uint8_t>(packed + steps * kPanel, steps, scales + kPanel, group.minima);
+    packed += kinds * steps * kPanel;
+  } else {
+    halves(packed, steps * kPanel, group.steps);
+    packed += steps * kPanel * 2;
+    if (shape.minimum) {
+      halves(packed, steps * kPanel, group.minima);
+      packed += steps * kPanel * 2;
+    }
+  }
+  if (shape.nibbles) {
+    nibbles(packed, columns, static_cast<uint8_t>(128 - shape.offset), room);
+  } else {
+    group.bytes = const_cast<uint8_t*>(packed);  // read only
+  }
+  return group;
+}
+
+}  // namespace twostroke

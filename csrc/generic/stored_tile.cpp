@@ -1,0 +1,46 @@
+// Products with a group of stored codes in plain C++, where no level has its own.
+// Knows: unpacked groups, quantized rows. Must not know: how codes were packed.
+#include "twostroke/stored.h"
+
+#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AVX2)
+namespace twostroke {
+namespace {
+
+// integers[c] += sum over j of weights[c][j] * q[j], 4 k of 64 columns.
+void dot_quads(const uint8_t* weights, const int8_t* q, int32_t* integers) {
+  const int32_t q0 = q[0], q1 = q[1], q2 = q[2], q3 = q[3];
+  for (int64_t c = 0; c < kPanel; ++c) {
+    const uint8_t* w = weights + 4 * c;
+    integers[c] += w[0] * q0 + w[1] * q1 + w[2] * q2 + w[3] * q3;
+  }
+}
+
+void one_row(const StoredGroup& weights, int64_t columns, const int8_t* q, const int32_t* corrections, float x_scale, float* sums) {
+  float totals[kPanel] = {};
+  const int64_t parts = weights.sub / kSubgroup;
+  for (int64_t s = 0; s < columns / weights.sub; ++s) {
+    int32_t eights = 0, integers[kPanel];
+    for (int64_t i = 0; i < parts; ++i) eights += corrections[s * parts + i];
+    for (int64_t c = 0; c < kPanel; ++c) integers[c] = 16 * eights;
+    for (int64_t k = s * weights.sub; k < (s + 1) * weights.sub; k += 4) dot_quads(weights.bytes + k * kPanel, q + k, integers);
+    const float* steps = weights.steps + s * kPanel;
+    for (int64_t c = 0; c < kPanel; ++c) totals[c] += static_cast<float>(integers[c]) * steps[c];
+    if (weights.minima == nullptr) continue;
+    const float sum = static_cast<float>(eights / -8);
+    for (int64_t c = 0; c < kPanel; ++c) totals[c] -= weights.minima[s * kPanel + c] * sum;
+  }
+  for (int64_t c = 0; c < kPanel; ++c) sums[c] += totals[c] * x_scale;
+}
+
+}  // namespace
+
+void multiply_stored(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t rows, float* sums) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const int32_t* corrections = x.sub_corrections + r * x.subgroups + group.first / kSubgroup;
+    const float x_scale = x.scales[group.index * x.pair_stride + r];
+    one_row(weights, group.columns, x.q + r * x.q_stride + group.first, corrections, x_scale, sums + r * kPanel);
+  }
+}
+
+}  // namespace twostroke
+#endif

@@ -1,0 +1,52 @@
+// Which kernel runs: what ts_kernel is asked, and the answers of the ops that have several.
+// Each answer comes from the table by which the op chooses its kernel, so it cannot be another one than what runs.
+// Knows: what the choices depend on. Must not know: what kernels compute.
+#pragma once
+#include "twostroke/ops.h"
+
+namespace twostroke {
+
+struct KernelCase {
+  int32_t weight_kind, kv_kind;
+  int64_t rows, head_dim;  // rows: those that are multiplied together
+  bool in_turn;            // how few rows read weights (ts_reading)
+};
+
+const char* product_kernel(const KernelCase&);
+const char* attention_kernel(const KernelCase&);
+
+// NULL: the op has one kernel for each format, whatever the rows.
+template <class Args>
+const char* kernel_of(const KernelCase&) {
+  return nullptr;
+}
+template <>
+inline const char* kernel_of<ts_linear_args>(const KernelCase& asked) {
+  return product_kernel(asked);
+}
+template <>
+inline const char* kernel_of<ts_linear_add_args>(const KernelCase& asked) {
+  return product_kernel(asked);
+}
+template <>
+inline const char* kernel_of<ts_linear_silu_args>(const KernelCase& asked) {
+  return product_kernel(asked);
+}
+template <>
+inline const char* kernel_of<ts_feed_forward_args>(const KernelCase& asked) {
+  return product_kernel(asked);
+}
+template <>
+inline const char* kernel_of<ts_experts_args>(const KernelCase& asked) {
+  return product_kernel(asked);
+}
+template <>
+inline const char* kernel_of<ts_low_rank_args>(const KernelCase& asked) {
+  return product_kernel(asked);
+}
+template <>
+inline const char* kernel_of<ts_attention_args>(const KernelCase& asked) {
+  return attention_kernel(asked);
+}
+
+}  // namespace twostroke

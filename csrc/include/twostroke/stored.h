@@ -1,0 +1,56 @@
+// Weights with the codes and scales that a file of ggml has: layouts in src/twostroke/ops/stored_layout.py.
+// Knows: where the parts of a group lie. Must not know: tiles, threads.
+#pragma once
+#include "twostroke/linear.h"
+
+namespace twostroke {
+
+constexpr int64_t kStoredGroup = 256;  // columns of a group, and of a scale of the activations
+
+// sub: columns of one step. nibbles: codes of 4 bits, `offset` more than meant; else bytes, 128 more. super: a group has one scale and
+// whole multipliers; else a scale for each step. minimum: something is taken off in each step.
+struct StoredShape {
+  int64_t sub, offset;
+  bool nibbles, super, minimum;
+};
+
+constexpr StoredShape stored_shape(int32_t kind) {
+  switch (kind) {
+    case TS_W_FLAT8: return {32, 128, false, false, false};
+    case TS_W_FLAT4: return {32, 8, true, false, false};
+    case TS_W_FLAT8_MIN: return {32, 128, false, false, true};
+    case TS_W_SUPER8: return {16, 128, false, true, false};
+    case TS_W_SUPER8_MIN: return {16, 128, false, true, true};
+    default: return {32, 0, true, true, true};  // TS_W_SUPER4_MIN
+  }
+}
+
+// A group as every kernel takes it: bytes (columns / 4, 64, 4), code + 128; steps and minima (columns / sub, 64).
+struct StoredGroup {
+  uint8_t* bytes;
+  float *steps, *minima;  // minima: NULL where there are none
+  int64_t sub;
+};
+
+constexpr int64_t kStoredBytes = kStoredGroup * kPanel, kStoredSteps = kStoredGroup / 16 * kPanel;
+constexpr int64_t kStoredRoom = kStoredBytes + 2 * kStoredSteps * 4;  // bytes of a StoredGroup's memory
+
+// `columns` of a packed panel, from a group's beginning on; room: kStoredRoom bytes, 64-byte aligned.
+StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, uint8_t* room);
+
+// sums (rows, 64) += one group: for each step totals = fma(float(integers), step, totals), less minimum * (sum of q); then
+// sums += totals * x_scale. 1..kTileRows rows, of which each is treated alike.
+void multiply_stored(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t rows, float* sums);
+
+// Bits of a finite float16 to float32, exactly.
+TS_INLINE float f16_to_f32(uint16_t bits) {
+  const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fff) << 13, sign = static_cast<uint32_t>(bits & 0x8000) << 16;
+  float value;
+  memcpy(&value, &magnitude, 4);
+  value *= 0x1p112f;
+  const uint32_t signed_bits = float_bits(value) | sign;
+  memcpy(&value, &signed_bits, 4);
+  return value;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,39 @@
+"""Pools and arrays of the caches, from the plan of memory.
+
+Knows: settings, the rooms below.
+Must not know: how an engine is put together, servers.
+"""
+
+from __future__ import annotations
+
+from twostroke.config import Resolved, kv_kind
+from twostroke.cost.memory import KVPlan
+from twostroke.ops.step_memory import MemorySizes, StepMemory
+from twostroke.program.cache_groups import cache_groups
+from twostroke.program.model import Model
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.speculate.guess_limiter import GUESS_ROWS
+from twostroke.types.cache_pools import CachePools
+from twostroke.weights.loaded import ModelWeights
+
+
+def own_pools(spec: Model, plan: KVPlan) -> CachePools:
+    """Of the model's caches."""
+    return plan.pools.split(len(cache_groups(spec.program).pages))[0]
+
+
+def draft_pools(spec: Model, plan: KVPlan) -> CachePools:
+    """Of the caches of its draft."""
+    return plan.pools.split(len(cache_groups(spec.program).pages))[1]
+
+
+def longest_sequence(pools: CachePools, context_tokens: int) -> int:
+    """Positions that the pages hold; windows and states bound nothing but the context."""
+    return context_tokens if pools.most_pages is None else pools.most_pages * PAGE_TOKENS
+
+
+def step_memory(spec: Model, weights: ModelWeights, pools: CachePools, settings: Resolved) -> StepMemory:
+    """Arrays for the largest step and for these pools."""
+    limits = (settings["context"], settings["max_step_tokens"], settings["max_sequences"])
+    sizes = MemorySizes(pools.num_pages, *limits, pools.state_slots, GUESS_ROWS)
+    return StepMemory(spec.program, weights.matrices, weights.vectors, kv_kind(settings["kv_format"]), sizes)

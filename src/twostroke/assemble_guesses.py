@@ -1,0 +1,151 @@
+"""Puts together what guesses tokens: proposers, the draft model where there is one, the limiter.
+
+Knows: settings, the rooms below.
+Must not know: how an engine is put together, servers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from twostroke.backends.cpu import CpuOps
+from twostroke.cache.manager import CacheManager
+from twostroke.config import Resolved, kv_kind
+from twostroke.cost.memory import MemoryNeeds
+from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.what_if import WhatIf
+from twostroke.ops.step_memory import MemorySizes, StepMemory, page_table_bytes
+from twostroke.program.model import Model
+from twostroke.program.place import place
+from twostroke.quant.formats import format_choice
+from twostroke.runner.runner import ModelRunner
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.speculate.acceptance import Acceptance
+from twostroke.speculate.draft import PROMPT_ROWS, DraftProposer
+from twostroke.speculate.finished import FinishedAnswers
+from twostroke.speculate.guess_limiter import GuessLimiter
+from twostroke.speculate.guesser import Guesser
+from twostroke.speculate.ngram import NgramProposer
+from twostroke.speculate.proposer import Proposer
+from twostroke.speculate.suffix import SuffixProposer
+from twostroke.speculate.verify_time import VerifyTime
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.cache_pools import CachePools
+from twostroke.types.errors import ConfigError
+from twostroke.types.speculate import DRAFT, NO_WAYS, WAYS
+from twostroke.weights.hub import ModelFolder
+from twostroke.weights.loaded import ModelWeights
+
+
+@dataclass(frozen=True, slots=True)
+class DraftModel:
+    """A draft whose weights are not read yet."""
+
+    folder: ModelFolder
+    spec: Model
+    costs: WhatIf
+
+    @property
+    def name(self) -> str:
+        """As it was asked for."""
+        return self.folder.source
+
+    def rows(self, settings: Resolved) -> int:
+        """Of one step of the draft."""
+        return max(PROMPT_ROWS, int(settings["max_sequences"]))
+
+    def context(self, settings: Resolved) -> int:
+        """The longest text that it reads."""
+        return min(int(settings["context"]), self.spec.longest_context)
+
+    def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
+        """What model and draft need together: each has room for as many tokens of K and V as the other. The draft's
+        cache groups come behind the model's."""
+        context, sequences = self.context(settings), settings["max_sequences"]
+        buffers = place(self.spec.program, self.rows(settings), sequences).num_bytes
+        own = self.spec.cache_needs(kv_kind(settings["kv_format"]), context, sequences, self.rows(settings))
+        tables = len(own.groups) * page_table_bytes(context, sequences)
+        return replace(
+            needs,
+            weight_bytes=needs.weight_bytes + self.spec.weight_bytes(format_choice(settings["weights"])),
+            buffer_bytes=needs.buffer_bytes + buffers,
+            caches=replace(needs.caches, groups=needs.caches.groups + own.groups),
+            table_bytes=needs.table_bytes + self.spec.rope_bytes(context) + tables,
+        )
+
+
+def draft_name(settings: Resolved) -> str | None:
+    """MODEL of --speculate draft:MODEL."""
+    word, _, name = str(settings["speculate"]).partition(":")
+    return name if word == DRAFT else None
+
+
+def check_draft(draft: DraftModel, model: Model, model_folder: Path) -> None:
+    """Raises ConfigError for a draft that cannot guess for this model."""
+    if draft.spec.state_bytes():
+        raise ConfigError(
+            f"--speculate draft:{draft.name} names a model with states.",
+            why="What a draft has read ahead must be given up where a guess was wrong, and states cannot go back.",
+            fix="Use a draft whose layers all have attention.",
+        )
+    sizes = draft.spec.vocab_size, model.vocab_size
+    if sizes[0] != sizes[1] or not _same_tokens(draft.folder.path, model_folder, sizes[0]):
+        counts = f"It has {sizes[0]:,} tokens, and the model {sizes[1]:,}."
+        why = counts if sizes[0] != sizes[1] else "Some tokens differ."
+        raise ConfigError(
+            f"--speculate draft:{draft.name} names a model of another vocabulary.",
+            why=why,
+            fix="Use a smaller model of the same family, or --speculate auto, which needs no draft.",
+        )
+
+
+def ways_of(settings: Resolved, spec: Model) -> tuple[str, ...]:
+    """What a request may ask for. Models with states are not guessed: see config.py."""
+    if spec.state_bytes():
+        return NO_WAYS
+    return (*WAYS, DRAFT) if draft_name(settings) is not None else WAYS
+
+
+def build_guesser(settings: Resolved, cost: StepCost, draft: DraftProposer | None) -> Guesser:
+    """`auto` is suffix: it sees all places that ngram sees, and others."""
+    ngram, suffix = NgramProposer(), SuffixProposer(FinishedAnswers())
+    ways: dict[str, tuple[Proposer, ...]] = {
+        "off": (),
+        "auto": (suffix,),
+        "ngram": (ngram,),
+        "suffix": (suffix,),
+    }
+    if draft is not None:
+        ways[DRAFT] = (draft,)
+    default = str(settings["speculate"]).partition(":")[0]
+    return Guesser(ways, default, GuessLimiter(VerifyTime(cost)), Acceptance())
+
+
+def build_draft(
+    draft: DraftModel,
+    weights: ModelWeights,
+    ops: CpuOps,
+    settings: Resolved,
+    pools: CachePools,
+    report: Callable[[Exception], None],
+) -> DraftProposer:
+    """The draft model, loaded. pools: of its K and V."""
+    sequences, context = settings["max_sequences"], draft.context(settings)
+    sizes = MemorySizes(pools.num_pages, context, draft.rows(settings), sequences)
+    memory = StepMemory(draft.spec.program, weights.matrices, weights.vectors, kv_kind(settings["kv_format"]), sizes)
+    runner = ModelRunner(ops.compile(draft.spec.program, memory), memory, time.perf_counter, weigh=ops.weigh)
+    first_token_s = draft.costs.now.predict([Segment.decode(context // 4)]).seconds
+    cache = CacheManager(pools, PAGE_TOKENS)
+    return DraftProposer(runner, cache, sequences, context, time.perf_counter, first_token_s, report)
+
+
+def _same_tokens(draft: Path, model: Path, vocab_size: int) -> bool:
+    """Do both write the same text for every token id?"""
+    files = [folder / "tokenizer.json" for folder in (draft, model)]
+    if all(file.is_file() for file in files) and files[0].read_bytes() == files[1].read_bytes():
+        return True
+    first, second = Tokenizer.from_folder(draft), Tokenizer.from_folder(model)
+    return all(first.token_text(token_id) == second.token_text(token_id) for token_id in range(vocab_size))

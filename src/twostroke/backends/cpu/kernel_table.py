@@ -1,0 +1,93 @@
+"""Which kernel runs for which op, format and number of rows: asked of a level's library, which answers from the tables
+by which it chooses.
+
+Knows: the native question, which operands make an op depend on a format.
+Must not know: what kernels compute, what the names are used for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from twostroke.backends.cpu.ops import CpuOps
+from twostroke.ops.registry import registry
+from twostroke.program.op import Op, OperandKind, signature
+from twostroke.spec.formats import KVKind, WeightKind
+
+MOST_ROWS = 128
+"""More are multiplied as this many are, or in parts of at least as many; their last rows as fewer."""
+
+HEAD_DIMS = (64, 80)
+"""With matrix registers attention depends on whether heads are whole pieces of 32."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """op, with weights or with K and V in `format` ("" where it has neither), with first_row to last_row rows.
+
+    last_row: None where more rows are no different. kernel: the name of a C++ function; "" where the op has one form
+    for each format. heads: what the size of a head must be, or "".
+    """
+
+    op: str
+    format: str
+    first_row: int
+    last_row: int | None
+    kernel: str
+    heads: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        """Plain values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @property
+    def rows(self) -> str:
+        """ "1 to 3", "4", "5 and more", "any"."""
+        if self.last_row is None:
+            return "any" if self.first_row == 1 else f"{self.first_row} and more"
+        return str(self.first_row) if self.first_row == self.last_row else f"{self.first_row} to {self.last_row}"
+
+
+def kernel_table(ops: CpuOps, names: frozenset[str] | None = None) -> list[KernelRow]:
+    """All rows for the named ops (None: for every op), in the order of the ops' names."""
+    chosen = sorted(registry() if names is None else names)
+    return [row for name in chosen for row in _of_op(ops, registry()[name])]
+
+
+def _of_op(ops: CpuOps, op: type[Op]) -> Iterator[KernelRow]:
+    kinds = {operand.kind for operand in signature(op)}
+    if OperandKind.WEIGHT in kinds:
+        for weight in WeightKind:
+            yield from _runs(op.NAME, weight.name.lower(), [_ask(ops, op, weight, KVKind.F32, n) for n in _ROWS])
+    elif OperandKind.CACHE in kinds:
+        for kv in KVKind:
+            yield from _of_heads(ops, op, kv)
+    else:
+        yield from _runs(op.NAME, "", [_ask(ops, op, WeightKind.F32, KVKind.F32, n) for n in _ROWS])
+
+
+_ROWS = range(1, MOST_ROWS + 1)
+
+
+def _of_heads(ops: CpuOps, op: type[Op], kv: KVKind) -> Iterator[KernelRow]:
+    whole, other = ([_ask(ops, op, WeightKind.F32, kv, n, dim) for n in _ROWS] for dim in HEAD_DIMS)
+    if whole == other:
+        yield from _runs(op.NAME, kv.name.lower(), whole)
+    else:
+        yield from _runs(op.NAME, kv.name.lower(), whole, "multiples of 32")
+        yield from _runs(op.NAME, kv.name.lower(), other, "others")
+
+
+def _ask(ops: CpuOps, op: type[Op], weight: WeightKind, kv: KVKind, rows: int, head_dim: int = 64) -> str:
+    return ops.kernel(op.NAME, weight, kv, rows, head_dim) or ""
+
+
+def _runs(op: str, word: str, kernels: list[str], heads: str = "") -> Iterator[KernelRow]:
+    """Neighbouring numbers of rows with one kernel, as one."""
+    first = 0
+    for index, kernel in enumerate(kernels):
+        last = index + 1 == len(kernels)
+        if last or kernels[index + 1] != kernel:
+            yield KernelRow(op, word, first + 1, None if last else index + 1, kernel, heads)
+            first = index + 1

@@ -1,0 +1,59 @@
+"""`twostroke serve --replicas N`: replicas as child processes, and their front in this one.
+
+Knows: the keeper, the options of a replica.
+Must not know: routes, engines.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from typing import Any
+
+import click
+
+from twostroke.cli.front import Show, serve_front
+from twostroke.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
+from twostroke.types.errors import EngineStopped
+
+RESERVE = 0.9
+
+
+def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json: bool, verbose: bool) -> None:
+    """Threads and memory of this machine are divided among the replicas, unless they are asked for."""
+    from twostroke.assemble import find_model
+    from twostroke.cluster.keeper import LocalKeeper
+    from twostroke.env import process_environment
+
+    of_engine = {option.name for option in ENGINE_OPTIONS}
+    engine = {name: value for name, value in options.items() if name in of_engine and value is not None}
+    whole = find_model(model, engine)
+    settings = whole.resolver.resolved()
+    engine.setdefault("threads", str(max(1, settings["threads"] // count)))
+    if "kv_memory" not in engine:
+        others = settings["weight_bytes"] + count * (settings["buffer_bytes"] + settings["process_bytes"])
+        room = int(whole.machine.available_bytes * RESERVE) - others
+        engine["kv_memory"] = str(max(1, min(settings["kv_memory"], room // count)))
+    words = [word for name, value in engine.items() for word in (BY_NAME[name].flag, str(value))]
+    secret = secrets.token_hex(32)
+
+    def replica(name: str, descriptor: int) -> list[str]:
+        own = ["--name", name, "--listen-fd", str(descriptor), *(["-v"] if verbose else [])]
+        return [sys.executable, "-P", "-m", "twostroke", "replica", model, *words, *own]
+
+    def say(text: str) -> None:
+        click.echo(f"keeper: {text}", err=True)
+
+    def check() -> None:
+        if keeper.failed is not None:
+            raise EngineStopped("No replica could start.", why="Their messages above say why.", fix="Start them again.")
+
+    environment = process_environment() | {"TWOSTROKE_CLUSTER_SECRET": secret}
+    keeper = LocalKeeper(count, replica, environment, say)
+    keeper.start()
+    try:
+        served = {option.name for option in SERVER_OPTIONS}
+        front = {name: value for name, value in options.items() if name in served}
+        serve_front(model, front, keeper.addresses, secret, Show(as_json, verbose), check)
+    finally:
+        keeper.close()

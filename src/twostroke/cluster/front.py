@@ -1,0 +1,280 @@
+"""What steps a front: frames of replicas in, pieces of answers out. The async engine drives it as it drives an engine.
+
+Replicas are called at their addresses, again and again until they answer; one whose facts differ from the first one's
+is refused with the difference.
+
+Knows: sockets, the fleet, the session.
+Must not know: HTTP, models, processes.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from twostroke.cluster.link import FrameLink, LinkLost
+from twostroke.cluster.waker import Waker
+from twostroke.engine.session import Session
+from twostroke.fleet.fleet import ReplicaFleet
+from twostroke.fleet.wire import Frame, ReplicaFacts
+from twostroke.scheduler.scheduler import Gauges
+from twostroke.types.errors import ConfigError
+from twostroke.types.event import Event
+from twostroke.types.output import Delta, Prompt
+
+WAIT_S = 0.05
+CALL_AGAIN_S = 0.3
+CALL_S = 3.0
+
+Address = tuple[str, int]
+
+
+def no_check() -> None:
+    """Somebody else starts the replicas."""
+
+
+@dataclass(eq=False, slots=True)
+class _Caller:
+    """One address. state: what is known of it, for people. try_at_s: when it is called next; name: of its replica."""
+
+    address: Address
+    link: FrameLink | None = None
+    sock: socket.socket | None = None
+    name: str = ""
+    try_at_s: float = 0.0
+    since_s: float = 0.0
+    state: str = "not called yet"
+
+
+class FrontStepper:
+    """The side of Stepper that AsyncEngine uses, with replicas in place of a scheduler and an executor.
+
+    session, fleet: the session's book is the fleet. facts: of the first replica; all others must be equal to it.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        page_tokens: int,
+        secret: bytes,
+        clock: Callable[[], float],
+        report_fault: Callable[[BaseException], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self.clock, self.report_fault, self._say = clock, report_fault, say
+        self._secret = secret
+        self._callers = [_Caller(address) for address in addresses]
+        self._selector = selectors.DefaultSelector()
+        self._waker = Waker()
+        self._selector.register(self._waker, selectors.EVENT_READ)
+        self._early: list[Event] = []
+        self.facts: ReplicaFacts | None = None
+        self.fleet = ReplicaFleet(page_tokens)
+        self._session: Session | None = None
+
+    def first_facts(self, timeout_s: float, check: Callable[[], None] = no_check) -> ReplicaFacts:
+        """Call until a replica has answered. Raises ConfigError with what is known of each address.
+
+        check: called meanwhile; raises where no replica will come.
+        """
+        begin_s = self.clock()
+        while self.facts is None:
+            check()
+            if self.clock() - begin_s > timeout_s:
+                found = "; ".join(f"{host}:{port}: {state}" for (host, port), state in self.states())
+                raise ConfigError(
+                    f"No replica answered in {timeout_s:g} s.", why=f"{found}.", fix="Start replicas there first."
+                )
+            self._exchange()
+        return self.facts
+
+    def use(self, session: Session) -> None:
+        """The session whose book is `fleet`."""
+        self._session = session
+
+    def states(self) -> list[tuple[Address, str]]:
+        """Each address with what is known of it."""
+        return [(caller.address, caller.state) for caller in self._callers]
+
+    @property
+    def session(self) -> Session:
+        """See `use`."""
+        if self._session is None:
+            raise ValueError("the front has no session yet")
+        return self._session
+
+    @property
+    def has_work(self) -> bool:
+        """Always: replicas are listened to, idle or not."""
+        return True
+
+    def wake(self) -> None:
+        """Another thread has a command."""
+        self._waker.wake()
+
+    def gauges(self) -> Gauges:
+        """Of all replicas together; requests that no replica has wait."""
+        loads = [member.load for member in self.fleet.members]
+        total: dict[str, Any] = {
+            "running": sum(load.running for load in loads),
+            "waiting": sum(load.waiting for load in loads) + self.fleet.num_waiting,
+            "pages_free": sum(load.pages_free for load in loads),
+            "pages_used": sum(load.pages_used for load in loads),
+            "pages_cached": sum(load.pages_cached for load in loads),
+            "waste_tokens": sum(load.waste_tokens for load in loads),
+            "preemptions_total": sum(load.preemptions for load in loads),
+            "prefix_query_tokens": sum(load.query_tokens for load in loads),
+            "prefix_hit_tokens": sum(load.hit_tokens for load in loads),
+        }
+        return Gauges(**total)
+
+    def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:
+        """Queue a prompt; its request id. Raises InvalidRequest, Overloaded."""
+        name = self.session.submit(prompt, self.clock() if arrival_s is None else arrival_s)
+        self._flush()
+        return name
+
+    def abort(self, request_id: str) -> list[Delta]:
+        """End a request now."""
+        deltas = self.session.abort(request_id, self.clock())
+        self._flush()
+        return deltas
+
+    def step(self) -> list[Delta]:
+        """Wait a little for news; what it means for readers."""
+        self._exchange()
+        events, self._early = self._early, []
+        deltas = self.session.consume(events, self.clock()) if events else []
+        self._flush()
+        return deltas
+
+    def close(self) -> None:
+        """Hang up."""
+        for caller in self._callers:
+            self._hang_up(caller, "closed", self.clock())
+        self._selector.close()
+        self._waker.close()
+
+    def _exchange(self) -> None:
+        now = self.clock()
+        for caller in self._callers:
+            if caller.sock is None and caller.link is None and now >= caller.try_at_s:
+                self._call(caller, now)
+        for key, events in self._selector.select(WAIT_S):
+            if key.data is None:
+                self._waker.clear()
+            else:
+                self._attend(key.data, events)
+        self._end_silence()
+        self._flush()
+
+    def _call(self, caller: _Caller, now: float) -> None:
+        host, port = caller.address
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            sock = socket.socket(family, kind, protocol)
+            sock.setblocking(False)
+            sock.connect_ex(address)
+        except OSError as error:
+            caller.state, caller.try_at_s = f"cannot be called: {error}", now + CALL_AGAIN_S
+            return
+        caller.sock, caller.since_s = sock, now
+        self._selector.register(sock, selectors.EVENT_WRITE, caller)
+
+    def _attend(self, caller: _Caller, events: int) -> None:
+        now = self.clock()
+        try:
+            if caller.link is None:
+                self._connected(caller)
+                return
+            if events & selectors.EVENT_WRITE:
+                caller.link.flush()
+            frames = caller.link.receive() if events & selectors.EVENT_READ else []
+            for frame in frames:
+                self._hear(caller, frame, now)
+            self._watch_writes(caller)
+        except LinkLost as error:
+            self._hang_up(caller, str(error), now)
+
+    def _connected(self, caller: _Caller) -> None:
+        if caller.sock is None:
+            return
+        error = caller.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise LinkLost(f"does not answer (error {error})")
+        caller.link = FrameLink(caller.sock, self._secret, "front", "replica")
+        caller.state = "greeting"
+        self._watch_writes(caller)
+
+    def _hear(self, caller: _Caller, frame: Frame, now: float) -> None:
+        if isinstance(frame, ReplicaFacts):
+            if caller.name:
+                raise LinkLost("it says twice what it is")
+            self._join(caller, frame, now)
+        elif caller.name:
+            self._early += self.fleet.heard(caller.name, frame, now)
+
+    def _join(self, caller: _Caller, facts: ReplicaFacts, now: float) -> None:
+        self.facts = self.facts or facts
+        if found := difference(self.facts, facts):
+            raise LinkLost(f"it differs from the first replica in {found}")
+        if any(member.name == facts.name for member in self.fleet.members):
+            raise LinkLost(f"another replica is named {facts.name} already")
+        caller.name, caller.state = facts.name, "ready"
+        self._say(f"replica {facts.name} is ready")
+        self._early += self.fleet.joined(facts, now)
+
+    def _end_silence(self) -> None:
+        now = self.clock()
+        silent = self.fleet.tick(now)
+        for caller in self._callers:
+            if caller.name and caller.name in silent:
+                self._hang_up(caller, "said nothing for too long", now)
+            elif caller.sock is not None and not caller.name and now - caller.since_s > CALL_S:
+                self._hang_up(caller, "did not finish its greeting", now)
+
+    def _hang_up(self, caller: _Caller, why: str, now: float) -> None:
+        if caller.sock is not None:
+            self._selector.unregister(caller.sock)
+            caller.sock.close()
+        name, caller.name = caller.name, ""
+        caller.sock, caller.link, caller.state, caller.try_at_s = None, None, why, now + CALL_AGAIN_S
+        if name:
+            self._say(f"replica {name} is lost: {why}")
+            self.fleet.lost(name, now)
+
+    def _flush(self) -> None:
+        """Send what the fleet wants sent. A frame for a replica that is gone is dropped: its streams moved."""
+        while self.fleet.outbox:
+            name, frame = self.fleet.outbox.popleft()
+            caller = next((each for each in self._callers if each.name == name and each.link is not None), None)
+            if caller is None or caller.link is None:
+                continue
+            try:
+                caller.link.send(frame)
+                self._watch_writes(caller)
+            except LinkLost as error:
+                self._hang_up(caller, str(error), self.clock())
+
+    def _watch_writes(self, caller: _Caller) -> None:
+        if caller.link is not None and caller.sock is not None:
+            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if caller.link.wants_to_write else 0)
+            self._selector.modify(caller.sock, wanted, caller)
+
+
+def difference(first: ReplicaFacts, other: ReplicaFacts) -> str:
+    """The first fact in which a replica must not differ and does: "weights (int8 and int4)"; empty where none."""
+    pairs = [
+        ("the model", first.model, other.model),
+        *[(name, getattr(first.arithmetic, name), getattr(other.arithmetic, name)) for name in ARITHMETIC_NAMES],
+        ("the page size", first.page_tokens, other.page_tokens),
+        ("the context", first.context_tokens, other.context_tokens),
+        ("the vocabulary", first.vocab_size, other.vocab_size),
+    ]
+    return next((f"{name} ({one} and {two})" for name, one, two in pairs if one != two), "")
+
+
+ARITHMETIC_NAMES = ("weights", "kv_format", "unit", "ops", "sampling", "tables", "probe")

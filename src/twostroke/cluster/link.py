@@ -1,0 +1,117 @@
+"""One connection that speaks frames, never waiting: what cannot be sent now is held, up to a bound.
+
+Both sides begin with Hello and Proof: each proves that it knows the secret by a keyed hash of the other's nonce.
+
+Knows: sockets, frames, the secret.
+Must not know: what frames mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import socket
+
+from twostroke.fleet.wire import NONCE_BYTES, WIRE_VERSION, Frame, FrameReader, Hello, Proof, WireError, encode
+
+READ_BYTES = 1 << 18
+MOST_UNSENT_BYTES = 32 << 20
+"""What a side that does not read may leave unsent before the connection is given up."""
+GREETING_BYTES = 4096
+"""Of a frame before the other side has proven the secret."""
+
+
+class LinkLost(ConnectionError):
+    """The connection is gone, or what came over it is not this protocol."""
+
+
+class FrameLink:
+    """Owns the socket. side: a word that differs between the two sides, so that a proof cannot be sent back."""
+
+    def __init__(self, sock: socket.socket, secret: bytes, side: str, other_side: str) -> None:
+        sock.setblocking(False)
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = sock
+        self.trusted = False
+        self._secret, self._side, self._other_side = secret, side, other_side
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        self._reader = FrameReader(GREETING_BYTES)
+        self._unsent = bytearray()
+        self._greeted = False
+        self.send(Hello(WIRE_VERSION, self._nonce))
+
+    @property
+    def wants_to_write(self) -> bool:
+        """True while something is unsent."""
+        return bool(self._unsent)
+
+    def send(self, frame: Frame) -> None:
+        """Send now what can be sent. Raises LinkLost."""
+        self._unsent += encode(frame)
+        if len(self._unsent) > MOST_UNSENT_BYTES:
+            raise LinkLost(f"the other side has left {len(self._unsent):,} bytes unread")
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is unsent, as far as it goes. Raises LinkLost."""
+        try:
+            while self._unsent:
+                sent = self.sock.send(self._unsent)
+                del self._unsent[:sent]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise LinkLost(f"the connection is gone: {error}") from error
+
+    def receive(self) -> list[Frame]:
+        """Frames that have come, those of the greeting left out. Raises LinkLost."""
+        frames: list[Frame] = []
+        while True:
+            try:
+                data = self.sock.recv(READ_BYTES)
+            except BlockingIOError:
+                return frames
+            except OSError as error:
+                raise LinkLost(f"the connection is gone: {error}") from error
+            if not data:
+                raise LinkLost("the other side has closed the connection")
+            try:
+                frames += [frame for frame in self._reader.feed(data) if not self._greeting(frame)]
+            except WireError as error:
+                raise LinkLost(f"the other side does not speak this protocol: {error}") from error
+
+    def close(self) -> None:
+        """Closing twice is harmless."""
+        self.sock.close()
+
+    def _greeting(self, frame: Frame) -> bool:
+        """True where the frame was a part of it."""
+        if self.trusted:
+            if isinstance(frame, (Hello, Proof)):
+                raise LinkLost("the other side greets twice")
+            return False
+        if isinstance(frame, Hello) and not self._greeted:
+            if frame.version != WIRE_VERSION:
+                raise LinkLost(
+                    f"the other side speaks version {frame.version} of the protocol, this one {WIRE_VERSION}"
+                )
+            self._greeted = True
+            self.send(Proof(self._digest(self._side, frame.nonce)))
+            return True
+        if isinstance(frame, Proof) and self._greeted:
+            if not hmac.compare_digest(frame.digest, self._digest(self._other_side, self._nonce)):
+                raise LinkLost("the other side does not know the secret")
+            self.trusted = True
+            self._reader.allow_all()
+            return True
+        raise LinkLost("the other side sent something before its greeting")
+
+    def _digest(self, side: str, nonce: bytes) -> bytes:
+        return hashlib.blake2b(side.encode() + nonce, key=self._secret, digest_size=32).digest()
+
+
+def secret_key(text: str | None) -> bytes:
+    """64 bytes at most, of a secret of any length; without one all sides have the same."""
+    return hashlib.blake2b((text or "").encode()).digest()

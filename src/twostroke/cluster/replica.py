@@ -1,0 +1,270 @@
+"""A replica as a process: one thread computes steps, one listens to fronts and says that it lives.
+
+Knows: sockets, threads, ReplicaCore.
+Must not know: models, settings, who starts it.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from twostroke.cluster.link import FrameLink, LinkLost
+from twostroke.cluster.replica_core import LinkId, ReplicaCore
+from twostroke.cluster.waker import Waker
+from twostroke.fleet.wire import Assignment, Beat, Cancel, Frame, Refused, ReplicaFacts
+from twostroke.types.errors import TwostrokeError
+from twostroke.types.grammar import Grammar, TokenMask
+
+BEAT_S = 0.25
+RETRY_S = 0.05
+MOST_FRONTS = 64
+GREETING_S = 5.0
+
+
+class MaskMaker(Protocol):
+    """What compiles grammars, in threads of its own."""
+
+    def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
+        """At once. Raises TwostrokeError; the future does, too."""
+
+
+@dataclass(eq=False, slots=True)
+class _Front:
+    """A connected front. since_s: when it connected. told: it has our ReplicaFacts."""
+
+    link: FrameLink
+    since_s: float
+    told: bool = False
+
+
+class ReplicaServer:
+    """`serve` returns after `stop`. say: a line for the log. Raises what ends the engine."""
+
+    def __init__(
+        self,
+        core: ReplicaCore,
+        facts: ReplicaFacts,
+        grammars: MaskMaker,
+        listener: socket.socket,
+        secret: bytes,
+        say: Callable[[str], None],
+    ) -> None:
+        self._core, self._facts, self._grammars = core, facts, grammars
+        self._listener, self._secret, self._say = listener, secret, say
+        self._fronts: dict[LinkId, _Front] = {}
+        self._last_id = 0
+        self._changed = threading.Condition()
+        self._commands: deque[Callable[[], None]] = deque()  # for the step thread
+        self._frames: deque[tuple[LinkId, Frame]] = deque()  # for the thread that listens
+        self._waker = Waker()
+        self._stopping = False
+        self._draining = False
+        self._error: BaseException | None = None
+        self._beat = Beat(core.load())
+
+    def stop(self) -> None:
+        """End; streams that run are cut, and their front moves them. Any thread or signal handler may call it."""
+        self._stopping = True
+        self._waker.wake()
+
+    def drain(self) -> None:
+        """Take no new work; `serve` ends when nothing runs. Any thread or signal handler may call it."""
+        self._draining = True
+        self._waker.wake()
+
+    def serve(self) -> None:
+        """Listen and compute, until `stop` or the end of draining. Raises what ended the engine."""
+        self._listener.setblocking(False)
+        steps = threading.Thread(target=self._compute, name="replica-steps", daemon=True)
+        steps.start()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            selector.register(self._waker, selectors.EVENT_READ)
+            try:
+                self._listen(selector)
+            finally:
+                self._stopping = True
+                with self._changed:
+                    self._changed.notify_all()
+                steps.join()
+                for front in self._fronts.values():
+                    front.link.close()
+                self._waker.close()
+        if self._error is not None:
+            raise self._error
+
+    # The thread that listens.
+
+    def _listen(self, selector: selectors.BaseSelector) -> None:
+        next_beat_s = 0.0
+        while not self._stopping and not (self._draining and self._idle()):
+            for key, events in selector.select(max(0.0, min(BEAT_S, next_beat_s - time.monotonic()))):
+                if key.fileobj is self._listener:
+                    self._accept(selector)
+                elif key.fileobj is self._waker:
+                    self._waker.clear()
+                else:
+                    self._attend(selector, key.data, events)
+            self._send_frames(selector)
+            if time.monotonic() >= next_beat_s:
+                next_beat_s = time.monotonic() + BEAT_S
+                self._send_beats(selector)
+
+    def _idle(self) -> bool:
+        return not self._core.has_work and not self._commands and not self._frames
+
+    def _accept(self, selector: selectors.BaseSelector) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return
+        if len(self._fronts) >= MOST_FRONTS:
+            sock.close()
+            return
+        try:
+            link = FrameLink(sock, self._secret, "replica", "front")
+        except LinkLost:
+            sock.close()
+            return
+        self._last_id += 1
+        self._fronts[self._last_id] = _Front(link, time.monotonic())
+        selector.register(sock, selectors.EVENT_READ, self._last_id)
+
+    def _attend(self, selector: selectors.BaseSelector, link_id: LinkId, events: int) -> None:
+        front = self._fronts.get(link_id)
+        if front is None:
+            return
+        try:
+            if events & selectors.EVENT_WRITE:
+                front.link.flush()
+            frames = front.link.receive() if events & selectors.EVENT_READ else []
+            if front.link.trusted and not front.told:
+                front.told = True
+                self._command(lambda: self._core.open(link_id))
+                front.link.send(self._facts)
+                self._say("a front has connected")
+            for frame in frames:
+                self._take(link_id, frame)
+        except LinkLost as error:
+            self._drop(selector, link_id, str(error))
+            return
+        self._watch_writes(selector, front, link_id)
+
+    def _take(self, link_id: LinkId, frame: Frame) -> None:
+        if isinstance(frame, Cancel):
+            self._command(lambda: self._core.cancel(link_id, frame.number))
+        elif isinstance(frame, Assignment):
+            self._take_work(link_id, frame)
+        else:
+            raise LinkLost(f"a front does not send {type(frame).__name__}")
+
+    def _take_work(self, link_id: LinkId, work: Assignment) -> None:
+        if self._draining:
+            self._frames.append((link_id, Refused(work.number, "This replica is about to end.", 1.0)))
+            return
+        grammar = work.request.params.grammar
+        if grammar is None:
+            self._command(lambda: self._begin(link_id, work, None))
+            return
+
+        def compiled(future: Future[tuple[TokenMask, ...]]) -> None:
+            try:
+                (mask,) = future.result()
+                for token_id in work.resumed:
+                    mask.feed(token_id)
+            except Exception as error:
+                self._tell(link_id, Refused(work.number, str(error)))
+                return
+            self._command(lambda: self._begin(link_id, work, mask))
+
+        try:
+            self._grammars.submit(grammar, 1).add_done_callback(compiled)
+        except TwostrokeError as error:
+            self._frames.append((link_id, Refused(work.number, str(error), 1.0)))
+
+    def _send_frames(self, selector: selectors.BaseSelector) -> None:
+        while self._frames:
+            self._send(selector, *self._frames.popleft())
+
+    def _send_beats(self, selector: selectors.BaseSelector) -> None:
+        now = time.monotonic()
+        for link_id, front in list(self._fronts.items()):
+            if front.told:
+                self._send(selector, link_id, Beat(self._beat.load, self._draining))
+            elif now - front.since_s > GREETING_S:
+                self._drop(selector, link_id, "it did not finish its greeting")
+
+    def _send(self, selector: selectors.BaseSelector, link_id: LinkId, frame: Frame) -> None:
+        front = self._fronts.get(link_id)
+        if front is None:
+            return
+        try:
+            front.link.send(frame)
+        except LinkLost as error:
+            self._drop(selector, link_id, str(error))
+            return
+        self._watch_writes(selector, front, link_id)
+
+    def _watch_writes(self, selector: selectors.BaseSelector, front: _Front, link_id: LinkId) -> None:
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if front.link.wants_to_write else 0)
+        selector.modify(front.link.sock, wanted, link_id)
+
+    def _drop(self, selector: selectors.BaseSelector, link_id: LinkId, why: str) -> None:
+        front = self._fronts.pop(link_id)
+        selector.unregister(front.link.sock)
+        front.link.close()
+        self._command(lambda: self._core.close(link_id))
+        self._say(f"a front has gone: {why}")
+
+    # What both threads do.
+
+    def _command(self, command: Callable[[], None]) -> None:
+        with self._changed:
+            self._commands.append(command)
+            self._changed.notify_all()
+
+    def _tell(self, link_id: LinkId, frame: Frame) -> None:
+        self._frames.append((link_id, frame))
+        self._waker.wake()
+
+    # The thread that computes.
+
+    def _compute(self) -> None:
+        try:
+            while not self._stopping:
+                self._take_commands()
+                told = self._core.step() if self._core.has_work else []
+                for link_id, frame in told or []:
+                    self._frames.append((link_id, frame))
+                self._beat = Beat(told[0][1].load if told else self._core.load())
+                if told:
+                    self._waker.wake()
+                self._wait(told is None)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._stopping = True
+            self._waker.wake()
+
+    def _take_commands(self) -> None:
+        while self._commands:
+            self._commands.popleft()()
+
+    def _begin(self, link_id: LinkId, work: Assignment, mask: TokenMask | None) -> None:
+        refused = self._core.work(link_id, work, mask)
+        if refused is not None:
+            self._tell(link_id, refused)
+
+    def _wait(self, stuck: bool) -> None:
+        """Until there is something to do. stuck: there is work that cannot be planned now."""
+        with self._changed:
+            if not self._commands and not self._stopping and (stuck or not self._core.has_work):
+                self._changed.wait(RETRY_S if stuck else 1.0)

@@ -1,0 +1,41 @@
+"""Wakes a thread that waits in a selector.
+
+Knows: a pair of sockets.
+Must not know: who waits, for what.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+READ_BYTES = 4096
+
+
+class Waker:
+    """Register it for reading. `wake` may be called from any thread or signal handler, also after `close`."""
+
+    def __init__(self) -> None:
+        self._receiver, self._sender = socket.socketpair()
+        self._receiver.setblocking(False)
+        self._sender.setblocking(False)
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._receiver.fileno()
+
+    def wake(self) -> None:
+        """End the present wait, or the next one."""
+        with contextlib.suppress(OSError):  # it is awake already, or closed
+            self._sender.send(b".")
+
+    def clear(self) -> None:
+        """The waiting thread is awake."""
+        with contextlib.suppress(BlockingIOError):
+            while self._receiver.recv(READ_BYTES):
+                pass
+
+    def close(self) -> None:
+        """Closing twice is harmless."""
+        self._receiver.close()
+        self._sender.close()

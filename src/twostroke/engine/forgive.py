@@ -1,0 +1,34 @@
+"""A fault of a whole step ends the requests of that step and no others; how many faulty steps came in a row is counted.
+
+Knows: plans, the Executor protocol.
+Must not know: why a step fails, what is done about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twostroke.engine.core import all_failed
+from twostroke.engine.executor import Executor
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+
+
+class ForgivingExecutor:
+    """Satisfies Executor. report: hears of every fault in full."""
+
+    def __init__(self, inner: Executor, report: Callable[[BaseException], None]) -> None:
+        self.inner = inner
+        self._report = report
+        self.faults_in_a_row = 0
+
+    def execute(self, plan: Plan) -> StepResult:
+        """The inner result, or where it raises an Exception that of a step that failed as a whole."""
+        try:
+            result = self.inner.execute(plan)
+        except Exception as error:
+            self.faults_in_a_row += 1
+            self._report(error)
+            return all_failed(plan)
+        self.faults_in_a_row = 0
+        return result

@@ -1,0 +1,279 @@
+"""All streams of one front and the replicas that compute them. A lost replica's streams go on at another one.
+
+A stream goes on with the same bits: a replica that is given the prompt, the output so far, the seed and the parameters
+makes the tokens that the lost one would have made (the exactness law, between replicas of equal Arithmetic).
+
+    add(request) -> Assignment in `outbox`            heard(name, frame, now) -> events
+    joined(facts, now) -> events                lost(name, now)
+    tick(now) -> names of replicas that have been silent for too long
+
+Every request ends with exactly one FinishedEvent.
+
+Knows: requests, events, frames, the router.
+Must not know: sockets, clocks, text.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from dataclasses import dataclass, field
+
+from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, ReplicaRouter, prefix_keys
+from twostroke.fleet.translate import finished, logprob_of, wire_request
+from twostroke.fleet.wire import Assignment, Beat, Cancel, Frame, Refused, ReplicaFacts, StepNews, WireEnd, WireStart
+from twostroke.types.errors import Overloaded
+from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
+from twostroke.types.request import FinishReason, Request
+
+SUSPECT_S, SILENCE_S = 1.0, 3.0
+MOST_DEATHS = 3
+"""A request that ran on this many replicas when they died is not given to another one: it may be what kills them."""
+MOST_WAITING = 4096
+KILLER = "This request ran on three replicas when they ended. It is not tried again."
+
+
+@dataclass(eq=False, slots=True)
+class FleetStream:
+    """One request. told: its output so far. number: of its present Assignment; 0 while it waits for a replica.
+
+    prompt_told: log probabilities of the prompt that were told; prompt_seen: of the present Assignment.
+    lost_on: instances of replicas that were lost while it ran on them; deaths: how many of these have ended.
+    refused_by: replicas that refused it.
+    """
+
+    request: Request
+    told: list[int] = field(default_factory=list)
+    number: int = 0
+    member: FleetMember | None = None
+    lost_on: set[str] = field(default_factory=set)
+    deaths: int = 0
+    refused_by: set[str] = field(default_factory=set)
+    started: WireStart | None = None
+    first_scheduled_s: float | None = None
+    sent_s: float = 0.0
+    sent_tokens: int = 0
+    prompt_told: int = 0
+    prompt_seen: int = 0
+
+
+class ReplicaFleet:
+    """Satisfies engine.session.RequestBook. outbox: (replica's name, frame), to be sent in this order. moved: streams
+    that were taken from a lost replica."""
+
+    def __init__(self, page_tokens: int, router: ReplicaRouter | None = None) -> None:
+        self.outbox: deque[tuple[str, Frame]] = deque()
+        self.moved = 0
+        self._page_tokens = page_tokens
+        self._router = router or LeastSeconds()
+        self._members: dict[str, FleetMember] = {}
+        self._instances: dict[str, str] = {}  # the last one of each name
+        self._streams: dict[str, FleetStream] = {}
+        self._numbers: dict[int, FleetStream] = {}
+        self._waiting: deque[FleetStream] = deque()
+        self._next = itertools.count(1)
+        self._now = 0.0
+
+    @property
+    def members(self) -> list[FleetMember]:
+        """Replicas that are there."""
+        return list(self._members.values())
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that no replica has."""
+        return len(self._waiting)
+
+    # The session's side.
+
+    def add(self, request: Request) -> None:
+        """Place a request. Raises Overloaded where no replica is there and too many requests wait for one."""
+        self._now = max(self._now, request.arrival_s)
+        stream = FleetStream(request)
+        if not self._placed(stream):
+            if len(self._waiting) >= MOST_WAITING:
+                raise Overloaded("No replica is there.", why=f"{MOST_WAITING:,} requests wait for one.")
+            self._waiting.append(stream)
+        self._streams[request.request_id] = stream
+
+    def abort(self, request_id: str, now: float) -> list[Event]:
+        """End a request; an unknown id changes nothing."""
+        return self.finish(request_id, FinishReason.ABORT, now)
+
+    def finish(
+        self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
+    ) -> list[Event]:
+        """End a request for a reason that replicas cannot see, such as a stop string."""
+        self._now = max(self._now, now)
+        stream = self._streams.get(request_id)
+        if stream is None:
+            return []
+        self._cancel(stream)
+        count = len(stream.told) if num_output_tokens is None else num_output_tokens
+        return [self._end(stream, WireEnd(stream.number, reason, count, self._cached(stream), 0), now)]
+
+    # The replicas' side.
+
+    def joined(self, facts: ReplicaFacts, now: float) -> list[Event]:
+        """A replica is there; requests that wait are placed.
+
+        Where it is the instance that was lost, only the connection was cut. Another one under the same name says that
+        the lost one has ended; a request that was there at too many such ends is given up.
+        """
+        self._now = max(self._now, now)
+        before, self._instances[facts.name] = self._instances.get(facts.name), facts.instance
+        for stream in self._streams.values():
+            if before in stream.lost_on:
+                stream.lost_on.discard(before)
+                stream.deaths += before != facts.instance
+        member = FleetMember(facts.name, facts.instance, facts.max_sequences, heard_s=now)
+        self._members[facts.name] = member
+        killers = [s for s in self._streams.values() if s.deaths >= MOST_DEATHS]
+        events: list[Event] = [self._failed(stream, KILLER, now) for stream in killers]
+        self._place_waiting()
+        return events
+
+    def heard(self, name: str, frame: Frame, now: float) -> list[Event]:
+        """A frame of a replica. News of streams that it no longer has is left out."""
+        self._now = max(self._now, now)
+        member = self._members.get(name)
+        if member is None:
+            return []
+        member.heard_s, member.suspect = now, False
+        if isinstance(frame, Beat):
+            member.load, member.draining = frame.load, frame.draining
+            self._place_waiting()
+            return []
+        if isinstance(frame, Refused):
+            return self._refused(member, frame, now)
+        return self._news(member, frame, now) if isinstance(frame, StepNews) else []
+
+    def lost(self, name: str, now: float) -> None:
+        """A replica is gone: its streams go on elsewhere, from the token after the last one that was told."""
+        self._now = max(self._now, now)
+        member = self._members.pop(name, None)
+        if member is None:
+            return
+        self._router.forget(member)
+        for stream in [s for s in self._streams.values() if s.member is member]:
+            self._take_back(stream)
+            stream.lost_on.add(member.instance)
+            self.moved += 1
+            self._place_or_wait(stream)
+
+    def tick(self, now: float) -> list[str]:
+        """Replicas that have said nothing for SILENCE_S: their connections are to be closed, and `lost` called."""
+        self._now = max(self._now, now)
+        for member in self._members.values():
+            member.suspect = now - member.heard_s > SUSPECT_S
+        return [member.name for member in self._members.values() if now - member.heard_s > SILENCE_S]
+
+    # From here on: what both sides use.
+
+    def _news(self, member: FleetMember, news: StepNews, now: float) -> list[Event]:
+        member.load = news.load
+        events: list[Event] = []
+        for start in news.started:
+            if (stream := self._of(member, start.number)) is not None:
+                stream.started = stream.started or start
+                if stream.first_scheduled_s is None:
+                    stream.first_scheduled_s = min(now, stream.sent_s + start.queue_s)
+                self._unsend(stream)
+        for prompt in news.prompts:
+            if (stream := self._of(member, prompt.number)) is not None:
+                new = prompt.logprobs[max(0, stream.prompt_told - stream.prompt_seen) :]
+                stream.prompt_seen += len(prompt.logprobs)
+                stream.prompt_told = max(stream.prompt_told, stream.prompt_seen)
+                if new:
+                    events.append(PromptEvent(stream.request.request_id, tuple(map(logprob_of, new))))
+        for token in news.tokens:
+            if (stream := self._of(member, token.number)) is not None:
+                stream.told.append(token.token_id)
+                found = None if token.logprob is None else logprob_of(token.logprob)
+                events.append(TokenEvent(stream.request.request_id, token.token_id, found, now))
+        for end in news.ended:
+            if (stream := self._of(member, end.number)) is not None:
+                events.append(self._end(stream, end, now))
+        self._place_waiting()
+        return events
+
+    def _refused(self, member: FleetMember, refused: Refused, now: float) -> list[Event]:
+        """Another replica is asked once; then the client is told."""
+        stream = self._of(member, refused.number)
+        if stream is None:
+            return []
+        self._take_back(stream)
+        stream.refused_by.add(member.name)
+        others = [m for m in self._usable() if m.name not in stream.refused_by]
+        if refused.retry_after_s is not None and others and len(stream.refused_by) < 2:
+            self._place_or_wait(stream)
+            return []
+        return [self._failed(stream, refused.message, now, refused.retry_after_s)]
+
+    def _usable(self) -> list[FleetMember]:
+        """Suspects only where there is nobody else."""
+        ready = [member for member in self._members.values() if not member.draining]
+        return [member for member in ready if not member.suspect] or ready
+
+    def _placed(self, stream: FleetStream) -> bool:
+        members = [m for m in self._usable() if m.name not in stream.refused_by]
+        if not members:
+            return False
+        request = stream.request
+        tokens = (*request.prompt_token_ids, *stream.told)
+        keys = prefix_keys(request.cache_salt, tokens, self._page_tokens)
+        member = self._router.choose(Placing(len(tokens), keys, self._page_tokens), members)
+        stream.number, stream.member, stream.sent_s = next(self._next), member, self._now
+        stream.sent_tokens, stream.prompt_seen = len(tokens), 0
+        member.sent_tokens += len(tokens)
+        member.streams += 1
+        self._numbers[stream.number] = stream
+        work = Assignment(stream.number, wire_request(request, self._now), tuple(stream.told))
+        self.outbox.append((member.name, work))
+        return True
+
+    def _place_or_wait(self, stream: FleetStream) -> None:
+        """One that was running already is placed before those that never ran."""
+        if not self._placed(stream):
+            self._waiting.appendleft(stream)
+
+    def _place_waiting(self) -> None:
+        while self._waiting and self._placed(self._waiting[0]):
+            self._waiting.popleft()
+
+    def _of(self, member: FleetMember, number: int) -> FleetStream | None:
+        stream = self._numbers.get(number)
+        return stream if stream is not None and stream.member is member else None
+
+    def _unsend(self, stream: FleetStream) -> None:
+        if stream.member is not None:
+            stream.member.sent_tokens -= stream.sent_tokens
+        stream.sent_tokens = 0
+
+    def _take_back(self, stream: FleetStream) -> None:
+        """From its replica, if it has one."""
+        self._unsend(stream)
+        self._numbers.pop(stream.number, None)
+        if stream.member is not None:
+            stream.member.streams -= 1
+        stream.member, stream.number = None, 0
+
+    def _cancel(self, stream: FleetStream) -> None:
+        if stream.member is not None:
+            self.outbox.append((stream.member.name, Cancel(stream.number)))
+
+    def _cached(self, stream: FleetStream) -> int:
+        return 0 if stream.started is None else stream.started.cached_tokens
+
+    def _failed(self, stream: FleetStream, error: str, now: float, retry_s: float | None = None) -> FinishedEvent:
+        self._cancel(stream)
+        told, cached = len(stream.told), self._cached(stream)
+        end = WireEnd(stream.number, FinishReason.ERROR, told, cached, 0, error=error, retry_after_s=retry_s)
+        return self._end(stream, end, now)
+
+    def _end(self, stream: FleetStream, end: WireEnd, now: float) -> FinishedEvent:
+        if stream.member is None and stream in self._waiting:
+            self._waiting.remove(stream)
+        self._take_back(stream)
+        del self._streams[stream.request.request_id]
+        return finished(stream.request, end, now, self._cached(stream), stream.first_scheduled_s)

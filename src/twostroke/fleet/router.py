@@ -1,0 +1,115 @@
+"""Which replica computes a request: the one that is predicted to give its first token soonest.
+
+Predicted seconds of a replica: its prompts that are not computed yet, by its own news or by what was sent to it, and
+this prompt without what the replica has cached. What it has cached is known by what was sent to it before.
+
+Knows: loads, prompts as token ids.
+Must not know: sockets, clocks, streams.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from twostroke.fleet.wire import ReplicaLoad
+
+REMEMBERED_PAGES = 262_144
+SAME_SHARE = 0.05
+"""Predictions that differ by less are taken as equal: the longer cached prefix decides then."""
+FULL_S = 60.0
+"""Added where every place of the batch is taken: such a replica is chosen last."""
+
+
+@dataclass(eq=False, slots=True)
+class FleetMember:
+    """A replica as the front sees it. sent_tokens: of prompts that were sent and have not started. streams: that it
+    computes for this front. instance: see ReplicaFacts. heard_s: when it last said something."""
+
+    name: str
+    instance: str
+    max_sequences: int
+    load: ReplicaLoad = field(default_factory=ReplicaLoad)
+    sent_tokens: int = 0
+    streams: int = 0
+    heard_s: float = 0.0
+    draining: bool = False
+    suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """A request to be placed. keys: one for each whole page of its tokens, of all tokens up to that page's end."""
+
+    num_tokens: int
+    keys: tuple[int, ...]
+    page_tokens: int
+
+
+class ReplicaRouter(Protocol):
+    """Chooses. `members` are never empty."""
+
+    def choose(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
+        """The member that computes this request; it is remembered as having the prompt's pages."""
+
+    def forget(self, member: FleetMember) -> None:
+        """It was lost, and its pages with it."""
+
+
+class LeastSeconds:
+    """Satisfies ReplicaRouter."""
+
+    def __init__(self, remembered_pages: int = REMEMBERED_PAGES) -> None:
+        self._remembered = remembered_pages
+        self._places: OrderedDict[int, set[str]] = OrderedDict()
+
+    def choose(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
+        """See ReplicaRouter."""
+        cached = {member.name: self._cached_tokens(asked, member) for member in members}
+        seconds = {member.name: predicted_s(asked, member, cached[member.name]) for member in members}
+        least = min(seconds.values())
+        near = [m for m in members if seconds[m.name] <= least * (1 + SAME_SHARE) + 1e-9]
+        chosen = max(near, key=lambda m: (cached[m.name], -m.streams))
+        self._remember(asked, chosen)
+        return chosen
+
+    def forget(self, member: FleetMember) -> None:
+        """See ReplicaRouter."""
+        for names in self._places.values():
+            names.discard(member.name)
+
+    def _cached_tokens(self, asked: Placing, member: FleetMember) -> int:
+        pages = 0
+        for key in asked.keys:
+            if member.name not in self._places.get(key, ()):
+                break
+            pages += 1
+        return pages * asked.page_tokens
+
+    def _remember(self, asked: Placing, member: FleetMember) -> None:
+        for key in asked.keys:
+            self._places.setdefault(key, set()).add(member.name)
+            self._places.move_to_end(key)
+        while len(self._places) > self._remembered:
+            self._places.popitem(last=False)
+
+
+def predicted_s(asked: Placing, member: FleetMember, cached_tokens: int) -> float:
+    """Seconds until the first token of this request on that member."""
+    load = member.load
+    before = max(load.prefill_tokens, member.sent_tokens)
+    own = max(1, asked.num_tokens - cached_tokens)
+    full = FULL_S if max(load.running + load.waiting, member.streams) >= member.max_sequences else 0.0
+    return full + (before + own) * load.token_s + load.step_s
+
+
+def prefix_keys(salt: str, token_ids: Sequence[int], page_tokens: int) -> tuple[int, ...]:
+    """Equal keys mean, but for collisions, equal beginnings. A collision costs a worse choice, never another answer."""
+    keys: list[int] = []
+    key = hash(salt)
+    for start in range(0, len(token_ids) - page_tokens + 1, page_tokens):
+        key = hash((key, tuple(token_ids[start : start + page_tokens])))
+        keys.append(key)
+    return tuple(keys)

@@ -1,0 +1,68 @@
+"""BLOOM: slopes by distance in place of positions, a norm after the embedding (BigScience 2022).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.alibi import alibi_slopes
+from twostroke.models.common.attend import joined_by_head
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import refuse_setting, usual_names
+from twostroke.models.common.layers import pre_layer
+from twostroke.models.common.norm import NormKind
+from twostroke.models.common.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+
+PREFIX = "transformer."
+"""Of the names of all tensors but the head. The published files leave it out; what transformers saves has it."""
+
+SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2}
+OWN_NAMES = {
+    "n_embed": "hidden_size",
+    "n_head": "num_attention_heads",
+    "n_layer": "num_hidden_layers",
+    "seq_length": "max_position_embeddings",
+}
+AFTER_NORM = "apply_residual_connection_post_layernorm"
+
+
+@architecture("BloomForCausalLM", model_type="bloom")
+def bloom(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """seq_length: the longest sequence that it was trained on; slopes have no end."""
+    refuse_setting(fields, AFTER_NORM, "What blocks add would be added to the norm's result.")
+    fields = usual_names(fields, OWN_NAMES)
+    silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
+    act = ("activation_function", "gelu_new")
+    parts = read_parts(fields, silent, kind=NormKind.LAYER, eps="layer_norm_epsilon", act=act)
+    norm = parts.norm
+    parts = replace(
+        parts,
+        facts=replace(parts.facts, optional_prefix=PREFIX),
+        heads=replace(
+            parts.heads,
+            qkv_bias=True,
+            output_bias=True,
+            slopes=alibi_slopes(parts.heads.num_heads),
+            names=replace(parts.heads.names, o="self_attention.dense"),
+            joined=joined_by_head("self_attention.query_key_value"),
+        ),
+        feed=replace(parts.feed, bias=True, gate="", up="mlp.dense_h_to_4h", down="mlp.dense_4h_to_h"),
+        decoder=replace(
+            parts.decoder,
+            embedding=PREFIX + "word_embeddings",
+            layers=PREFIX + "h",
+            last_norm=PREFIX + "ln_f",
+            after_embedding=lambda t, x: norm(t, PREFIX + "word_embeddings_layernorm", x),
+        ),
+    )
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return pre_layer(t, parts, x)
+
+    return parts.facts, decoder_program(parts.decoder, layer)

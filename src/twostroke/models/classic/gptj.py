@@ -1,0 +1,63 @@
+"""GPT-J: both blocks read one layer norm; interleaved rotations of some elements of each head (Wang 2021).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import refuse_setting, usual_names
+from twostroke.models.common.layers import parallel_layer
+from twostroke.models.common.norm import NormKind
+from twostroke.models.common.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import RopeKind, RopeSpec
+
+SILENT = {"layer_norm_epsilon": 1e-5, "n_positions": 2048, "bos_token_id": 50256, "eos_token_id": 50256}
+OWN_NAMES = {
+    "n_embd": "hidden_size",
+    "n_head": "num_attention_heads",
+    "n_inner": "intermediate_size",
+    "n_layer": "num_hidden_layers",
+    "n_positions": "max_position_embeddings",
+}
+THETA = 10_000.0
+
+
+@architecture("GPTJForCausalLM", model_type="gptj")
+def gptj(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """rotary_dim elements of each head turn; null means all of them."""
+    fields = usual_names(fields, OWN_NAMES)
+    hidden = fields.integer("hidden_size", 2, 1 << 17)
+    refuse_setting(fields, "tie_word_embeddings", "The head has biases, which an embedding has not.")
+    act = ("activation_function", "gelu_new")
+    silent = {**SILENT, "max_position_embeddings": 2048, "intermediate_size": 4 * hidden}
+    parts = read_parts(fields, silent, kind=NormKind.LAYER, eps="layer_norm_epsilon", act=act)
+    fields, dim = parts.fields, parts.heads.head_dim
+    turned = fields.optional_integer("rotary_dim", 2, dim) or (dim if fields.has("rotary_dim") else 64)
+    if turned % 2 or turned > dim:
+        raise fields.wrong("rotary_dim", f"It must be an even number of the {dim} elements of a head.")
+    turn = RopeSpec(RopeKind.DEFAULT, THETA, turned, parts.facts.max_positions)
+    names = replace(parts.heads.names, q="attn.q_proj", k="attn.k_proj", v="attn.v_proj", o="attn.out_proj")
+    parts = replace(
+        parts,
+        heads=replace(parts.heads, interleaved=True, names=names),
+        feed=replace(parts.feed, bias=True, gate="", up="mlp.fc_in", down="mlp.fc_out"),
+        decoder=replace(
+            parts.decoder,
+            head_bias=True,
+            embedding="transformer.wte",
+            layers="transformer.h",
+            last_norm="transformer.ln_f",
+        ),
+    )
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return parallel_layer(t, parts, x, turn=turn, norms=("ln_1",))
+
+    return parts.facts, decoder_program(parts.decoder, layer)

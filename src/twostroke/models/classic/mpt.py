@@ -1,0 +1,64 @@
+"""MPT: slopes by distance in place of positions, layer norms without biases (MosaicML 2023).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.alibi import LARGEST, alibi_slopes
+from twostroke.models.common.attend import joined_in_order
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import refuse_setting, usual_names
+from twostroke.models.common.layers import pre_layer
+from twostroke.models.common.norm import NormKind
+from twostroke.models.common.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+
+SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
+OWN_NAMES = {
+    "d_model": "hidden_size",
+    "n_heads": "num_attention_heads",
+    "n_layers": "num_hidden_layers",
+    "max_seq_len": "max_position_embeddings",
+}
+
+
+@architecture("MptForCausalLM", "MPTForCausalLM", model_type="mpt")
+def mpt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """attn_config: softmax_scale. Slopes are used whatever else it says, as in transformers."""
+    attention = fields.group("attn_config") or Fields({}, "config.json: attn_config")
+    for name in ("clip_qkv", "qk_ln", "prefix_lm"):
+        refuse_setting(attention, name, "It changes what attention sees, and is not implemented.")
+    fields = usual_names(fields, OWN_NAMES)
+    silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
+    act = ("activation_function", "gelu")
+    parts = read_parts(fields, silent, kind=NormKind.PLAIN_LAYER, eps="layer_norm_epsilon", act=act)
+    if attention.number("alibi_bias_max", 0.0, 1e6, default=LARGEST) != LARGEST:
+        raise attention.wrong("alibi_bias_max", f"transformers uses {LARGEST:g} whatever it says.")
+    parts = replace(
+        parts,
+        heads=replace(
+            parts.heads,
+            scale=attention.optional_number("softmax_scale", 1e-6, 1e6) or 0.0,
+            slopes=alibi_slopes(parts.heads.num_heads),
+            names=replace(parts.heads.names, o="attn.out_proj"),
+            joined=joined_in_order("attn.Wqkv"),
+        ),
+        feed=replace(parts.feed, gate="", up="ffn.up_proj", down="ffn.down_proj"),
+        decoder=replace(
+            parts.decoder,
+            embedding="transformer.wte",
+            layers="transformer.blocks",
+            last_norm="transformer.norm_f",
+        ),
+    )
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return pre_layer(t, parts, x, norms=("norm_1", "norm_2"))
+
+    return parts.facts, decoder_program(parts.decoder, layer)

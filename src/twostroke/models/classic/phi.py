@@ -1,0 +1,43 @@
+"""Phi-1, 1.5 and 2: both blocks read one layer norm; biases everywhere, the head's among them (Li et al. 2023).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import refuse_setting
+from twostroke.models.common.layers import parallel_layer
+from twostroke.models.common.norm import NormKind
+from twostroke.models.common.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"layer_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
+
+
+@architecture("PhiForCausalLM", model_type="phi")
+def phi(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Half of each head turns, unless partial_rotary_factor says others."""
+    refuse_setting(fields, "qk_layernorm", "No published model of this family has norms of heads.")
+    refuse_setting(fields, "tie_word_embeddings", "The head has biases, which an embedding has not.")
+    act = ("hidden_act", "gelu_new")
+    parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=act)
+    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=0.5)
+    names = replace(parts.heads.names, o="self_attn.dense")
+    parts = replace(
+        parts,
+        heads=replace(parts.heads, qkv_bias=True, output_bias=True, names=names),
+        feed=replace(parts.feed, bias=True, gate="", up="mlp.fc1", down="mlp.fc2"),
+        decoder=replace(parts.decoder, head_bias=True, last_norm="model.final_layernorm"),
+    )
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return parallel_layer(t, parts, x, turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)

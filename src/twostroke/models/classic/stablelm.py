@@ -1,0 +1,36 @@
+"""StableLM: Llama with layer norms and a quarter of each head that turns (Stability AI 2023, 2024).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import refuse_setting
+from twostroke.models.common.layers import parallel_layer, pre_layer
+from twostroke.models.common.norm import NormKind
+from twostroke.models.common.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"max_position_embeddings": 4096, "layer_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 0}
+
+
+@architecture("StableLmForCausalLM", model_type="stablelm")
+def stablelm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """use_parallel_residual: both blocks read the same norm."""
+    refuse_setting(fields, "qk_layernorm", "Heads with layer norms of their own (StableLM 2 12B) are not implemented.")
+    parts = read_parts(fields, SILENT, kv_absent=32, kind=NormKind.LAYER, eps="layer_norm_eps")
+    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=0.25)
+    parts = replace(parts, heads=replace(parts.heads, qkv_bias=parts.fields.boolean("use_qkv_bias", False)))
+    layer_of = parallel_layer if parts.fields.boolean("use_parallel_residual", False) else pre_layer
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return layer_of(t, parts, x, turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)

@@ -1,0 +1,46 @@
+"""StarCoder 2: layer norms, biases and a plain feed-forward block, with a window in every layer (Lozhkov et al. 2024).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.layers import pre_layer
+from twostroke.models.common.norm import NormKind
+from twostroke.models.common.read import read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    "max_position_embeddings": 4096,
+    "norm_epsilon": 1e-5,
+    "tie_word_embeddings": True,
+    "bos_token_id": 50256,
+    "eos_token_id": 50256,
+}
+
+
+@architecture("Starcoder2ForCausalLM", model_type="starcoder2")
+def starcoder2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """use_bias for all products of a layer."""
+    act = ("hidden_act", "gelu_pytorch_tanh")
+    parts = read_parts(fields, SILENT, kv_absent=2, kind=NormKind.LAYER, eps="norm_epsilon", act=act)
+    fields = parts.fields
+    turn, window = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions), window_of(fields, 0)
+    biased = fields.boolean("use_bias", True)
+    parts = replace(
+        parts,
+        heads=replace(parts.heads, qkv_bias=biased, output_bias=biased),
+        feed=replace(parts.feed, bias=biased, gate="", up="mlp.c_fc", down="mlp.c_proj"),
+    )
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return pre_layer(t, parts, x, window=window, turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)

@@ -1,0 +1,25 @@
+"""What says of each layer of a hybrid whether it keeps a state or K and V.
+
+Knows: usual config fields.
+Must not know: single architectures, the ops.
+"""
+
+from __future__ import annotations
+
+from twostroke.spec.fields import Fields
+
+ATTENTION = ("full_attention", "attention")
+STATES = ("linear_attention", "mamba", "conv")
+
+
+def attention_layers(
+    fields: Fields, num_layers: int, usual: tuple[bool, ...], name: str = "layer_types"
+) -> tuple[bool, ...]:
+    """For each layer, whether it has attention. name: the field that lists the layers; `usual` where it is absent."""
+    types = fields.texts(name)
+    if not types:
+        return usual
+    if len(types) != num_layers or any(each not in ATTENTION + STATES for each in types):
+        known = ", ".join(ATTENTION + STATES)
+        raise fields.wrong(name, f"It must say {num_layers} times one of {known}.")
+    return tuple(each in ATTENTION for each in types)

@@ -1,0 +1,56 @@
+"""The orders in which a layer's two blocks and their norms stand, under the names of tensors that most families use.
+
+Knows: the blocks, usual names of norms.
+Must not know: config fields, single architectures.
+"""
+
+from __future__ import annotations
+
+from twostroke.models.common.attend import attend
+from twostroke.models.common.read import Parts
+from twostroke.ops.add import add
+from twostroke.ops.scale import scale
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.rope import RopeSpec
+
+USUAL_NORMS = ("input_layernorm", "post_attention_layernorm")
+ONE_NORM = ("input_layernorm",)
+
+
+def pre_layer(
+    t: Tracer,
+    parts: Parts,
+    x: Value,
+    *,
+    window: int = 0,
+    turn: RopeSpec | None = None,
+    factor: float = 1.0,
+    norms: tuple[str, str] = USUAL_NORMS,
+) -> Value:
+    """A norm before each block (Llama). factor: of what a block adds to the residual."""
+    seen = attend(t, parts.heads, parts.norm(t, norms[0], x), window=window, turn=turn)
+    x = add(x, scale(seen, factor))
+    return add(x, scale(parts.feed(t, parts.norm(t, norms[1], x)), factor))
+
+
+def post_layer(t: Tracer, parts: Parts, x: Value, *, window: int = 0, turn: RopeSpec | None = None) -> Value:
+    """A norm after each block (OLMo 2)."""
+    seen = attend(t, parts.heads, x, window=window, turn=turn)
+    x = add(x, parts.norm(t, "post_attention_layernorm", seen, in_place=True))
+    return add(x, parts.norm(t, "post_feedforward_layernorm", parts.feed(t, x), in_place=True))
+
+
+def parallel_layer(
+    t: Tracer,
+    parts: Parts,
+    x: Value,
+    *,
+    window: int = 0,
+    turn: RopeSpec | None = None,
+    norms: tuple[str, ...] = ONE_NORM,
+) -> Value:
+    """Both blocks read the residual, by one norm (GPT-J, Cohere) or by one each (GPT-NeoX), and are added to it."""
+    first = parts.norm(t, norms[0], x)
+    last = first if len(norms) == 1 else parts.norm(t, norms[1], x)
+    return add(add(x, attend(t, parts.heads, first, window=window, turn=turn)), parts.feed(t, last))

@@ -1,0 +1,66 @@
+"""Command R, R7B and A: both blocks read one layer norm; interleaved rotations (Cohere 2024, 2025).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import refuse_setting
+from twostroke.models.common.layers import parallel_layer
+from twostroke.models.common.norm import NormKind
+from twostroke.models.common.read import Parts, pattern_windows, read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    "max_position_embeddings": 8192,
+    "layer_norm_eps": 1e-5,
+    "logit_scale": 0.0625,
+    "tie_word_embeddings": True,
+    "bos_token_id": 5,
+    "eos_token_id": 255_001,
+}
+
+
+@architecture("CohereForCausalLM", model_type="cohere")
+def cohere(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Every layer turns and sees everything."""
+    refuse_setting(fields, "use_qk_norm", "Heads with layer norms of their own (Command R+) are not implemented.")
+    parts = _read(fields)
+    spec = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, theta=500_000.0)
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return parallel_layer(t, parts, x, turn=spec)
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+@architecture("Cohere2ForCausalLM", model_type="cohere2")
+def cohere2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Every fourth layer sees everything and does not turn, unless layer_types says others."""
+    parts = _read(fields)
+    fields = parts.fields
+    pattern = fields.integer("sliding_window_pattern", 1, 4096, default=4)
+    windows = pattern_windows(fields, parts.facts.num_layers, window_of(fields, 4096), pattern)
+    spec = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        return parallel_layer(t, parts, x, window=windows[index], turn=spec if windows[index] else None)
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+def _read(fields: Fields) -> Parts:
+    parts = read_parts(fields, SILENT, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
+    biased = parts.fields.boolean("attention_bias", False)
+    return replace(
+        parts,
+        heads=replace(parts.heads, qkv_bias=biased, output_bias=biased, interleaved=True),
+        decoder=replace(parts.decoder, logit_scale=parts.fields.number("logit_scale", 1e-6, 1e6)),
+    )

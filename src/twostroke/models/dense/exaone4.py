@@ -1,0 +1,38 @@
+"""EXAONE 4: a norm after each block and on each head; the large one turns only where it slides (LG AI Research 2025).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.layers import post_layer
+from twostroke.models.common.read import pattern_windows, read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
+
+
+@architecture("Exaone4ForCausalLM", model_type="exaone4")
+def exaone4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Without a sliding_window every layer turns and sees everything."""
+    parts = read_parts(fields, SILENT, kv_absent=32)
+    fields, layers = parts.fields, parts.facts.num_layers
+    window = window_of(fields, 4096)
+    named = fields.texts("layer_types")  # where it is there, the pattern may be a word, "LLLG"
+    pattern = 0 if named or not window else fields.integer("sliding_window_pattern", 1, 4096, default=4)
+    windows = pattern_windows(fields, layers, window, pattern)
+    spec = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    parts = replace(parts, heads=replace(parts.heads, head_norm=parts.norm))
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        turn = spec if windows[index] or not window else None
+        return post_layer(t, parts, x, window=windows[index], turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)

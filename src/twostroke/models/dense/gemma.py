@@ -1,0 +1,34 @@
+"""Gemma: Llama's decoder with a scaled embedding, a gate of gelu and norms stored as w - 1 (Gemma team 2024).
+
+Knows: its config fields, its layer. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from twostroke.models.common.attend import attend
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.gemma_family import read_gemma
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.add import add
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"num_key_value_heads": 16}
+
+
+@architecture("GemmaForCausalLM", model_type="gemma")
+def gemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """hidden_act "gelu" of old configs means its approximation by tanh, as in transformers."""
+    if fields.values.get("hidden_act") == "gelu":
+        fields = Fields({**fields.values, "hidden_act": "gelu_pytorch_tanh"}, fields.place)
+    model = read_gemma(fields, SILENT, "hidden_act")
+    turn = rope_from_config(model.fields, model.heads.head_dim, model.facts.max_positions)
+    norm = model.decoder.norm
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        x = add(x, attend(t, model.heads, norm(t, "input_layernorm", x), turn=turn))
+        return add(x, model.feed(t, norm(t, "post_attention_layernorm", x)))
+
+    return model.facts, decoder_program(model.decoder, layer)

@@ -1,0 +1,83 @@
+"""Gemma 3: five layers with a window for one without, each kind with rotations of its own (Gemma team 2025).
+
+Of the checkpoints that also see images, the language model alone is read.
+
+Knows: its config fields, the names of tensors in both forms of checkpoint. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import refuse_setting
+from twostroke.models.common.gemma_family import read_gemma, sandwich_layer
+from twostroke.models.common.nested import nested_text
+from twostroke.models.common.read import pattern_windows, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.refused_fields import refuse_fields
+from twostroke.spec.rope import ropes_by_layer_type
+
+SILENT = {
+    "vocab_size": 262_208,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 131_072,
+    "query_pre_attn_scalar": 256,
+    "sliding_window_pattern": 6,
+}
+"""The text_config of a published checkpoint leaves most of them out."""
+
+THETAS = {"sliding_attention": ("rope_local_base_freq", 10_000.0), "full_attention": ("rope_theta", 1_000_000.0)}
+
+PREFIXES = (
+    ("language_model.model.", "model."),
+    ("model.language_model.", "model."),
+    ("language_model.lm_head.", "lm_head."),
+)
+"""Of the language model's tensors, in checkpoints that also see images."""
+
+VISION = (
+    "vision_tower.",
+    "model.vision_tower.",
+    "multi_modal_projector.",
+    "model.multi_modal_projector.",
+)
+"""Beginnings of the names of tensors that only images need."""
+
+
+@architecture("Gemma3ForCausalLM", model_type="gemma3_text")
+def gemma3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Every sixth layer sees everything, unless layer_types says others; a norm on each head's q and k."""
+    refuse_setting(fields, "attn_logit_softcapping", "transformers ignores it for Gemma 3: its meaning is not settled.")
+    model = read_gemma(fields, SILENT, "hidden_activation")
+    fields, layers, norm = model.fields, model.facts.num_layers, model.decoder.norm
+    window = window_of(fields, 4096)
+    pattern = fields.integer("sliding_window_pattern", 1, 4096)
+    windows = pattern_windows(fields, layers, window, pattern)
+    ropes = ropes_by_layer_type(fields, model.heads.head_dim, model.facts.max_positions, THETAS, "full_attention")
+    scalar = fields.number("query_pre_attn_scalar", 1e-6, 1e6)
+    heads = replace(model.heads, scale=scalar**-0.5, head_norm=norm)
+    cap = fields.optional_number("final_logit_softcapping", 1e-3, 1e6) or 0.0
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        turn = ropes["sliding_attention" if windows[index] else "full_attention"]
+        return sandwich_layer(t, heads, model.feed, norm, x, window=windows[index], turn=turn)
+
+    return model.facts, decoder_program(replace(model.decoder, soft_cap=cap), layer)
+
+
+@architecture("Gemma3ForConditionalGeneration", model_type="gemma3")
+def gemma3_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The language model of a checkpoint that also sees images."""
+    text = nested_text(fields, "text_config")
+    refuse_fields(text, "Gemma3ForCausalLM", "gemma3_text")
+    refuse_setting(text, "final_logit_softcapping", "transformers ignores it where there are images.")
+    facts, program = gemma3(text)
+    return replace(facts, ignored=(*facts.ignored, *VISION), stored_prefixes=PREFIXES), program

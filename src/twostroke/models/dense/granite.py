@@ -1,0 +1,50 @@
+"""Granite 3: Llama with factors on the embedding, the scores, what blocks add, and the logits (Granite team 2024).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.layers import pre_layer
+from twostroke.models.common.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"bos_token_id": 1, "eos_token_id": 2}
+LARGEST = 1e6
+
+
+@architecture("GraniteForCausalLM", model_type="granite")
+def granite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """attention_multiplier is the scale of the scores itself; logits are divided by logits_scaling."""
+    parts = read_parts(fields, SILENT)
+    fields = parts.fields
+    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    factor = fields.number("residual_multiplier", 1e-6, LARGEST, default=1.0)
+    biased = fields.boolean("attention_bias", False)
+    parts = replace(
+        parts,
+        heads=replace(
+            parts.heads,
+            scale=fields.number("attention_multiplier", 1e-6, LARGEST, default=1.0),
+            qkv_bias=biased,
+            output_bias=biased,
+        ),
+        feed=replace(parts.feed, bias=fields.boolean("mlp_bias", False)),
+        decoder=replace(
+            parts.decoder,
+            embedding_scale=fields.number("embedding_multiplier", 1e-6, LARGEST, default=1.0),
+            logit_scale=1.0 / fields.number("logits_scaling", 1e-6, LARGEST, default=1.0),
+        ),
+    )
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return pre_layer(t, parts, x, turn=turn, factor=factor)
+
+    return parts.facts, decoder_program(parts.decoder, layer)

@@ -1,0 +1,42 @@
+"""Hunyuan dense: Llama with a norm on each head's q and k after their rotation (Tencent 2025).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.layers import pre_layer
+from twostroke.models.common.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import RopeKind, rope_from_config
+
+SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
+
+
+@architecture("HunYuanDenseV1ForCausalLM", model_type="hunyuan_v1_dense")
+def hunyuan(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Rotations of kind dynamic with an alpha have a larger base, whatever the length."""
+    parts = read_parts(fields, SILENT)
+    dim = parts.heads.head_dim
+    turn = rope_from_config(parts.fields, dim, parts.facts.max_positions)
+    group = parts.fields.group("rope_scaling") or parts.fields.group("rope_parameters")
+    alpha = group.optional_number("alpha", 0.0, 1e6) if group else None
+    if alpha and turn.kind is RopeKind.DYNAMIC:
+        turn = replace(turn, kind=RopeKind.DEFAULT, theta=turn.theta * alpha ** (dim / (dim - 2)), factor=1.0)
+    biased = parts.fields.boolean("attention_bias", False)
+    names = replace(parts.heads.names, q_norm="self_attn.query_layernorm", k_norm="self_attn.key_layernorm")
+    heads = replace(
+        parts.heads, qkv_bias=biased, output_bias=biased, head_norm=parts.norm, norm_after_rope=True, names=names
+    )
+    parts = replace(parts, heads=heads)
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return pre_layer(t, parts, x, turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)

@@ -1,0 +1,52 @@
+"""Ministral 3: Mistral with yarn and queries that grow with the logarithm of their position (Mistral AI 2025).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.layers import pre_layer
+from twostroke.models.common.read import read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    "head_dim": 128,
+    "max_position_embeddings": 262_144,
+    "rms_norm_eps": 1e-5,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "rope_parameters": {
+        "rope_type": "yarn",
+        "rope_theta": 1e6,
+        "factor": 16.0,
+        "original_max_position_embeddings": 16_384,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "mscale_all_dim": 1.0,
+        "mscale": 1.0,
+        "llama_4_scaling_beta": 0.1,
+    },
+}
+
+
+@architecture("Ministral3ForCausalLM", model_type="ministral3")
+def ministral3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """A query at position p is multiplied by 1 + beta log(1 + floor(p / trained positions))."""
+    parts = read_parts(fields, SILENT, kv_absent=8)
+    fields = parts.fields
+    turn, window = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions), window_of(fields, 0)
+    group = fields.group("rope_parameters") or fields.group("rope_scaling") or fields
+    beta = group.number("llama_4_scaling_beta", 0.0, 1e3)
+    parts = replace(parts, heads=replace(parts.heads, query_growth=beta))
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return pre_layer(t, parts, x, window=window, turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)

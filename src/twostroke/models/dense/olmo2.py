@@ -1,0 +1,59 @@
+"""OLMo 2 and 3: a norm after each block, and over the whole of q and of k (OLMo team 2024, 2025).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.layers import post_layer
+from twostroke.models.common.read import Parts, pattern_windows, read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import RopeSpec, rope_from_config, ropes_by_layer_type
+
+SILENT = {"rms_norm_eps": 1e-5, "eos_token_id": 50279}
+THETA = ("rope_theta", 500_000.0)
+
+
+@architecture("Olmo2ForCausalLM", model_type="olmo2")
+def olmo2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Every layer sees everything."""
+    parts = _read(fields)
+    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions)
+    layers = parts.facts.num_layers
+    return _model(parts, (0,) * layers, (turn,) * layers)
+
+
+@architecture("Olmo3ForCausalLM", model_type="olmo3")
+def olmo3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Every fourth layer sees everything, unless layer_types says others; only such layers have stretched rotations."""
+    parts = _read(fields)
+    windows = pattern_windows(parts.fields, parts.facts.num_layers, window_of(parts.fields, 4096), 4)
+    ropes = ropes_by_layer_type(
+        parts.fields,
+        parts.heads.head_dim,
+        parts.facts.max_positions,
+        {"sliding_attention": THETA, "full_attention": THETA},
+        "full_attention",
+    )
+    turns = tuple(ropes["sliding_attention" if window else "full_attention"] for window in windows)
+    return _model(parts, windows, turns)
+
+
+def _read(fields: Fields) -> Parts:
+    parts = read_parts(fields, SILENT)
+    biased = parts.fields.boolean("attention_bias", False)
+    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, wide_norm=parts.norm)
+    return replace(parts, heads=heads)
+
+
+def _model(parts: Parts, windows: tuple[int, ...], turns: tuple[RopeSpec, ...]) -> tuple[CommonFacts, ProgramText]:
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        return post_layer(t, parts, x, window=windows[index], turn=turns[index])
+
+    return parts.facts, decoder_program(parts.decoder, layer)

@@ -1,0 +1,45 @@
+"""Phi-3, Phi-4 and Phi-4-mini: Llama with fused tensors, a part of each head that turns, longrope (Abdin et al. 2024).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.attend import joined_in_order
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.layers import pre_layer
+from twostroke.models.common.read import read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "eos_token_id": 32000}
+OLD_LONGROPE = ("su", "yarn")
+"""What early releases call longrope."""
+
+
+@architecture("Phi3ForCausalLM", model_type="phi3")
+def phi3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """longrope has two sets of factors. Which one is chosen once, by the longest context of the engine: a position's
+    rotation must not change while a request grows (ops/rope_tables.py)."""
+    scaling = fields.group("rope_scaling")
+    if scaling is not None and scaling.text("rope_type", scaling.text("type", "")) in OLD_LONGROPE:
+        renamed = {**scaling.values, "rope_type": "longrope"}
+        fields = Fields({**fields.values, "rope_scaling": renamed}, fields.place)
+    parts = read_parts(fields, SILENT)
+    window = window_of(parts.fields, 0)
+    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=1.0)
+    parts = replace(
+        parts,
+        heads=replace(parts.heads, joined=joined_in_order("self_attn.qkv_proj")),
+        feed=replace(parts.feed, gate_up="mlp.gate_up_proj"),
+    )
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return pre_layer(t, parts, x, window=window, turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)

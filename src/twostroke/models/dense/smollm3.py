@@ -1,0 +1,51 @@
+"""SmolLM3: Llama without rotations in every fourth layer (Hugging Face 2025).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import windows_by_layer
+from twostroke.models.common.layers import pre_layer
+from twostroke.models.common.read import read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    "max_position_embeddings": 32_768,
+    "tie_word_embeddings": True,
+    "bos_token_id": 128_000,
+    "eos_token_id": 128_001,
+}
+
+
+@architecture("SmolLM3ForCausalLM", model_type="smollm3")
+def smollm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """no_rope_layers: 1 for each layer that turns."""
+    parts = read_parts(fields, SILENT, kv_absent=4)
+    fields, layers = parts.fields, parts.facts.num_layers
+    interval = fields.integer("no_rope_layer_interval", 1, 4096, default=4)
+    turns = fields.integers("no_rope_layers") or tuple(int((i + 1) % interval != 0) for i in range(layers))
+    if len(turns) != layers:
+        raise fields.wrong("no_rope_layers", f"It must have one number for each of the {layers} layers.")
+    window = window_of(fields, 0) if fields.boolean("use_sliding_window", False) else 0
+    usual = tuple(0 if turned else window for turned in turns)
+    windows = windows_by_layer(fields, layers, window, usual) if window else usual
+    spec = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, theta=2e6)
+    biased = fields.boolean("attention_bias", False)
+    parts = replace(
+        parts,
+        heads=replace(parts.heads, qkv_bias=biased, output_bias=biased),
+        feed=replace(parts.feed, bias=fields.boolean("mlp_bias", False)),
+    )
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        return pre_layer(t, parts, x, window=windows[index], turn=spec if turns[index] else None)
+
+    return parts.facts, decoder_program(parts.decoder, layer)

@@ -1,0 +1,109 @@
+"""Falcon-H1: attention and Mamba-2 side by side in each layer, with constant factors in many places (TII 2025).
+
+Knows: its config fields, its tensors and its program. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from twostroke.models.common.attend import Heads, attend
+from twostroke.models.common.decoder import decoder_of, decoder_program
+from twostroke.models.common.fields import head_dim, kv_heads, read_facts, refuse_setting, silu_only, with_silent
+from twostroke.models.common.mamba2 import mamba2_block, read_mamba2
+from twostroke.models.common.norm import Norm
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.activation import Activation
+from twostroke.ops.add import add
+from twostroke.ops.gate import gate
+from twostroke.ops.linear import linear
+from twostroke.ops.scale import scale
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value, join
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2, "mamba_d_ssm": 1024}
+LARGEST = 1e6
+"""Of a factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledFeed:
+    """The gated feed-forward block with a factor on the gate and one on the result."""
+
+    hidden_size: int
+    inner_size: int
+    bias: bool
+    gate_factor: float
+    down_factor: float
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """The block's output for the normed rows h, not yet added."""
+        inner, hidden = self.inner_size, self.hidden_size
+        outputs = {"feed_forward.gate_proj": inner, "feed_forward.up_proj": inner}
+        opened, up = linear(h, t.matrix("gate_up", outputs, hidden, bias=self.bias)).split(inner, inner)
+        middle = gate(join(scale(opened, self.gate_factor), up), Activation.SILU)
+        down = t.matrix("down", {"feed_forward.down_proj": hidden}, inner, bias=self.bias)
+        return scale(linear(middle, down), self.down_factor)
+
+
+@architecture("FalconH1ForCausalLM", model_type="falcon_h1")
+def falcon_h1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Factors on the inputs of attention and of states go on to what is linear in them: biases there are refused."""
+    fields = with_silent(fields, SILENT)
+    tied = fields.boolean("tie_word_embeddings", False)
+    facts = read_facts(fields, positions=8192, ignored=("lm_head.weight",) if tied else ())
+    silu_only(fields)
+    for name in ("attention_bias", "mamba_proj_bias"):
+        refuse_setting(fields, name, "The factor on the block's input would have to leave the bias alone.")
+    norm = Norm(fields.number("rms_norm_eps", 1e-12, 0.1))
+    num_heads = fields.integer("num_attention_heads", 1, 4096)
+    dim = head_dim(fields, facts.hidden_size, num_heads)
+    seen = _factor(fields, "attention_in_multiplier")
+    # Queries and keys have the input's factor once each, keys one of their own; values carry it to the output.
+    heads = Heads(
+        facts.hidden_size,
+        num_heads,
+        kv_heads(fields, num_heads, None),
+        dim,
+        scale=dim**-0.5 * seen * seen * _factor(fields, "key_multiplier"),
+    )
+    attention_out = seen * _factor(fields, "attention_out_multiplier")
+    states_in, states_out = _factor(fields, "ssm_in_multiplier"), _factor(fields, "ssm_out_multiplier")
+    usual = read_mamba2(fields, facts.hidden_size, norm.eps)
+    normed = fields.boolean("mamba_rms_norm", False)
+    states = replace(
+        usual,
+        norm_groups=usual.groups if normed else 0,
+        gate_first=not fields.boolean("mamba_norm_before_gate", True),
+        out_bias=fields.boolean("projectors_bias", False),
+        factors=tuple(states_in * each for each in _factors(fields, "ssm_multipliers", 5)),  # type: ignore[arg-type]
+    )
+    gate_factor, down_factor = _factors(fields, "mlp_multipliers", 2)
+    inner, biased = fields.integer("intermediate_size", 1, 1 << 20), fields.boolean("mlp_bias", False)
+    feed = ScaledFeed(facts.hidden_size, inner, biased, gate_factor, down_factor)
+    turn = rope_from_config(fields, dim, facts.max_positions)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        h = norm(t, "input_layernorm", x)
+        with t.layer("mamba."):
+            kept = scale(mamba2_block(t, states, h), states_out)
+        x = add(x, add(kept, scale(attend(t, heads, h, turn=turn), attention_out)))
+        return add(x, feed(t, norm(t, "pre_ff_layernorm", x)))
+
+    decoder = replace(
+        decoder_of(facts, norm, tied),
+        last_norm="model.final_layernorm",
+        embedding_scale=_factor(fields, "embedding_multiplier"),
+        logit_scale=_factor(fields, "lm_head_multiplier"),
+    )
+    return facts, decoder_program(decoder, layer)
+
+
+def _factor(fields: Fields, name: str) -> float:
+    return fields.number(name, -LARGEST, LARGEST, default=1.0)
+
+
+def _factors(fields: Fields, name: str, count: int) -> tuple[float, ...]:
+    return fields.numbers(name, count, -LARGEST, LARGEST) if fields.values.get(name) is not None else (1.0,) * count

@@ -1,0 +1,80 @@
+"""LFM2: gated short convolutions, with grouped attention in some layers (Liquid AI 2025).
+
+Knows: its config fields, its tensors and its program. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from twostroke.models.common.attend import AttentionNames, Heads, attend
+from twostroke.models.common.decoder import decoder_of, decoder_program
+from twostroke.models.common.feed import Feed
+from twostroke.models.common.fields import head_dim, kv_heads, read_facts, with_silent
+from twostroke.models.common.hybrid import attention_layers
+from twostroke.models.common.mamba2 import conv_taps
+from twostroke.models.common.norm import Norm
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.add import add
+from twostroke.ops.linear import linear
+from twostroke.ops.multiply import multiply
+from twostroke.ops.short_conv import short_conv
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"num_key_value_heads": 8, "norm_eps": 1e-5, "conv_L_cache": 3, "bos_token_id": 1, "eos_token_id": 2}
+NAMES = AttentionNames(o="self_attn.out_proj", q_norm="self_attn.q_layernorm", k_norm="self_attn.k_layernorm")
+
+
+@architecture("Lfm2ForCausalLM", model_type="lfm2")
+def lfm2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Older configs say tie_embedding, block_ff_dim and full_attn_idxs."""
+    fields = with_silent(fields, SILENT)
+    tied = fields.boolean("tie_embedding", fields.boolean("tie_word_embeddings", True))
+    facts = read_facts(fields, positions=128_000, ignored=("lm_head.weight",) if tied else ())
+    norm = Norm(fields.number("norm_eps", 1e-12, 0.1))
+    num_heads = fields.integer("num_attention_heads", 1, 4096)
+    dim = head_dim(fields, facts.hidden_size, num_heads)
+    heads = Heads(facts.hidden_size, num_heads, kv_heads(fields, num_heads, None), dim, head_norm=norm, names=NAMES)
+    feed = Feed(facts.hidden_size, _inner(fields), gate="feed_forward.w1", up="feed_forward.w3", down="feed_forward.w2")
+    turn = rope_from_config(fields, dim, facts.max_positions, theta=1_000_000.0)
+    named = fields.integers("full_attn_idxs") if fields.has("full_attn_idxs") else range(facts.num_layers)
+    usual = tuple(index in named for index in range(facts.num_layers))
+    attending = attention_layers(fields, facts.num_layers, usual)
+    taps, biased = fields.integer("conv_L_cache", 2, 64), fields.boolean("conv_bias", False)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        h = norm(t, "operator_norm", x)
+        mixed = attend(t, heads, h, turn=turn) if attending[index] else _convolved(t, h, taps, biased)
+        x = add(x, mixed)
+        return add(x, feed(t, norm(t, "ffn_norm", x)))
+
+    return facts, decoder_program(replace(decoder_of(facts, norm, tied), last_norm="model.embedding_norm"), layer)
+
+
+def _convolved(t: Tracer, h: Value, taps: int, biased: bool) -> Value:
+    """out(C * conv(B * x)), [B | C | x] = in(h)."""
+    width = h.width
+    with t.layer("conv."):
+        b, c, x = linear(h, t.matrix("states_in", {"in_proj": 3 * width}, width, bias=biased)).split(
+            width, width, width
+        )
+        bias = t.vector("conv", width, suffix=".bias") if biased else None
+        mixed = short_conv(multiply(x, b), conv_taps(t, "conv", width, taps), bias)
+        return linear(multiply(mixed, c), t.matrix("states_out", {"out_proj": width}, width, bias=biased))
+
+
+def _inner(fields: Fields) -> int:
+    """The width of the feed-forward block: two thirds of what the config says, rounded up, unless it says otherwise."""
+    inner = fields.integer("block_ff_dim", 1, 1 << 20, default=fields.integer("intermediate_size", 1, 1 << 20))
+    if not fields.boolean("block_auto_adjust_ff_dim", True):
+        return inner
+    inner = int(2 * inner / 3)
+    factor = fields.optional_number("block_ffn_dim_multiplier", 1e-3, 1e3)
+    if factor is None and fields.has("block_ffn_dim_multiplier"):
+        return inner
+    multiple = fields.integer("block_multiple_of", 1, 1 << 20, default=256)
+    return multiple * math.ceil(int((factor or 1.0) * inner) / multiple)

@@ -1,0 +1,71 @@
+"""Mamba and FalconMamba: states of fixed size for each channel; no positions, no cache that grows (Gu and Dao 2023).
+
+Knows: their config fields, their tensors and their program. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_of, decoder_program
+from twostroke.models.common.fields import read_facts, silu_only
+from twostroke.models.common.mamba import MambaShape, StepNorm, mamba_block
+from twostroke.models.common.norm import Norm
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.states.mamba2 import POSITIONS
+from twostroke.ops.add import add
+from twostroke.ops.rms_norm import rms_norm
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+
+
+@architecture("MambaForCausalLM", model_type="mamba")
+def mamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Fields of the initialisation (time_step_min and others) change nothing in a trained model."""
+    return _read(fields, None)
+
+
+@architecture("FalconMambaForCausalLM", model_type="falcon_mamba")
+def falcon_mamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Norms without weights of the steps, B and C."""
+    eps = fields.number("mixer_rms_eps", 1e-12, 0.1, default=1e-6)
+
+    def norm(t: Tracer, _name: str, x: Value) -> Value:
+        return rms_norm(x, t.constant(f"ones{x.width}", (1.0,) * x.width), eps, in_place=True)
+
+    return _read(fields, norm)
+
+
+def _read(fields: Fields, step_norm: StepNorm | None) -> tuple[CommonFacts, ProgramText]:
+    tied = fields.boolean("tie_word_embeddings", True)
+    facts = read_facts(fields, positions=POSITIONS, ignored=("lm_head.weight",) if tied else ())
+    silu_only(fields)
+    norm = Norm(fields.number("layer_norm_epsilon", 1e-12, 0.1, default=1e-5))
+    auto = fields.values.get("time_step_rank") in (None, "auto")
+    # Where both are there, transformers lets the width win; FalconMamba's published config says another expand.
+    inner = int(fields.number("expand", 0.01, 64.0, default=2.0) * facts.hidden_size)
+    shape = MambaShape(
+        facts.hidden_size,
+        fields.integer("intermediate_size", 1, 1 << 20, default=inner),
+        fields.integer("state_size", 1, 4096, default=16),
+        math.ceil(facts.hidden_size / 16) if auto else fields.integer("time_step_rank", 1, 1 << 16),
+        fields.integer("conv_kernel", 2, 64, default=4),
+        fields.boolean("use_conv_bias", True),
+        fields.boolean("use_bias", False),
+        step_norm,
+    )
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        h = norm(t, "norm", x)
+        with t.layer("mixer."):
+            return add(x, mamba_block(t, shape, h))
+
+    decoder = replace(
+        decoder_of(facts, norm, tied),
+        embedding="backbone.embeddings",
+        layers="backbone.layers",
+        last_norm="backbone.norm_f",
+    )
+    return facts, decoder_program(decoder, layer)

@@ -1,0 +1,119 @@
+"""Nemotron-H: each layer one block: Mamba-2, attention without positions, or a plain feed-forward block (NVIDIA 2025).
+
+Knows: its config fields, its tensors and its program. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.attend import AttentionNames, Heads, attend
+from twostroke.models.common.decoder import decoder_of, decoder_program
+from twostroke.models.common.feed import Feed
+from twostroke.models.common.fields import activation, head_dim, kv_heads, read_facts, refuse_setting, with_silent
+from twostroke.models.common.mamba2 import Mamba2Shape, mamba2_block, step_limit
+from twostroke.models.common.norm import Norm
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.add import add
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.types.errors import UnsupportedModel
+
+SILENT = {
+    **{"num_key_value_heads": 8, "head_dim": 128, "layer_norm_epsilon": 1e-5, "bos_token_id": 1, "eos_token_id": 2},
+    **{"ssm_state_size": 128, "mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4},
+}
+KINDS = {"M": "states", "*": "attention", "-": "feed", "E": "experts"}
+"""By the letters of hybrid_override_pattern."""
+
+WORDS = {
+    **{"linear_attention": "states", "mamba": "states", "full_attention": "attention", "attention": "attention"},
+    **{"mlp": "feed", "moe": "experts"},
+}
+"""By the words of layers_block_type."""
+
+NAMES = AttentionNames("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_proj")
+PREFIXES = (("backbone.", "model."),)
+"""Of the published checkpoints."""
+
+
+@architecture("NemotronHForCausalLM", model_type="nemotron_h")
+def nemotron_h(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """dt is bounded by time_step_limit alone: transformers' path for several tokens also applies time_step_min, its
+    path for one does not."""
+    kinds = _kinds(fields)
+    fields = with_silent(fields, {**SILENT, "num_hidden_layers": len(kinds)})
+    tied = fields.boolean("tie_word_embeddings", False)
+    facts = read_facts(fields, positions=4096, ignored=("mtp.", *(("lm_head.weight",) if tied else ())))
+    if facts.num_layers != len(kinds):
+        raise fields.wrong("num_hidden_layers", f"The list of layers has {len(kinds)}.")
+    refuse_setting(fields, "sliding_window", "transformers ignores it for this family: its meaning is not settled.")
+    if fields.text("mamba_hidden_act", "silu") != "silu":
+        raise fields.wrong("mamba_hidden_act", "The convolution of this family ends in silu.")
+    norm = Norm(fields.number("layer_norm_epsilon", 1e-12, 0.1))
+    num_heads = fields.integer("num_attention_heads", 1, 4096)
+    dim = head_dim(fields, facts.hidden_size, num_heads)
+    heads = Heads(facts.hidden_size, num_heads, kv_heads(fields, num_heads, None), dim, names=NAMES)
+    feed = Feed(
+        facts.hidden_size,
+        fields.integer("intermediate_size", 1, 1 << 20),
+        activation(fields, "mlp_hidden_act", "relu2"),
+        fields.boolean("mlp_bias", False),
+        gate="",
+        up="mixer.up_proj",
+        down="mixer.down_proj",
+    )
+    states = _states(fields, facts.hidden_size, norm.eps)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        h = norm(t, "norm", x)
+        if kinds[index] == "attention":
+            return add(x, attend(t, heads, h))
+        if kinds[index] == "feed":
+            return add(x, feed(t, h))
+        with t.layer("mixer."):
+            return add(x, mamba2_block(t, states, h))
+
+    decoder = replace(decoder_of(facts, norm, tied), embedding="model.embeddings", last_norm="model.norm_f")
+    return replace(facts, stored_prefixes=PREFIXES), decoder_program(decoder, layer)
+
+
+def _states(fields: Fields, hidden_size: int, eps: float) -> Mamba2Shape:
+    groups = fields.integer("mamba_n_groups", 1, 4096, default=fields.integer("n_groups", 1, 4096))
+    heads, biased = fields.integer("mamba_num_heads", 1, 1 << 16), fields.boolean("use_bias", False)
+    if heads % groups:
+        raise fields.wrong("n_groups", f"It must divide the {heads} heads.")
+    return Mamba2Shape(
+        hidden_size=hidden_size,
+        heads=heads,
+        head_dim=fields.integer("mamba_head_dim", 1, 4096),
+        numbers=fields.integer("ssm_state_size", 1, 4096),
+        groups=groups,
+        taps=fields.integer("mamba_d_conv", 2, 64, default=fields.integer("conv_kernel", 2, 64)),
+        eps=eps,
+        norm_groups=groups,
+        step_limit=step_limit(fields),
+        conv_bias=fields.boolean("use_conv_bias", True),
+        in_bias=biased,
+        out_bias=biased,
+    )
+
+
+def _kinds(fields: Fields) -> tuple[str, ...]:
+    """What each layer is. Raises UnsupportedModel for layers with experts."""
+    listed = "layers_block_type" if fields.texts("layers_block_type") else "layer_types"
+    words, pattern = fields.texts(listed), fields.text("hybrid_override_pattern", "")
+    found = [WORDS.get(word) for word in words] if words else [KINDS.get(letter) for letter in pattern]
+    if not found or None in found:
+        raise fields.wrong(
+            listed if words else "hybrid_override_pattern",
+            f"It must list layers, each one of {', '.join(WORDS) if words else ', '.join(KINDS)}.",
+        )
+    if "experts" in found:
+        raise UnsupportedModel(
+            f"config.json: {listed if words else 'hybrid_override_pattern'} has layers with experts.",
+            why="The experts of this family are not implemented yet.",
+            fix="Use a model of this family without experts.",
+        )
+    return tuple(kind for kind in found if kind is not None)

@@ -1,0 +1,115 @@
+"""delta_rule: the gated delta rule, token by token within a head (Yang et al. 2024, "Gated Delta Networks").
+
+    out, v (T, H, V), q, k (T, G, K), a (T, H) or (T, H * K), b (T, H) float32; head h reads q and k of group
+    h // (H / G). For each token, in order, with unit(x) = x / sqrt(sum(x^2) + 1e-6):
+        left = exp(decay * softplus(a + dt_bias)), one number a head, or one for each of its K rows of the state
+        state (K, V) = left * state
+        state = state + unit(k) (outer) strength * sigmoid(b) * (v - unit(k) @ state)
+        out = unit(q) / sqrt(K) @ state
+    decay (H,) negative, dt_bias (H,) or (H * K,) float32. A sequence's state is (H, K, V) float32, read and changed in
+    place; slots (S,): each sequence's place in `state`.
+
+Products with the state are summed in the order of its rows, so bits do not depend on how a sequence is cut into steps.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
+
+UNIT_EPS = 1e-6
+MOST_ROWS = 512
+"""Rows of one head's state: what kernels have room for."""
+
+FLOPS_OF_A_GATE = 20
+"""A softplus, an exponential, a product."""
+
+
+def reference(
+    out: F32Array,
+    q: F32Array,
+    k: F32Array,
+    v: F32Array,
+    a: F32Array,
+    b: F32Array,
+    decay: F32Array,
+    dt_bias: F32Array,
+    state: F32Array,
+    slots: I32Array,
+    batch: AttentionBatch,
+    strength: float,
+) -> None:
+    """See the module."""
+    heads, width, rows = v.shape[1], v.shape[2], k.shape[2]
+    shared = heads // k.shape[1]
+    units = [
+        np.repeat(x / np.sqrt((x.astype(np.float64) ** 2).sum(axis=-1, keepdims=True) + UNIT_EPS), shared, axis=1)
+        for x in (q, k)
+    ]
+    steps = np.logaddexp(0.0, a.astype(np.float64).reshape(len(a), -1) + dt_bias).reshape(len(a), heads, -1)
+    left = np.exp(decay[:, None] * steps)[..., None]
+    beta = strength / (1.0 + np.exp(-b.astype(np.float64)))[..., None]
+    for s, slot in enumerate(slots):
+        h = state[slot].reshape(heads, rows, width).astype(np.float64)
+        for row in range(int(batch.row_starts[s]), int(batch.row_starts[s + 1])):
+            h = left[row] * h
+            missing = beta[row] * (v[row] - np.einsum("hk,hkv->hv", units[1][row], h))
+            h = h + units[1][row][:, :, None] * missing[:, None, :]
+            out[row] = np.einsum("hk,hkv->hv", units[0][row] / np.sqrt(rows), h)
+        state[slot] = h.reshape(-1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DeltaRule(Op):
+    """The scan of the step's rows; the state is changed."""
+
+    NAME: ClassVar[str] = "delta_rule"
+    SHAPES: ClassVar[Shapes] = {
+        **{"out": "T H V", "q": "T G K", "k": "T G K", "v": "T H V", "a": "T A", "b": "T H"},
+        **{"decay": "H", "dt_bias": "A", "slots": "S"},
+    }
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    q: Value
+    k: Value
+    v: Value
+    a: Value
+    b: Value
+    decay: Vector
+    dt_bias: Vector
+    state: StateCache
+    slots: Indices
+    batch: Sequences
+    strength: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """7 FLOPs for each number of the state; it is read and written once for each sequence."""
+        moved = 2 * self.v.width + 2 * self.k.width + self.a.width + self.b.width
+        return OpCost(
+            per_row=Work(7 * self.state.elements + FLOPS_OF_A_GATE * self.a.width, activation_bytes=4 * moved),
+            per_sequence=Work(0, kv_bytes=8 * self.state.elements),
+        )
+
+
+def delta_rule(
+    q: Value, k: Value, v: Value, a: Value, b: Value, *, decay: Vector, dt_bias: Vector, strength: float = 1.0
+) -> Value:
+    """The scan of v (T, H, V), with a state of its own. Raises ValueError where the shapes do not fit."""
+    (heads, width), (groups, rows) = v.shape, k.shape
+    if heads % groups or a.width not in (heads, heads * rows) or rows > MOST_ROWS:
+        raise ValueError(f"{heads} heads of {width}, {groups} groups of {rows}, {a.width} gates do not fit")
+    out = v.fresh()
+    state = v.trace.state(heads * rows * width)
+    v.trace.record(DeltaRule(out, q, k, v, a.flat(), b, decay, dt_bias, state, STATE_SLOTS, SEQUENCES, strength))
+    return out

@@ -1,0 +1,48 @@
+"""scale: a value times a number, in place (embeddings of Gemma, residuals and logits of Granite, logits of Cohere).
+
+    x (T, D) float32 *= factor.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+
+def reference(x: F32Array, factor: float) -> None:
+    """See the module."""
+    x *= np.float32(factor)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scale(Op):
+    """x * factor, over x."""
+
+    NAME: ClassVar[str] = "scale"
+    SHAPES: ClassVar[Shapes] = {"out": "T D"}
+    reference = staticmethod(reference)
+
+    out: Value
+    factor: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """One FLOP an element; a read and a write."""
+        return OpCost(per_row=Work(self.out.width, activation_bytes=8 * self.out.width))
+
+
+def scale(x: Value, factor: float) -> Value:
+    """x * factor, over x; x itself where the factor is 1."""
+    if factor == 1:
+        return x
+    out = x.written()
+    x.trace.record(Scale(out, factor))
+    return out

@@ -1,0 +1,95 @@
+"""selective_scan: Mamba's scan, token by token within a channel (Gu and Dao 2023).
+
+    out, x, dt (T, C), b, c (T, N) float32. For each token, in order:
+        d = softplus(dt)
+        state (N, C) = exp(d * decay) * state + b (outer) (d * x)
+        out = c @ state + skip * x
+    decay (N * C,) float32, negative, the first number's C first; skip (C,). A sequence's state is (N, C) float32, read
+    and changed in place; slots (S,): each sequence's place in `state`.
+
+c @ state is summed in the order of n, so bits do not depend on how a sequence is cut into steps.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
+
+FLOPS_OF_A_NUMBER = 11
+"""An exponential (counted as 5), two products that go into it and the input, two multiply-adds."""
+
+
+def reference(
+    out: F32Array,
+    x: F32Array,
+    dt: F32Array,
+    b: F32Array,
+    c: F32Array,
+    decay: F32Array,
+    skip: F32Array,
+    state: F32Array,
+    slots: I32Array,
+    batch: AttentionBatch,
+) -> None:
+    """See the module."""
+    numbers, channels = b.shape[1], x.shape[1]
+    steps = np.logaddexp(0.0, dt.astype(np.float64))
+    by_number = decay.reshape(numbers, channels)
+    for s, slot in enumerate(slots):
+        h = state[slot].reshape(numbers, channels).astype(np.float64)
+        for row in range(int(batch.row_starts[s]), int(batch.row_starts[s + 1])):
+            h = np.exp(steps[row] * by_number) * h + b[row][:, None] * (steps[row] * x[row])
+            out[row] = c[row] @ h + skip * x[row]
+        state[slot] = h.reshape(-1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SelectiveScan(Op):
+    """The scan of the step's rows; the state is changed."""
+
+    NAME: ClassVar[str] = "selective_scan"
+    SHAPES: ClassVar[Shapes] = {
+        **{"out": "T C", "x": "T C", "dt": "T C", "b": "T N", "c": "T N"},
+        **{"decay": "*", "skip": "C", "slots": "S"},
+    }
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    dt: Value
+    b: Value
+    c: Value
+    decay: Vector
+    skip: Vector
+    state: StateCache
+    slots: Indices
+    batch: Sequences
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """11 FLOPs for each number of the state; it is read and written once for each sequence."""
+        moved = 3 * self.x.width + 2 * self.b.width
+        return OpCost(
+            Work(0, weight_bytes=4 * self.decay.length),
+            Work(FLOPS_OF_A_NUMBER * self.state.elements, activation_bytes=4 * moved),
+            per_sequence=Work(0, kv_bytes=8 * self.state.elements),
+        )
+
+
+def selective_scan(x: Value, dt: Value, b: Value, c: Value, *, decay: Vector, skip: Vector) -> Value:
+    """The scan of x (T, C), with a state of its own. Raises ValueError where decay does not fit."""
+    if decay.length != x.width * b.width:
+        raise ValueError(f"{decay.length} decays are not {b.width} for each of {x.width} channels")
+    out = x.fresh()
+    state = x.trace.state(decay.length)
+    x.trace.record(SelectiveScan(out, x, dt, b, c, decay, skip, state, STATE_SLOTS, SEQUENCES))
+    return out

@@ -1,0 +1,48 @@
+"""soft_cap: a value held between -cap and cap by a hyperbolic tangent, in place (logits of Gemma 2).
+
+    x (T, D) float32 = cap * tanh(x / cap), cap above 0.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+
+def reference(x: F32Array, cap: float) -> None:
+    """See the module."""
+    x[...] = np.tanh(x.astype(np.float64) / cap) * cap
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SoftCap(Op):
+    """cap * tanh(x / cap), over x."""
+
+    NAME: ClassVar[str] = "soft_cap"
+    SHAPES: ClassVar[Shapes] = {"out": "T D"}
+    reference = staticmethod(reference)
+
+    out: Value
+    cap: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """About 20 FLOPs an element; a read and a write."""
+        return OpCost(per_row=Work(20 * self.out.width, activation_bytes=8 * self.out.width))
+
+
+def soft_cap(x: Value, cap: float) -> Value:
+    """cap * tanh(x / cap), over x; x itself where the cap is 0."""
+    if cap == 0:
+        return x
+    out = x.written()
+    x.trace.record(SoftCap(out, cap))
+    return out

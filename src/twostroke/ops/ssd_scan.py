@@ -1,0 +1,115 @@
+"""ssd_scan: Mamba-2's selective scan, token by token within a head (Dao and Gu 2024, "Transformers are SSMs").
+
+    out, x (T, H, P), b, c (T, G, N), dt (T, H) float32; head h reads group h // (H / G). For each token, in order:
+        d = min(max(softplus(dt + dt_bias), dt_least), dt_most)
+        state (N, P) = exp(d * decay) * state + b (outer) (d * x)
+        out = c @ state + skip * x
+    decay (negative), skip, dt_bias (H,) float32. A sequence's state is (H, N, P) float32, read and changed in place;
+    slots (S,): each sequence's place in `state`.
+
+c @ state is summed in the order of n, so bits do not depend on how a sequence is cut into steps.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
+
+FLOPS_OF_A_STEP = 20
+"""An addition, a softplus and an exponential for each head."""
+
+
+def reference(
+    out: F32Array,
+    x: F32Array,
+    b: F32Array,
+    c: F32Array,
+    dt: F32Array,
+    decay: F32Array,
+    skip: F32Array,
+    dt_bias: F32Array,
+    state: F32Array,
+    slots: I32Array,
+    batch: AttentionBatch,
+    dt_least: float,
+    dt_most: float,
+) -> None:
+    """See the module."""
+    heads, width, numbers = x.shape[1], x.shape[2], b.shape[2]
+    shared = heads // b.shape[1]
+    steps = np.clip(np.logaddexp(0.0, dt.astype(np.float64) + dt_bias), dt_least, dt_most)
+    for s, slot in enumerate(slots):
+        h = state[slot].reshape(heads, numbers, width).astype(np.float64)
+        for row in range(int(batch.row_starts[s]), int(batch.row_starts[s + 1])):
+            d = steps[row][:, None, None]
+            inner = np.repeat(b[row], shared, axis=0)[:, :, None] * (d * x[row][:, None, :])
+            h = np.exp(d * decay[:, None, None]) * h + inner
+            out[row] = np.einsum("hn,hnp->hp", np.repeat(c[row], shared, axis=0), h) + skip[:, None] * x[row]
+        state[slot] = h.reshape(-1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SsdScan(Op):
+    """The scan of the step's rows; the state is changed."""
+
+    NAME: ClassVar[str] = "ssd_scan"
+    SHAPES: ClassVar[Shapes] = {
+        **{"out": "T H P", "x": "T H P", "b": "T G N", "c": "T G N", "dt": "T H"},
+        **{"decay": "H", "skip": "H", "dt_bias": "H", "slots": "S"},
+    }
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    b: Value
+    c: Value
+    dt: Value
+    decay: Vector
+    skip: Vector
+    dt_bias: Vector
+    state: StateCache
+    slots: Indices
+    batch: Sequences
+    dt_least: float
+    dt_most: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """5 FLOPs for each number of the state; it is read and written once for each sequence."""
+        moved = 2 * self.x.width + 2 * self.b.width + self.dt.width
+        return OpCost(
+            per_row=Work(5 * self.state.elements + FLOPS_OF_A_STEP * self.dt.width, activation_bytes=4 * moved),
+            per_sequence=Work(0, kv_bytes=8 * self.state.elements),
+        )
+
+
+def ssd_scan(
+    x: Value,
+    b: Value,
+    c: Value,
+    dt: Value,
+    *,
+    decay: Vector,
+    skip: Vector,
+    dt_bias: Vector,
+    dt_limit: tuple[float, float],
+) -> Value:
+    """The scan of x (T, H, P), with a state of its own. Raises ValueError where groups do not divide the heads."""
+    (heads, width), (groups, numbers) = x.shape, b.shape
+    if heads % groups:
+        raise ValueError(f"{groups} groups cannot be shared by {heads} heads")
+    out = x.fresh()
+    state = x.trace.state(heads * width * numbers)
+    x.trace.record(
+        SsdScan(out, x, b, c, dt, decay, skip, dt_bias, state, STATE_SLOTS, SEQUENCES, dt_limit[0], dt_limit[1])
+    )
+    return out

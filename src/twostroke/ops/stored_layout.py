@@ -1,0 +1,257 @@
+"""Packed weights that keep the codes and scales of a file of ggml: layouts, packing and unpacking without loss.
+
+    value = (scale * multiplier) * code - minimum_scale * minimum
+
+Panels of 64 rows; a panel is groups of 256 columns (the last of a flat kind may be shorter), each in one piece:
+
+    FLAT8, FLAT8_MIN    scales (columns / 32, 64) float16; of _MIN as many minima, float16; then codes
+    FLAT4               scales (columns / 32, 64) float16, then nibbles: code + 8
+    SUPER8, SUPER8_MIN  scales (64) float16; of _MIN minimum scales (64) float16; multipliers (16, 64) int8; of _MIN
+                        minima (16, 64) uint8; then codes
+    SUPER4_MIN          the same with 8 multipliers and 8 minima for 32 columns each; then nibbles: the code
+
+Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of super kinds are a multiple of 256.
+Sums: for each group of 256 columns and each step, float(whole sum) * step, less minimum * float(sum of the rounded
+activations), added up in float32 from left to right; then times the scale of the activations.
+
+Knows: layouts.
+Must not know: files, who computes with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.ops.operands import F32Array, PackedWeight, U8Array, nibbles_of, nibbles_to
+from twostroke.spec.formats import PANEL_ROWS, STEP_COLUMNS, STORED_GROUP, WeightFormat, WeightKind, padded_rows
+
+I8Array = NDArray[np.int8]
+I16Array = NDArray[np.int16]
+
+FLAT_STEP, SUPER_STEP = 32, 16
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StoredValues:
+    """n blocks (or rows) of `codes.shape[1]` elements.
+
+    codes: (n, elements). scales: (n, a) float32. multipliers: (n, b), b a multiple of a; None for ones.
+    minimum_scales: (n, a), None for no minimum; minima (n, b), not negative; None for ones.
+    """
+
+    codes: I8Array
+    scales: F32Array
+    multipliers: I16Array | None = None
+    minimum_scales: F32Array | None = None
+    minima: I16Array | None = None
+
+    def steps(self) -> F32Array:
+        """(n, groups): what the codes of each group are multiplied by."""
+        return _times(self.scales, self.multipliers)
+
+    def offsets(self) -> F32Array | None:
+        """(n, groups): what is taken off in each group."""
+        return None if self.minimum_scales is None else _times(self.minimum_scales, self.minima)
+
+    def values(self) -> F32Array:
+        """(n, elements) float32."""
+        steps, offsets = self.steps(), self.offsets()
+        grouped = self.codes.reshape(*steps.shape, -1).astype(np.float32)
+        grouped *= steps[:, :, None]
+        if offsets is not None:
+            grouped -= offsets[:, :, None]
+        return grouped.reshape(self.codes.shape)
+
+    @staticmethod
+    def joined(pieces: Sequence[StoredValues]) -> StoredValues:
+        """Rows one below the other, of pieces that have the same parts."""
+
+        def below(parts: list[Any]) -> Any:
+            return None if parts[0] is None else np.concatenate(parts)
+
+        return StoredValues(
+            below([piece.codes for piece in pieces]),
+            below([piece.scales for piece in pieces]),
+            below([piece.multipliers for piece in pieces]),
+            below([piece.minimum_scales for piece in pieces]),
+            below([piece.minima for piece in pieces]),
+        )
+
+    def by_rows(self, rows: int) -> StoredValues:
+        """Blocks one after the other as rows of them."""
+
+        def shaped(part: Any) -> Any:
+            return None if part is None else part.reshape(rows, -1)
+
+        return StoredValues(
+            shaped(self.codes),
+            shaped(self.scales),
+            shaped(self.multipliers),
+            shaped(self.minimum_scales),
+            shaped(self.minima),
+        )
+
+
+def _times(scales: F32Array, whole: I16Array | None) -> F32Array:
+    if whole is None:
+        return scales
+    parts = whole.reshape(len(scales), scales.shape[1], -1).astype(np.float32) * scales[:, :, None]
+    return parts.reshape(whole.shape)
+
+
+def step_columns(kind: WeightKind) -> int:
+    """Columns that share a step."""
+    return SUPER_STEP if kind in (WeightKind.SUPER8, WeightKind.SUPER8_MIN) else FLAT_STEP
+
+
+def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
+    """The same values with just the parts that the kind has: steps as wide as its own, zeros for minima not there.
+
+    Raises ValueError for what the kind cannot hold.
+    """
+    columns = rows.codes.shape[1]
+    wide = STORED_GROUP if kind.is_super else FLAT_STEP
+    if (
+        columns % wide
+        or rows.scales.shape[1] * wide != columns
+        or (rows.minimum_scales is not None and not kind.has_minimum)
+    ):
+        raise ValueError(f"{kind.name} holds one scale for {wide} columns, and minima only where it has them")
+    least = None
+    if kind.has_minimum:
+        least = np.zeros_like(rows.scales) if rows.minimum_scales is None else rows.minimum_scales
+    if not kind.is_super:
+        return StoredValues(rows.codes, rows.scales, None, least)
+    units = columns // step_columns(kind)
+    minima = None
+    if kind.has_minimum:
+        minima = np.zeros((len(rows.codes), units), np.int16) if rows.minima is None else _spread(rows.minima, units)
+    ones = np.ones((len(rows.codes), 1), np.int16)
+    return StoredValues(
+        rows.codes, rows.scales, _spread(ones if rows.multipliers is None else rows.multipliers, units), least, minima
+    )
+
+
+def pack_stored(rows: StoredValues, weight_format: WeightFormat) -> U8Array:
+    """Rows of a matrix, or of whole panels of it -> packed bytes. Raises ValueError for what the kind cannot hold."""
+    kind = weight_format.kind
+    rows = canonical(rows, kind)
+    count, columns = rows.codes.shape
+    padded, sub = weight_format.padded_columns(columns), step_columns(kind)
+    codes = np.zeros((padded_rows(count), padded), np.int8)
+    codes[:count, :columns] = rows.codes
+    wide = STORED_GROUP if kind.is_super else FLAT_STEP
+    pieces: list[tuple[U8Array, int]] = []  # (panels, units, bytes of a unit), and the columns of a unit
+    for scales in (rows.scales, rows.minimum_scales):
+        if scales is not None:
+            pieces.append((_lanes(_half_bits(scales), padded // wide), wide))
+    for whole, dtype in ((rows.multipliers, np.int8), (rows.minima, np.uint8)):
+        if whole is not None:
+            pieces.append((_lanes(whole.astype(dtype), padded // sub), sub))
+    pieces.append(_codes(codes, kind))
+    groups = []
+    for first in range(0, padded, STORED_GROUP):
+        end = min(first + STORED_GROUP, padded)
+        groups += [part[:, first // unit : end // unit].reshape(len(part), -1) for part, unit in pieces]
+    return np.ascontiguousarray(np.concatenate(groups, axis=1)).reshape(-1)
+
+
+def _codes(codes: I8Array, kind: WeightKind) -> tuple[U8Array, int]:
+    if kind in (WeightKind.FLAT4, WeightKind.SUPER4_MIN):
+        more = 8 if kind is WeightKind.FLAT4 else 0
+        return nibbles_of((codes.astype(np.int16) + more).astype(np.uint8), 4, 8), STEP_COLUMNS
+    full = (codes.astype(np.int16) + 128).astype(np.uint8)
+    quads = full.reshape(-1, PANEL_ROWS, codes.shape[1] // 4, 4).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(quads).reshape(len(quads), quads.shape[1], -1), 4
+
+
+def _half_bits(scales: F32Array) -> NDArray[np.uint16]:
+    half = scales.astype(np.float16)
+    if not np.array_equal(half.astype(np.float32), scales):
+        raise ValueError("a scale is no float16")
+    return half.view(np.uint16)
+
+
+def _spread(whole: I16Array, units: int) -> I16Array:
+    return np.repeat(whole, units // whole.shape[1], axis=1)
+
+
+def _lanes(values: NDArray[np.generic], units: int) -> U8Array:
+    """(rows, <= units) -> (panels, units, bytes): 64 rows side by side; zeros where there is nothing."""
+    full = np.zeros((padded_rows(len(values)), units), values.dtype)
+    full[: len(values), : values.shape[1]] = values
+    lanes = np.ascontiguousarray(full.reshape(-1, PANEL_ROWS, units).transpose(0, 2, 1))
+    return lanes.view(np.uint8).reshape(len(lanes), units, -1)
+
+
+def stored_values(weight: PackedWeight) -> StoredValues:
+    """Packed bytes -> rows, with padded columns; multipliers as the kind lays them out."""
+    kind, padded = weight.format.kind, weight.format.padded_columns(weight.columns)
+    panels = padded_rows(weight.rows) // PANEL_ROWS
+    sub = step_columns(kind)
+    wide = STORED_GROUP if kind.is_super else FLAT_STEP
+    kinds = 2 if kind.has_minimum else 1
+    units: list[tuple[int, np.dtype[Any]]] = [(wide, np.dtype(np.uint16))] * kinds
+    if kind.is_super:
+        units += [(sub, np.dtype(np.int8)), (sub, np.dtype(np.uint8))][:kinds]
+    data = weight.data.reshape(panels, -1)
+    found: list[list[NDArray[Any]]] = [[] for _ in units]
+    codes, at = [], 0
+    nibbles = kind in (WeightKind.FLAT4, WeightKind.SUPER4_MIN)
+    for first in range(0, padded, STORED_GROUP):
+        columns = min(STORED_GROUP, padded - first)
+        for place, (unit, dtype) in enumerate(units):
+            size = columns // unit * PANEL_ROWS * dtype.itemsize
+            part = np.ascontiguousarray(data[:, at : at + size]).view(dtype)
+            found[place].append(
+                part.reshape(panels, -1, PANEL_ROWS).transpose(0, 2, 1).reshape(panels * PANEL_ROWS, -1)
+            )
+            at += size
+        size = columns * PANEL_ROWS // (2 if nibbles else 1)
+        packed = data[:, at : at + size]
+        at += size
+        if nibbles:
+            codes.append(nibbles_to(packed.reshape(panels, columns // STEP_COLUMNS, -1), 4, 8).astype(np.int16))
+        else:
+            quads = packed.reshape(panels, -1, PANEL_ROWS, 4).transpose(0, 2, 1, 3)
+            codes.append(quads.reshape(panels * PANEL_ROWS, -1).astype(np.int16))
+    less = 128 if not nibbles else 8 if kind is WeightKind.FLAT4 else 0
+    whole = (np.concatenate(codes, axis=1) - less).astype(np.int8)[: weight.rows]
+    parts = [np.concatenate(each, axis=1)[: weight.rows] for each in found]
+    halves = [np.ascontiguousarray(part).view(np.float16).astype(np.float32) for part in parts[:kinds]]
+    fine = [part.astype(np.int16) for part in parts[kinds:]]
+    return StoredValues(
+        whole,
+        halves[0],
+        fine[0] if fine else None,
+        halves[1] if kind.has_minimum else None,
+        fine[1] if len(fine) > 1 else None,
+    )
+
+
+def unpack_stored(weight: PackedWeight) -> F32Array:
+    """-> (rows, columns) float32, what the packed matrix stands for."""
+    return np.ascontiguousarray(stored_values(weight).values()[:, : weight.columns])
+
+
+def stored_product(x_q: I8Array, x_scales: F32Array, weight: PackedWeight) -> F32Array:
+    """x_q (T, padded columns) rounded in groups of 256, x_scales (T, groups) -> (T, rows), as the module says."""
+    values = stored_values(weight)
+    steps, offsets = values.steps(), values.offsets()
+    sub = values.codes.shape[1] // steps.shape[1]
+    total = np.zeros((len(x_q), weight.rows), np.float32)
+    for first in range(0, x_q.shape[1], STORED_GROUP):
+        inner = np.zeros_like(total)
+        for k in range(first, min(first + STORED_GROUP, x_q.shape[1]), sub):
+            rounded = x_q[:, k : k + sub].astype(np.float64)
+            integers = (rounded @ values.codes[:, k : k + sub].astype(np.float64).T).astype(np.float32)
+            inner += integers * steps[:, k // sub]
+            if offsets is not None:
+                inner -= rounded.sum(axis=1).astype(np.float32)[:, None] * offsets[:, k // sub]
+        total += inner * x_scales[:, first // STORED_GROUP, None]
+    return total

@@ -1,0 +1,94 @@
+"""Draft tokens of a step: guesses of what follows the known tokens, verified beside the last of them.
+
+Knows: sequences that decode, limits of a step, what guesses (`Drafter`).
+Must not know: how tokens are guessed, pages, executors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.sequence import Sequence as Decoding
+from twostroke.speculate.guess_limiter import StepShape
+from twostroke.speculate.guesser import Guesses, Stream
+from twostroke.types.plan import Plan
+from twostroke.types.request import Request
+from twostroke.types.result import StepResult
+
+
+class Drafter(Protocol):
+    """What guesses, and decides how many guesses pay (`speculate.guesser.Guesser`). It must not raise."""
+
+    @property
+    def asleep(self) -> Mapping[str, int]:
+        """Of requests that need not be asked for, how long their text must be until then."""
+
+    def guess(self, streams: Sequence[Stream], shape: StepShape) -> Mapping[str, Guesses]:
+        """Guesses for the next step by request id: tokens of the vocabulary, no more than a stream has room for."""
+
+    def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
+        """The step was run. accepted: of each request that had guesses, how many were right. measured_s: 0 where the
+        step's time says nothing of later ones."""
+
+    def ended(self, request: Request, known: Sequence[int]) -> None:
+        """A request has ended."""
+
+
+PROMISED_SHARE = 0.8
+"""Of a promised gap between tokens, what a step with guesses is predicted to take at most."""
+TOLD_STEPS = 8
+"""Of the steps in which nobody is to be guessed, the drafter hears of every eighth, to know what they take."""
+
+
+class Drafts:
+    """Asks the drafter once a step and keeps what it says within the limits of the step. Without a drafter: nothing."""
+
+    def __init__(self, drafter: Drafter | None, limits: SchedulerLimits) -> None:
+        self._drafter = drafter if limits.max_draft_tokens else None
+        self._limits = limits
+        self._steps_without = 0
+
+    def of_step(self, decoding: Sequence[Decoding], beside_prompts: bool) -> dict[str, tuple[int, ...]]:
+        """By request id, for these sequences, which are all that decode in the step."""
+        if self._drafter is None or not decoding:
+            return {}
+        asleep = self._drafter.asleep.get
+        awake = [s for s in decoding if len(s.known) >= asleep(s.request.request_id, 0)]
+        self._steps_without = 0 if awake else self._steps_without + 1
+        if self._steps_without % TOLD_STEPS:
+            return {}
+        room = self._room(decoding, beside_prompts)
+        streams = [Stream(s.request, s.known, min(room, s.request.max_tokens - s.num_output - 1)) for s in awake]
+        most = {stream.request.request_id: stream.most for stream in streams}
+        position = sum(len(s.known) for s in decoding) // len(decoding)
+        found: dict[str, tuple[int, ...]] = {}
+        bound_s = PROMISED_SHARE * min([s.objectives.itl_s or math.inf for s in decoding])
+        shape = StepShape(len(decoding), position, beside_prompts, room, bound_s)
+        for request_id, guesses in self._drafter.guess(streams, shape).items():
+            draft = tuple(guesses.token_ids[: min(room, most[request_id])])
+            if draft:
+                found[request_id] = draft
+                room -= len(draft)
+        return found
+
+    def observe(self, plan: Plan, result: StepResult, measured_s: float) -> None:
+        """A step was run."""
+        if self._drafter is not None and not self._steps_without % TOLD_STEPS:
+            drafted = [each for each in plan.sequences if each.draft_token_ids] if plan.num_draft_tokens else ()
+            tokens = result.sampled
+            accepted = {s.request.request_id: max(0, len(tokens.get(s.request.request_id, ())) - 1) for s in drafted}
+            self._drafter.observe(accepted, measured_s)
+
+    def ended(self, sequence: Decoding) -> None:
+        """A sequence has left."""
+        if self._drafter is not None:
+            self._drafter.ended(sequence.request, sequence.known)
+
+    def _room(self, decoding: Sequence[Decoding], beside_prompts: bool) -> int:
+        """Rows of the step that guesses may have. Where prompts are to be computed they leave half of the rows, and at
+        least one, or prompts could wait for ever."""
+        left = self._limits.max_step_tokens - sum(sequence.remaining for sequence in decoding)
+        return max(0, min(left // 2 if beside_prompts else left, self._limits.max_draft_tokens))

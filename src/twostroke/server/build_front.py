@@ -1,0 +1,133 @@
+"""A front put together: tokenizer, template, text and HTTP here, and a fleet of replicas in place of an engine.
+
+Knows: assemble's way to find a model, the cluster's parts, the server's own.
+Must not know: click, routes, weights.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from twostroke import __version__, assemble
+from twostroke.cluster.front import Address, FrontStepper, no_check
+from twostroke.cluster.link import secret_key
+from twostroke.config import Resolved, Resolver, collect, resolve_overload, resolve_server
+from twostroke.engine.async_engine import AsyncEngine
+from twostroke.engine.limits import EngineLimits
+from twostroke.engine.session import Session
+from twostroke.env import asked_by_environment
+from twostroke.fleet.wire import ReplicaFacts
+from twostroke.heap import keep_little
+from twostroke.runner.folder import read_folder
+from twostroke.sampling.random_draw import sibling_seed
+from twostroke.server.body_budget import BodyBudget
+from twostroke.server.build import door_rules
+from twostroke.server.door import Door
+from twostroke.server.field_check import FieldCheck
+from twostroke.server.metrics import ServerMetrics
+from twostroke.server.parts import Limits, ServerParts
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.grammar.compiler import GrammarCompiler
+from twostroke.text.special_tokens import read_special_tokens
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.weights.generation import read_generation_defaults
+
+
+@dataclass(eq=False)
+class BuiltFront:
+    """parts: for `run`. facts: what a start-up message says."""
+
+    parts: ServerParts
+    resolved: Resolved
+    facts: dict[str, Any]
+    stepper: FrontStepper
+    grammars: GrammarCompiler
+
+    def __enter__(self) -> BuiltFront:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.stepper.close()
+        self.grammars.close()
+
+
+FIRST_REPLICA_S = 120.0
+"""How long a front waits for the first replica: it may be loading."""
+
+
+def build_front(
+    model: str,
+    options: Mapping[str, Any],
+    addresses: Sequence[Address],
+    secret: str | None,
+    say: Callable[[str], None],
+    check: Callable[[], None] = no_check,
+) -> BuiltFront:
+    """Everything but weights: those are the replicas'. Waits for the first one. Raises TwostrokeError.
+
+    check: called while it waits; raises where no replica will come.
+    """
+    keep_little()
+    resolver = Resolver(collect(options, asked_by_environment()))
+    folder = assemble.locate(model, resolver.asked_value("revision"))
+    spec = read_folder(folder.path)
+    tokenizer = Tokenizer.from_folder(folder.path)
+    generation = read_generation_defaults(folder.path)
+    found = assemble.name_of(folder)
+    resolve_server(resolver, found)
+
+    def report(error: BaseException) -> None:
+        say(f"fault: {type(error).__name__}: {error}")
+
+    stepper = FrontStepper(addresses, PAGE_TOKENS, secret_key(secret), time.perf_counter, report, say)
+    facts = stepper.first_facts(FIRST_REPLICA_S, check)
+    resolve_overload(resolver, facts.pool_tokens * len(addresses))
+    resolved = resolver.resolved()
+    ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
+    grammars = GrammarCompiler(tokenizer, facts.vocab_size, ends)
+    metrics = ServerMetrics()
+    session = Session(
+        stepper.fleet,
+        tokenizer,
+        EngineLimits(facts.context_tokens, facts.vocab_size, facts.pool_tokens, ends),
+        draw_seed=lambda: secrets.randbits(63),
+        sibling_seed=sibling_seed,
+        observer=metrics,
+        grammars=grammars,
+    )
+    stepper.use(session)
+    parts = ServerParts(
+        engine=AsyncEngine(stepper),
+        tokenizer=tokenizer,
+        template=ChatTemplate.from_folder(folder.path),
+        served_name=resolved["served_name"],
+        context_tokens=facts.context_tokens,
+        api_key=resolved["api_key"],
+        defaults=generation.sampling,
+        version=__version__,
+        fingerprint=_fingerprint(facts),
+        created_s=int(time.time()),
+        limits=Limits(deadline_s=resolved["deadline"]),
+        door=Door(door_rules(resolved)),
+        bodies=BodyBudget(resolved["body_memory"]),
+        fields=FieldCheck(strict=resolved["strict_fields"]),
+        drain_s=resolved["drain"],
+        metrics=metrics,
+        special_texts=read_special_tokens(folder.path).texts,
+    )
+    shown = {"served_name": resolved["served_name"], "replicas": len(addresses), "weights": facts.arithmetic.weights}
+    return BuiltFront(parts, resolved, shown | {"context": facts.context_tokens}, stepper, grammars)
+
+
+def _fingerprint(facts: ReplicaFacts) -> str:
+    """Same fingerprint, same bits: the model and the arithmetic of all replicas."""
+    arithmetic = facts.arithmetic
+    return f"ts-{facts.model[:6]}{arithmetic.probe[:6]}"

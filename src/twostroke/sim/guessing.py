@@ -1,0 +1,54 @@
+"""Guesses of a simulated engine: the production guesser with a proposer whose share of right guesses is set.
+
+Knows: invented tokens, the guesser.
+Must not know: clocks, models, what could guess so well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twostroke.cost.shape import StepCost
+from twostroke.sim.predicted import invented_tokens
+from twostroke.speculate.acceptance import Acceptance
+from twostroke.speculate.guess_limiter import GuessLimiter
+from twostroke.speculate.guesser import Guesser
+from twostroke.speculate.proposer import Guess, GuessWanted
+from twostroke.speculate.verify_time import VerifyTime
+from twostroke.types.request import Request
+from twostroke.workload.draws import Draws
+
+WRONG_TOKEN = (1 << 51) + 1
+"""No token that is invented."""
+
+
+class AgreeingProposer:
+    """Satisfies `speculate.proposer.Proposer`. rate: the share of its tokens that are right."""
+
+    name = "simulated"
+    token_s = spent_s = 0.0
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+
+    def propose(self, wanted: Sequence[GuessWanted]) -> list[Guess]:
+        """See Proposer."""
+        return [self._guess(*each) for each in wanted]
+
+    def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:
+        """The same guess for the same place, so that runs can be repeated."""
+        at = len(known) - len(request.prompt_token_ids)
+        right = invented_tokens(request, at, most)
+        return Guess([token if self._agrees(request, at + place) else WRONG_TOKEN for place, token in enumerate(right)])
+
+    def _agrees(self, request: Request, place: int) -> bool:
+        return Draws(request.seed * 1_000_003 + place).uniform() < self._rate
+
+    def ended(self, request: Request, known: Sequence[int]) -> None:
+        """Nothing."""
+
+
+def simulated_guesser(cost: StepCost, rate: float) -> Guesser:
+    """As `assemble` builds it, with this one proposer; how many guesses pay is decided as in production."""
+    limiter = GuessLimiter(VerifyTime(cost))
+    return Guesser({"on": (AgreeingProposer(rate),)}, "on", limiter, Acceptance())

@@ -1,0 +1,212 @@
+"""draft: a small model of the same vocabulary writes what the large one may write next.
+
+It samples as the large model will: the same parameters, the same draw for the same position. So where both models agree
+on the probabilities, they agree on the token, whatever the temperature.
+
+The draft's K and V lie in pages of its own. A guess that was accepted is in them already; of one that was not, the
+positions are written again.
+
+Knows: plans, an executor of the small model, a cache manager of its pages.
+Must not know: the large model, the scheduler, which kernels run.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from twostroke.cache.manager import CacheManager, Tables
+from twostroke.speculate.proposer import NO_GUESS, Guess, GuessWanted
+from twostroke.types.plan import Plan, PlannedSequence, Role
+from twostroke.types.request import Request
+from twostroke.types.result import StepResult
+
+PROMPT_ROWS = 256
+"""Of a call, for positions that the draft has not read yet: the other streams wait for them."""
+MOST_FAULTS = 3
+"""After so many calls in a row that raised, the draft is not asked any more."""
+DIFFERS_WITHIN = 64
+"""Tokens at the end of the draft's text that may differ from what is known: more than any guess has."""
+TIMED_STEPS = 15
+
+
+class DraftExecutor(Protocol):
+    """Runs plans on the small model."""
+
+    def execute(self, plan: Plan) -> StepResult:
+        """One token for each sequence that samples."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    """request: as the draft runs it. tokens: those whose K and V are in its pages."""
+
+    request: Request
+    tokens: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Writing:
+    """One stream of a call. text: what is known and what is guessed."""
+
+    wanted: GuessWanted
+    draft: _Draft
+    text: list[int]
+    tables: Tables = ()
+    ended: bool = False
+
+    @property
+    def guessed(self) -> int:
+        return len(self.text) - len(self.wanted.known)
+
+    @property
+    def goes_on(self) -> bool:
+        return not self.ended and self.guessed < self.wanted.most
+
+
+class DraftProposer:
+    """Satisfies `speculate.proposer.Proposer`.
+
+    max_sequences, context_tokens: of the executor's memory. first_token_s: a prediction, until steps were timed.
+    report: hears of every fault.
+    """
+
+    name = "draft"
+
+    def __init__(
+        self,
+        executor: DraftExecutor,
+        cache: CacheManager,
+        max_sequences: int,
+        context_tokens: int,
+        clock: Callable[[], float],
+        first_token_s: float,
+        report: Callable[[Exception], None],
+    ) -> None:
+        self._executor, self._cache, self._clock, self._report = executor, cache, clock, report
+        self._max_sequences, self._context_tokens = max_sequences, context_tokens
+        self._drafts: dict[str, _Draft] = {}
+        self._steps = self._faults = 0
+        self.token_s, self.spent_s = first_token_s, 0.0
+        self._step_times = deque([first_token_s], maxlen=TIMED_STEPS)
+
+    def propose(self, wanted: Sequence[GuessWanted]) -> list[Guess]:
+        """See Proposer. A draft that fails guesses nothing, and the large model goes on alone."""
+        if self._faults >= MOST_FAULTS:
+            return [NO_GUESS] * len(wanted)
+        begin_s = self._clock()
+        try:
+            found = self._guesses(wanted)
+        except Exception as error:
+            self._faults += 1
+            self._report(error)
+            for each in wanted:
+                self._forget(each.request.request_id)
+            return [NO_GUESS] * len(wanted)
+        finally:
+            self.spent_s = self._clock() - begin_s
+            for each in wanted:
+                if each.request.mask is not None:
+                    each.request.mask.rewind(len(each.known) - len(each.request.prompt_token_ids))
+        self._faults = 0
+        return [found.get(each.request.request_id, NO_GUESS) for each in wanted]
+
+    def ended(self, request: Request, known: Sequence[int]) -> None:
+        """See Proposer."""
+        self._forget(request.request_id)
+
+    def _guesses(self, wanted: Sequence[GuessWanted]) -> dict[str, Guess]:
+        """By request id, of those that the draft has read to the end."""
+        ready: dict[str, _Writing] = {}
+        reading: list[PlannedSequence] = []
+        room = PROMPT_ROWS
+        asked = {each.request.request_id for each in wanted}
+        for each in wanted[: self._max_sequences]:
+            writing = self._opened(each)
+            start, length = len(writing.draft.tokens), len(each.known)
+            rows = min(length - start, room)
+            whole = start + rows == length
+            if each.most < 1 or rows < 1 or not self._reserved(writing, start + rows + whole * (each.most - 1), asked):
+                continue
+            room -= rows
+            reading.append(self._planned(writing, start, rows, Role.PREFILL, whole))
+            if whole:
+                ready[each.request.request_id] = writing
+        if not reading:
+            return {}
+        self._step(reading, ready)
+        while writers := {name: each for name, each in ready.items() if each.goes_on}:
+            before_s = self._clock()
+            self._step(
+                [self._planned(each, len(each.text) - 1, 1, Role.DECODE, True) for each in writers.values()], writers
+            )
+            self._step_times.append(self._clock() - before_s)
+            self.token_s = statistics.median(self._step_times)
+        return {name: Guess(each.text[len(each.wanted.known) :]) for name, each in ready.items() if each.guessed}
+
+    def _step(self, planned: Sequence[PlannedSequence], writings: Mapping[str, _Writing]) -> None:
+        """One pass of the small model; what it samples is added to the texts."""
+        self._steps += 1
+        result = self._executor.execute(Plan(self._steps, tuple(planned)))
+        for each in planned:
+            request_id = each.request.request_id
+            draft = self._drafts[request_id]
+            end = each.start + each.num_tokens
+            draft.tokens += each.known_token_ids[each.start : end]
+            writing = writings.get(request_id)
+            if writing is None:
+                continue
+            sampled = result.sampled.get(request_id)
+            if not sampled or sampled[0].token_id in each.request.end_token_ids:
+                writing.ended = True  # the row that samples an end token needs no guess of it
+                continue
+            writing.text.append(sampled[0].token_id)
+            if each.request.mask is not None:
+                each.request.mask.feed(sampled[0].token_id)
+
+    def _opened(self, wanted: GuessWanted) -> _Writing:
+        """With the positions given up whose tokens are not those of the text."""
+        request, known = wanted.request, wanted.known
+        draft = self._drafts.get(request.request_id)
+        if draft is None:
+            params = replace(request.params, logprobs=None, prompt_logprobs=None)
+            matched = self._cache.match(request.cache_salt, known)
+            self._cache.open(request.request_id, request.cache_salt, matched)
+            held = self._cache.spared_tokens(matched, len(known))
+            draft = _Draft(replace(request, params=params), list(known[:held]))
+            self._drafts[request.request_id] = draft
+        kept = min(len(draft.tokens), len(known) - 1)  # the last token is computed in any case: its logits are needed
+        same = max(0, kept - DIFFERS_WITHIN)
+        while same < kept and draft.tokens[same] == known[same]:
+            same += 1
+        del draft.tokens[same:]
+        self._cache.commit(request.request_id, same, known)
+        return _Writing(wanted, draft, list(known))
+
+    def _reserved(self, writing: _Writing, num_tokens: int, asked: Collection[str]) -> bool:
+        """Pages for so many positions, taken from streams that nobody asks for where there are none left."""
+        request_id = writing.wanted.request.request_id
+        if num_tokens > self._context_tokens:
+            return False
+        tables = self._cache.reserve(request_id, num_tokens)
+        if tables is None:
+            for name in [name for name in self._drafts if name not in asked]:
+                self._forget(name)
+            tables = self._cache.reserve(request_id, num_tokens)
+        if tables is None:
+            self._forget(request_id)
+            return False
+        writing.tables = tables
+        return True
+
+    def _planned(self, writing: _Writing, start: int, rows: int, role: Role, samples: bool) -> PlannedSequence:
+        pages = self._cache.pages_for(start + rows)
+        tables = tuple(table[:pages] for table in writing.tables)
+        return PlannedSequence(writing.draft.request, start, rows, writing.text, tables, samples, role)
+
+    def _forget(self, request_id: str) -> None:
+        if self._drafts.pop(request_id, None) is not None:
+            self._cache.close(request_id)

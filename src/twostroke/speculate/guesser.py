@@ -1,0 +1,240 @@
+"""The guesses of a step: asks proposers, lets the limiter decide, and learns what came true.
+
+Before a proposer's guesses are verified they are tried for nothing: what it would have guessed is compared with the
+tokens that then came. So finding out that a text can be guessed costs no row of the model.
+
+Knows: proposers, the limiter, acceptance, requests and their tokens.
+Must not know: the scheduler, executors, clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from twostroke.speculate.acceptance import Acceptance, GuessRecord
+from twostroke.speculate.guess_limiter import GuessLimiter, StepShape
+from twostroke.speculate.proposer import Guess, GuessWanted, Proposer
+from twostroke.types.request import Request
+
+LONGEST_GUESS = 8
+"""Rows that read weights once cost little up to about here; see GuessLimiter."""
+LONGEST_REST, LONGEST_COSTLY_REST = 16, 128
+"""Tokens between two trials of a stream whose guesses do not pay; of proposers that look up, of those that compute."""
+PROBE_TOKENS = 2
+"""That a proposer which computes guesses where guessing does not pay, to see whether it does by now."""
+NEVER = 1 << 60
+ENOUGH_SEEN = 3
+"""A free trial of which so many tokens came true is a good one; the rest of it is not waited for."""
+
+
+class Stream(NamedTuple):
+    """One that decodes in the step. known: prompt and output so far. most: guesses that it has room for."""
+
+    request: Request
+    known: Sequence[int]
+    most: int
+
+
+class Guesses(NamedTuple):
+    """What a step verifies of one stream."""
+
+    token_ids: Sequence[int]
+    proposer: str
+
+
+@dataclass(slots=True)
+class Totals:
+    """Since the beginning. won_s: the steps that accepted guesses spared. lost_s: what verifying took."""
+
+    guessed: int = 0
+    accepted: int = 0
+    steps: int = 0
+    won_s: float = 0.0
+    lost_s: float = 0.0
+
+    def add(self, guessed: int, accepted: int, won_s: float, lost_s: float) -> None:
+        """One step."""
+        self.guessed += guessed
+        self.accepted += accepted
+        self.steps += 1
+        self.won_s += won_s
+        self.lost_s += lost_s
+
+
+@dataclass(slots=True)
+class _Trial:
+    """A guess of what follows the first `at` tokens. verified: so many of its tokens are in the step."""
+
+    proposer: Proposer
+    guess: Guess
+    at: int
+    verified: int = 0
+
+
+@dataclass(slots=True)
+class _State:
+    """What is remembered of a request."""
+
+    proposers: Sequence[Proposer]
+    record: GuessRecord = field(default_factory=GuessRecord)
+    trial: _Trial | None = None
+    next_rest: int = 1
+
+
+_Asking = tuple[Stream, _State]
+
+
+class Guesser:
+    """ways: what a request may ask for by name, each a row of proposers of which the first that knows anything guesses;
+    no proposers for `off`. default: the way of requests that ask for nothing.
+
+    asleep: of requests that need not be asked for, how long their text must be until then. Only read it.
+    """
+
+    def __init__(
+        self, ways: Mapping[str, Sequence[Proposer]], default: str, limiter: GuessLimiter, acceptance: Acceptance
+    ) -> None:
+        self._ways, self._default = dict(ways), default
+        self._limiter, self._acceptance = limiter, acceptance
+        self._states: dict[str, _State] = {}
+        self._shape: StepShape | None = None
+        self._spent_s = 0.0  # by proposers, for the step under way
+        self.asleep: dict[str, int] = {}
+        self._most_proposers = max(map(len, ways.values()))
+        self.totals = Totals()
+
+    def offer(self, way: str, proposers: Sequence[Proposer]) -> None:
+        """One more way, for benches."""
+        self._ways[way] = proposers
+        self._most_proposers = max(self._most_proposers, len(proposers))
+
+    def guess(self, streams: Sequence[Stream], shape: StepShape) -> dict[str, Guesses]:
+        """What to verify in the next step, by request id; none of most streams, where guessing does not pay."""
+        self._shape, self._spent_s = shape, 0.0
+        awake: list[_Asking] = []
+        for stream in streams:
+            state = self._states.get(stream.request.request_id) or self._new_state(stream.request)
+            if state.proposers and self._wants_a_guess(state, stream):
+                awake.append((stream, state))
+        found = self._ask(awake, shape) if awake else ()
+        if not found:
+            return {}
+        chances = [self._acceptance.chances(each.proposer.name, each.guess, state.record) for (_, state), each in found]
+        kept: dict[str, Guesses] = {}
+        known = self._limiter.times.plain_is_known(shape.streams)
+        counts = self._limiter.counts(shape, chances) if known else [0] * len(found)
+        for ((stream, state), trial), count in zip(found, counts, strict=True):
+            state.trial, trial.verified = trial, count
+            if count:
+                state.next_rest = 1
+                kept[stream.request.request_id] = Guesses(trial.guess.token_ids[:count], trial.proposer.name)
+            elif known:
+                self._let_rest(stream, state, trial.proposer)
+        return kept
+
+    def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
+        """The step that `guess` was asked for last has ended. accepted: of each request that had guesses, how many.
+
+        measured_s: what it took; 0 where that says nothing of other steps.
+        """
+        shape, self._shape = self._shape, None
+        if shape is None:
+            return
+        guessed = 0
+        for request_id, came_true in accepted.items():
+            state = self._states.get(request_id)
+            if state is None or state.trial is None or not state.trial.verified:
+                continue
+            trial, state.trial = state.trial, None
+            guessed += trial.verified
+            self._acceptance.observe(trial.proposer.name, trial.guess.cut(trial.verified), came_true, state.record)
+        times = self._limiter.times
+        if not shape.beside_prompts and measured_s > 0:
+            times.observe(shape.streams, shape.position, guessed, measured_s - self._spent_s)
+        if guessed:
+            hits = sum(accepted.values())
+            plain_s = times.seconds(shape.streams, shape.position, 0)
+            took_s = times.seconds(shape.streams, shape.position, guessed)
+            lost_s = max(0.0, took_s - plain_s) + self._spent_s
+            self.totals.add(guessed, hits, hits * plain_s / shape.streams, lost_s)
+
+    def ended(self, request: Request, known: Sequence[int]) -> None:
+        """A request has ended."""
+        state = self._states.pop(request.request_id, None)
+        self.asleep.pop(request.request_id, None)
+        for proposer in () if state is None else state.proposers:
+            proposer.ended(request, known)
+
+    def _new_state(self, request: Request) -> _State:
+        way = self._default if request.speculate is None else request.speculate
+        state = self._states[request.request_id] = _State(self._ways.get(way, ()))
+        if not state.proposers:
+            self.asleep[request.request_id] = NEVER
+        return state
+
+    def _ask(self, asking: Sequence[_Asking], shape: StepShape) -> list[tuple[_Asking, _Trial]]:
+        """Their proposers in order, all streams of one proposer together, until one knows something."""
+        found: list[tuple[_Asking, _Trial]] = []
+        for place in range(self._most_proposers):
+            groups: dict[str, tuple[Proposer, list[_Asking]]] = {}
+            for each in asking:
+                if place < len(each[1].proposers):
+                    proposer = each[1].proposers[place]
+                    groups.setdefault(proposer.name, (proposer, []))[1].append(each)
+            asking = []
+            for proposer, members in groups.values():
+                most = [min(stream.most, self._worth_asking(proposer, state, shape)) for stream, state in members]
+                asks = [
+                    GuessWanted(stream.request, stream.known, count)
+                    for (stream, _), count in zip(members, most, strict=True)
+                ]
+                guesses = proposer.propose(asks)
+                self._spent_s += proposer.spent_s
+                for each, guess in zip(members, guesses, strict=True):
+                    if guess.token_ids:
+                        found.append((each, _Trial(proposer, guess, len(each[0].known))))
+                    elif place + 1 < len(each[1].proposers):
+                        asking.append(each)
+                    else:
+                        self._let_rest(*each, proposer)
+        return found
+
+    def _worth_asking(self, proposer: Proposer, state: _State, shape: StepShape) -> int:
+        """How many tokens: as many as may be verified where guesses cost nothing, else those that pay."""
+        if not proposer.token_s:
+            return LONGEST_GUESS
+        first, later = self._acceptance.rates(proposer.name, state.record)
+        return max(PROBE_TOKENS, self._limiter.most(shape, first, later, proposer.token_s, LONGEST_GUESS))
+
+    def _wants_a_guess(self, state: _State, stream: Stream) -> bool:
+        """Whether a guess is wanted now; the outcome of a free trial is learned on the way."""
+        trial = state.trial
+        if trial is None:
+            return stream.most > 0
+        seen = len(stream.known) - trial.at
+        came_true = _agreeing(trial.guess.token_ids, stream.known, trial.at)
+        if came_true == seen < min(ENOUGH_SEEN, len(trial.guess.token_ids)):
+            return False  # true so far
+        state.trial = None
+        kind = trial.proposer.name
+        self._acceptance.observe(kind, trial.guess, came_true, state.record, differs=came_true < seen)
+        if came_true:
+            state.next_rest = 1
+        return stream.most > 0
+
+    def _let_rest(self, stream: Stream, state: _State, proposer: Proposer) -> None:
+        """Longer each time, so that a text that cannot be guessed costs next to nothing."""
+        self.asleep[stream.request.request_id] = len(stream.known) + 1 + state.next_rest
+        state.next_rest = min(LONGEST_COSTLY_REST if proposer.token_s else LONGEST_REST, 2 * state.next_rest)
+
+
+def _agreeing(guess: Sequence[int], known: Sequence[int], at: int) -> int:
+    """How many tokens of a guess stand in `known` from `at` on."""
+    count = 0
+    for token_id, came in zip(guess, known[at : at + len(guess)], strict=False):
+        if token_id != came:
+            break
+        count += 1
+    return count

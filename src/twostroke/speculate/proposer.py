@@ -1,0 +1,58 @@
+"""What guesses tokens.
+
+Knows: requests, token ids.
+Must not know: how many guesses pay, what comes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from twostroke.types.request import Request
+
+
+class GuessWanted(NamedTuple):
+    """At most `most` tokens are asked for that may follow `known`: prompt and output so far, which only ever grows."""
+
+    request: Request
+    known: Sequence[int]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """Tokens that may come next, in order.
+
+    matched: how much of the text speaks for them, in tokens: guesses of one proposer with about the same `matched` come
+    true about equally often. chances: of each token, given those before it, as far as the proposer can tell; empty
+    where it cannot.
+    """
+
+    token_ids: Sequence[int] = ()
+    matched: int = 0
+    chances: Sequence[float] = ()
+
+    def cut(self, count: int) -> Guess:
+        """Its first `count` tokens."""
+        return Guess(self.token_ids[:count], self.matched, self.chances[:count])
+
+
+NO_GUESS = Guess()
+
+
+class Proposer(Protocol):
+    """Called by one thread. A guess depends on nothing but what the proposer was told; it may be wrong."""
+
+    name: str
+    token_s: float
+    """Seconds that guessing one more token of all asked streams takes; 0 for those that look up."""
+    spent_s: float
+    """Seconds of the last call, where that is a good part of a step; else 0."""
+
+    def propose(self, asks: Sequence[GuessWanted]) -> Sequence[Guess]:
+        """A guess for each, NO_GUESS where nothing is known."""
+
+    def ended(self, request: Request, known: Sequence[int]) -> None:
+        """A request has ended, for whatever reason: nothing is kept of it but what others may see."""

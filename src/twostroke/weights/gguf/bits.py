@@ -1,0 +1,22 @@
+"""Reading of bits out of blocks of bytes.
+
+Knows: float16, fields of bits.
+Must not know: where in a block its parts lie.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array, U8Array
+
+
+def halves(raw: U8Array) -> F32Array:
+    """(n, 2 k) bytes of float16 -> (n, k) float32."""
+    return np.ascontiguousarray(raw).view(np.float16).astype(np.float32)
+
+
+def fields(raw: U8Array, bits: int) -> U8Array:
+    """(..., k) bytes -> (..., 8 / bits, k): the fields of `bits` bits of each byte, the lowest first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return (raw[..., None, :] >> shifts[:, None]) & np.uint8((1 << bits) - 1)

@@ -1,0 +1,236 @@
+"""GGUF files: the header is parsed and checked here, in Python, before any offset is used.
+
+    "GGUF" | u32 version (2 or 3) | u64 tensors | u64 keys | keys with values | tensor infos | padding | data
+
+Checked: counts, lengths and sums against the file; no key and no tensor twice; one to four sizes, none of them 0, the
+first a multiple of the block; the alignment a power of two; tensors one after another as their padded sizes say, inside
+the file. Python's integers do not wrap. Rows are read with pread into memory of ours, as in safetensors.py: nothing is
+mapped, so a file that shrinks meanwhile is an error and not a signal.
+Source: docs/gguf.md of ggml.
+
+Knows: the container.
+Must not know: which keys and tensors a model has, what the bytes of a block mean.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from twostroke.ops.operands import U8Array
+from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.weights.gguf.block_types import BLOCK_TYPES, BlockType
+from twostroke.weights.gguf.header import HeaderReader, Value, corrupt
+from twostroke.weights.json_file import DOWNLOAD_AGAIN, open_regular
+
+MAGIC = 0x46554747
+MAX_TENSORS = 65_536
+MAX_NAME_BYTES = 63
+MAX_ELEMENTS = 1 << 60
+MAX_ALIGNMENT = 1 << 20
+USUAL_ALIGNMENT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """shape: slowest axis first, so that the last one is a row of blocks. offset: from the start of the file."""
+
+    block: BlockType
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the elements along the last axis."""
+        return self.shape[-1] // self.block.elements * self.block.num_bytes
+
+    @property
+    def rows(self) -> int:
+        """Rows of blocks: the product of all axes but the last."""
+        return math.prod(self.shape[:-1])
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all rows."""
+        return self.rows * self.row_bytes
+
+
+class GgufFile:
+    """An open file. values: key -> value. header: its raw bytes up to the data, for fingerprints."""
+
+    def __init__(
+        self, path: Path, descriptor: int, header: bytes, values: Mapping[str, Value], tensors: dict[str, StoredTensor]
+    ) -> None:
+        self.path = path
+        self.header = header
+        self.values = values
+        self.tensors = tensors
+        self._descriptor = descriptor
+
+    @classmethod
+    def open(cls, path: Path) -> GgufFile:
+        """Open and check. Raises CorruptModel, UnsupportedModel (version 1, big-endian)."""
+        descriptor = open_regular(path)
+        try:
+            reader = HeaderReader(descriptor, os.fstat(descriptor).st_size, path.name)
+            values, tensors = _parse(reader)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(path, descriptor, reader.header, values, tensors)
+
+    def close(self) -> None:
+        """Close the file; reading afterwards is an error."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def read_blocks(self, name: str, first: int, count: int) -> U8Array:
+        """Rows [first, first + count) of a tensor as stored: (count, row_bytes) uint8.
+
+        Raises CorruptModel (the file ends early), IndexError (rows outside).
+        """
+        tensor = self.tensors[name]
+        if not (0 <= first and 0 <= count and first + count <= tensor.rows):
+            raise IndexError(f"{name}: rows [{first}, {first + count}) of {tensor.rows}")
+        blocks = np.empty((count, tensor.row_bytes), np.uint8)
+        view, at, done = blocks.reshape(-1).data, tensor.offset + first * tensor.row_bytes, 0
+        while done < blocks.size:
+            try:
+                got = os.preadv(self._descriptor, [view[done : done + (1 << 30)]], at + done)
+            except OSError as error:
+                raise CorruptModel(
+                    f"{self.path.name} cannot be read.", why=f"{error.strerror}.", fix="Check the disk."
+                ) from None
+            if got <= 0:
+                raise CorruptModel(
+                    f"{self.path.name} ends inside tensor {name}.",
+                    why="The file became shorter after it was opened.",
+                    fix=DOWNLOAD_AGAIN,
+                )
+            done += got
+        return blocks
+
+    def read_at(self, offset: int, num_bytes: int) -> bytes:
+        """Raw bytes, fewer at the end of the file."""
+        return os.pread(self._descriptor, num_bytes, offset)
+
+
+def _parse(reader: HeaderReader) -> tuple[dict[str, Value], dict[str, StoredTensor]]:
+    if reader.file_bytes < 24 or reader.u32() != MAGIC:
+        reader.refuse("it does not begin with the letters GGUF")
+    _check_version(reader, reader.u32())
+    num_tensors, num_keys = reader.u64(), reader.u64()
+    if num_tensors > min(MAX_TENSORS, (reader.file_bytes - reader.at) // 25):
+        reader.refuse(f"it claims {num_tensors:,} tensors")
+    values = reader.values(num_keys)
+    alignment = values.get("general.alignment", USUAL_ALIGNMENT)
+    if type(alignment) is not int or not 0 < alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
+        reader.refuse(f"general.alignment is {str(alignment)[:40]}, and it must be a power of two")
+    tensors: dict[str, StoredTensor] = {}
+    expected = 0
+    for _ in range(num_tensors):
+        name, tensor = _tensor(reader)
+        if name in tensors:
+            reader.refuse(f"it has the tensor {name!r} twice")
+        if tensor.offset != expected:
+            reader.refuse(f"tensor {name!r} begins at byte {tensor.offset:,} of the data, expected {expected:,}")
+        expected += -(-tensor.num_bytes // alignment) * alignment
+        tensors[name] = tensor
+    start = -(-reader.at // alignment) * alignment
+    placed = {name: StoredTensor(t.block, t.shape, start + t.offset) for name, t in tensors.items()}
+    for name, tensor in placed.items():
+        if tensor.offset + tensor.num_bytes > reader.file_bytes:
+            reader.refuse(f"tensor {name!r} ends behind the end of the file")
+    return values, placed
+
+
+def _check_version(reader: HeaderReader, version: int) -> None:
+    if version & 0xFFFF == 0:
+        raise UnsupportedModel(
+            f"{reader.place} is a big-endian GGUF file.",
+            why="Its version is stored with the highest byte first.",
+            fix="Use the usual file of this model, which is little-endian.",
+        )
+    if version not in (2, 3):
+        raise UnsupportedModel(
+            f"{reader.place} is a GGUF file of version {version}.",
+            why="Versions 2 and 3 are read.",
+            fix="Convert the model again with a current llama.cpp, or download a newer file.",
+        )
+
+
+def _tensor(reader: HeaderReader) -> tuple[str, StoredTensor]:
+    """The offset is still counted from the beginning of the data."""
+    name = reader.text("a tensor's name", MAX_NAME_BYTES)
+    if not name or not name.isprintable():
+        reader.refuse(f"a tensor has the impossible name {name!r}")
+    num_sizes = reader.u32()
+    if not 1 <= num_sizes <= 4:
+        reader.refuse(f"tensor {name!r} has {num_sizes:,} sizes, and 1 to 4 are possible")
+    sizes = [reader.u64() for _ in range(num_sizes)]
+    type_number, offset = reader.u32(), reader.u64()
+    block = BLOCK_TYPES.get(type_number)
+    if block is None:
+        raise UnsupportedModel(
+            f"{reader.place}: tensor {name!r} has the unknown type {type_number}.",
+            why="The types of ggml that are read: " + ", ".join(sorted(t.name for t in BLOCK_TYPES.values())) + ".",
+            fix="Use another quantization of the same model.",
+        )
+    if 0 in sizes or math.prod(sizes) > MAX_ELEMENTS:
+        reader.refuse(f"tensor {name!r} has the impossible sizes {sizes}")
+    if sizes[0] % block.elements:
+        reader.refuse(f"tensor {name!r} has rows of {sizes[0]:,}, no multiple of {block.name}'s {block.elements}")
+    return name, StoredTensor(block, tuple(reversed(sizes)), offset)
+
+
+def open_split(path: Path) -> dict[str, GgufFile]:
+    """A file and those that it was split into, by name, the first one first. Raises CorruptModel, UnsupportedModel."""
+    first = GgufFile.open(path)
+    files = {path.name: first}
+    try:
+        count = first.values.get("split.count", 1)
+        if type(count) is not int or not 0 <= count <= 4096:
+            raise corrupt(path.name, f"split.count is {str(count)[:40]}")
+        for index, name in enumerate(_split_names(path, first, count)[1:], 1):
+            files[name] = GgufFile.open(path.parent / name)
+            if files[name].values.get("split.no") != index or files[name].values.get("split.count") != count:
+                raise corrupt(name, f"it is not part {index + 1} of {count} of {path.name}")
+        names = [name for file in files.values() for name in file.tensors]
+        if len(names) != len(set(names)):
+            raise corrupt(path.name, "two of its parts hold a tensor of the same name")
+        total = first.values.get("split.tensors.count", len(names))
+        if count > 1 and total != len(names):
+            raise corrupt(path.name, f"its {count} parts hold {len(names):,} tensors, and it names {total}")
+    except BaseException:
+        for file in files.values():
+            file.close()
+        raise
+    return files
+
+
+def _split_names(path: Path, first: GgufFile, count: int) -> list[str]:
+    if count <= 1:
+        return [path.name]
+    ending = f"-00001-of-{count:05}.gguf"
+    if first.values.get("split.no") != 0 or not path.name.endswith(ending):
+        raise CorruptModel(
+            f"{path.name} is not the first of {count} parts.",
+            why="The first holds what all parts need.",
+            fix=f"Give the file that ends in {ending}, with the others beside it.",
+        )
+    stem = path.name.removesuffix(ending)
+    names = [f"{stem}-{index + 1:05}-of-{count:05}.gguf" for index in range(count)]
+    missing = [name for name in names if not (path.parent / name).exists()]
+    if missing:
+        raise CorruptModel(
+            f"{missing[0]} is missing in {path.parent}.",
+            why=f"{len(missing)} of the {count} parts of {path.name} are not there.",
+            fix="Download them all into one folder.",
+        )
+    return names

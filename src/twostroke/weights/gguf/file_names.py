@@ -1,0 +1,75 @@
+"""Names of GGUF files: which of a folder's or a repository's is meant.
+
+Knows: how quantizations and parts stand in names of files.
+Must not know: files, networks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from twostroke.types.errors import ModelNotFound
+
+ENDING = ".gguf"
+_PART = re.compile(r"-(\d{5})-of-(\d{5})$")
+_QUANT = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4|B?F16|FP16|F32|FP32))$", re.IGNORECASE)
+
+
+def whole_models(names: Iterable[str]) -> list[str]:
+    """Of these names those of models, of split ones the first part; no projectors of images, no calibration data."""
+    found = []
+    for name in sorted(names):
+        base = name.rpartition("/")[2].lower()
+        part = _PART.search(base.removesuffix(ENDING))
+        if (
+            base.endswith(ENDING)
+            and not base.startswith(("mmproj", "imatrix"))
+            and (part is None or part[1] == "00001")
+        ):
+            found.append(name)
+    return found
+
+
+def parts_of(name: str, names: Iterable[str]) -> list[str]:
+    """All parts of the model that begins with this file."""
+    found = _PART.search(name.removesuffix(ENDING))
+    if found is None:
+        return [name]
+    stem, total = name.removesuffix(ENDING)[: found.start()], found[2]
+    pattern = re.compile(re.escape(stem) + r"-\d{5}-of-" + total + re.escape(ENDING))
+    return sorted(each for each in names if pattern.fullmatch(each))
+
+
+def quant_of(name: str) -> str:
+    """ "Llama-3.2-1B-Q4_K_M.gguf" -> "Q4_K_M"; the name without its ending where it names none."""
+    stem = _PART.sub("", name.rpartition("/")[2].removesuffix(ENDING))
+    found = _QUANT.search(stem)
+    return found[1].upper() if found else stem
+
+
+def chosen(names: Iterable[str], wanted: str | None, place: str) -> str:
+    """The first file of the model that is meant: by a file's name, or by its quantization; the only one for None.
+
+    Raises ModelNotFound with what there is.
+    """
+    models = whole_models(names)
+    if wanted is None:
+        meant = models
+    else:
+        word = wanted.removesuffix(ENDING)
+        by_name = [
+            name for name in models if word in (name.removesuffix(ENDING), name.rpartition("/")[2].removesuffix(ENDING))
+        ]
+        meant = by_name or [name for name in models if quant_of(name) == word.upper()]
+    if len(meant) == 1:
+        return meant[0]
+    if not models:
+        why = "Projectors of images, calibration data and later parts of split files are none."
+        raise ModelNotFound(f"{place} holds no GGUF file of a model.", why=why, fix="Check the name.")
+    quants = ", ".join(sorted(f"{quant_of(name)} ({name})" for name in (meant or models)[:40]))
+    if wanted is not None and not meant:
+        raise ModelNotFound(f"{place} has no {wanted[:80]}.", why=f"There are {quants}.", fix="Name one of these.")
+    raise ModelNotFound(
+        f"{place} holds {len(meant)} models that could be meant.", why=f"There are {quants}.", fix="Name one of these."
+    )

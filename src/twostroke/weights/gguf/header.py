@@ -1,0 +1,194 @@
+"""The header of a GGUF file, read piece by piece: nothing is allocated from a number that the file does not bear out.
+
+Knows: how keys, values and strings are stored, what a header may cost.
+Must not know: tensors, which keys there are.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.types.errors import CorruptModel
+from twostroke.weights.json_file import DOWNLOAD_AGAIN
+
+MAX_HEADER_BYTES = 256 << 20
+MAX_KEYS = 65_536
+MAX_STRINGS = 1 << 22
+"""Of all arrays together: each costs memory of its own, however short it is."""
+MAX_KEY_BYTES = 65_535
+FIRST_READ_BYTES = 4 << 20
+
+Value = str | int | float | bool | NDArray[Any] | list[bytes]
+"""A value of a key: arrays of numbers are NumPy arrays, arrays of strings are lists of bytes, not decoded."""
+
+STRING, ARRAY, BOOL, F32 = 8, 9, 7, 6
+SCALARS: dict[int, str] = {
+    0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "<u1", 10: "<u8", 11: "<i8", 12: "<f8",
+}  # fmt: skip
+"""Type number -> NumPy's name of the stored number."""
+
+_U64 = struct.Struct("<Q")
+
+
+class HeaderReader:
+    """Reads forward through the beginning of an open file. Every method raises CorruptModel."""
+
+    def __init__(self, descriptor: int, file_bytes: int, place: str) -> None:
+        self.at = 0
+        self.file_bytes = file_bytes
+        self.place = place
+        self._descriptor = descriptor
+        self._buffer = b""
+        self._strings = 0
+
+    @property
+    def header(self) -> bytes:
+        """All bytes read so far."""
+        return self._buffer[: self.at]
+
+    def number(self, type_number: int) -> Any:
+        """One stored number, as Python's."""
+        dtype = np.dtype(SCALARS[type_number])
+        begin = self._take(dtype.itemsize)
+        stored = np.frombuffer(self._buffer, dtype, 1, begin)[0]
+        if type_number == F32:
+            return float(str(stored))  # 1e-5 was meant, not the float32 next to it
+        found = stored.item()
+        if type_number != BOOL:
+            return found
+        if found not in (0, 1):
+            self.refuse(f"a truth value is stored as {found}")
+        return bool(found)
+
+    def u32(self) -> int:
+        """An unsigned number of 4 bytes."""
+        return int(self.number(4))
+
+    def u64(self) -> int:
+        """An unsigned number of 8 bytes."""
+        return int(self.number(10))
+
+    def text(self, what: str, max_bytes: int) -> str:
+        """A string in UTF-8."""
+        length = self.u64()
+        if length > min(max_bytes, self.file_bytes - self.at):
+            self.refuse(f"{what} claims {length:,} bytes")
+        begin = self._take(length)
+        try:
+            return self._buffer[begin : self.at].decode("utf-8")
+        except UnicodeDecodeError:
+            self.refuse(f"{what} is not UTF-8")
+
+    def values(self, count: int) -> dict[str, Value]:
+        """`count` keys with their values."""
+        if count > min(MAX_KEYS, (self.file_bytes - self.at) // 13):
+            self.refuse(f"it claims {count:,} keys")
+        found: dict[str, Value] = {}
+        for _ in range(count):
+            key = self.text("a key", MAX_KEY_BYTES)
+            if key in found:
+                self.refuse(f"it has the key {key[:100]!r} twice")
+            found[key] = self._value(self.u32(), key)
+        return found
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise the error of a file that is not what it claims."""
+        raise corrupt(self.place, why)
+
+    def _value(self, type_number: int, key: str) -> Value:
+        if type_number == STRING:
+            return self.text(f"the value of {key[:100]!r}", MAX_HEADER_BYTES)
+        if type_number == ARRAY:
+            return self._array(key)
+        if type_number not in SCALARS:
+            self.refuse(f"the key {key[:100]!r} has the unknown type {type_number}")
+        found: Value = self.number(type_number)
+        return found
+
+    def _array(self, key: str) -> Value:
+        type_number, count = self.u32(), self.u64()
+        if type_number == ARRAY:
+            self.refuse(f"the key {key[:100]!r} holds arrays of arrays, which no model needs")
+        if type_number == STRING:
+            return self._strings_of(key, count)
+        if type_number not in SCALARS:
+            self.refuse(f"the array {key[:100]!r} has the unknown type {type_number}")
+        dtype = np.dtype(SCALARS[type_number])
+        if count > (self.file_bytes - self.at) // dtype.itemsize:
+            self.refuse(f"the array {key[:100]!r} claims {count:,} elements")
+        begin = self._take(count * dtype.itemsize)
+        return np.frombuffer(self._buffer[begin : self.at], dtype)
+
+    def _strings_of(self, key: str, count: int) -> list[bytes]:
+        self._strings += count
+        if count > (self.file_bytes - self.at) // 8 or self._strings > MAX_STRINGS:
+            self.refuse(f"the array {key[:100]!r} claims {count:,} strings")
+        items: list[bytes] = []
+        at, buffer, unpack = self.at, self._buffer, _U64.unpack_from
+        add: Callable[[bytes], None] = items.append
+        for _ in range(count):
+            if at + 8 > len(buffer):
+                buffer = self._more(at, 8)
+            end = at + 8 + unpack(buffer, at)[0]
+            if end > len(buffer):
+                buffer = self._more(at, end - at)
+            add(buffer[at + 8 : end])
+            at = end
+        self.at = at
+        return items
+
+    def _take(self, num_bytes: int) -> int:
+        """Moves on; returns where the bytes begin in the buffer."""
+        begin = self.at
+        if begin + num_bytes > len(self._buffer):
+            self._more(begin, num_bytes)
+        self.at = begin + num_bytes
+        return begin
+
+    def _more(self, at: int, num_bytes: int) -> bytes:
+        """The buffer, grown to hold [at, at + num_bytes)."""
+        end = at + num_bytes
+        if end > self.file_bytes:
+            self.refuse("it ends inside its header")
+        if end > MAX_HEADER_BYTES:
+            self.refuse(f"its header has more than {MAX_HEADER_BYTES:,} bytes")
+        wanted = min(self.file_bytes, max(end, 2 * len(self._buffer), FIRST_READ_BYTES))
+        pieces = [self._buffer]
+        have = len(self._buffer)
+        while have < wanted:
+            try:
+                piece = os.pread(self._descriptor, wanted - have, have)
+            except OSError as error:
+                self.refuse(f"it cannot be read: {error.strerror}")
+            if not piece:
+                break
+            pieces.append(piece)
+            have += len(piece)
+        self._buffer = b"".join(pieces)
+        if have < end:
+            self.refuse("it ends inside its header")
+        return self._buffer
+
+
+def corrupt(place: str, why: str) -> CorruptModel:
+    """The error of a file that is not what it claims."""
+    return CorruptModel(f"{place} is not a sound GGUF file.", why=f"{why[:1].upper()}{why[1:]}.", fix=DOWNLOAD_AGAIN)
+
+
+def texts_of(values: Mapping[str, Value], key: str, place: str) -> list[str]:
+    """An array of strings, decoded; empty where the key is absent. Raises CorruptModel."""
+    found = values.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise corrupt(place, f"{key} is not an array of strings")
+    try:
+        return [item.decode("utf-8") for item in found]
+    except UnicodeDecodeError:
+        raise corrupt(place, f"{key} holds a string that is not UTF-8") from None

@@ -1,0 +1,292 @@
+"""The tokenizer of a GGUF file, as the tokenizer.json that it was converted from would say it.
+
+Three kinds: `gpt2` (merges over bytes, split by `pre`), `llama` (SentencePiece: merges follow from scores, unknown
+characters as bytes) and `gemma4` (merges over characters, spaces as U+2581). Sources: llama-vocab.cpp of llama.cpp,
+transformers' convert_slow_tokenizer.py.
+
+Knows: the keys tokenizer.ggml.*, the format of tokenizer.json.
+Must not know: the `tokenizers` library, what tokens are used for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.weights.gguf.header import Value, corrupt, texts_of
+from twostroke.weights.gguf.pre_splits import NEWLINES, PRE_SPLITS, PreSplit
+from twostroke.weights.json_file import parse_object
+
+PREFIX = "tokenizer.ggml."
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+SPACE = "\u2581"
+
+END_TEXTS = (
+    "<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>",
+    "<|return|>", "<|call|>",
+)  # fmt: skip
+"""Control tokens that end an answer whatever the file says: files name one end, and many models have two."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenList:
+    """What a file says of its tokens. types: a number of each, see NORMAL and what follows."""
+
+    tokens: list[str]
+    types: list[int]
+    values: Mapping[str, Value]
+    place: str
+
+    @classmethod
+    def read(cls, values: Mapping[str, Value], place: str) -> TokenList:
+        """Raises CorruptModel where a list is missing or has another length."""
+        tokens = texts_of(values, PREFIX + "tokens", place)
+        if not tokens:
+            raise CorruptModel(
+                f"{place} holds no tokenizer.",
+                why="It has no tokenizer.ggml.tokens.",
+                fix="Use a file of a whole model.",
+            )
+        types = values.get(PREFIX + "token_type")
+        if types is None:
+            return cls(tokens, [NORMAL] * len(tokens), values, place)
+        if not isinstance(types, np.ndarray) or len(types) != len(tokens) or types.dtype.kind not in "iu":
+            raise corrupt(place, "tokenizer.ggml.token_type is not one whole number for each token")
+        return cls(tokens, [int(number) for number in types], values, place)
+
+    def id_of(self, name: str) -> int | None:
+        """The id under a key such as bos_token_id; None where there is none. Ids beyond the vocabulary mean none."""
+        found = self.values.get(PREFIX + name)
+        return found if type(found) is int and 0 <= found < len(self.tokens) else None
+
+    def truth(self, name: str, absent: bool) -> bool:
+        """A truth value."""
+        found = self.values.get(PREFIX + name, absent)
+        if not isinstance(found, bool):
+            raise corrupt(self.place, f"{PREFIX}{name} is neither true nor false")
+        return found
+
+    def text_of(self, name: str) -> str | None:
+        """The text of the token under a key."""
+        found = self.id_of(name)
+        return None if found is None else self.tokens[found]
+
+    @property
+    def end_ids(self) -> list[int]:
+        """Tokens that end an answer: the file's own, and control tokens that always do."""
+        named = {self.id_of(f"{name}_token_id") for name in ("eos", "eot", "eom")} - {None}
+        known = {i for i, t in enumerate(self.tokens) if self.types[i] == CONTROL and t in END_TEXTS}
+        return sorted(known.union(i for i in named if i is not None))
+
+
+def tokenizer_json(vocabulary: TokenList) -> dict[str, Any]:
+    """The members of tokenizer.json. Raises UnsupportedModel (kind or `pre` unknown), CorruptModel."""
+    whole = vocabulary.values.get("tokenizer.huggingface.json")
+    if isinstance(whole, str):
+        return parse_object(whole.encode(), f"{vocabulary.place}: tokenizer.huggingface.json")
+    kind = vocabulary.values.get(PREFIX + "model")
+    made = {"gpt2": _bytes, "llama": _sentencepiece, "gemma4": _characters}.get(str(kind))
+    if made is None:
+        raise UnsupportedModel(
+            f"{vocabulary.place}: tokenizers of the kind {str(kind)[:40]!r} cannot be read.",
+            why="Implemented: gpt2, llama, gemma4.",
+            fix="Use the original checkpoint of the model, which has a tokenizer.json.",
+        )
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": _added(vocabulary),
+        **made(vocabulary),
+    }
+
+
+def special_texts(vocabulary: TokenList) -> dict[str, str]:
+    """bos_token and so on, as tokenizer_config.json has them."""
+    names = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
+    found = {f"{ours}_token": vocabulary.text_of(f"{theirs}_token_id") for ours, theirs in names.items()}
+    return {name: text for name, text in found.items() if text}
+
+
+def chat_templates(values: Mapping[str, Value], place: str) -> dict[str, str]:
+    """Name -> template; "default" is the usual one."""
+    found: dict[str, str] = {}
+    usual = values.get("tokenizer.chat_template")
+    if isinstance(usual, str) and usual:
+        found["default"] = usual
+    for name in texts_of(values, "tokenizer.chat_templates", place):
+        text = values.get(f"tokenizer.chat_template.{name}")
+        if isinstance(text, str) and name.replace("_", "").replace("-", "").isalnum():
+            found[name] = text
+    return found
+
+
+def _added(vocabulary: TokenList) -> list[dict[str, Any]]:
+    """Tokens that are found before a text is split."""
+    return [
+        {
+            "id": index,
+            "content": text,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": kind != USER_DEFINED,
+        }
+        for index, (text, kind) in enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
+        if kind in (UNKNOWN, CONTROL, USER_DEFINED) and text
+    ]
+
+
+def _vocab(vocabulary: TokenList) -> dict[str, int]:
+    """Text -> id; unused ids are left out, of two equal texts the first counts."""
+    found: dict[str, int] = {}
+    for index, text in enumerate(vocabulary.tokens):
+        if vocabulary.types[index] != UNUSED:
+            found.setdefault(text, index)
+    return found
+
+
+def _merges(vocabulary: TokenList) -> list[list[str]]:
+    merges = []
+    for merge in texts_of(vocabulary.values, PREFIX + "merges", vocabulary.place):
+        middle = merge.find(" ", 1)
+        if middle < 0:
+            raise corrupt(vocabulary.place, f"the merge {merge[:40]!r} has no two parts")
+        merges.append([merge[:middle], merge[middle + 1 :]])
+    if not merges:
+        raise corrupt(vocabulary.place, "it has no tokenizer.ggml.merges")
+    return merges
+
+
+def _bpe(vocab: dict[str, int], merges: list[list[str]], **more: Any) -> dict[str, Any]:
+    usual: dict[str, Any] = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None}
+    usual |= {"end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False}
+    return {**usual, **more, "vocab": vocab, "merges": merges}
+
+
+def _split(pattern: str) -> dict[str, Any]:
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+def _sequence(kind: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "Sequence", kind: steps}
+
+
+def _bytes(vocabulary: TokenList) -> dict[str, Any]:
+    pre = _pre_split(vocabulary)
+    prefix = vocabulary.truth("add_space_prefix", False)
+    level = {"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": False}
+    return {
+        "normalizer": {"type": "NFC"} if pre.composed else None,
+        "pre_tokenizer": _sequence("pretokenizers", [*map(_split, pre.patterns), level]),
+        "post_processor": _around(vocabulary, begins=pre.begins),
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": _bpe(_vocab(vocabulary), _merges(vocabulary), ignore_merges=pre.whole_words),
+    }
+
+
+def _pre_split(vocabulary: TokenList) -> PreSplit:
+    name = vocabulary.values.get(PREFIX + "pre")
+    found = PRE_SPLITS.get(name) if isinstance(name, str) else None
+    if found is None:
+        said = (
+            f"calls its split of texts {name[:40]!r}" if isinstance(name, str) else "does not name its split of texts"
+        )
+        raise UnsupportedModel(
+            f"{vocabulary.place} {said} (tokenizer.ggml.pre).",
+            why="A guess would give other tokens than the model was trained with. Known: "
+            + ", ".join(PRE_SPLITS)
+            + ".",
+            fix="Use a newer file of this model, or its original checkpoint.",
+        )
+    return found
+
+
+def _sentencepiece(vocabulary: TokenList) -> dict[str, Any]:
+    vocab = _vocab(vocabulary)
+    prefix = vocabulary.truth("add_space_prefix", True)
+    unknown = vocabulary.text_of("unknown_token_id") or (
+        vocabulary.tokens[0] if vocabulary.types[0] == UNKNOWN else None
+    )
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+    return {
+        "normalizer": _sequence("normalizers", [*([{"type": "Prepend", "prepend": SPACE}] if prefix else []), spaces]),
+        "pre_tokenizer": None,
+        "post_processor": _around(vocabulary, begins=True),
+        "decoder": _spaced_decoder(prefix),
+        "model": _bpe(
+            vocab, _merges_of_scores(vocabulary, vocab), unk_token=unknown, fuse_unk=True, byte_fallback=True
+        ),
+    }
+
+
+def _characters(vocabulary: TokenList) -> dict[str, Any]:
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+    model = _bpe(
+        _vocab(vocabulary), _merges(vocabulary), unk_token=vocabulary.text_of("unknown_token_id"), byte_fallback=True
+    )
+    return {
+        "normalizer": spaces,
+        "pre_tokenizer": _sequence("pretokenizers", [_split(pattern) for pattern in NEWLINES]),
+        "post_processor": _around(vocabulary, begins=True),
+        "decoder": _spaced_decoder(strips=False),
+        "model": {**model, "fuse_unk": True},
+    }
+
+
+def _spaced_decoder(strips: bool) -> dict[str, Any]:
+    back = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
+    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if strips else []
+    return _sequence("decoders", [back, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip])
+
+
+def _merges_of_scores(vocabulary: TokenList, vocab: dict[str, int]) -> list[list[str]]:
+    """All pairs of pieces whose join is a piece, by the join's score; among equals by the order of the pieces."""
+    scores = vocabulary.values.get(PREFIX + "scores")
+    if not isinstance(scores, np.ndarray) or len(scores) != len(vocabulary.tokens) or not np.isfinite(scores).all():
+        raise corrupt(vocabulary.place, "tokenizer.ggml.scores is not one number for each token")
+    found: list[tuple[float, int, int, str, str]] = []
+    for piece, index in vocab.items():
+        if vocabulary.types[index] not in (NORMAL, USER_DEFINED) or len(piece) > 512:
+            continue
+        score = float(scores[index])
+        pairs = []
+        for middle in range(1, len(piece)):
+            left, right = vocab.get(piece[:middle]), vocab.get(piece[middle:])
+            if left is not None and right is not None:
+                pairs.append((left, right, middle))
+        found += [(-score, m, len(piece) - m, piece[:m], piece[m:]) for _, _, m in sorted(pairs)]
+    found.sort(key=lambda merge: (merge[0], -merge[1], -merge[2]))
+    return [[left, right] for _, _, _, left, right in found]
+
+
+def _around(vocabulary: TokenList, begins: bool) -> dict[str, Any] | None:
+    """The post-processor that puts BOS before and EOS behind a text."""
+    first = vocabulary.text_of("bos_token_id") if vocabulary.truth("add_bos_token", begins) else None
+    last = vocabulary.text_of("eos_token_id") if vocabulary.truth("add_eos_token", False) else None
+    if first is None and last is None:
+        return None
+
+    def around(letter: str, number: int) -> list[dict[str, Any]]:
+        marks = [None if text is None else {"SpecialToken": {"id": text, "type_id": number}} for text in (first, last)]
+        steps = [marks[0], {"Sequence": {"id": letter, "type_id": number}}, marks[1]]
+        return [step for step in steps if step is not None]
+
+    ids = {text: vocabulary.tokens.index(text) for text in (first, last) if text is not None}
+    return {
+        "type": "TemplateProcessing",
+        "single": around("A", 0),
+        "pair": [*around("A", 0), *around("B", 1)],
+        "special_tokens": {text: {"id": text, "ids": [number], "tokens": [text]} for text, number in ids.items()},
+    }
+
+
+def as_json(members: Mapping[str, Any]) -> str:
+    """Members of a file as its text."""
+    return json.dumps(members, ensure_ascii=False)

@@ -1,0 +1,135 @@
+"""A GGUF file as a model's folder: what its keys say becomes config.json, tokenizer.json and the other small files.
+
+    folder/<digest>/  config.json  tokenizer.json  tokenizer_config.json  generation_config.json  gguf.json
+                      additional_chat_templates/, chat_template.jinja where there are several templates
+
+The weights stay where they are; gguf.json names the file. So everything that reads a model's folder reads this one, and
+a tokenizer of 100,000 tokens is rebuilt once. The digest is that of the header, the path, the size and the time, and of
+VERSION: another file, or a program that unfolds otherwise, has another folder.
+
+Knows: the names of a folder's files, where unfolded folders are kept.
+Must not know: which tensors a program reads.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from twostroke.types.errors import CorruptModel
+from twostroke.weights.gguf.config import config_of, family_of
+from twostroke.weights.gguf.container import GgufFile, StoredTensor, open_split
+from twostroke.weights.gguf.header import Value
+from twostroke.weights.gguf.tensors import GgufTensor, named_tensors, rotation_divisors
+from twostroke.weights.gguf.tokenizer import TokenList, as_json, chat_templates, special_texts, tokenizer_json
+from twostroke.weights.json_file import read_object
+
+NAME_FILE = "gguf.json"
+UNFOLDED = "gguf"
+"""The part of the cache folder that is this module's."""
+VERSION = "1"
+
+
+def unfold(path: Path, cache: Path | None) -> Path:
+    """The folder of a GGUF file (of its first part), made where it is not there yet.
+
+    cache: the folder to keep it in; where that is None or cannot be written, it lasts as long as this process.
+    Raises CorruptModel, UnsupportedModel.
+    """
+    path = Path(os.path.abspath(path))  # links are kept: the hub's cache has the names, not what they lead to
+    files = open_split(path)
+    try:
+        name = _digest(path, files)
+        if cache is not None and (cache / UNFOLDED / name / NAME_FILE).is_file():
+            return cache / UNFOLDED / name
+        members = _members(path, files)
+    finally:
+        for file in files.values():
+            file.close()
+    if cache is not None:
+        try:
+            return _kept(cache / UNFOLDED, name, members)
+        except OSError:
+            pass  # a full or read-only disk: the folder is small and quick to make
+    folder = Path(tempfile.mkdtemp(prefix="twostroke-gguf-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _write(folder, members)
+    return folder
+
+
+def open_named(folder: Path) -> tuple[dict[str, GgufFile], dict[str, GgufTensor]]:
+    """The files that an unfolded folder names, open, and all their tensors under our names."""
+    named = read_object(folder / NAME_FILE).get("file")
+    if not isinstance(named, str):
+        raise CorruptModel(f"{NAME_FILE} names no file.", fix=f"Delete the folder {folder}; it is made anew.")
+    files = open_split(Path(named))
+    try:
+        values = next(iter(files.values())).values
+        name, family = family_of(values, Path(named).name)
+        config = read_object(folder / "config.json")
+        heads = int(config.get("num_attention_heads") or config.get("n_head") or 1)
+        kv_heads = int(config.get("num_key_value_heads") or heads)
+        return files, dict(named_tensors(files, family, heads, kv_heads))
+    except BaseException:
+        for file in files.values():
+            file.close()
+        raise
+
+
+def _digest(path: Path, files: Mapping[str, GgufFile]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name, file in files.items():
+        status = os.stat(file.path)
+        said = f"{VERSION} {path.parent} {name} {status.st_size} {status.st_mtime_ns} {len(file.header)}"
+        digest.update(said.encode() + b"\0" + file.header)
+    return digest.hexdigest()
+
+
+def _members(path: Path, files: Mapping[str, GgufFile]) -> dict[str, str]:
+    """File name -> text."""
+    values: Mapping[str, Value] = files[path.name].values
+    family_of(values, path.name)  # a file that is no language model may have no tokenizer either
+    vocabulary = TokenList.read(values, path.name)
+    tensors: dict[str, StoredTensor] = {}
+    for file in files.values():
+        tensors |= file.tensors
+    config = config_of(values, tensors, vocabulary, rotation_divisors(files))
+    templates = chat_templates(values, path.name)
+    said: dict[str, Any] = dict(special_texts(vocabulary))
+    if templates:
+        said["chat_template"] = [{"name": name, "template": text} for name, text in templates.items()]
+        if list(templates) == ["default"]:
+            said["chat_template"] = templates["default"]
+    return {
+        "config.json": as_json(config),
+        "tokenizer.json": as_json(tokenizer_json(vocabulary)),
+        "tokenizer_config.json": as_json(said),
+        "generation_config.json": as_json({"eos_token_id": vocabulary.end_ids}),
+        NAME_FILE: as_json({"file": str(path)}),
+    }
+
+
+def _write(folder: Path, members: Mapping[str, str]) -> None:
+    for name, text in members.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _kept(parent: Path, name: str, members: Mapping[str, str]) -> Path:
+    """Written beside its place and moved there whole; of two processes one wins, and both have written the same."""
+    parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
+    try:
+        _write(made, members)
+        os.chmod(made, 0o755)
+        os.rename(made, parent / name)
+    except OSError:
+        shutil.rmtree(made, ignore_errors=True)
+        if not (parent / name / NAME_FILE).is_file():
+            raise
+    return parent / name

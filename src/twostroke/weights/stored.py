@@ -1,0 +1,137 @@
+"""Matrices whose codes and scales a file of ggml has, kept as they are: in which format, and how they are packed.
+
+Knows: which packed kind holds which block types without loss.
+Must not know: where in a block its parts lie, kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array
+from twostroke.ops.stored_layout import StoredValues, canonical, pack_stored
+from twostroke.program.model import Model
+from twostroke.program.values import Tensor, Weight
+from twostroke.spec.formats import BF16, F32, PANEL_ROWS, STORED_GROUP, WeightFormat, WeightKind
+from twostroke.types.errors import CorruptModel
+from twostroke.weights.blobs import BlobTarget
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.tensor_source import TensorInfo
+
+PIECE_ELEMENTS = 1 << 21
+"""Packed at a time; NumPy holds a few copies of them on the way."""
+
+HELD: tuple[tuple[WeightKind, frozenset[str]], ...] = tuple(
+    (kind, frozenset(names.split()))
+    for kind, names in (
+        (WeightKind.FLAT4, "Q4_0"),
+        (WeightKind.FLAT8, "Q4_0 Q5_0 Q8_0 IQ4_NL"),
+        (WeightKind.FLAT8_MIN, "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 IQ4_NL"),
+        (WeightKind.SUPER4_MIN, "Q4_K"),
+        (WeightKind.SUPER8, "Q3_K Q6_K IQ4_XS TQ1_0 TQ2_0"),
+        (WeightKind.SUPER8_MIN, "Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_XS TQ1_0 TQ2_0"),
+    )
+)
+"""What each kind holds exactly, the smallest first: rows of several tensors that are one matrix share a kind."""
+
+
+def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], WeightFormat | None]:
+    """For the tensors of a matrix the format that keeps them; None where the checkpoint lacks one of them."""
+
+    def choose(parts: tuple[Tensor, ...]) -> WeightFormat | None:
+        if any(part.name not in checkpoint.names for part in parts):
+            return None
+        return stored_format([checkpoint.info(part.name) for part in parts], all(map(_plain, parts)))
+
+    return choose
+
+
+def stored_format(infos: list[TensorInfo], plain: bool) -> WeightFormat:
+    """The format that keeps tensors of these types without loss; bf16, with loss, where there is none.
+
+    plain: False where rows or columns are taken in another order than the file's.
+    """
+    types = {info.blocks or info.dtype for info in infos}
+    if types == {"F32"}:
+        return F32
+    for kind, held in HELD:
+        whole = all(info.shape[-1] % STORED_GROUP == 0 for info in infos) or not kind.is_super
+        if plain and types <= held and whole:
+            return WeightFormat(kind, STORED_GROUP)
+    return BF16
+
+
+def expanded_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
+    """What could not be kept as the file has it, with memory and loss; None where all was."""
+    expanded = [w for w in model.program.weights if w.stored == BF16 and _types(w, checkpoint) != {"BF16"}]
+    if not expanded:
+        return None
+    before = sum(checkpoint.info(part.name).num_bytes for weight in expanded for part in weight.parts)
+    after = sum(weight.matrices * BF16.total_bytes(weight.rows, weight.columns) for weight in expanded)
+    names = ", ".join(sorted(set().union(*(_types(weight, checkpoint) for weight in expanded))))
+    return (
+        f"{len(expanded)} of {len(model.program.weights)} matrices ({names}) are expanded to bf16:"
+        f" {after / 1e6:,.0f} MB in place of {before / 1e6:,.0f} MB, each weight within 0.4% of the file's."
+    )
+
+
+def tell_expanded(model: Model, checkpoint: Checkpoint, report: Callable[[str], None]) -> None:
+    """Reports `expanded_sentence` where there is one."""
+    sentence = expanded_sentence(model, checkpoint)
+    if sentence is not None:
+        report(sentence)
+
+
+def pack_stored_matrix(
+    target: BlobTarget, weight: Weight, checkpoint: Checkpoint, weight_format: WeightFormat, done: Callable[[int], None]
+) -> None:
+    """All matrices of a weight, some panels at a time. done: is told of bytes read. Raises CorruptModel."""
+    panel_bytes, panels_each = weight_format.data_bytes(1, weight.columns), math.ceil(weight.rows / PANEL_ROWS)
+    step = max(1, PIECE_ELEMENTS // (PANEL_ROWS * weight.columns)) * PANEL_ROWS
+    key = weight.key + ".data"
+    for matrix in range(weight.matrices):
+        for first in range(0, weight.rows, step):
+            count = min(step, weight.rows - first)
+            rows, read_bytes = _rows(weight, checkpoint, matrix * weight.rows + first, count, weight_format.kind)
+            packed = pack_stored(rows, weight_format)
+            begin = (matrix * panels_each + first // PANEL_ROWS) * panel_bytes
+            area = target.area(key, begin, len(packed))
+            area[:] = packed
+            target.put(key, begin, area)
+            done(read_bytes)
+
+
+def _rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> tuple[StoredValues, int]:
+    """Rows [first, first + count) of all tensors one after the other, as the kind wants them."""
+    pieces, part_first, read_bytes = [], 0, 0
+    for part in weight.parts:
+        begin, end = max(first, part_first), min(first + count, part_first + part.length)
+        if begin < end:
+            values = checkpoint.read_stored(part.name, begin - part_first, end - begin)
+            if not _finite(values.scales) or not _finite(values.minimum_scales):
+                raise CorruptModel(
+                    f"Tensor {part.name} holds scales that are NaN or infinite.",
+                    why="One of them makes every answer NaN.",
+                    fix="Download the file again.",
+                )
+            pieces.append(canonical(values, kind))
+            info = checkpoint.info(part.name)
+            read_bytes += (end - begin) * info.num_bytes // max(1, part.length)
+        part_first += part.length
+    return StoredValues.joined(pieces), read_bytes
+
+
+def _finite(scales: F32Array | None) -> bool:
+    return scales is None or bool(np.isfinite(scales).all())
+
+
+def _plain(part: Tensor) -> bool:
+    return not part.transposed and part.rows is None and part.order is None
+
+
+def _types(weight: Weight, checkpoint: Checkpoint) -> set[str]:
+    infos = [checkpoint.info(part.name) for part in weight.parts]
+    return {info.blocks or info.dtype for info in infos}

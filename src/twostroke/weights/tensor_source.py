@@ -1,0 +1,78 @@
+"""What a checkpoint's tensors can be asked, whatever file they lie in.
+
+Knows: names of element types.
+Must not know: file formats, which tensors a model has.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array, U16Array
+from twostroke.types.errors import UnsupportedModel
+
+READABLE: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "F16": np.dtype("<f2")}
+
+SourceArray = F32Array | U16Array
+"""Weights as read: float32, or uint16 with the bits of bf16."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """offset: of the first byte, from the start of the file. blocks: the type of ggml, where it is stored in one."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    num_bytes: int
+    blocks: str = ""
+
+    @property
+    def rows(self) -> int:
+        """Length of the first axis (1 for a scalar)."""
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def row_elements(self) -> int:
+        """Elements of one row: the product of the other axes."""
+        return math.prod(self.shape[1:])
+
+
+class TensorSource(Protocol):
+    """One tensor that can be read."""
+
+    @property
+    def info(self) -> TensorInfo:
+        """Shape, dtype and place."""
+
+    def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
+        """Rows [first, first + count) of the first axis; see SafetensorsFile.read_rows."""
+
+
+class WeightFile(Protocol):
+    """An open file of tensors. header: its raw bytes, for fingerprints."""
+
+    path: Path
+    header: bytes
+
+    def read_at(self, offset: int, num_bytes: int) -> bytes:
+        """Raw bytes, fewer at the end of the file."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+def readable_dtype(name: str, info: TensorInfo) -> np.dtype[Any]:
+    """The stored element type; raises UnsupportedModel for integer and 8-bit checkpoints."""
+    if info.dtype not in READABLE:
+        raise UnsupportedModel(
+            f"Tensor {name[:100]} has dtype {info.dtype}.",
+            why="Weights are read as " + ", ".join(READABLE) + ".",
+            fix="Use the model's original checkpoint, not a quantized one.",
+        )
+    return READABLE[info.dtype]

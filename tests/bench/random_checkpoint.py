@@ -1,0 +1,25 @@
+"""A tiny checkpoint of any config, without torch: config.json and random tensors as the program names them.
+
+Knows: the registry.
+Must not know: which families there are, what a test expects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from twostroke.bench.random_tensors import write_tensors
+from twostroke.models.common.registry import read_model
+
+LIVELY_STD = 0.5
+"""Of embeddings: logits of tiny models spread so far that tokens differ."""
+
+
+def write_random(config: Mapping[str, Any], folder: Path) -> Path:
+    """float32; -> the folder."""
+    (folder / "config.json").write_text(json.dumps(dict(config)))
+    write_tensors(read_model(config), folder / "model.safetensors", "F32", LIVELY_STD)
+    return folder

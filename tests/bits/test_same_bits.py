@@ -1,0 +1,43 @@
+"""Logits have the bits that are written down: a change of arithmetic is a visible change of tests/bits/digests.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bits.digests import cases, changes, family_digests, name_of, recorded
+from tests.tiers import TIER, levels, thinned
+
+REMEDY = "If the change is meant: python -m tests.bits.digests --write, and say in the commit why."
+
+
+@pytest.mark.parametrize("family", cases())
+def test_logits_have_the_bits_that_are_written_down(family: str, tmp_path: Path) -> None:
+    pairs = cases()[family]
+    pairs = thinned(pairs, family, most=2) if TIER.quick else pairs
+    known = recorded()
+    names = [name_of(family, *pair) for pair in pairs]
+    asked = tuple(level for level in levels() if all(level in known.get(name, {}) for name in names))
+    if not asked:
+        pytest.skip(f"no digests of {family} at {', '.join(levels())} yet: python -m tests.bits.digests --write")
+    found = family_digests(family, pairs, asked, tmp_path)
+    before = {name: {level: known[name][level] for level in asked} for name in found}
+    said = list(changes(before, found))
+    assert not said, "\n".join([*said, REMEDY])
+
+
+@pytest.mark.slow
+def test_every_family_is_written_down_and_nothing_else() -> None:
+    assert set(recorded()) == {name_of(family, *pair) for family, pairs in cases().items() for pair in pairs}, REMEDY
+
+
+def test_changes_name_what_differs() -> None:
+    before = {"a": {"avx2": "1", "generic": "2"}, "gone": {"avx2": "1"}}
+    now = {"a": {"avx2": "1", "generic": "3", "avx512": "1"}, "b": {"avx2": "1"}}
+    assert list(changes(before, now)) == [
+        "changed: a at level generic: 2 -> 3",
+        "new level: a at avx512",
+        "new: b",
+        "gone: gone",
+    ]

@@ -1,0 +1,159 @@
+"""Slots of states: snapshots where they are earned, copies in order, and a pool that is never overdrawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from twostroke.cache.manager import NOTHING_CACHED, CacheManager
+from twostroke.cache.state_group import GRID_TOKENS
+from twostroke.types.cache_pools import CachePools, PagePoolSize
+
+PAGE = 4
+
+
+class States:
+    """A manager with states, and what is in each slot: the tokens that were computed into it."""
+
+    def __init__(self, slots: int, full: int = 0) -> None:
+        pages = (PagePoolSize(full),) if full else ()
+        self.cache = CacheManager(CachePools(pages, slots), PAGE)
+        self.slots: dict[int, tuple[int, ...]] = {}
+
+    def open(self, name: str, tokens: Sequence[int]) -> int:
+        """-> tokens that need not be computed."""
+        matched = self.cache.match("", tokens)
+        self.cache.open(name, "", matched)
+        return len(matched) * PAGE
+
+    def step(self, name: str, tokens: Sequence[int], start: int, end: int) -> None:
+        """Compute positions [start, end) of one sequence."""
+        for source, target in self.cache.take_copies():
+            self.slots[target] = () if source < 0 else self.slots[source]
+        slot = self.cache.slot_of(name)
+        assert self.slots[slot] == tuple(tokens[:start])
+        assert self.cache.grow(name, end)
+        self.slots[slot] = tuple(tokens[:end])
+        self.cache.settle_copies(False)
+        self.cache.commit(name, end, tokens)
+        self.cache.check()
+
+    @property
+    def snapshots(self) -> int:
+        """How many there are."""
+        states = self.cache.states
+        assert states is not None
+        return states.tree.num_unshared
+
+
+def test_a_prompt_goes_on_from_the_snapshot_at_its_end() -> None:
+    world, prompt = States(4), list(range(11))
+    assert world.open("a", prompt) == 0
+    world.step("a", prompt, 0, 8)
+    world.step("a", prompt, 8, 11)
+    assert world.open("b", prompt) == 8
+    world.step("b", prompt, 8, 11)
+    assert world.open("c", [*prompt[:8]]) == 0, "the last token is always computed, so a state behind it is of no use"
+
+
+def test_a_chunk_that_ends_within_a_page_leaves_no_snapshot() -> None:
+    world, prompt = States(4), list(range(40))
+    world.open("a", prompt)
+    world.step("a", prompt, 0, 7)
+    world.step("a", prompt, 7, 13)
+    assert world.snapshots == 0
+    world.step("a", prompt, 13, 20)
+    assert world.snapshots == 1 and len(world.cache.match("", prompt)) == 5
+
+
+def test_the_newest_snapshot_moves_on_with_its_sequence_unless_somebody_went_on_from_it() -> None:
+    world, tokens = States(6), list(range(100))
+    world.open("a", tokens[:9])
+    world.step("a", tokens, 0, 8)
+    for end in range(9, 41):
+        world.step("a", tokens, end - 1, end)
+    assert world.snapshots == 2, "the end of the prompt, and the newest"
+    assert world.open("b", [*tokens[:40], 7]) == 40
+    for end in range(41, 61):
+        world.step("a", tokens, end - 1, end)
+    assert world.snapshots == 3, "b went on from one of them"
+
+
+def test_points_are_the_end_of_the_prompt_where_it_departs_and_a_grid() -> None:
+    world, stem = States(8), list(range(40))
+    first = [*stem, *range(100, 130)]
+    assert world.cache.match("", first).points == (68,)
+    world.open("a", first)
+    world.step("a", first, 0, 68)
+    second = [*stem, *range(200, 230)]
+    assert world.cache.match("", second).points == (40, 68), "nothing can be gone on from, but 40 tokens are known"
+    long = list(range(1000, 1000 + 2 * GRID_TOKENS + 50))
+    assert world.cache.match("", long).points == (GRID_TOKENS, 2 * GRID_TOKENS, 2 * GRID_TOKENS + 48)
+
+
+def test_a_prefix_needs_pages_for_all_of_it_and_a_state_at_its_end() -> None:
+    world, prompt = States(6, full=40), list(range(30))
+    world.open("a", prompt)
+    world.step("a", prompt, 0, 12)
+    world.step("a", prompt, 12, 28)
+    world.step("a", prompt, 28, 30)
+    assert len(world.cache.match("", prompt)) == 7
+    assert len(world.cache.match("", [*prompt[:26], 5])) == 0, "the snapshot at 12 has moved on"
+    assert world.cache.match("", [*prompt[:26], 5]).points == (24,)
+    world.cache.close("a")
+    world.cache.groups[0].drop_cached()
+    assert len(world.cache.match("", prompt)) == 0, "the state is there, the pages are not"
+
+
+def test_running_sequences_take_the_slots_of_snapshots_and_no_more() -> None:
+    world = States(3)
+    prompts = [[100 * number + i for i in range(9)] for number in range(4)]
+    for number, prompt in enumerate(prompts[:3]):
+        assert world.cache.fits(10, NOTHING_CACHED, [])
+        world.open(str(number), prompt)
+        world.step(str(number), prompt, 0, 8)
+    assert world.snapshots == 0 and not world.cache.fits(10, NOTHING_CACHED, [])
+    with pytest.raises(ValueError, match="no slot"):
+        world.open("3", prompts[3])
+    world.cache.close("1")
+    assert world.open("3", prompts[3]) == 0
+    world.cache.check()
+
+
+def test_a_snapshot_that_is_taken_by_its_own_follower_is_not_copied() -> None:
+    world, prompt = States(1), list(range(9))
+    world.open("a", prompt)
+    world.step("a", prompt, 0, 8)
+    assert world.snapshots == 0, "no slot is left for one"
+    world.cache.close("a")
+    world = States(2)
+    world.open("a", prompt)
+    world.step("a", prompt, 0, 8)
+    world.open("b", [50])  # takes the snapshot's slot
+    assert world.snapshots == 0
+    world.cache.close("b")
+    world.step("a", prompt, 8, 9)
+    world.cache.close("a")
+    world.cache.check()
+
+
+def test_snapshots_of_a_step_that_failed_are_forgotten() -> None:
+    world, prompt = States(4), list(range(9))
+    world.open("a", prompt)
+    world.step("a", prompt, 0, 8)
+    assert world.snapshots == 1
+    assert world.cache.take_copies()
+    world.cache.settle_copies(True)
+    world.cache.check()
+    assert world.snapshots == 0 and len(world.cache.match("", prompt)) == 0
+
+
+def test_one_that_was_gone_on_from_outlives_those_that_were_not() -> None:
+    world = States(4)
+    for number, asked in enumerate([0, 0, 1, 2, 3]):
+        prompt = [100 * asked + i for i in range(9)]
+        start = world.open(str(number), prompt)
+        world.step(str(number), prompt, start, 8) if start < 8 else world.step(str(number), prompt, 8, 9)
+        world.cache.close(str(number))
+    assert len(world.cache.match("", list(range(9)))) == 2

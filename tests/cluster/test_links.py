@@ -1,0 +1,167 @@
+"""Real sockets between a front and replicas without a model: greeting, secrets, differences, silence."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.fleet.world import ARITHMETIC, InventedModel, SameTime, request_of, whole_answer
+from twostroke.cache.manager import CacheManager
+from twostroke.cluster.front import FrontStepper
+from twostroke.cluster.link import FrameLink, LinkLost, secret_key
+from twostroke.cluster.replica import ReplicaServer
+from twostroke.cluster.replica_core import ReplicaCore
+from twostroke.fleet.wire import Hello, ReplicaFacts, encode
+from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.scheduler import Scheduler
+from twostroke.types.errors import ConfigError
+from twostroke.types.event import FinishedEvent, TokenEvent
+
+FACTS = ReplicaFacts("a", "i", "m", ARITHMETIC, 4, 96, 96, 50, 4, 0.001)
+
+
+class NoGrammars:
+    def submit(self, grammar: Any, count: int) -> Future[Any]:
+        raise AssertionError
+
+
+def core() -> ReplicaCore:
+    scheduler = Scheduler(CacheManager(24, 4), SchedulerLimits(16, 4, 1))
+    return ReplicaCore(scheduler, InventedModel(), time.monotonic, SameTime(), print, lambda: None)  # type: ignore[arg-type]
+
+
+@contextmanager
+def replica(facts: ReplicaFacts = FACTS, secret: str | None = None, port: int = 0) -> Iterator[tuple[str, int]]:
+    listener = socket.create_server(("127.0.0.1", port))
+    said: list[str] = []
+    made = ReplicaServer(core(), facts, NoGrammars(), listener, secret_key(secret), said.append)
+    thread = threading.Thread(target=made.serve)
+    thread.start()
+    try:
+        yield listener.getsockname()[:2]
+    finally:
+        made.stop()
+        thread.join(10)
+        listener.close()
+        assert not thread.is_alive()
+
+
+def front(addresses: list[tuple[str, int]], secret: str | None = None) -> FrontStepper:
+    return FrontStepper(addresses, 4, secret_key(secret), time.monotonic, print, lambda text: None)
+
+
+def exchange_until(stepper: FrontStepper, true: Any, what: str) -> None:
+    until_s = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < until_s, f"{what}: {stepper.states()}"
+        stepper._exchange()
+
+
+def test_a_request_goes_there_and_its_answer_comes_back() -> None:
+    with replica() as address:
+        stepper = front([address])
+        stepper.first_facts(10)
+        request = request_of(random.Random(3), "q", time.monotonic())
+        stepper.fleet.add(request)
+        exchange_until(stepper, lambda: any(isinstance(e, FinishedEvent) for e in stepper._early), "no end")
+        told = [e.token_id for e in stepper._early if isinstance(e, TokenEvent)]
+        (end,) = [e for e in stepper._early if isinstance(e, FinishedEvent)]
+        assert told + ([] if end.stopped_by is None else [end.stopped_by]) == whole_answer(request)
+        stepper.close()
+
+
+def test_a_wrong_secret_learns_nothing() -> None:
+    with replica(secret="one") as address:
+        stepper = front([address], "another")
+        with pytest.raises(ConfigError, match="secret"):
+            stepper.first_facts(1.0)
+        assert stepper.facts is None
+        stepper.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model": "other"}, "the model"),
+        ({"page_tokens": 8}, "page size"),
+        ({"arithmetic": msgspec.structs.replace(ARITHMETIC, weights="int4")}, r"weights \(int8 and int4\)"),
+        ({"arithmetic": msgspec.structs.replace(ARITHMETIC, probe="q")}, "probe"),
+    ],
+)
+def test_a_replica_that_differs_is_refused_by_name(change: dict[str, Any], words: str) -> None:
+    other = msgspec.structs.replace(FACTS, name="b", **change)
+    with replica() as first, replica(other) as second:
+        stepper = front([first])
+        stepper.first_facts(10)
+        stepper._callers.append(type(stepper._callers[0])(second))
+        exchange_until(stepper, lambda: "differs" in stepper.states()[1][1], "not refused")
+        assert pytest.raises(AssertionError, match=words) and __import__("re").search(words, stepper.states()[1][1])
+        assert [m.name for m in stepper.fleet.members] == ["a"]
+        stepper.close()
+
+
+def test_nobody_there_is_said_with_each_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        silent = taken.getsockname()[:2]
+        stepper = front([silent])
+        with pytest.raises(ConfigError, match=str(silent[1])):
+            stepper.first_facts(0.3)
+        stepper.close()
+
+
+@pytest.mark.parametrize("noise", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"\xff" * 64, encode(Hello(99, b"n" * 32))])
+def test_noise_ends_the_connection_and_nothing_else(noise: bytes) -> None:
+    with replica() as address:
+        with socket.create_connection(address) as sock:
+            sock.sendall(noise)
+            sock.settimeout(10)
+            while sock.recv(4096):
+                pass
+        stepper = front([address])
+        stepper.first_facts(10)
+        stepper.close()
+
+
+def test_work_before_the_greeting_is_refused() -> None:
+    one, other = socket.socketpair()
+    link = FrameLink(one, secret_key(None), "replica", "front")
+    other.sendall(encode(FACTS))
+    with pytest.raises(LinkLost, match="before its greeting"):
+        link.receive()
+    link.close()
+    other.close()
+
+
+def test_a_proof_cannot_be_sent_back() -> None:
+    """Both sides of one connection with the same word: each would take its own proof for the other's."""
+    one, other = socket.socketpair()
+    left, right = (
+        FrameLink(one, secret_key("s"), "front", "replica"),
+        FrameLink(other, secret_key("s"), "front", "replica"),
+    )
+    with pytest.raises(LinkLost, match="secret"):
+        for _ in range(4):
+            left.receive()
+            right.receive()
+    left.close()
+    right.close()
+
+
+def test_a_replica_that_comes_back_is_used_again() -> None:
+    with replica() as address:
+        stepper = front([address])
+        stepper.first_facts(10)
+    fleet = stepper.fleet
+    exchange_until(stepper, lambda: not fleet.members, "still there")
+    with replica(port=address[1]):
+        exchange_until(stepper, lambda: len(fleet.members) == 1, "not back")
+    stepper.close()

@@ -1,0 +1,77 @@
+"""Streams survive their replicas: the same tokens, each told once, one end each, whatever is cut, delayed or killed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.fleet.world import FinishReason, World, request_of, whole_answer
+
+RUNS = 60
+
+
+def run_world(seed: int, **rates: float) -> tuple[World, list[str]]:
+    world = World(seed, **rates)  # type: ignore[arg-type]
+    dice = random.Random(seed + 1)
+    requests = {}
+    for index in range(12):
+        request = request_of(dice, f"q{index}", 0.0)
+        requests[request.request_id] = request
+
+        def come(request_id: str = request.request_id) -> None:
+            world.submit(requests[request_id])
+
+        world.at(dice.uniform(0, 2.0), come)
+    world.run(120.0, lambda: len(world.events) == 12 and all(world.ends_of(name) for name in requests))
+    wrong = []
+    for name, request in requests.items():
+        ends = world.ends_of(name)
+        assert len(ends) == 1, f"{name} ended {len(ends)} times"
+        if ends[0].reason is FinishReason.ERROR:
+            wrong.append(name)
+            assert ends[0].error is not None and "three replicas" in ends[0].error
+        elif world.tokens_of(name) != whole_answer(request):
+            raise AssertionError(f"{name}: {world.tokens_of(name)} instead of {whole_answer(request)}")
+    return world, wrong
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_cut_connections_and_deaths_change_no_answer(seed: int) -> None:
+    world, wrong = run_world(seed, cut_rate=0.3, death_rate=0.1, hang_rate=0.05)
+    assert world.deaths >= 3 or wrong == []
+    for core in world.cores.values():
+        assert core.load().running + core.load().waiting <= 4
+
+
+def test_nothing_happens_to_streams_where_nothing_happens() -> None:
+    world, wrong = run_world(7)
+    assert wrong == [] and world.fleet.moved == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_cut_connections_alone_end_no_stream(seed: int) -> None:
+    world, wrong = run_world(seed, cut_rate=2.0)
+    assert wrong == [] and world.fleet.moved > 0
+
+
+def test_deaths_do_move_streams() -> None:
+    """So that the tests above are not about nothing."""
+    moved = [run_world(seed, death_rate=0.3)[0] for seed in range(5)]
+    assert sum(world.fleet.moved for world in moved) > 5 and sum(world.deaths for world in moved) > 5
+
+
+def test_a_request_that_kills_replicas_is_given_up() -> None:
+    world = World(1, replicas=4)
+    request = replace(request_of(random.Random(0), "killer", 0.0), max_tokens=60, end_token_ids=frozenset())
+    world.run(0.2, lambda: False)
+    world.submit(request)
+    while not world.ends_of("killer"):
+        for stream in list(world.fleet._streams.values()):
+            if stream.member is not None:
+                world._die(stream.member.name, world.cores[stream.member.name])
+        world.run(world.now + 0.05, lambda: False)
+    (end,) = world.ends_of("killer")
+    assert end.reason is FinishReason.ERROR and "three replicas" in (end.error or "")
+    assert 3 <= world.deaths <= 8

@@ -1,0 +1,72 @@
+"""The parity of a tiny checkpoint with transformers: tests hold it, tools/measure_parity.py keeps records of it.
+
+Knows: families, both backends, the phases of a sequence.
+Must not know: files of records.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tests.models.families import make_checkpoint
+from tests.runner.memories import memory_of, write_rows
+from twostroke.backends.cpu import CpuOps, available_levels
+from twostroke.ops.reference import ReferenceOps
+from twostroke.ops.step_memory import MemorySizes
+from twostroke.runner.folder import load_folder
+from twostroke.runner.forward import Forward, OpByOp
+from twostroke.spec.formats import F32, KVKind
+
+TOKENS = 75
+BAR = 1e-4
+"""Of the logit range. The promise is 1e-3; tests hold ten times less."""
+PHASES = {"prefill": [TOKENS], "chunked": [1, 16, 7, 33, 18], "decode": [40, *([1] * (TOKENS - 40))]}
+"""Name -> tokens of each step."""
+
+
+class Loaded:
+    """A folder's model on one backend: compiled natively, or the reference op by op; fresh memory for each run."""
+
+    def __init__(self, folder: Path, ops: CpuOps | ReferenceOps, context: int = 256) -> None:
+        self.sizes = MemorySizes(16, context, max(80, context), max(80, context), state_slots=2)
+        self.model, self.weights = load_folder(folder, F32)
+        self.ops = ops
+
+    def run(self, token_ids: list[int], chunks: list[int]) -> np.ndarray:
+        """Logits (T, V) of all positions, computed in chunks of the given sizes over scattered pages."""
+        pages = np.random.default_rng(3).permutation(16).astype(np.int32)[: self.sizes.max_pages]
+        plain = isinstance(self.ops, ReferenceOps)
+        program = self.model.plain if plain else self.model.program
+        memory = memory_of(self.model, self.weights, KVKind.F32, self.sizes, program)
+        forward: Forward = OpByOp(program, self.ops, memory) if plain else self.ops.compile(program, memory)
+        rows, start = [], 0
+        for count in chunks:
+            rows.append(forward(write_rows(memory, token_ids[start : start + count], start, pages)).copy())
+            start += count
+        return np.concatenate(rows)
+
+
+def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
+    """The greatest difference as a share of the range of the expected logits."""
+    return float(np.abs(found - expected).max() / (expected.max() - expected.min()))
+
+
+def errors_of(family: str, folder: Path) -> dict[str, float]:
+    """The relative error of each phase at each native level, and of the reference; writes a checkpoint to `folder`."""
+    judge = make_checkpoint(family, folder)
+    token_ids = np.random.default_rng(5).integers(0, judge.get_input_embeddings().num_embeddings, TOKENS).tolist()
+    with torch.no_grad():
+        expected = judge(torch.tensor([token_ids])).logits[0].numpy()
+    errors = {}
+    for level in available_levels():
+        ops = CpuOps(level, 2)
+        model = Loaded(folder, ops)
+        for phase, chunks in PHASES.items():
+            errors[f"{level} {phase}"] = relative_error(model.run(token_ids, chunks), expected)
+        ops.close()
+    reference = Loaded(folder, ReferenceOps())
+    errors["reference prefill"] = relative_error(reference.run(token_ids, PHASES["prefill"]), expected)
+    return errors

@@ -1,0 +1,123 @@
+"""Gemma's configs: what silence means, the scale of the embedding, windows and rotations by layer, what is refused.
+
+That their logits are transformers' is tests/models/test_parity.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from tests.models.families import make_checkpoint
+from tests.models.parity import BAR, Loaded, relative_error
+from tests.models.published import PUBLISHED
+from tests.models.test_config_fields import ABSENT, edited, ids, judged, named
+from twostroke.models.common.registry import read_model
+from twostroke.ops.attention import Attention
+from twostroke.ops.reference import ReferenceOps
+from twostroke.ops.scale import Scale
+from twostroke.program.model import Model
+from twostroke.runner.folder import load_folder
+from twostroke.spec.formats import F32
+from twostroke.types.errors import CorruptModel, ModelError
+
+PLAIN = {"rope_type": "default", "rope_theta": 500.0}
+BY_TYPE = {"full_attention": PLAIN, "sliding_attention": {**PLAIN, "rope_theta": 30.0}}
+
+
+def factor_of(model: Model) -> float:
+    (call,) = [call for call in model.plain.body if isinstance(call, Scale)]
+    return call.factor
+
+
+def test_the_factor_of_the_embedding_is_rounded_as_the_weights_are() -> None:
+    config, _ = PUBLISHED["google/gemma-3-12b-it"]
+    assert factor_of(read_model(config)) == 62.0  # the square root of 3840 is 61.97
+    assert factor_of(read_model({**config, "torch_dtype": "float32"})) == pytest.approx(3840**0.5, rel=1e-7)
+    assert factor_of(read_model({**config, "torch_dtype": "float16"})) == 61.96875
+    for name, (published, _) in PUBLISHED.items():
+        if "gemma" in name:
+            width = published.get("text_config", published)["hidden_size"]
+            assert factor_of(read_model(published)) == float(torch.tensor(width**0.5).to(torch.bfloat16)), name
+
+
+def test_windows_rotations_and_scales_of_published_models() -> None:
+    model = read_model(PUBLISHED["google/gemma-3-27b-it"][0])
+    assert model.windows == tuple(0 if (i + 1) % 6 == 0 else 1024 for i in range(62))
+    assert {rope.spec.theta: rope.spec.factor for rope in model.program.ropes} == {1e4: 1.0, 1e6: 8.0}
+    assert model.max_positions == 131_072 and model.eos_token_ids == (1, 106)
+    model = read_model(PUBLISHED["google/gemma-2-27b"][0])
+    assert model.windows == (4096, 0) * 23
+    calls = [call for call in model.program.body if isinstance(call, Attention)]
+    assert {(call.scale, call.soft_cap) for call in calls} == {(144**-0.5, 50.0)}
+
+
+SAME: list[tuple[str, dict[str, Any]]] = [
+    ("gemma", {"eos_token_id": ABSENT, "head_dim": 24, "rope_parameters": ABSENT, "rope_theta": 40.0}),
+    ("gemma2", {"final_logit_softcapping": ABSENT, "attn_logit_softcapping": ABSENT, "layer_types": ABSENT}),
+    ("gemma2", {"rope_parameters": {"rope_type": "linear", "factor": 3.0, "rope_theta": 100.0}}),
+    ("gemma3", {"layer_types": ABSENT, "sliding_window_pattern": 2}),
+    ("gemma3", {"layer_types": ABSENT, "sliding_window_pattern": ABSENT}),
+    ("gemma3", {"rope_parameters": BY_TYPE}),
+    ("gemma3", {"rope_parameters": ABSENT, "rope_theta": 70.0, "rope_local_base_freq": 20.0}),
+    ("gemma3", {"rope_parameters": ABSENT, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
+]
+
+
+@pytest.mark.parametrize("case", SAME, ids=named)
+def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
+    make_checkpoint(case[0], tmp_path)
+    folder = edited(tmp_path, case[1])
+    assert relative_error(Loaded(folder, ReferenceOps()).run(ids(), [40]), judged(folder, ids())) < BAR
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
+    ("gemma", {"hidden_act": "quick_gelu"}, "hidden_act"),
+    ("gemma2", {"attn_logit_softcapping": -1.0}, "attn_logit_softcapping"),
+    ("gemma2", {"final_logit_softcapping": "wide"}, "final_logit_softcapping"),
+    ("gemma2", {"layer_types": ["full_attention"]}, "layer_types"),
+    ("gemma2", {"rope_parameters": BY_TYPE}, "per layer type"),
+    ("gemma3", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
+    ("gemma3", {"rope_parameters": PLAIN}, "rope_parameters"),
+    ("gemma3", {"rope_parameters": {**BY_TYPE, "chunked_attention": PLAIN}}, "chunked_attention"),
+    ("gemma3", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar"),
+    ("gemma3-with-images", {"text_config": None}, "text_config"),
+    (
+        "gemma3-with-images",
+        {"text_config": {"model_type": "gemma3_text", "hidden_size": -3}},
+        "text_config: hidden_size",
+    ),
+    ("gemma3-with-images", {"text_config": {"model_type": "llama"}}, "model_type"),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=named)
+def test_a_field_that_is_not_implemented_is_refused_by_name(case: tuple[str, dict[str, Any], str], tmp_path: Path):
+    make_checkpoint(case[0], tmp_path)
+    with pytest.raises(ModelError, match=case[2]) as caught:
+        Loaded(edited(tmp_path, case[1]), ReferenceOps())
+    assert caught.value.why and caught.value.fix
+
+
+def test_both_spellings_of_names_beside_images_are_read_and_other_tensors_are_refused(tmp_path: Path) -> None:
+    judge = make_checkpoint("gemma3-with-images", tmp_path)
+    assert isinstance(judge, transformers.Gemma3ForConditionalGeneration)
+    path = tmp_path / "model.safetensors"
+    stored = load_file(path)
+    expected = Loaded(tmp_path, ReferenceOps()).run(ids(), [40])
+    for old, new in (
+        ("language_model.model.", "model.language_model."),
+        ("model.language_model.", "language_model.model."),
+    ):
+        renamed = {name.replace(old, new) if name.startswith(old) else name: each for name, each in stored.items()}
+        save_file(renamed, path, metadata={"format": "pt"})
+        assert (Loaded(tmp_path, ReferenceOps()).run(ids(), [40]) == expected).all()
+    save_file({**stored, "audio_tower.weight": torch.zeros(2)}, path, metadata={"format": "pt"})
+    with pytest.raises(CorruptModel, match="audio_tower"):
+        load_folder(tmp_path, F32)

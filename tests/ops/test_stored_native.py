@@ -1,0 +1,142 @@
+"""Products and rows of weights that keep a file's codes, at every level, against ops/stored_layout.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.ops.native import LEVELS, linear, random_rows
+from twostroke.backends.cpu.ops import CpuOps
+from twostroke.ops import embed as embed_contract
+from twostroke.ops import linear as contract
+from twostroke.ops.operands import PackedWeight, unpack
+from twostroke.ops.stored_layout import StoredValues, canonical, pack_stored, step_columns, stored_values
+from twostroke.quant.codec import _aligned
+from twostroke.spec.formats import STORED_GROUP, WeightFormat, WeightKind
+from twostroke.types.errors import BackendError
+
+KINDS = [kind for kind in WeightKind if kind.is_stored]
+COLUMNS = (32, 64, 96, 256, 896, 1152)
+ROWS = (1, 2, 3, 5, 6, 7, 13, 40, 150)
+CODES = {
+    WeightKind.FLAT8: (-128, 127), WeightKind.FLAT8_MIN: (-128, 127), WeightKind.FLAT4: (-8, 7),
+    WeightKind.SUPER8: (-128, 127), WeightKind.SUPER8_MIN: (-128, 127), WeightKind.SUPER4_MIN: (0, 15),
+}  # fmt: skip
+
+
+def random_values(kind: WeightKind, rows: int, columns: int, seed: int = 0) -> StoredValues:
+    """Whatever the kind can hold, extremes among it."""
+    generator = np.random.default_rng(seed)
+    low, high = CODES[kind]
+    codes = generator.integers(low, high + 1, (rows, columns), np.int16).astype(np.int8)
+    codes[:, :8] = [low, high] * 4
+    wide, fine = (STORED_GROUP, step_columns(kind)) if kind.is_super else (32, 32)
+
+    def halves() -> np.ndarray:
+        found = generator.normal(0, 1 / 64, (rows, columns // wide)).astype(np.float16)
+        found[0] = 0
+        return found.astype(np.float32)
+
+    multipliers = minima = None
+    if kind.is_super:
+        multipliers = generator.integers(-128, 128, (rows, columns // fine)).astype(np.int16)
+        if kind.has_minimum:
+            minima = generator.integers(0, 256, (rows, columns // fine)).astype(np.int16)
+    return StoredValues(codes, halves(), multipliers, halves() if kind.has_minimum else None, minima)
+
+
+def packed(kind: WeightKind, rows: int, columns: int, values: StoredValues | None = None) -> PackedWeight:
+    found, chosen = values or random_values(kind, rows, columns), WeightFormat(kind, STORED_GROUP)
+    bias = random_rows(1, rows)[0] if rows % 2 else None
+    return PackedWeight(chosen, rows, columns, _aligned(pack_stored(found, chosen)), bias=bias)
+
+
+def shapes() -> Iterator[tuple[WeightKind, int]]:
+    for kind in KINDS:
+        yield from ((kind, columns) for columns in COLUMNS if not kind.is_super or columns % STORED_GROUP == 0)
+
+
+@pytest.fixture(params=LEVELS, scope="module")
+def one_thread(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
+    ops = CpuOps(str(request.param), 1)
+    yield ops
+    ops.close()
+
+
+@pytest.mark.parametrize(("kind", "columns"), list(shapes()))
+@pytest.mark.parametrize("rows", [1, 63, 130])
+def test_what_is_packed_is_what_was_given(kind, columns, rows):
+    values = random_values(kind, rows, columns)
+    weight = packed(kind, rows, columns, values)
+    assert np.array_equal(unpack(weight), values.values())
+    assert np.array_equal(stored_values(weight).codes[:, :columns], values.codes)
+
+
+@pytest.mark.parametrize(("kind", "columns"), list(shapes()))
+@pytest.mark.parametrize("rows", [1, 130])
+def test_products(kind, columns, rows, one_thread):
+    weight, x = packed(kind, rows, columns), random_rows(max(ROWS), columns)
+    whole = linear(one_thread, x, weight)
+    expected = np.empty_like(whole)
+    contract.reference(expected, x, weight)
+    magnitude = np.abs(x) @ np.abs(unpack(weight)).T
+    assert (np.abs(whole - expected) <= 1e-5 * magnitude + 1e-6).all()
+    with CpuOpsOf(one_thread, 2) as two_threads:
+        for count in ROWS:
+            np.testing.assert_array_equal(linear(two_threads, x[:count], weight), whole[:count])
+    for row in (1, 17, 63, 99):
+        np.testing.assert_array_equal(linear(one_thread, x[row : row + 1], weight), whole[row : row + 1])
+
+
+class CpuOpsOf:
+    """Another context of the same level."""
+
+    def __init__(self, like: CpuOps, threads: int) -> None:
+        self.ops = CpuOps(like.level, threads)
+
+    def __enter__(self) -> CpuOps:
+        return self.ops
+
+    def __exit__(self, *exception: object) -> None:
+        self.ops.close()
+
+
+@pytest.mark.parametrize(("kind", "columns"), list(shapes()))
+def test_rows_of_a_table(kind, columns, one_thread):
+    weight = PackedWeight(WeightFormat(kind, STORED_GROUP), 130, columns, packed(kind, 130, columns).data)
+    ids = np.array([0, 129, 64, 63, 7, 7], np.int32)
+    out, expected = (np.full((len(ids), columns), np.nan, np.float32) for _ in range(2))
+    one_thread.embed(out, weight, ids)
+    embed_contract.reference(expected, weight, ids)
+    # a level may take the minimum off with one rounding less
+    assert np.allclose(out, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
+def test_every_number_of_rows(one_thread):
+    weight, x = packed(WeightKind.SUPER4_MIN, 70, 512), random_rows(37, 512)
+    single = np.concatenate([linear(one_thread, x[row : row + 1], weight) for row in range(len(x))])
+    for count in range(2, len(x) + 1):
+        np.testing.assert_array_equal(linear(one_thread, x[:count], weight), single[:count])
+
+
+def test_what_a_kind_cannot_hold_is_refused(one_thread):
+    flat, least = random_values(WeightKind.FLAT8, 3, 64), random_values(WeightKind.FLAT8_MIN, 3, 64)
+    with pytest.raises(ValueError, match="SUPER8 holds one scale"):
+        canonical(flat, WeightKind.SUPER8)
+    with pytest.raises(ValueError, match="minima only"):
+        canonical(least, WeightKind.FLAT8)
+    with pytest.raises(ValueError, match="float16"):
+        pack_stored(StoredValues(flat.codes, flat.scales + np.float32(1e-4)), WeightFormat(WeightKind.FLAT8, 256))
+    for group in (64, 512):
+        weight = PackedWeight(WeightFormat(WeightKind.FLAT8, group), 3, 64, packed(WeightKind.FLAT8, 3, 64).data)
+        with pytest.raises(BackendError):
+            linear(one_thread, random_rows(2, 64), weight)
+
+
+def test_more_than_enough_columns_is_done_in_slices(one_thread):
+    weight, x = packed(WeightKind.FLAT4, 65, 4096 + 32), random_rows(300, 4096 + 32)
+    whole = linear(one_thread, x, weight)
+    for row in (0, 150, 299):
+        np.testing.assert_array_equal(linear(one_thread, x[row : row + 1], weight), whole[row : row + 1])

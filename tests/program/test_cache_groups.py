@@ -1,0 +1,41 @@
+"""Which caches of a program are managed together, and how large one page of each group is."""
+
+from __future__ import annotations
+
+from tests.models.families import FAMILIES
+from twostroke.models.common.registry import read_model
+from twostroke.program.cache_groups import FullPages, WindowPages, cache_groups, page_bytes
+from twostroke.program.program import Program
+from twostroke.program.values import PagedKV
+from twostroke.spec.formats import PAGE_TOKENS, KVKind
+
+
+def program_of(family: str) -> Program:
+    return read_model(FAMILIES[family]().to_dict()).program
+
+
+def test_every_cache_is_in_exactly_one_group() -> None:
+    for family in FAMILIES:
+        program = program_of(family)
+        groups = cache_groups(program)
+        grouped = [cache for group in groups.pages for cache in group.caches]
+        grouped += groups.states.caches if groups.states is not None else ()
+        assert sorted(cache.index for cache in grouped) == [cache.index for cache in program.caches], family
+        windows = [group.window for group in groups.pages]
+        assert windows == sorted(set(windows)), "full pages first, then windows, each once"
+        for group in groups.pages:
+            assert isinstance(group, WindowPages if group.window else FullPages)
+            assert {cache.kind.window for cache in group.caches if isinstance(cache.kind, PagedKV)} == {group.window}
+
+
+def test_pages_of_all_groups_together_are_those_of_all_layers() -> None:
+    for family in FAMILIES:
+        model = read_model(FAMILIES[family]().to_dict())
+        for kind in KVKind:
+            found = sum(page_bytes(group, kind) for group in cache_groups(model.program).pages)
+            assert found == PAGE_TOKENS * model.kv_bytes_per_token(kind), family
+
+
+def test_a_model_of_windows_alone_has_no_full_group() -> None:
+    (group,) = cache_groups(program_of("mistral-window")).pages
+    assert isinstance(group, WindowPages) and group.window > 0

@@ -1,0 +1,179 @@
+"""shard: all ranks together give the bits of the whole program, and each has only its share of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.bench.random_checkpoint import write_random
+from tests.models.families import FAMILIES, by_architecture
+from tests.program.ranks import Exchange, RankOps, together
+from tests.runner.memories import memory_of
+from twostroke.backends.cpu import CpuOps
+from twostroke.models.common.registry import read_model
+from twostroke.ops.attention import Attention
+from twostroke.ops.patterns import PATTERNS
+from twostroke.ops.reference import ReferenceOps
+from twostroke.ops.step_memory import MemorySizes
+from twostroke.program.check import check
+from twostroke.program.fuse import fuse
+from twostroke.program.op import FormatChoice, StoredFormats
+from twostroke.program.shard import Gather, shard
+from twostroke.quant.formats import INT8, format_choice
+from twostroke.runner.forward import OpByOp
+from twostroke.spec.formats import KVKind, WeightFormat
+from twostroke.types.errors import ConfigError
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.load import load_weights
+from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.tensors import wanted_tensors
+
+SIZES = MemorySizes(4, 64, 32, 32, state_slots=2)
+TOKENS = (5, 9, 31, 2, 77, 60, 8, 8, 14, 3, 90, 21, 17, 40, 1, 66, 50, 7, 11, 12)
+CHUNKS = (11, 1, 8)
+
+
+def with_heads(family: str, heads: int, kv_heads: int) -> dict[str, Any]:
+    """The family's tiny config with so many heads, that ranks have something to divide."""
+    config = FAMILIES[family]().to_dict()
+    names = {"num_attention_heads": heads, "num_key_value_heads": kv_heads}
+    return {**config, **({"n_head": heads} if "n_head" in config else names)}
+
+
+CONFIGS = {
+    "llama": with_heads("llama-biases", 8, 4),
+    "llama-tied": with_heads("llama-tied", 4, 4),
+    "qwen3": with_heads("qwen3-head-norms", 8, 4),
+    "mixtral": with_heads("mixtral-window", 8, 4),
+    "qwen3-moe": with_heads("qwen3-moe-dense-layers", 4, 4),
+    "gpt2": with_heads("gpt2", 4, 4),
+    "gpt2-untied": with_heads("gpt2-untied", 4, 4),
+}
+FIRST = {name: FAMILIES[families[0]]().to_dict() for name, families in by_architecture().items()}
+"""Of every architecture, as it is."""
+CONFIGS |= FIRST
+TRIED = [name for name in CONFIGS if name not in FIRST]
+
+
+@pytest.fixture(scope="module")
+def native() -> Iterator[CpuOps]:
+    ops = CpuOps(None, 1)
+    yield ops
+    ops.close()
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    @cache
+    def folder(name: str) -> Path:
+        made: Path = tmp_path_factory.mktemp(name)
+        return write_random(CONFIGS[name], made)
+
+    return folder
+
+
+def all_int8(role: str) -> WeightFormat:
+    """Sums of whole numbers, which no library of matrix products can put in another order."""
+    return INT8
+
+
+def run(
+    name: str, folders: Any, ranks: int, format_for: FormatChoice, backends: list[Any], fused: bool
+) -> list[np.ndarray]:
+    """The logits that each rank finds."""
+    whole = read_model(CONFIGS[name])
+    exchange, forwards, memories = Exchange(ranks), [], []
+    for rank, ops in enumerate(backends):
+        program = shard(whole.plain, rank, ranks)
+        program = fuse(program, PATTERNS) if fused else program
+        check(program)
+        # A rank need not read every tensor of the checkpoint.
+        names = tuple(tensor.name for tensor in wanted_tensors(whole))
+        model = replace(whole, plain=program, program=program, ignored=names)
+        with Checkpoint.open(folders(name)) as checkpoint:
+            loaded = load_weights(checkpoint, model, format_for, NumpyPacker())
+        memories.append(memory_of(model, loaded, KVKind.BF16, SIZES))
+        forwards.append(OpByOp(program, RankOps(ops, exchange, rank), memories[-1]))
+    return together(forwards, memories, TOKENS, CHUNKS)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("name", TRIED)
+def test_all_ranks_of_the_reference_find_the_bits_of_the_whole(name: str, ranks: int, folders: Any) -> None:
+    (expected,) = run(name, folders, 1, all_int8, [ReferenceOps()], fused=False)
+    assert np.isfinite(expected).all() and expected.std() > 0.05
+    for found in run(name, folders, ranks, all_int8, [ReferenceOps()] * ranks, fused=False):
+        assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
+
+
+@pytest.mark.parametrize("weights", ["f32", "bf16", "int4"])
+@pytest.mark.parametrize("name", TRIED)
+def test_native_kernels_find_them_too(name: str, weights: str, folders: Any, native: CpuOps) -> None:
+    """Fused, each rank's backend with one thread; the whole program fused as well."""
+    (expected,) = run(name, folders, 1, format_choice(weights), [native], fused=True)
+    backends = [CpuOps(None, 1) for _ in range(2)]
+    for found in run(name, folders, 2, format_choice(weights), backends, fused=True):
+        assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
+    for ops in backends:
+        ops.close()
+
+
+def gathers(program: Any) -> int:
+    return sum(isinstance(call, Gather) for call in program.calls)
+
+
+def test_a_layer_gathers_four_times_and_the_head_once() -> None:
+    """CLUSTER: attended, what o makes, what the gate makes, what down makes; then the logits."""
+    model = read_model(CONFIGS["llama"])
+    assert gathers(shard(model.plain, 1, 2)) == 4 * model.num_layers + 1
+    assert shard(model.plain, 0, 1) is model.plain
+
+
+def test_a_rank_has_its_share_of_matrices_heads_and_work() -> None:
+    model, formats = read_model(CONFIGS["llama"]), StoredFormats(format_choice("int8"), KVKind.BF16)
+    whole, parts = model.plain, [shard(model.plain, rank, 4) for rank in range(4)]
+    table = model.vocab_size * model.hidden_size
+    matrices = sum(weight.elements for weight in whole.weights) - table
+    assert sum(weight.elements for part in parts for weight in part.weights) - 4 * table == matrices
+    for part in parts:
+        assert [kind.kv_heads for kind in part.paged()] == [1] * model.num_layers
+        assert {call.q.shape[0] for call in part.calls if isinstance(call, Attention)} == {2}
+        assert set(part.vectors) == set(whole.vectors)
+        flops = sum(call.cost(formats).per_row.flops for call in part.calls)
+        assert flops < 0.3 * sum(call.cost(formats).per_row.flops for call in whole.calls)
+
+
+def test_every_row_of_a_tensor_is_one_ranks() -> None:
+    model = read_model(CONFIGS["gpt2"])
+    parts = [weight for rank in range(4) for weight in shard(model.plain, rank, 4).weights]
+    tables = {"transformer.wte.weight", "transformer.wpe.weight"}
+    for name in {part.name for weight in parts for part in weight.parts} - tables:
+        met = [part for weight in parts for part in weight.parts if part.name == name]
+        rows = sorted(row for part in met for row in range(*(part.rows or (0, part.length))))
+        assert rows == list(range(met[0].shape[1 if met[0].transposed else 0])), name
+
+
+@pytest.mark.parametrize(("name", "ranks", "words"), [("llama", 3, "1 or 2 or 4"), ("llama", 8, "1 or 2 or 4")])
+def test_counts_that_do_not_divide_the_heads_are_refused(name: str, ranks: int, words: str) -> None:
+    with pytest.raises(ConfigError, match=f"among {ranks} ranks") as error:
+        shard(read_model(CONFIGS[name]).plain, 0, ranks)
+    assert "4, 8" in error.value.why and words in error.value.fix
+
+
+@pytest.mark.parametrize("architecture", FIRST)
+def test_two_ranks_of_every_architecture_find_the_bits_of_the_whole(architecture: str, folders: Any) -> None:
+    """Whatever its ops: what cannot be divided is whole on every rank."""
+    model = read_model(CONFIGS[architecture])
+    for rank in range(2):
+        program = shard(model.plain, rank, 2)
+        check(fuse(program, PATTERNS))
+        assert gathers(program) and program.logits.width == model.vocab_size
+    (expected,) = run(architecture, folders, 1, all_int8, [ReferenceOps()], fused=False)
+    for found in run(architecture, folders, 2, all_int8, [ReferenceOps()] * 2, fused=False):
+        assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))

@@ -1,0 +1,214 @@
+"""Tiny checkpoints of transformers, written as GGUF by the package, against the folders that they were made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType as Type
+
+from tests.models.families import make_checkpoint
+from tests.models.parity import Loaded, relative_error
+from tests.weights.gguf.export import all_of, write_gguf
+from tests.weights.gguf.files import array, info, number, raw, string, strings, write
+from twostroke.models.common.registry import architectures
+from twostroke.ops.reference import ReferenceOps
+from twostroke.runner.folder import load_folder
+from twostroke.spec.formats import F32
+from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.gguf.families import FAMILIES as NAMED
+from twostroke.weights.gguf.unfold import unfold
+
+SAME = {
+    "llama2-multi-head": "llama",
+    "llama-tied": "llama",
+    "llama-yarn": "llama",
+    "llama-linear": "llama",
+    "llama-odd-sizes": "llama",
+    "llama-biases": "llama",
+    "qwen2-biases": "qwen2",
+    "qwen2-tied": "qwen2",
+    "qwen3-head-norms": "qwen3",
+    "gemma": "gemma",
+    "gemma2": "gemma2",
+    "gpt2": "gpt2",
+    "gpt2-odd-sizes": "gpt2",
+    "mixtral-experts": "llama",
+    "qwen3-moe": "qwen3moe",
+}
+
+
+def test_every_family_is_one_that_there_is():
+    known = architectures()
+    for name, family in NAMED.items():
+        assert known[family.hf].model_type == family.model_type, name
+    names = set(gguf.MODEL_ARCH_NAMES.values())
+    assert {name for name in NAMED if name != "mixtral"} <= names
+
+
+@pytest.mark.parametrize("family", SAME)
+def test_the_same_weights_and_logits(family, tmp_path):
+    make_checkpoint(family, tmp_path / "hf")
+    if family == "gemma2":  # no key of the file says how scores are scaled: by the heads' size, but of the model of 27B
+        config = json.loads((tmp_path / "hf" / "config.json").read_text())
+        (tmp_path / "hf" / "config.json").write_text(
+            json.dumps({**config, "query_pre_attn_scalar": config["head_dim"]})
+        )
+    path = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", SAME[family])
+    folder = unfold(path, tmp_path / "cache")
+    theirs, their_weights = load_folder(tmp_path / "hf", F32)
+    ours, our_weights = load_folder(folder, F32)
+    assert ours.architecture == theirs.architecture and ours.max_positions == theirs.max_positions
+    assert our_weights.matrices.keys() == their_weights.matrices.keys()
+    for key, matrix in our_weights.matrices.items():
+        other = their_weights.matrices[key]
+        assert np.array_equal(matrix.data, other.data), key
+        assert (matrix.bias is None) == (other.bias is None)
+        assert matrix.bias is None or np.array_equal(matrix.bias, other.bias)
+    for key, vector in our_weights.vectors.items():
+        assert np.array_equal(vector, their_weights.vectors[key])
+    ids = np.random.default_rng(5).integers(0, 100, 40).tolist()
+    logits = [Loaded(each, ReferenceOps()).run(ids, [40]) for each in (folder, tmp_path / "hf")]
+    assert np.array_equal(*logits)
+
+
+def test_divisors_of_the_rotation_are_llama_3_s(tmp_path):
+    make_checkpoint("llama3-grouped", tmp_path / "hf")
+    folder = unfold(write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "llama"), None)
+    ids = np.random.default_rng(5).integers(0, 100, 40).tolist()
+    found, expected = (Loaded(each, ReferenceOps()).run(ids, [40]) for each in (folder, tmp_path / "hf"))
+    assert relative_error(found, expected) < 1e-5
+
+
+@pytest.mark.parametrize("kind", [Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1])
+def test_stored_values_are_what_is_loaded(kind, tmp_path):
+    """Rows of q and k are put back into halves in every type: against the package's dequantizer."""
+    make_checkpoint("llama2-multi-head", tmp_path / "hf")
+    path = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "llama", all_of(kind))
+    reader = gguf.GGUFReader(path)
+    stored = {t.name: gguf.quants.dequantize(t.data, t.tensor_type) for t in reader.tensors}
+    with Checkpoint.open(unfold(path, None)) as checkpoint:
+        found = checkpoint.read("model.layers.1.mlp.up_proj.weight")
+        values = (found.astype(np.uint32) << 16).view(np.float32) if found.dtype == np.uint16 else found
+        assert np.array_equal(values, stored["blk.1.ffn_up.weight"])
+        q = checkpoint.read("model.layers.0.self_attn.q_proj.weight")
+        values = (q.astype(np.uint32) << 16).view(np.float32) if q.dtype == np.uint16 else q
+        pairs = stored["blk.0.attn_q.weight"].reshape(4, 8, 2, 64)
+        assert np.array_equal(values, pairs.swapaxes(1, 2).reshape(64, 64))
+        assert np.array_equal(
+            values[5:23], _floats(checkpoint.read_rows("model.layers.0.self_attn.q_proj.weight", 5, 18))
+        )
+        assert checkpoint.info("model.layers.0.self_attn.q_proj.weight").shape == (64, 64)
+
+
+def _floats(values: np.ndarray) -> np.ndarray:
+    return (values.astype(np.uint32) << 16).view(np.float32) if values.dtype == np.uint16 else values
+
+
+def test_split_files_load_as_one(tmp_path):
+    make_checkpoint("llama-tied", tmp_path / "hf")
+    whole = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "llama")
+    write_gguf(tmp_path / "hf", tmp_path / "y.gguf", "llama", split_max_tensors=10)
+    parts = sorted(tmp_path.glob("y-*.gguf"))
+    assert len(parts) > 2
+    one, many = (load_folder(unfold(path, None), F32)[1] for path in (whole, parts[0]))
+    assert all(np.array_equal(one.matrices[key].data, many.matrices[key].data) for key in one.matrices)
+    parts[1].unlink()
+    with pytest.raises(CorruptModel, match="is missing"):
+        unfold(parts[0], None)
+
+
+KEYS: dict[str, bytes] = {
+    "general.architecture": string("llama"),
+    "llama.block_count": number(4, 1),
+    "llama.embedding_length": number(4, 8),
+    "llama.feed_forward_length": number(4, 16),
+    "llama.attention.head_count": number(4, 2),
+    "llama.context_length": number(4, 64),
+    "llama.attention.layer_norm_rms_epsilon": number(6, 1e-5),
+    "tokenizer.ggml.model": string("gpt2"),
+    "tokenizer.ggml.pre": string("gpt-2"),
+    "tokenizer.ggml.tokens": strings(["a", "b", "ab"]),
+    "tokenizer.ggml.merges": strings(["a b"]),
+}
+
+
+def unfolded(tmp_path: Path, **changes: bytes | None) -> dict[str, Any]:
+    keys = {**KEYS, **{name.replace("__", "."): value for name, value in changes.items()}}
+    data = raw([(k, v) for k, v in keys.items() if v is not None], [info("token_embd.weight", [8, 3], 0, 0)], bytes(96))
+    folder = unfold(write(tmp_path / "x.gguf", data), None)
+    return json.loads((folder / "config.json").read_text())
+
+
+def test_what_stands_in_the_config(tmp_path):
+    config = unfolded(tmp_path, tokenizer__ggml__eos_token_id=number(4, 2), tokenizer__ggml__eot_token_id=number(4, 1))
+    assert config["architectures"] == ["LlamaForCausalLM"] and config["vocab_size"] == 3
+    assert config["eos_token_id"] == [1, 2] and config["tie_word_embeddings"] is True
+    config = unfolded(tmp_path, llama__feed_forward_length=array(4, 2, bytes([16, 0, 0, 0] * 2)))
+    assert config["intermediate_size"] == 16
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"general__architecture": string("grok")}, "architecture 'grok' is not implemented"),
+        ({"general__architecture": string("mixtral")}, "architecture 'mixtral' is not implemented"),
+        ({"general__architecture": None}, "architecture 'None' is not implemented"),
+        ({"general__architecture": string("clip")}, "architecture 'clip'"),
+        ({"llama__attention__clamp_kqv": number(6, 5.0)}, "llama.attention.clamp_kqv = 5.0 is not implemented"),
+        ({"llama__something_new": number(4, 1)}, "llama.something_new = 1 is not implemented"),
+        ({"llama__block_count": string("1")}, "llama.block_count is 1"),
+        ({"llama__block_count": number(7, 1)}, "llama.block_count is True"),
+        (
+            {"llama__attention__head_count_kv": array(4, 2, bytes([1, 0, 0, 0, 2, 0, 0, 0]))},
+            "differs from layer to layer",
+        ),
+        ({"llama__attention__head_count_kv": array(4, 0, b"")}, "differs from layer to layer"),
+        ({"llama__attention__value_length": number(4, 8)}, "value_length is 8, and heads have 4"),
+        ({"llama__rope__dimension_count": number(4, 2)}, "dimension_count is 2, and heads have 4"),
+        ({"llama__attention__sliding_window": number(4, 16)}, "sliding_window is 16"),
+        ({"llama__rope__scaling__type": string("longrope")}, "scaling.type is longrope"),
+        ({"tokenizer__ggml__tokens": None}, "holds no tokenizer"),
+        ({"tokenizer__ggml__tokens": number(4, 5)}, "sound GGUF"),
+        ({"tokenizer__ggml__model": string("rwkv")}, "kind 'rwkv'"),
+        ({"tokenizer__ggml__pre": string("made-up")}, "split of texts 'made-up'"),
+        ({"tokenizer__ggml__pre": None}, "does not name its split"),
+        ({"tokenizer__ggml__merges": strings(["ab"])}, "sound GGUF"),
+        ({"tokenizer__ggml__merges": None}, "sound GGUF"),
+        ({"tokenizer__ggml__token_type": array(5, 2, bytes(8))}, "sound GGUF"),
+        ({"tokenizer__ggml__token_type": array(6, 3, bytes(12))}, "sound GGUF"),
+        ({"tokenizer__ggml__tokens": strings([b"\xff", "b", "ab"])}, "sound GGUF"),
+        ({"tokenizer__ggml__add_bos_token": number(4, 1)}, "sound GGUF"),
+        ({"tokenizer__ggml__model": string("llama")}, "sound GGUF"),
+        ({"tokenizer__ggml__model": string("llama"), "tokenizer__ggml__scores": array(6, 2, bytes(8))}, "sound GGUF"),
+    ],
+)
+def test_what_is_not_implemented_is_refused_by_name(tmp_path, changes, words):
+    with pytest.raises(ModelError) as caught:
+        unfolded(tmp_path, **changes)
+    assert words in caught.value.what and caught.value.fix
+
+
+def test_a_tensor_that_the_model_does_not_have_is_named(tmp_path):
+    make_checkpoint("llama-tied", tmp_path / "hf")
+    path = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "llama")
+    data = path.read_bytes().replace(b"blk.1.ffn_up.weight", b"blk.1.ffn_us.weight")
+    with pytest.raises((CorruptModel, UnsupportedModel), match="lacks the tensor model.layers.1.mlp.up_proj"):
+        load_folder(unfold(write(tmp_path / "z.gguf", data), None), F32)
+
+
+def test_unfolded_folders_are_kept_and_made_anew(tmp_path):
+    make_checkpoint("llama-tied", tmp_path / "hf")
+    path = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "llama")
+    first = unfold(path, tmp_path / "cache")
+    assert unfold(path, tmp_path / "cache") == first and first.parent == tmp_path / "cache" / "gguf"
+    path.touch()
+    assert unfold(path, tmp_path / "cache") != first
+    assert not list(first.parent.glob(".new-*"))
+    (tmp_path / "file").write_text("")
+    assert (unfold(path, tmp_path / "file") / "tokenizer.json").is_file()

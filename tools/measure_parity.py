@@ -1,0 +1,70 @@
+"""Measures how far the logits of tiny checkpoints are from those of transformers, and keeps that in docs/parity.json.
+
+One row for each family of tests/models/families.py: the worst share of the logit range over prefill, chunks and every
+decode step at each native level that this machine has, and over the prefill of the reference. What is measured is what
+tests/models/test_parity.py tests. tools/generate_docs.py makes docs/models.md of it. Rows of families that are gone
+are dropped.
+
+    python -m tools.measure_parity [FAMILY ...]     all families, or those named
+    python -m tools.measure_parity --missing        those without a row
+
+Knows: families, their parity, the file.
+Must not know: the page, what error is allowed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from tests.models.families import FAMILIES, by_architecture
+from tests.models.parity import errors_of
+
+from twostroke.backends.cpu import available_levels
+
+FILE = Path(__file__).resolve().parent.parent / "docs" / "parity.json"
+
+
+def record_of(family: str, architecture: str) -> dict[str, Any]:
+    """One row of the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        errors = errors_of(family, Path(folder))
+    where = max(errors, key=lambda place: errors[place])
+    return {
+        "architecture": architecture,
+        "date": datetime.now(UTC).date().isoformat(),
+        "error": float(f"{errors[where]:.1e}"),
+        "levels": list(available_levels()),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "worst_at": where,
+    }
+
+
+def run() -> None:
+    """Measure, and write after each family."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help="default: all")
+    parser.add_argument("--missing", action="store_true", help="only families without a row")
+    arguments = parser.parse_args()
+    unknown = sorted(set(arguments.families) - set(FAMILIES))
+    if unknown:
+        parser.error(f"tests/models/families.py has no {', '.join(unknown)}")
+    read = json.loads(FILE.read_text()) if FILE.exists() else {}
+    records = {family: record for family, record in read.items() if family in FAMILIES}
+    architectures = {family: name for name, families in by_architecture().items() for family in families}
+    for family in arguments.families or FAMILIES:
+        if not (arguments.missing and family in records):
+            records[family] = record_of(family, architectures[family])
+            print(f"{family:32} {records[family]['error']:.1e} {records[family]['worst_at']}", flush=True)
+        FILE.write_text(json.dumps(records, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,105 @@
+"""docs/models.md: every architecture with its record of parity, and published models with their sizes.
+
+Knows: the registry, docs/parity.json (tools/measure_parity.py), the published facts of tests/models.
+Must not know: how parity is measured.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from twostroke.models.common.registry import Architecture, architectures, read_model
+from twostroke.spec.formats import KVKind
+from twostroke.weights.gguf.families import FAMILIES, NOT_NAMES
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDS = ROOT / "docs" / "parity.json"
+PUBLISHED = "published*.py"
+"""Files of tests/models whose PUBLISHED holds for each model (config, parameters, ...)."""
+
+PARITY = """# Models
+
+Every architecture that Twostroke runs. **None of them was ever loaded from a published checkpoint.** Each is tested
+with tiny random checkpoints (`tests/models/families.py`), which transformers makes.
+
+## Parity
+
+The error is the greatest difference between our logits and those of transformers, as a share of the range of the
+logits. Weights, K and V are float32. It is the worst of all tiny checkpoints of the architecture: over prefill, prefill
+in chunks and every decode step at each native level, and over the prefill of the NumPy reference. The promise is 1e-3;
+`tests/models/test_parity.py` holds 1e-4. The records are in `docs/parity.json`; `python -m tools.measure_parity` writes
+them. An architecture without a record cannot be on this page.
+"""
+
+SIZES = """## Published models
+
+What follows from a model's config.json alone, beside the parameters that its page or its files name. The fields of
+config.json and these parameters are typed by hand into `tests/models/published*.py`: **they were not read from the
+published files.** K and V are in bfloat16. States are what a sequence keeps whatever its length.
+"""
+
+
+def models_page(records: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+    """Both tables. SystemExit names an architecture that has no record."""
+    if records is None:
+        records = json.loads(RECORDS.read_text())
+    levels = Counter(level for record in records.values() for level in record["levels"])
+    counts = ", ".join(f"{level} ({count})" for level, count in sorted(levels.items()))
+    lines = [PARITY, f"{len(records)} checkpoints; native levels, with the checkpoints measured at each: {counts}.\n"]
+    lines += ["| in config.json | model file | in GGUF | tiny checkpoints | error | transformers | measured |"]
+    lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
+    lines += [_parity_row(entry, records) for entry in {each.name: each for each in architectures().values()}.values()]
+    lines += ["", SIZES]
+    lines += [
+        "| model | published parameters | ours | difference | used for a token | KV bytes of a token | state bytes |"
+    ]
+    lines += ["| --- | ---: | ---: | ---: | ---: | ---: | ---: |", *_size_rows()]
+    return "\n".join(lines) + "\n"
+
+
+def _parity_row(entry: Architecture, records: Mapping[str, Mapping[str, Any]]) -> str:
+    own = {family: record for family, record in records.items() if record["architecture"] == entry.name}
+    if not own:
+        raise SystemExit(
+            f"docs/parity.json has no record of {entry.name}. Run: python -m tools.measure_parity --missing"
+        )
+    names = [name for name, each in architectures().items() if each.name == entry.name]
+    file = entry.read.__module__.removeprefix("twostroke.").replace(".", "/") + ".py"
+    cells = (
+        ", ".join(f"`{name}`" for name in names),
+        f"`{file}`",
+        ", ".join(_gguf_names(names)),
+        ", ".join(sorted(own)),
+        f"{max(record['error'] for record in own.values()):.1e}",
+        ", ".join(sorted({record["transformers"] for record in own.values()})),
+        min(record["date"] for record in own.values()),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _gguf_names(names: list[str]) -> Iterator[str]:
+    """What general.architecture of a GGUF file says of them."""
+    for gguf, family in FAMILIES.items():
+        if family.hf in names and gguf not in NOT_NAMES:
+            yield f"`{gguf}`"
+        if family.experts and FAMILIES[family.experts].hf in names:
+            yield f"`{gguf}` with experts"
+
+
+def _size_rows() -> Iterator[str]:
+    for path in sorted((ROOT / "tests" / "models").glob(PUBLISHED)):
+        facts = importlib.import_module(f"tests.models.{path.stem}").PUBLISHED
+        for name, (config, said, *_) in facts.items():
+            model = read_model(config)
+            ours, kv_bytes = model.parameters(), model.kv_bytes_per_token(KVKind.BF16)
+            # Pages of models say thousands of millions; files are counted to the last one.
+            text, count = (f"{said:,}", said) if isinstance(said, int) else (f"{said:g} billion", said * 1e9)
+            difference = round(100 * (ours / count - 1), 2) + 0.0  # never -0.0
+            cells = (ours, model.program.active_parameters, kv_bytes, model.state_bytes())
+            shown = [f"{cell:,}" for cell in cells]
+            yield f"| {name} | {text} | {shown[0]} | {difference:.2f}% | {' | '.join(shown[1:])} |"

@@ -116,6 +116,8 @@ def simulate(
 @given(seed=st.integers(0, 2**32 - 1))
 @example(seed=90)  # a prompt's last page is in the tree already, and the pool is nearly full
 @example(seed=510)
+@example(seed=504)  # a window gives pages back while somebody waits for pages
+@example(seed=104375)  # a sequence ends in a step in which another's snapshot is evicted
 def test_skipping_changes_nothing(seed: int) -> None:
     dice = random.Random(seed)
     asked = some_requests(dice)
@@ -236,6 +238,19 @@ def test_who_looks_ahead_begins_with_an_empty_cache_and_asks_for_no_misses() -> 
     assert empty.miss("", [1, 2, 3, 4, 5], NOTHING_CACHED) is not None
     empty.forget_misses()
     assert empty.miss("", [1, 2, 3, 4, 5], NOTHING_CACHED) is None
+
+
+@pytest.mark.parametrize(
+    "pools",
+    [CachePools((PagePoolSize(40, 16),), 0, 64), CachePools((PagePoolSize(40),), 12, 64)],
+    ids=["window", "states"],
+)
+def test_streams_that_give_pages_back_are_planned_step_by_step(pools: CachePools) -> None:
+    with pytest.raises(ValueError, match="step by step"):
+        LookAheadScheduler(CacheManager(pools, 4), SchedulerLimits(), None, lambda *_: (), lambda *_: None)
+    asked = [WorkloadRequest(0.0, 20, 30)]
+    seen, replica = simulate(asked, replace(setup(num_pages=40), pools=pools), True, [])
+    assert seen["0"]["error"] == "" and replica.steps >= 30
 
 
 def test_garbage_is_searched_for_as_before_when_a_simulation_has_ended() -> None:

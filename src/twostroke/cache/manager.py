@@ -111,6 +111,11 @@ class CacheManager:
         return min((group.pages_left for group in self.groups), default=UNBOUNDED)
 
     @property
+    def pages_stay(self) -> bool:
+        """True where a sequence gives nothing back before it ends: there are neither windows nor states."""
+        return self.states is None and not any(group.window for group in self.groups)
+
+    @property
     def most_positions(self) -> int:
         """Of one sequence. Windows and states bound nothing."""
         return min((g.num_pages * g.page_tokens for g in self.groups if not g.window), default=UNBOUNDED)
@@ -197,7 +202,7 @@ class CacheManager:
             group.watch(None)
 
     def fits(self, num_tokens: int, matched: Prefix, promised: Sequence[int]) -> bool:
-        """True where every group has pages for a new sequence of num_tokens, beside `promised` ones, and a slot is free."""
+        """True where each group has pages for a new sequence of num_tokens, beside `promised`, and a slot is free."""
         num_pages, found = -(-num_tokens // self.page_tokens), len(matched)
         for index, group in enumerate(self.groups):
             path = matched.paths[index][:found] if found else ()

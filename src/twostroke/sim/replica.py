@@ -189,8 +189,9 @@ class Replica:
         return () if self._ahead is None else self._ahead.beside
 
     def _looking_ahead(self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None) -> Scheduler:
-        """Streams are in every step where sequences go by arrival: then their steps can be looked ahead."""
-        if policy is not None and not isinstance(policy, ArrivalPolicy):
+        """Streams are in every step where sequences go by arrival: then their steps can be looked ahead. Pages must
+        stay until their sequence ends: what a window or a snapshot gives back makes room between two steps."""
+        if (policy is not None and not isinstance(policy, ArrivalPolicy)) or not cache.pages_stay:
             return Scheduler(cache, limits, policy)
         self._ahead = LookAheadScheduler(cache, limits, policy, invented_tokens, self._streamed)
         return self._ahead

@@ -75,7 +75,7 @@ class CpuOps:
         return int(self._library.ts_context_scratch_bytes(self._context))
 
     def kernel(self, op: str, weights: WeightKind, kv: KVKind, rows: int, head_dim: int) -> str | None:
-        """The name of the kernel that an op takes for this number of rows; None where it has one form for each format."""
+        """The name of the kernel that an op takes for this many rows; None where it has one form a format."""
         found = self._library.ts_kernel(self._context, self.numbers[op], int(weights), int(kv), rows, head_dim)
         return None if found is None else str(found.decode())
 

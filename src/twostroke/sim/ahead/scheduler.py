@@ -84,6 +84,7 @@ class LookAheadScheduler(Scheduler):
 
     A policy does not hear of steps that hold streams alone: they take what the cost model says, and would teach
     nothing. Why prefixes were missed is not looked for: that is told beside records of steps, which nobody keeps here.
+    Raises ValueError for a cache whose pages do not stay until their sequence ends.
     """
 
     def __init__(
@@ -95,6 +96,8 @@ class LookAheadScheduler(Scheduler):
         told: Told,
     ) -> None:
         super().__init__(cache, limits, policy)
+        if not cache.pages_stay:
+            raise ValueError("streams that give pages back, or hold states, must be planned step by step")
         streams = Streams(cache, continuation, told)
         cache.forget_misses()
         self._misses = NoMissReasons(cache)
@@ -125,7 +128,6 @@ class LookAheadScheduler(Scheduler):
         """Do for the streams what `steady` has just allowed, the last step committed at `now`; who ended in it."""
         self._since_s = now if not self.beside else self._since_s
         ended = self.steady.skip(steps)
-        self._cache.take_copies()  # nothing runs them
         return [self._end(sequence, Ending(FinishReason.LENGTH), now) for sequence in ended]
 
     def finish(

@@ -34,8 +34,6 @@ class Streams:
 
     def __init__(self, cache: CacheManager, continuation: Continuation, told: Told) -> None:
         self._cache = cache
-        # What is behind a window, or a snapshot, is given back when a page is full, and is evicted in that order.
-        self._in_order = cache.states is not None or any(group.window for group in cache.groups)
         self._continuation = continuation
         self._told = told
         self._clock = 0
@@ -135,8 +133,6 @@ class Streams:
 
     def _fill(self, full: list[Live]) -> None:
         """After the step before clock, a page of each of them is full."""
-        if self._in_order:
-            full.sort(key=_admission)
         self._look_at(full)
         self._to_grow = full.copy()
         self._due.setdefault(self._clock + self._cache.page_tokens - 1, []).extend(full)

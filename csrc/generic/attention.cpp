@@ -4,7 +4,7 @@
 //
 // A task is one block of query rows: tokens of one sequence times the heads that share a KV head, or several KV heads in step where rows
 // are few. Where blocks are too few for the threads, a task is one segment of a block. Tiles and segments lie at absolute positions, and
-// what a row does not see leaves it as it was, so its arithmetic is the same whichever rows share its block and whoever computes
+// what a row does not see leaves it as it was, so its arithmetic is the same whichever rows share its block and whichever thread computes
 // its segments.
 // Knows: the pool, the work on one tile. Must not know: models.
 #include "twostroke/attention_tile_run.h"

@@ -31,7 +31,7 @@ GAP_LIMITER, ITL_LIMITER, NO_LIMITER = "GapLimiter", "ItlLimiter", "none"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One value that somebody asked for, and where."""
+    """One value that was asked for, and where."""
 
     value: Any
     source: str
@@ -91,7 +91,7 @@ class Resolver:
         return self.put(name, default if found is None else found.value, reason if found is None else found.source)
 
     def put(self, name: str, value: Any, reason: str) -> Any:
-        """Record a value that nobody may ask for."""
+        """Record a value that cannot be asked for."""
         self._settings.append(Setting(name, value, reason))
         return value
 
@@ -188,7 +188,7 @@ def step_rule(resolved: Resolved) -> str:
 
 def resolve_objectives(resolver: Resolver) -> LatencyObjectives:
     """What is promised; none by default, because no figure would be true of every model and machine."""
-    ttft_s = resolver.pick("ttft", None, "no objective: in order of arrival, nobody is refused")
+    ttft_s = resolver.pick("ttft", None, "no objective: in order of arrival, no request is refused")
     itl_s = resolver.pick("itl", None, "no objective: see step_limiter")
     return LatencyObjectives(ttft_s, itl_s)
 
@@ -222,7 +222,7 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
     if key is None and host not in ("127.0.0.1", "::1", "localhost"):
         raise ConfigError(
             f"Listening on {host} without an API key is refused.",
-            why="Everybody who reaches that address could use the server.",
+            why="Any client that reaches that address could use the server.",
             fix="Give --api-key, or listen on 127.0.0.1.",
         )
 

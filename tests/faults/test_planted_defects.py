@@ -83,13 +83,13 @@ def preempts_the_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def admits_the_newest_first(patch: pytest.MonkeyPatch) -> None:
-    real = ArrivalPolicy.welcome
+    real = ArrivalPolicy.accept
 
-    def welcome(policy: ArrivalPolicy, newcomer: Sequence, *others: Any) -> None:
-        real(policy, newcomer, *others)
-        newcomer.rank = (newcomer.request.priority, 0, 0.0, -newcomer.number)
+    def accept(policy: ArrivalPolicy, sequence: Sequence, *others: Any) -> None:
+        real(policy, sequence, *others)
+        sequence.rank = (sequence.request.priority, 0, 0.0, -sequence.number)
 
-    patch.setattr(ArrivalPolicy, "welcome", welcome)
+    patch.setattr(ArrivalPolicy, "accept", accept)
 
 
 def frees_in_the_tree(patch: pytest.MonkeyPatch) -> None:

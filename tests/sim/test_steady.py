@@ -198,7 +198,7 @@ def test_a_prompt_without_an_answer_that_fills_the_pool_is_refused() -> None:
 
 
 def test_a_full_replica_with_a_queue_plans_nearly_no_stream_one_by_one() -> None:
-    """All places are taken, and requests wait: whoever enters is planned beside streams that are not looked at."""
+    """All places are taken, and requests wait: new requests are planned beside streams that are not looked at."""
     asked = [WorkloadRequest(0.001 * number, 40, 30 + number % 17) for number in range(60)]
     planned = []
     with pytest.MonkeyPatch.context() as patch:

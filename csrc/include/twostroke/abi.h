@@ -79,7 +79,7 @@ int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_
 // A step: calls one after the other, each its op's number and then its operands as ops.h lays them out, `count` words in all. Ends at
 // the first call that refuses; *ran: how many did not.
 int32_t ts_run(ts_context*, const int64_t* words, int64_t count, int64_t* ran);
-// The name of the kernel that an op chooses for so many rows, with weights and K and V of these kinds: from the table by which it
+// The name of the kernel that an op chooses for this number of rows, with weights and K and V of these kinds: from the table by which it
 // chooses. NULL for an op that has one kernel for each format, and for what is no case.
 const char* ts_kernel(const ts_context*, int32_t op, int32_t weight_kind, int32_t kv_kind, int64_t rows, int64_t head_dim);
 const char* ts_op_signature(int32_t op);  // "add: value out; value x;", by number; NULL beyond the last op

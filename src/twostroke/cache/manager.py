@@ -5,7 +5,7 @@ sequence has a page table in each page group, with an entry for each page index,
 Groups have pools and prefix trees of their own. A prefix is usable where every group can go on from it.
 
 Knows: the groups, token ids.
-Must not know: queues, budgets, who is preempted.
+Must not know: queues, budgets, which sequence is preempted.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class CacheManager:
         return b"".join(group.page_states() for group in self.groups)
 
     def pages_for(self, num_tokens: int) -> int:
-        """Pages that hold so many positions."""
+        """Pages that this many positions take."""
         return -(-num_tokens // self.page_tokens)
 
     def pages_of(self, sequence_id: str) -> list[int]:

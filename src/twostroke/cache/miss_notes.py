@@ -70,7 +70,7 @@ class MissNotes:
     def _departure(self, parent: Node, pages: Sequence[tuple[int, ...]]) -> tuple[int, Node | None]:
         """(tokens that the first page has in common with the successor most like it, that successor).
 
-        Where nobody has its first token, and nobody anywhere has the second page, it is all one who is most like it.
+        Where no cached prefix has its first token, and none its second page, it does not matter which is most like it.
         """
         page, first = pages[0], pages[0][0]
         alike = [tokens for tokens in _latest(parent) if tokens[0] == first]

@@ -41,7 +41,7 @@ class Node:
 
 
 class TreeWatch(Protocol):
-    """Who remembers what the tree held."""
+    """Remembers what the tree held."""
 
     def inserted(self, parent: Node, child: Node) -> None:
         """A new node."""
@@ -168,7 +168,7 @@ class PrefixTree:
         self._evictable = sorted(self._by_use)
 
     def _evicts(self, use: int, node: Node) -> bool:
-        """False for an entry that is stale. Who was evicted is not in _by_use."""
+        """False for an entry that is stale. An evicted node is not in _by_use."""
         return node.last_use == use and not node.children and self._owners[node.page_id] == 1
 
     def _remove(self, node: Node) -> None:

@@ -5,13 +5,13 @@ the end of the prefix. Snapshots are taken where a step ends at the end of a pag
 
     points    the end of the prompt, rounded down to a page; where the prompt departs from what is in the tree; a sparse
               grid. A limiter ends chunks there (`Prefix.points`).
-    newest    of each running sequence, the last page that it filled; it moves on with the sequence, unless somebody
+    newest    of each running sequence, the last page that it filled; it moves on with the sequence, unless another
               continued from it. It is where the next turn of a chat begins, and where a preempted sequence does.
 
 Running sequences and snapshots share the slots. A sequence that needs one takes the snapshot that was used least
 recently; one that was continued from counts as used `num_slots` uses later.
 
-What is in a slot is copied by whoever runs the plan: `copies` lists (from, to) in order, from -1 for zeros. A slot may
+The executor of the plan copies what is in a slot: `copies` lists (from, to) in order, from -1 for zeros. A slot may
 be given away as soon as its copy is in the list.
 
 Knows: slots, the tree of snapshots, token ids.
@@ -95,7 +95,7 @@ class StateGroup:
         return SlotTable(slot, node, len(matched), frozenset(points))
 
     def commit(self, table: SlotTable, computed: int, known_tokens: Sequence[int]) -> None:
-        """The sequence has computed so many of its tokens: take a snapshot where a page ends here."""
+        """The sequence has computed this many of its tokens: take a snapshot where a page ends here."""
         if computed % self.page_tokens or computed // self.page_tokens == table.num_pages:
             return
         before = node = table.node

@@ -45,8 +45,9 @@ class WindowGroup(PageGroup):
         return SparseTree(self.pool, self.page_tokens)
 
     def first_needed(self, num_pages: int) -> int:
-        """Of a sequence that computes the position behind so many full pages next, or the last one of them again
-        (`CacheManager.spared_tokens`). The last full page is always held: its node is where the tree goes on."""
+        """Index of the first page that must be held by a sequence whose first num_pages pages are full. It computes the
+        position behind them next, or their last position again (`CacheManager.spared_tokens`). The last full page is
+        always held: its node is where the tree goes on."""
         return max(0, num_pages * self.page_tokens - self.window) // self.page_tokens
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def lasting_heap() -> Iterator[None]:
-    """For whoever owns the process, once all that lasts is loaded. Afterwards everything is searched as before."""
+    """For the owner of the process, once all that lasts is loaded. Afterwards everything is searched as before."""
     gc.collect()
     gc.freeze()
     try:

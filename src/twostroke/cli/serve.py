@@ -166,7 +166,7 @@ def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
 
 
 def start_text(url: str, facts: dict[str, Any], key_header: str) -> str:
-    """What a newcomer needs to know, and a line to try."""
+    """What a first-time user needs to know, and a line to try."""
     return (
         f"{facts['served_name']}: {facts['weights']} weights, {facts['weight_bytes'] / 1e6:,.0f} MB; "
         f"{facts['threads']} threads, {facts['cpu_level']} kernels\n"

@@ -3,8 +3,8 @@
     callers' loops --commands (submit, abort)--> [lock + condition] --> step thread
     callers' loops <--one wakeup per loop and step-- call_soon_threadsafe <-- step thread
 
-Native kernels release the GIL, so loops go on while a step runs. A reader that is slow holds up nobody: its pieces wait
-in its own mailbox, which is bounded in bytes; one that lets it run over loses its request.
+Native kernels release the GIL, so loops go on while a step runs. A slow reader holds up no other stream: its pieces
+wait in its own mailbox, which is bounded in bytes; one that lets it run over loses its request.
 
 Knows: the stepper, asyncio, threads.
 Must not know: HTTP, what a step does.
@@ -93,7 +93,7 @@ class AsyncEngine:
     """Any number of tasks, on any number of loops, may use one engine.
 
     The stepper belongs to the step thread from `start` on; what ends the engine goes to its `report_fault`.
-    max_unread_bytes: of one stream's pieces that nobody has taken yet.
+    max_unread_bytes: of one stream's pieces that its reader has not taken yet.
     """
 
     def __init__(self, stepper: Steps, max_unread_bytes: int = MAX_UNREAD_BYTES) -> None:
@@ -302,7 +302,7 @@ class AsyncEngine:
         for loop, items in by_loop.items():
             try:
                 loop.call_soon_threadsafe(self._deliver, items)
-            except RuntimeError:  # that loop is closed: nobody will read these streams
+            except RuntimeError:  # that loop is closed: these streams will not be read
                 for stream, _, _ in items:
                     self._close(stream)
 

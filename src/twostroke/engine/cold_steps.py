@@ -1,7 +1,7 @@
 """Marks steps whose time says nothing of later ones, because memory was being made ready while they ran.
 
 Knows: an executor, counts that rise while something is made ready.
-Must not know: what is made ready, who learns from steps.
+Must not know: what is made ready, what learns from steps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine core: schedule, execute, commit. Nothing else happens in a step, whoever runs it.
+"""The engine core: schedule, execute, commit. Nothing else happens in a step, in production, simulator and tests.
 
 Knows: the scheduler's side of a step, the Executor protocol.
 Must not know: clocks (an argument), text, threads, which executor.

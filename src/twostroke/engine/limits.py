@@ -1,7 +1,7 @@
 """What a request must fit into before it may enter.
 
 Knows: prompts, and four numbers about model and machine.
-Must not know: text, pages, who asks.
+Must not know: text, pages, callers.
 """
 
 from __future__ import annotations

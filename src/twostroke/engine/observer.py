@@ -1,7 +1,7 @@
 """What metrics may hear of the engine.
 
 Knows: plans, results, events, times.
-Must not know: who counts, or in which format.
+Must not know: what is counted, or in which format.
 """
 
 from __future__ import annotations

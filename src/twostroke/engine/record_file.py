@@ -4,7 +4,7 @@ Lines go to FILE.PID.partial, which takes FILE's place when it is whole: a partl
 one. After a crash the partial file is still there and can be read.
 
 Knows: files, the form of a line.
-Must not know: what the records mean, who made them.
+Must not know: what the records mean, where they come from.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 Per completion: any number of Deltas, then exactly one with a finish_reason.
 
 Knows: the scheduler's three ways to change a request, text machines, limits.
-Must not know: who steps the engine, HTTP.
+Must not know: what steps the engine, HTTP.
 """
 
 from __future__ import annotations

@@ -24,12 +24,12 @@ ReportFault = Callable[[BaseException], None]
 
 
 def no_probe() -> None:
-    """For executors whose health nobody can ask about: three faults in a row are believed."""
-    raise EngineStopped("Nobody knows better.")
+    """For executors whose health cannot be asked about: three faults in a row are believed."""
+    raise EngineStopped("The executor cannot be asked for its health.")
 
 
 def no_doubt() -> None:
-    """For engines that nobody doubts."""
+    """For engines that are taken to be healthy."""
 
 
 def no_report(_error: BaseException) -> None:

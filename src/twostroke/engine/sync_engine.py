@@ -1,4 +1,4 @@
-"""The engine as a plain loop: steps while somebody takes pieces.
+"""The engine as a plain loop: it steps while the caller takes pieces.
 
 Several threads may take pieces at once: a thread without a piece steps the engine, and each step serves all requests.
 

@@ -44,7 +44,7 @@ class Turns:
         self._later: deque[Callable[[], object]] = deque()
 
     def soon(self, action: Callable[[], object]) -> None:
-        """Run `action` in a turn: now where nobody has one, else at the end of the present or the start of the next."""
+        """Run `action` in a turn: now if none is under way, else at the end of the present or the start of the next."""
         self._later.append(action)
         if not self._guard.acquire(blocking=False):
             return

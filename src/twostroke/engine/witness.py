@@ -1,7 +1,7 @@
-"""Somebody writes down whose work each step is before it begins, so that a crash in native code has names.
+"""Writes down whose work each step is before the step begins, so that a crash in native code has names.
 
 Knows: plans, the Executor protocol.
-Must not know: where it is written, who reads it.
+Must not know: where it is written, what reads it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
     identity   x
 
 Knows: the functions.
-Must not know: who applies them.
+Must not know: where they are applied.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ page_tokens, 2), pairs of dimensions, and V (page_tokens / 2, head_dim, 2), pair
 want them. KV layer, int8 and int4: (pages, kv_heads, bytes) uint8, laid out in ops/kv_pages.py.
 
 Knows: shapes and layouts.
-Must not know: how the numbers were rounded, who computes with them.
+Must not know: how the numbers were rounded, what computes with them.
 """
 
 from __future__ import annotations

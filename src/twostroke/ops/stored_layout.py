@@ -15,7 +15,7 @@ Sums: for each group of 256 columns and each step, float(whole sum) * step, less
 activations), added up in float32 from left to right; then times the scale of the activations.
 
 Knows: layouts.
-Must not know: files, who computes with them.
+Must not know: files, kernels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What somebody wants of a model: formats, lengths, streams, objectives, a price.
+"""What the user wants of a model: formats, lengths, streams, objectives, a price.
 
 Knows: the questions, their checks and defaults.
 Must not know: machines, answers.

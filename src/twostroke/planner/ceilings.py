@@ -18,7 +18,7 @@ def batch_ceiling_tokens_per_s(read_bytes_per_s: float, weight_bytes: float, kv_
 
 
 def bandwidth_for_bytes_per_s(tokens_per_s: float, bytes_per_token: float) -> float:
-    """What must be read a second for so many tokens a second."""
+    """Bytes that must be read a second for this many tokens a second."""
     return tokens_per_s * bytes_per_token
 
 

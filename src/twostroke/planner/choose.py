@@ -48,7 +48,7 @@ def lacking(ask: Ask, expectation: Expectation) -> tuple[str, ...]:
 
 
 def candidates(spec: Model, ask: Ask, known: Sequence[HardwareSpec] = CATALOGUE) -> list[Candidate]:
-    """One for each entry of the catalogue that somebody sells, in its order."""
+    """One for each entry of the catalogue that is on sale, in its order."""
     return [_smallest(spec, ask, hardware) for hardware in known if not hardware.projected]
 
 

@@ -38,7 +38,7 @@ class Load:
 
 
 def decoding(ask: Ask, streams: int) -> list[Segment]:
-    """So many streams in the middle of their answers."""
+    """This many streams in the middle of their answers."""
     return [Segment.decode(ask.prompt_tokens + ask.output_tokens // 2)] * streams
 
 
@@ -87,7 +87,7 @@ def closed_loop(ask: Ask, cost: StepCost, step_tokens: int, streams: int) -> Loa
     turn_s = streams * prompt_s + plain * decode_s
     mean_s = (turn_s - prompt_s) / gaps if chunk_gaps <= gaps else prompt_s / len(steps_s)
     rate = streams / turn_s
-    # Little's law: whoever is not writing waits for the first token.
+    # Little's law: a user whose answer is not being written waits for its first token.
     ttft_s = ask.concurrency / rate - gaps * mean_s
     longest_s = max(value for value, count in kinds if count)
     return Load(

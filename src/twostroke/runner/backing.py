@@ -5,7 +5,7 @@ and clear some. On a virtual machine that held up single steps of the embedded m
 a thread goes a little ahead of the pages in use; what is never used still costs nothing.
 
 Knows: where the pool's arrays lie.
-Must not know: who uses a page, how memory is taken (`populate`).
+Must not know: what uses a page, how memory is taken (`populate`).
 """
 
 from __future__ import annotations

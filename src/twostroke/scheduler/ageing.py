@@ -1,4 +1,4 @@
-"""A turn for the oldest: whatever order is best, every eighth step that is wanted begins with who waited longest.
+"""A turn for the oldest: whatever order is best, each eighth wanted step begins with the sequence that waited longest.
 
 Knows: sequences that want their prompts computed.
 Must not know: slack, predictions, pages.
@@ -14,13 +14,13 @@ TURN_STEPS = 8
 
 
 class AgeingTurns:
-    """In every TURN_STEPS-th step that somebody waits for, the oldest is first; the turn stays open until then.
+    """In every TURN_STEPS-th step that a sequence waits for, the oldest is first; the turn stays open until then.
 
     Bound. Let r wait, let n_i be the tokens to compute of r and of those older than r, and c the least chunk that a
     step's first prefill gets. Each turn computes c tokens or more of the oldest, so the turns it takes to compute all
-    are at most sum(ceil(n_i / c)). A turn may have to wait for a place, once for each i: while it is open nobody else
-    enters, those who run are computed and end after at most W = sum over them of (ceil(their tokens / c)) + the most
-    tokens that one may still make. So r has its first token after at most
+    are at most sum(ceil(n_i / c)). A turn may have to wait for a place, once for each i: while it is open no other
+    sequence is admitted, and running ones are computed and end after at most W = sum over them of
+    (ceil(their tokens / c)) + the most tokens that one may still make. So r has its first token after at most
 
         TURN_STEPS * sum(ceil(n_i / c)) + (number of i) * W    steps
 
@@ -42,7 +42,7 @@ class AgeingTurns:
         return min(candidates, key=lambda s: s.number, default=None)
 
     def planned(self, prefilled: Iterable[Sequence], oldest: Sequence | None, wanted: bool) -> None:
-        """After each step: who was prefilled, and whether anybody wanted to be.
+        """After each step: what was prefilled, and whether any sequence wanted to be.
 
         oldest: before the step, where the turn was open and there was one.
         """

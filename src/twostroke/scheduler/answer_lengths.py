@@ -103,7 +103,7 @@ class EndRates:
 
 
 class EndForecast:
-    """When so many of some running answers have ended. Answers of one class of lengths are taken as equally long.
+    """When this many of some running answers have ended. Answers of one class of lengths are taken as equally long.
 
     Some hundred microseconds for the first question, however many run; further ones take less.
     """
@@ -122,7 +122,7 @@ class EndForecast:
         self._known: dict[int, float] = {}
 
     def steps_until(self, ends: int) -> int:
-        """Steps after which so many have ended, or more; all, where there are fewer."""
+        """Steps after which this many have ended, or more; all, where there are fewer."""
         high = 1
         while high < self._last and self._ends_within(high) < ends:
             high *= 2

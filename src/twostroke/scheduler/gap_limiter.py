@@ -63,7 +63,7 @@ class GapLimiter:
         self.rule = rule
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Streams pass; who has more to compute gets what the rule leaves beside them."""
+        """Streams pass; a sequence with more to compute gets what the rule leaves beside them."""
         if wanted_tokens == 0 or sequence.role is Role.DECODE:
             return wanted_tokens
         streams = step.streams()

@@ -35,7 +35,7 @@ class StepLoad:
     """What a step holds so far. parts: each sequence with its rows. num_decode_tokens: rows of the sequences that
     decode, once all of them are in: they are first.
 
-    full: a limit cut somebody short, so nobody else gets more.
+    full: a limit cut one sequence short, so no other gets more.
     """
 
     num_tokens: int = 0

@@ -53,26 +53,26 @@ class ObjectivePolicy:
         self._oldest: Sequence | None = None
         self._first: Sequence | None = None  # of the group that came last
 
-    def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
-        """Rank by promise; Overloaded where its first token would come too late. Siblings of who was let in may follow.
+    def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
+        """Rank by promise; Overloaded where its first token would come too late. Siblings of an accepted one follow.
 
         A preempted stream comes here again and is not refused.
         """
         self._times.at(now)
-        request = newcomer.request
+        request = sequence.request
         promised = self._objectives.loosened(request.objectives)
-        newcomer.objectives = promised if newcomer.interactive else NO_OBJECTIVES
+        sequence.objectives = promised if sequence.interactive else NO_OBJECTIVES
         cached = cached_tokens()
-        newcomer.prefill_tokens = newcomer.remaining - cached
-        newcomer.prefill_s = self._times.usual_s([Segment.prefill(cached, newcomer.prefill_tokens, True)])
-        newcomer.rank = self._order.rank(newcomer)
-        if newcomer.num_preemptions:
+        sequence.prefill_tokens = sequence.remaining - cached
+        sequence.prefill_s = self._times.usual_s([Segment.prefill(cached, sequence.prefill_tokens, True)])
+        sequence.rank = self._order.rank(sequence)
+        if sequence.num_preemptions:
             return
         if self._first is not None and request.group_id == self._first.request.group_id:
-            self._gate.follow(newcomer, self._first)
+            self._gate.follow(sequence, self._first)
         else:
-            self._first = newcomer
-            self._gate.check(newcomer, queues, now)
+            self._first = sequence
+            self._gate.check(sequence, queues, now)
 
     def decodes(self, queues: Queues) -> list[Sequence]:
         """Interactive streams all, batch ones as far as they leave room."""
@@ -88,15 +88,15 @@ class ObjectivePolicy:
         self._oldest = self._turns.oldest(wanting)
         return self._in_order(queues, self._oldest)
 
-    def may_enter(self, newcomer: Sequence, queues: Queues) -> bool:
+    def may_run(self, sequence: Sequence, queues: Queues) -> bool:
         """Where the streams' objectives have room for it."""
-        return self._streams.has_room(newcomer, queues.running)
+        return self._streams.has_room(sequence, queues.running)
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """Count turns and shares."""
         prefilled = [(s, num_tokens) for s, num_tokens in step.parts if s.role is Role.PREFILL]
         batch_tokens = sum(num_tokens for s, num_tokens in prefilled if not s.interactive)
-        # Who waits for a place of a batch stream is owed nothing by interactive prompts.
+        # Interactive prompts owe nothing to a sequence that waits for a batch stream's place.
         last = queues.waiting[-1:] if self._streams.has_batch_place(queues.running) else []
         pending = batch_tokens > 0 or any(not s.interactive for s in (*queues.prefilling, *last))
         interactive_tokens = sum(num_tokens for _, num_tokens in prefilled) - batch_tokens
@@ -140,9 +140,9 @@ def objective_policy(
     refuses: bool = True,
     guessed: bool = False,
 ) -> ObjectivePolicy:
-    """The policy for these promises on a machine that `cost` predicts. refuses: False keeps nobody out.
+    """The policy for these promises on a machine that `cost` predicts. refuses: False refuses no request.
 
-    guessed: nobody measured the machine.
+    guessed: the machine was not measured.
     """
     times = StepTime.of(cost, guessed)
     limiter = ItlLimiter(times, page_tokens, objectives.ttft_s)

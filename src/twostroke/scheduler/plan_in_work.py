@@ -1,7 +1,7 @@
 """A plan while the scheduler makes it.
 
 Knows: what the step holds so far.
-Must not know: who is next, limits, pages.
+Must not know: which sequence is next, limits, pages.
 """
 
 from __future__ import annotations

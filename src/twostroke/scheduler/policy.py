@@ -1,4 +1,4 @@
-"""Who is next and how much: the decisions of a scheduler, as one object that it asks.
+"""Which sequence is next and how much of it: the decisions of a scheduler, as one object that it asks.
 
 Knows: sequences, queues, limiters.
 Must not know: pages, executors.
@@ -23,7 +23,7 @@ class Policy(Protocol):
 
     limiters: tuple[Limiter, ...]
 
-    def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
+    def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
         """Give a new sequence its rank and its promises, before it waits. Raises Overloaded to refuse it.
 
         cached_tokens(): of its prompt, those found in the prefix tree at this moment.
@@ -35,8 +35,8 @@ class Policy(Protocol):
     def prefills(self, queues: Queues, now: float) -> Iterable[Sequence]:
         """Waiting sequences and running ones that do not decode yet, best first; the list may be long."""
 
-    def may_enter(self, newcomer: Sequence, queues: Queues) -> bool:
-        """May one more run? Where not, nobody behind it enters in this step."""
+    def may_run(self, sequence: Sequence, queues: Queues) -> bool:
+        """May one more run? Where not, none behind it is admitted in this step."""
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """What a step holds, once it is planned and before it is computed."""
@@ -64,9 +64,9 @@ class ArrivalPolicy:
         self._times = times
         self.limiters = limiters
 
-    def welcome(self, newcomer: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
+    def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
         """Lower priority values first, then arrival; a preempted one has its old place again."""
-        newcomer.rank = (newcomer.request.priority, 0, 0.0, newcomer.number)
+        sequence.rank = (sequence.request.priority, 0, 0.0, sequence.number)
 
     def decodes(self, queues: Queues) -> Iterable[Sequence]:
         """All, by admission."""
@@ -78,7 +78,7 @@ class ArrivalPolicy:
             self._times.at(now)
         return [*queues.prefilling, *queues.waiting]
 
-    def may_enter(self, newcomer: Sequence, queues: Queues) -> bool:
+    def may_run(self, sequence: Sequence, queues: Queues) -> bool:
         """The budgets alone decide."""
         return True
 
@@ -99,7 +99,7 @@ class ArrivalPolicy:
         """Nothing."""
 
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
-        """Nobody is refused."""
+        """Refuse no request."""
         return ()
 
 

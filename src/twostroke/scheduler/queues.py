@@ -71,6 +71,6 @@ class Queues:
         return [s for s in self.running if s.role is Role.PREFILL]
 
     def last_resort(self, kept: set[str]) -> Sequence | None:
-        """Who gives its pages back: the worst priority, then the last admitted, of those not in `kept`."""
+        """The sequence to preempt: the worst priority, then the last admitted, of those not in `kept`."""
         candidates = [s for s in self.running if s.request.request_id not in kept]
         return max(candidates, key=lambda s: (s.request.priority, s.admission or 0), default=None)

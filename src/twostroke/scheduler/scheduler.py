@@ -123,23 +123,23 @@ class Scheduler:
         return self._plan_prefills(step)
 
     def _plan_prefills(self, step: PlanInWork) -> Plan | None:
-        """The rest of a step that holds what decodes: prompts, and who enters."""
+        """The rest of a step that holds what decodes: prompts, and requests that are admitted now."""
         load, queues = step.load, self._queues
         load.num_decode_tokens = load.num_tokens
         held: Hold | None = None
-        may_enter, to_go_on = True, len(queues.prefilling)
+        may_run, to_go_on = True, len(queues.prefilling)
         for sequence in self._policy.prefills(queues, step.now):
             if load.full:
                 break
             if sequence.admission is not None:
                 to_go_on -= 1
                 self._plan_one(sequence, self._allowed(sequence, load), step)
-            elif not (may_enter or to_go_on):
+            elif not (may_run or to_go_on):
                 break  # all others wait
-            elif may_enter:
+            elif may_run:
                 held = (Hold.PAGES if step.preempted else self._enter(sequence, step)) or held
-                may_enter = held is None or held is Hold.SIBLING
-        if load.full and may_enter and queues.waiting:
+                may_run = held is None or held is Hold.SIBLING
+        if load.full and may_run and queues.waiting:
             held = self._why_full(step)
         self._policy.planned(load, queues)
         if not step.planned:
@@ -192,7 +192,7 @@ class Scheduler:
             matched = self._cache.match(sequence.request.cache_salt, sequence.known)
             return self._cache.spared_tokens(matched, len(sequence.known))
 
-        self._policy.welcome(sequence, cached_tokens, self._queues, self._now)
+        self._policy.accept(sequence, cached_tokens, self._queues, self._now)
 
     def _parts(self, plan: Plan) -> Iterable[Part]:
         """What a step held, for who learns from its time."""
@@ -260,7 +260,7 @@ class Scheduler:
         matched = NOTHING_CACHED if sequence.to_score else self._cache.match(salt, known)
         if not self._pages.fits_now(sequence, matched, self._queues.running):
             return Hold.PAGES
-        if not self._policy.may_enter(sequence, self._queues):
+        if not self._policy.may_run(sequence, self._queues):
             return Hold.OBJECTIVE
         sequence.computed = self._cache.spared_tokens(matched, len(known))
         sequence.points = matched.points

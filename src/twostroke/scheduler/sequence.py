@@ -72,5 +72,5 @@ class Sequence:
 
     @property
     def interactive(self) -> bool:
-        """Somebody reads along: priority 0 and below. Above 0 is batch work."""
+        """A reader waits for each token: priority 0 and below. Above 0 is batch work."""
         return self.request.priority <= 0

@@ -15,7 +15,7 @@ from twostroke.scheduler.sequence import Sequence as Running
 STREAMS_SHARE = 0.8
 """Of the ITL objective that decoding all streams may take: the rest is for prompts, or none would ever enter."""
 BATCH_SLOTS_SHARE = 0.75
-"""Of the running sequences that may be batch work, so that there is a place for who is in a hurry."""
+"""Of the running sequences that may be batch work, so that there is a place for an interactive request."""
 
 
 class StreamRule:
@@ -29,13 +29,13 @@ class StreamRule:
         """May one more sequence of batch work run?"""
         return sum(not s.interactive for s in running) < self._max_batch
 
-    def has_room(self, newcomer: Running, running: Sequence[Running]) -> bool:
+    def has_room(self, sequence: Running, running: Sequence[Running]) -> bool:
         """May it enter beside those that run?"""
-        if not newcomer.interactive:
+        if not sequence.interactive:
             return self.has_batch_place(running)
-        promises = [s.objectives.itl_s for s in (*running, newcomer) if s.interactive and s.objectives.itl_s]
+        promises = [s.objectives.itl_s for s in (*running, sequence) if s.interactive and s.objectives.itl_s]
         streams = [s for s in running if s.interactive]
         if not promises or not streams:
             return True
-        segments = [decode_segment(s) for s in (*streams, newcomer)]
+        segments = [decode_segment(s) for s in (*streams, sequence)]
         return self._seconds(segments) <= STREAMS_SHARE * min(promises)

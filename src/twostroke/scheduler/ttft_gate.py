@@ -22,15 +22,15 @@ LOOKED_AT = 4
 
 
 class TtftGate:
-    """A newcomer that is predicted to be in time has its promise at once, and keeps its place: nothing that comes later
+    """A sequence that is predicted to be in time has its promise at once, and keeps its place: nothing that comes later
     makes it late. The others are held: they wait behind all promises, and have one as soon as they are predicted to be
     in time after all. A held request ends with a refusal when even alone it could not be in time any more. So a refusal
     rests on what was measured up to the last moment, not on the first guess.
 
     A prompt that alone takes longer than its objective is not refused for that: it would never be served. It waits
-    behind all who were promised something, and is refused only where even for its length it would wait too long. Where
-    nothing else waits or runs nobody is refused. Without objective, and for batch work, the gate is open. refuses:
-    False lets everybody in as promised.
+    behind all promised requests, and is refused only where even for its length it would wait too long. Where nothing
+    else waits or runs, no request is refused. Without objective, and for batch work, the gate is open. refuses:
+    False promises every request what it asks for.
     """
 
     def __init__(self, ahead: WorkAhead, order: PromiseOrder, refuses: bool = True) -> None:
@@ -39,24 +39,24 @@ class TtftGate:
         self._refuses = refuses
         self._held: list[Sequence] = []  # by arrival
 
-    def check(self, newcomer: Sequence, queues: Queues, now: float) -> None:
+    def check(self, sequence: Sequence, queues: Queues, now: float) -> None:
         """Promise or hold. Raises Overloaded where it is hopeless. Its rank and prefill_tokens must be known."""
-        wanted_s = newcomer.objectives.ttft_s
-        if wanted_s is None or not newcomer.interactive or not self._refuses or not self._busy(newcomer, queues):
+        wanted_s = sequence.objectives.ttft_s
+        if wanted_s is None or not sequence.interactive or not self._refuses or not self._busy(sequence, queues):
             return
-        too_long = newcomer.rank[1] == TOO_LONG
+        too_long = sequence.rank[1] == TOO_LONG
         if too_long:
-            wanted_s = max(wanted_s, self._ahead.alone_s(newcomer, queues))
-        predicted_s = self._predicted_s(newcomer, queues, now)
+            wanted_s = max(wanted_s, self._ahead.alone_s(sequence, queues))
+        predicted_s = self._predicted_s(sequence, queues, now)
         if predicted_s <= wanted_s:
             return
-        behind_all_s = self._predicted_s(newcomer, queues, now, self._held)
+        behind_all_s = self._predicted_s(sequence, queues, now, self._held)
         if self._ahead.sure and behind_all_s > HOPELESS_FACTOR * wanted_s:
-            raise self._refusal(newcomer, queues, behind_all_s)
+            raise self._refusal(sequence, queues, behind_all_s)
         if too_long:
             return
-        newcomer.rank = self._order.held(newcomer)
-        self._held.append(newcomer)
+        sequence.rank = self._order.held(sequence)
+        self._held.append(sequence)
 
     def follow(self, sibling: Sequence, first: Sequence | None) -> None:
         """Another completion of the same request shares its fate."""

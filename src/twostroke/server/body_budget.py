@@ -1,6 +1,6 @@
 """How many bytes of request bodies there may be at the same time, from their first byte until they are parsed.
 
-Only bytes that have come count: whoever announces much and sends little takes nothing from others.
+Only bytes that have come count: a request that announces much and sends little takes no room from others.
 
 Knows: counts.
 Must not know: HTTP, what bodies mean.
@@ -25,7 +25,7 @@ class BodyBudget:
     refused: int = 0
 
     def check(self, more_bytes: int, own_bytes: int) -> None:
-        """Would so many fit beside what others hold? own_bytes: what this body holds. Raises HttpProblem (503)."""
+        """Do this many bytes fit beside other bodies? own_bytes: what this body holds. Raises HttpProblem (503)."""
         if self.held_bytes > own_bytes and self.held_bytes + more_bytes > self.limit_bytes:
             self.refused += 1
             raise HttpProblem(bodies_full())
@@ -36,5 +36,5 @@ class BodyBudget:
         self.held_bytes += more_bytes
 
     def give_back(self, size_bytes: int) -> None:
-        """So many are held no more."""
+        """Give this many bytes back."""
         self.held_bytes -= size_bytes

@@ -1,4 +1,4 @@
-"""A page of memory that a supervisor and its worker share: what runs at this moment, and who ran at earlier crashes.
+"""A page of memory that a supervisor and its worker share: what runs at this moment, and what ran at earlier crashes.
 
 The worker writes the fingerprints of a step before native code begins and takes them back behind it; nothing is sent,
 so nothing can be lost when the process dies. The supervisor reads them afterwards, while no worker runs. Times are of
@@ -35,7 +35,7 @@ SIZE_BYTES = _TABLE_AT + MOST_RECORDS * _RECORD.size
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A request that ran at so many crashes. until_s: when it is forgotten, of time.monotonic."""
+    """A request that ran at this many crashes. until_s: when it is forgotten, of time.monotonic."""
 
     crashes: int
     until_s: float
@@ -47,7 +47,7 @@ class Record:
 
 
 class CrashNotes:
-    """One page. Without a descriptor nobody else reads it."""
+    """One page. Without a descriptor no other process reads it."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._memory = bytearray(SIZE_BYTES) if descriptor is None else mmap.mmap(descriptor, SIZE_BYTES)

@@ -1,4 +1,4 @@
-"""Who may join the queue: bounds on waiting requests and prompt tokens, on each key, and none while draining.
+"""Which requests may join the queue: bounds on waiting requests and prompt tokens, on each key; none while draining.
 
     ticket = door.enter(visit, num_completions, prompt_tokens); ticket.answered(); ticket.leave(output_tokens)
 
@@ -52,7 +52,7 @@ class _Bucket:
 
 @dataclass(eq=False)
 class Door:
-    """wait_s(requests, tokens): seconds until so many of the waiting requests and prompt tokens are served."""
+    """wait_s(requests, tokens): seconds until this many waiting requests and prompt tokens are served."""
 
     rules: DoorRules = field(default_factory=DoorRules)
     wait_s: Callable[[int, int], float] = unknown_wait
@@ -76,7 +76,7 @@ class Door:
             self.refusals[problem.code or ""] += 1
             raise HttpProblem(problem)
         self._charge(visit.sender, prompt_tokens)
-        # Nothing below can fail: whoever is counted has a ticket.
+        # Nothing below can fail: each counted request has a ticket.
         self.queued_requests += num_completions
         self.queued_tokens += prompt_tokens
         self.in_flight += 1
@@ -146,7 +146,7 @@ class Ticket:
             self.door.queued_tokens -= self.prompt_tokens
 
     def leave(self, output_tokens: int) -> None:
-        """It is over, and cost its key so many tokens. A second call changes nothing."""
+        """The request has ended and cost its key this many tokens. A second call changes nothing."""
         if self._inside:
             self._inside = False
             self.answered()

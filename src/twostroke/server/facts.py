@@ -1,7 +1,7 @@
 """What is known of one HTTP request when it has ended: for logs and spans. Never a prompt's or an answer's text.
 
 Knows: ids, counts, times.
-Must not know: who writes them down.
+Must not know: where they are written down.
 """
 
 from __future__ import annotations
@@ -47,6 +47,6 @@ class Listener(Protocol):
 
 
 def facts_of(scope: MutableMapping[str, Any]) -> RequestFacts:
-    """Of the request at hand; for a bare scope (no boundary around it) new ones that nobody reads."""
+    """Of the request at hand; for a bare scope (no boundary around it) new ones that are not read."""
     found = scope.get(KEY)
     return found if isinstance(found, RequestFacts) else RequestFacts("", "", "", 0.0)

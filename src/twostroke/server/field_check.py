@@ -1,4 +1,4 @@
-"""Fields of a request that nobody here knows: named in a header and in the log, and refused where they look misspelt.
+"""Unknown fields of a request: named in a header and in the log, and refused where they look misspelt.
 
     check = FieldCheck(strict=False)
     check.ignored(body, ChatRequest) == ("temprature (did you mean temperature?)",)
@@ -62,7 +62,7 @@ class FieldCheck:
     def ignored(self, body: bytes, kind: Kind) -> tuple[str, ...]:
         """The fields without a meaning here, safe to write into a header, with what may have been meant.
 
-        A body that is no object has none: whoever decodes it says so. Raises InvalidRequest where it is strict.
+        A body that is no object has none: the decoder refuses it. Raises InvalidRequest where it is strict.
         """
         unknown = _unknown(body, kind)
         told: list[str] = []

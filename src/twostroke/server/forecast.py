@@ -1,7 +1,7 @@
 """How long the queue takes: what Retry-After says, from the cost model as the last steps corrected it.
 
 Knows: predicted step times, what the last step held, how long answers are.
-Must not know: HTTP, who waits.
+Must not know: HTTP, which requests wait.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Room:
 class Forecast(Nobody):
     """Listens as the engine's observer; asked from another thread, which sees whole values or the ones before.
 
-    places_free: False while somebody waits although there is room in the batch, so that only an end lets one in.
+    places_free: False while a request waits although there is room in the batch, so that only an end lets one in.
     """
 
     def __init__(self, times: StepTime, room: Room) -> None:
@@ -59,7 +59,7 @@ class Forecast(Nobody):
             self._typical = self._outputs.quantile(0.5) or self._typical
 
     def wait_s(self, requests: int, tokens: int, places_free: bool = True) -> float:
-        """Seconds until so many waiting requests, and so many waiting prompt tokens, had their first token."""
+        """Seconds until this many waiting requests, with this many prompt tokens, have their first token."""
         streams = list(self._streams)[: self._room.max_sequences]
         free = max(0, self._room.max_sequences - len(streams)) if places_free else 0
         return max(self._prompts_s(streams, tokens), self._places_s(streams, requests - free))
@@ -76,7 +76,7 @@ class Forecast(Nobody):
         if missing <= 0 or not streams:
             return 0.0
         steps = missing * self._typical / len(streams)
-        # Whoever takes a place brings a prompt: as many prompt tokens a step as places get free, times their length.
+        # A request that is admitted brings a prompt: so a step has as many prompts as places get free.
         prompts = sum(self._prompt_tokens) / self._typical if self._prompt_tokens else 0.0
         chunk = min(round(prompts), self._room.max_step_tokens - len(streams))
         beside = [Segment.prefill(0, chunk, True)] if chunk > 0 else []

@@ -1,7 +1,7 @@
 """Telling a service manager how it goes: systemd's protocol, which is lines in a datagram.
 
 Knows: the protocol, an address or a connected socket.
-Must not know: the environment, who listens.
+Must not know: the environment, the service manager.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ BEATS = 3  # in the time that the manager allows
 
 
 class Listener(Protocol):
-    """Somebody who wants to hear how it goes."""
+    """Hears how the service starts and stops."""
 
     def send(self, **states: str) -> None:
         """READY="1", STATUS="text" and so on; never raises."""
 
 
 class SystemdNotifier:
-    """To a unix datagram socket; '@' opens a name in the abstract namespace. Without an address it tells nobody."""
+    """To a unix datagram socket; '@' opens a name in the abstract namespace. Without an address it tells nothing."""
 
     def __init__(self, address: str | None) -> None:
         self._address = address if address is None or not address.startswith("@") else "\0" + address[1:]
 
     def send(self, **states: str) -> None:
-        """See Listener. Nobody who listens is no error: the service goes on."""
+        """See Listener. A missing listener is no error: the service goes on."""
         if self._address is None:
             return
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:

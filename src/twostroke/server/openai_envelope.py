@@ -65,7 +65,7 @@ class Envelope:
         return usage_of(self.call, counts)
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """A chunk without choices, for those who asked for it."""
+        """A chunk without choices, for clients that asked for it."""
         usage = {"usage": None} if self.call.include_usage else {}
         return [Event(None, {**self.envelope([], streamed=True), **usage, **news})]
 

@@ -125,5 +125,5 @@ TRACE_QUERY = [
 def frames_query(most: int) -> list[dict[str, Any]]:
     """How many frames a viewer wants."""
     schema = {"type": "integer", "minimum": 1, "maximum": most}
-    words = "End after so many frames; without it the stream ends with the server, or when the viewer goes."
+    words = "End after this many frames; without it the stream ends with the server, or when the viewer goes."
     return [{"name": "frames", "in": "query", "required": False, "description": words, "schema": schema}]

@@ -111,7 +111,7 @@ class ServedTemplate(Protocol):
 
 
 def new_hex_id() -> str:
-    """32 hexadecimal digits that nobody can guess."""
+    """32 hexadecimal digits that cannot be guessed."""
     return uuid.uuid4().hex
 
 

@@ -33,7 +33,7 @@ class DeadlineProtocol(H11Protocol):
         super().__init__(*args, **kwargs)
         self._header_s = header_s
         self._deadline: asyncio.TimerHandle | None = None
-        self.logger = _quiet  # whoever sends nonsense must not fill our log
+        self.logger = _quiet  # a client that sends nonsense must not fill our log
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""

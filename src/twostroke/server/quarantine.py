@@ -27,7 +27,7 @@ TURN_S = 60.0
 
 
 def fingerprint(prompt: Prompt) -> bytes:
-    """Of what is computed: the prompt's tokens and all parameters. Not of who asks, nor of when."""
+    """Of what is computed: the prompt's tokens and all parameters. Not of the client, nor of the time."""
     digest = hashlib.blake2b(array("q", prompt.token_ids).tobytes(), digest_size=PRINT_BYTES)
     bias = sorted(prompt.params.logit_bias.items())
     digest.update(repr((len(prompt.token_ids), bias, replace(prompt.params, logit_bias={}))).encode())
@@ -38,7 +38,7 @@ def fingerprint(prompt: Prompt) -> bytes:
 class Quarantine:
     """Also the engine's Witness.
 
-    notes: None lets everybody in, as nobody would read them. clock: the supervisor's, which is time.monotonic.
+    notes: None lets every request in, because no worker reads them. clock: the supervisor's, which is time.monotonic.
     """
 
     notes: CrashNotes | None = None

@@ -1,7 +1,7 @@
 """Refusals of a server that has enough to do, or that is about to end: each with the time to come again.
 
 Knows: the shape of a problem.
-Must not know: who refuses, and by which count.
+Must not know: what refuses, and by which count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may come in: every request passes here first, and what is not public needs the key.
+"""Which requests are let in: every request passes here first, and what is not public needs the key.
 
 Decides on scope["path"] and raw headers only, never on a URL rebuilt from the Host header.
 

@@ -39,7 +39,7 @@ Watch = Callable[[], bool]
 
 
 def no_watch() -> bool:
-    """Nobody else has a say."""
+    """Never asks for an end."""
     return False
 
 
@@ -68,7 +68,7 @@ def check_address(host: str, api_key: str | None) -> None:
     if not api_key and not is_loopback(host):
         raise ConfigError(
             f"Listening on {host} without an API key is refused.",
-            why="Everybody who reaches that address could use the server.",
+            why="Any client that reaches that address could use the server.",
             fix="Give --api-key, or listen on 127.0.0.1.",
         )
 

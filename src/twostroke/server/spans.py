@@ -1,4 +1,4 @@
-"""OpenTelemetry, for those who have it: a span for each answer, with queue, prefill and decode below it.
+"""OpenTelemetry, where it is installed: a span for each answer, with queue, prefill and decode below it.
 
 Names and attributes follow the GenAI conventions. A caller's traceparent is honoured; texts are never in spans. Without
 `--otlp` nothing of OpenTelemetry is imported.

@@ -1,4 +1,4 @@
-"""Who answers while no worker does: everything gets 503 with the time to come again, except the question of life.
+"""Answers while no worker does: every request gets 503 with the time to come again, except the question of life.
 
 Knows: a listening socket, a little HTTP.
 Must not know: workers, the API.
@@ -24,7 +24,7 @@ class StandIn:
     """`async with StandIn(listener, retry_s):` answers on the socket; what runs at the end is finished.
 
     Not asyncio.start_server: closed in the same turn of the loop in which it accepts, that one drops the connection.
-    Here a connection is either not accepted, and the next who listens has it, or it is answered.
+    Here a connection is either not accepted, and the next listener has it, or it is answered.
     """
 
     def __init__(self, listener: socket.socket, retry_s: Callable[[], float]) -> None:

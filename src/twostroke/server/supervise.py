@@ -121,7 +121,7 @@ class Supervisor:
                 return 0
 
     def _blame(self) -> None:
-        """Whoever was being computed when the worker died is noted for the next one."""
+        """Note the requests that were computed when the worker died, for the next worker."""
         for key in CrashNotes(self.page).crashed(time.monotonic()):
             self.say(f"a request that was running at each crash is refused for {REFUSED_S:g} s: {key.hex()}")
 
@@ -143,7 +143,7 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.setblocking(False)
-            out = None if self.restarts == 0 else asyncio.subprocess.DEVNULL  # who reads it has had the first one's
+            out = None if self.restarts == 0 else asyncio.subprocess.DEVNULL  # the first worker has written it already
             self._process = await asyncio.create_subprocess_exec(
                 *self.command(self.listener.fileno(), theirs.fileno(), self.page),
                 pass_fds=(self.listener.fileno(), theirs.fileno(), self.page),

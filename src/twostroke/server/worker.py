@@ -1,4 +1,4 @@
-"""The worker's end of the line to its supervisor: states go up, and the line's end means that nobody supervises.
+"""The worker's end of the line to its supervisor: states go up, and the line's end means that the supervisor has gone.
 
 Knows: one connected socket.
 Must not know: what the supervisor does.

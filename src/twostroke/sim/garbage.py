@@ -17,7 +17,7 @@ YOUNG_OBJECTS = 500_000
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """For whoever owns the process: the thresholds are the process's. They are as before afterwards."""
+    """For the owner of the process: the thresholds are the process's. They are as before afterwards."""
     before = gc.get_threshold()
     gc.set_threshold(max(YOUNG_OBJECTS, before[0]) if before[0] else 0, *before[1:])
     try:

@@ -1,4 +1,4 @@
-"""Typed, range-checked reading of a JSON object that nobody vouches for.
+"""Typed, range-checked reading of a JSON object from an untrusted source.
 
 Knows: JSON types, ranges, how to say what is wrong with a field.
 Must not know: which fields there are, files.

@@ -92,7 +92,7 @@ class HardwareSpec:
     """One machine, or `devices` equal ones that share each layer.
 
     Rates are dense peaks, a multiply-add counting two; 0 where there is no such unit. source: the vendor's document.
-    note: what is not published and how the figure was made; empty where everything is. projected: nobody sells it.
+    note: what is not published and how the figure was made; empty where everything is. projected: it is not on sale.
     """
 
     name: str

@@ -12,7 +12,7 @@ Sources, as of November 2026:
   8 March 2022, M2 6 June 2022, M2 Pro and Max 17 January 2023, M3, M3 Pro and Max 30 October 2023, M4 7 May 2024,
   M4 Pro 30 October 2024. Memory is the most that is sold.
 
-Bandwidth is the memory's transfer rate times the width of its bus. Nobody publishes operations a second of these
+Bandwidth is the memory's transfer rate times the width of its bus. No vendor publishes operations a second of these
 processors: cores x base clock x operations a cycle, as for servers. Laptops run below the base clock where they get
 hot, and above it where they do not.
 

@@ -27,7 +27,7 @@ from twostroke.types.result import StepResult
 PROMPT_ROWS = 256
 """Of a call, for positions that the draft has not read yet: the other streams wait for them."""
 MOST_FAULTS = 3
-"""After so many calls in a row that raised, the draft is not asked any more."""
+"""After this many calls in a row that raised, the draft is not asked any more."""
 DIFFERS_WITHIN = 64
 """Tokens at the end of the draft's text that may differ from what is known: more than any guess has."""
 TIMED_STEPS = 15
@@ -187,7 +187,7 @@ class DraftProposer:
         return _Writing(wanted, draft, list(known))
 
     def _reserved(self, writing: _Writing, num_tokens: int, asked: Collection[str]) -> bool:
-        """Pages for so many positions, taken from streams that nobody asks for where there are none left."""
+        """Pages for this many positions, taken from streams that were not asked for lately where no page is left."""
         request_id = writing.wanted.request.request_id
         if num_tokens > self._context_tokens:
             return False

@@ -29,7 +29,7 @@ class _Generation:
 
 
 class FinishedAnswers:
-    """most_tokens: of all salts; salts that nobody used for the longest time go first."""
+    """most_tokens: of all salts; salts that were not used for the longest time go first."""
 
     def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
         self._most = most_tokens

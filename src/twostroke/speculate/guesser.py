@@ -26,7 +26,7 @@ PROBE_TOKENS = 2
 """That a proposer which computes guesses where guessing does not pay, to see whether it does by now."""
 NEVER = 1 << 60
 ENOUGH_SEEN = 3
-"""A free trial of which so many tokens came true is a good one; the rest of it is not waited for."""
+"""A free trial of which this many tokens came true is a good one; the rest of it is not waited for."""
 
 
 class Stream(NamedTuple):
@@ -65,7 +65,7 @@ class Totals:
 
 @dataclass(slots=True)
 class _Trial:
-    """A guess of what follows the first `at` tokens. verified: so many of its tokens are in the step."""
+    """A guess of what follows the first `at` tokens. verified: this many of its tokens are in the step."""
 
     proposer: Proposer
     guess: Guess

@@ -17,7 +17,7 @@ from twostroke.types.request import Request
 MOST_MATCHED = 16
 """Agreement beyond this many tokens says nothing more."""
 MOST_PLACES = 8
-"""So many places are compared, the latest first, so that a token costs the same in any text."""
+"""At most this many places are compared, the latest first, so that a token costs the same in any text."""
 
 
 class NgramProposer:

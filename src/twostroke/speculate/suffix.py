@@ -29,7 +29,7 @@ MOST_PLACES = 16
 class SuffixProposer:
     """Satisfies `speculate.proposer.Proposer`.
 
-    factor: a guess has at most so many tokens for each token that agrees. least_chance: of a guess's last token, that
+    factor: a guess has at most this many tokens for each token that agrees. least_chance: of a guess's last token, that
     of all before it included.
     """
 

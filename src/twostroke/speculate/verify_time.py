@@ -14,10 +14,10 @@ from twostroke.types.plan import Role
 
 Segments = Callable[[int, int, int], Sequence[Segment]]
 LOOKED_BACK = 15
-"""The median of so many steps with about as many guesses is what such steps take."""
+"""The median of this many steps with about as many guesses is what such steps take."""
 LEAST_EVIDENCE = 3
 PLAIN_AGAIN_STEPS = 64
-"""After so many steps with guesses, one without is due, to see what it takes by now."""
+"""After this many steps with guesses, one without is due, to see what it takes by now."""
 EXPIRES_STEPS = 512
 """Evidence that is older than this is given up, so that one slow hour does not end guessing for ever."""
 LEAST, MOST = 0.1, 10.0
@@ -25,7 +25,7 @@ _KEPT_PREDICTIONS = 4096
 
 
 def decoding_rows(streams: int, position: int, guesses: int) -> list[Segment]:
-    """A step in which so many streams decode at this position, with their guesses spread evenly."""
+    """A step in which this many streams decode at this position, with their guesses spread evenly."""
     each, more = divmod(guesses, streams)
     drafts = [each + (index < more) for index in range(streams)]
     return [Segment(position, 1 + count, True, Role.DECODE, drafts=count) for count in drafts]
@@ -63,7 +63,7 @@ class VerifyTime:
         self._step = 0
 
     def seconds(self, streams: int, position: int, guesses: int) -> float:
-        """Of a step with so many streams, at about this position, and so many guesses of all of them together."""
+        """Of a step with this many streams, at about this position, and this many guesses of all of them together."""
         return self._prediction(streams, position, guesses) * self._ratio(streams, guesses.bit_length())
 
     def row_s(self, streams: int, position: int, beside: int) -> float:

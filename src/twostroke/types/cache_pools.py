@@ -49,7 +49,7 @@ class CachePools:
 
 
 def window_pages(window: int, chunk_tokens: int, page_tokens: int) -> int:
-    """The most pages that one sequence holds in a window group, while a chunk of so many positions is computed.
+    """The most pages that one sequence holds in a window group, while a chunk of this many positions is computed.
 
     Behind the chunk lie window - 1 positions, which may begin in the middle of a page; so may the chunk.
     """

@@ -18,7 +18,7 @@ TwostrokeError
 └── EngineStopped         the engine was shut down while the request was alive (exit code 6)
 
 Knows: nothing but strings.
-Must not know: HTTP statuses, exit codes, who prints the message.
+Must not know: HTTP statuses, exit codes, where the message is printed.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class EngineStopped(TwostrokeError):
 class Overloaded(TwostrokeError):
     """There is more work than is taken at a time, or the request would wait longer than promised.
 
-    retry_after_s: when it would not, if nobody else came.
+    retry_after_s: when it would not, if no other request came.
     """
 
     def __init__(self, what: str, *, retry_after_s: float = 2.0, why: str = "", fix: str = "") -> None:

@@ -1,7 +1,7 @@
 """What a completion's time went to. The parts add up to its end-to-end time.
 
 Knows: seconds.
-Must not know: steps, clocks, who measured.
+Must not know: steps, clocks, how it was measured.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ class TimeParts:
     """Seconds, each second in one part.
 
     queue_s: from arrival until the first position was planned. own_prefill_s: the prompt's own positions.
-    others_prefill_s: what other requests' prefill added to its steps. decode_s: its tokens, had nobody else been in
-    prefill. preempted_s: put back, waiting for pages. recompute_s: positions computed again after that. host_gap_s: in
-    and between its steps, neither model nor sampling. client_stall_s: its reader left pieces lying.
+    others_prefill_s: what other requests' prefill added to its steps. decode_s: its tokens, had no other request
+    been in prefill. preempted_s: put back, waiting for pages. recompute_s: positions computed again after that.
+    host_gap_s: in and between its steps, neither model nor sampling. client_stall_s: its reader left pieces lying.
     """
 
     queue_s: float = 0.0

@@ -102,7 +102,7 @@ class Preemption:
 class Plan:
     """One step. sequences: decoding ones first, then prefill chunks. preemptions: sequences put back in it.
 
-    held: why the queue went no further; None where nobody is left waiting. state_copies: (from slot, to slot) of every
+    held: why the queue went no further; None where no request waits. state_copies: (from slot, to slot) of every
     state cache, done in order before the sequences are computed; from -1 sets the slot to zero. num_draft_tokens: of
     all sequences.
     """

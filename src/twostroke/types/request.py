@@ -1,4 +1,4 @@
-"""One sequence of tokens that somebody waits for.
+"""One sequence of tokens that a client waits for.
 
 A user's request with n > 1 becomes n of these with one group_id; they share the pages of the prompt.
 

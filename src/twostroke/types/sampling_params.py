@@ -36,7 +36,7 @@ class SamplingParams:
     max_tokens: None means up to the end of the context; 0 computes the prompt alone. stop: strings that end the text
     and are not part of it. prompt_logprobs: as logprobs, of each prompt token after the first; such a prompt is
     computed whole, cached or not.
-    repetition_window: repetition_penalty looks at the last so many tokens of prompt and output; None means at all.
+    repetition_window: repetition_penalty looks at this many of the last tokens of prompt and output; None means all.
     allowed_token_ids: no other token is ever chosen, end tokens among them; None means any.
     bad_words: texts that the output must not hold; an engine takes them as bad_token_ids (text.bad_words makes these).
     bad_token_ids: sequences of token ids that the output must not hold: the last id of one is not chosen behind the

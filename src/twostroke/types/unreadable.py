@@ -1,7 +1,7 @@
 """Why a file cannot be read, in words: the reason without Python's own form of it, and what to do.
 
 Knows: exceptions of reading.
-Must not know: which file it is, who asked for it.
+Must not know: which file it is, what it is for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a machine's figures mean for somebody who wants to run a model of a billion parameters.
+"""What a machine's figures mean for a user who wants to run a model of a billion parameters.
 
 Knows: a Calibration, the shape of Llama-3.2-1B.
 Must not know: how the figures were measured, click.

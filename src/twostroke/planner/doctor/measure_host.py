@@ -119,7 +119,7 @@ def measure_host(threads: int, clock: Callable[[], float], kernels: Calibration)
 
 
 def _decode_step(engine: SyncEngine, meter: HostMeter, streams: int) -> Taken:
-    """Of so many streams; their prompts are read beforehand and lie in the cache, so that they begin together."""
+    """Of this many streams; their prompts are read beforehand and lie in the cache, so that they begin together."""
     prompts = [_prompt(number) for number in range(streams)]
     engine.generate(prompts)
     meter.forget()
@@ -175,4 +175,4 @@ def _sample_s(watch: Stopwatch, vocabulary: int) -> float:
 
 
 def _discard(_made: object) -> None:
-    """What is timed gives something that nobody needs."""
+    """The result of what is timed is not needed."""

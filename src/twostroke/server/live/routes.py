@@ -68,7 +68,7 @@ def live_routes(parts: ServerParts) -> list[Route]:
 
 
 class FrameStream(Response):
-    """Frames as server-sent events, until the viewer goes or has had so many."""
+    """Frames as server-sent events, until the viewer goes or has had all that it asked for."""
 
     def __init__(self, parts: ServerParts, viewers: _Viewers, num_frames: float = math.inf) -> None:
         self._num_frames = num_frames

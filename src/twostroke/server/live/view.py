@@ -1,7 +1,7 @@
 """What the live view reads of an engine. Nothing is kept for onlookers: they read what is there anyway.
 
 Knows: the ledger, page states, a clock.
-Must not know: HTTP, who looks on.
+Must not know: HTTP, viewers.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class SteadyDecode:
         self._join()
         if len(streams) < len(running):
             return 0
-        if queues.waiting and len(running) < self._most and self._may_enter(queues.waiting[0]):
+        if queues.waiting and len(running) < self._most and self._may_run(queues.waiting[0]):
             return 0
         most = min(most, int(streams.steps_left))
         room = self._room
@@ -114,7 +114,7 @@ class SteadyDecode:
             if len(sequence.request.prompt_token_ids) + sequence.request.max_tokens <= most_positions:
                 streams.join(sequence)
 
-    def _may_enter(self, first: Live) -> bool:
+    def _may_run(self, first: Live) -> bool:
         # All running sequences have read their prompts, so no sibling holds anybody back.
         if self._pages.fits_now(first, NOTHING_CACHED, self._queues.running):
             return True  # a page that is found needs one page less and takes one at most

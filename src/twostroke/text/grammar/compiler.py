@@ -95,7 +95,7 @@ class GrammarCompiler:
         self._builds.shutdown(wait=True, cancel_futures=False)
 
     def _after(self, trial: Future[str], grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """Machines of the source that the trial brings. Who cancels the future does not wait for the trial either."""
+        """Machines of the source that the trial brings. Cancelling the future ends the wait for the trial, too."""
         made: Future[tuple[TokenMask, ...]] = Future()
 
         def build() -> None:

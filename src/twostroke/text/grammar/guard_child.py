@@ -104,7 +104,7 @@ def main() -> None:
     _limit_memory(opening["memory_bytes"])
     for line in sys.stdin:
         job = json.loads(line)
-        # The system ends this process where the parent is gone and nobody else would.
+        # The system ends this process where the parent is gone and no other process would.
         signal.setitimer(signal.ITIMER_REAL, 2 * opening["wall_s"])
         try:
             source = source_of(job["kind"], job["text"])

@@ -1,7 +1,7 @@
 """One request's way through a grammar.
 
 Knows: llguidance's matcher.
-Must not know: who samples, how the grammar was compiled.
+Must not know: the sampler, how the grammar was compiled.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class _Trial:
 class Trials:
     """For any number of threads; one thread of its own runs `try_one`.
 
-    waiting: grammars that may wait to be tried, the one at work among them. retry_s: told to whoever is refused.
+    waiting: grammars that may wait to be tried, the one at work among them. retry_s: told to a request that is refused.
     """
 
     def __init__(self, try_one: Try, waiting: int, retry_s: float) -> None:
@@ -43,7 +43,7 @@ class Trials:
     def join(self, grammar: Grammar) -> Future[str]:
         """Begin the trial of a grammar, or wait for the one that has begun. Each caller has a future of its own.
 
-        Raises Overloaded where too many other grammars wait. A trial that nobody waits for any more is not begun.
+        Raises Overloaded where too many other grammars wait. A trial without a waiting request is not begun.
         """
         made: Future[str] = Future()
         with self._lock:
@@ -68,7 +68,7 @@ class Trials:
             source = self._try_one(grammar)
         except BaseException as error:
             for made in self._ended(grammar):
-                # Each its own: those who wait name their own field in it.
+                # Each request gets its own error, because it names the request's own field.
                 made.set_exception(copy.copy(error) if isinstance(error, TwostrokeError) else error)
             raise
         for made in self._ended(grammar):
@@ -76,7 +76,7 @@ class Trials:
         return source
 
     def _ended(self, grammar: Grammar) -> list[Future[str]]:
-        """Those who still wait; from now on the next request for this grammar begins a new trial."""
+        """The requests that still wait; from now on the next request for this grammar begins a new trial."""
         with self._lock:
             trial = self._running.pop(grammar)
         return [made for made in trial.waiting if made.set_running_or_notify_cancel()]

@@ -39,7 +39,7 @@ def as_json(text: str, types: frozenset[str]) -> str:
 
 
 def _types(schema: Any, root: Any) -> Iterator[str]:
-    """A client wrote the schema: at most so many parts of it are looked at, whatever refers to what."""
+    """A client wrote the schema: at most this many parts of it are looked at, however its references go."""
     waiting = deque([schema])
     for _ in range(MOST_PARTS):
         part = waiting.popleft() if waiting else None

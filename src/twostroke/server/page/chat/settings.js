@@ -36,7 +36,7 @@ const FIELDS = [
     min: 0,
     step: 1,
     max: 1000,
-    help: "Draw from so many of the likeliest tokens; 0: from all.",
+    help: "Draw from this many of the likeliest tokens; 0: from all.",
   },
   {
     name: "min_p",

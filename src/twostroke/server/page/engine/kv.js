@@ -1,4 +1,4 @@
-// The KV page map: a cell a page, coloured by who holds it.
+// The KV page map: a cell for each page, coloured by what holds it.
 import { colour, surface } from "/page/canvas.js";
 import { count } from "/page/text.js";
 

@@ -20,7 +20,7 @@ from twostroke.models.common.registry import read_model
 from twostroke.planner.target import named_target
 from twostroke.sim.autoscale import Autoscale
 from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
-from twostroke.sim.routing import ROUTERS, named_router
+from twostroke.sim.routers import ROUTERS, named_router
 from twostroke.sim.setup import ReplicaSetup, Sizes, replica_setup
 from twostroke.sim.transfer import Link
 from twostroke.spec.formats import KVKind

@@ -96,6 +96,11 @@ def test_arguments_that_are_not_text(words: list[str]) -> None:
 BEGIN = "import twostroke.cli.start as start, sys; print('here', flush=True); start.run()"
 
 
+def _hears_ctrl_c() -> None:
+    """For a child process: a job in the background of a shell hands down that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("after_ms", [0, 10, 20, 40, 60, 80, 100, 150, 250])
 def test_ctrl_c_at_any_time_ends_with_130_and_says_nothing(after_ms: int) -> None:
     """From the first line of the command on. (Before it, Python itself is starting.)"""
@@ -104,6 +109,7 @@ def test_ctrl_c_at_any_time_ends_with_130_and_says_nothing(after_ms: int) -> Non
         [sys.executable, "-c", f"import twostroke.cli.interrupt as i; i.end_quietly(); {BEGIN}", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=_hears_ctrl_c,
     )
     assert process.stdout is not None and process.stdout.readline() == b"here\n"
     time.sleep(after_ms / 1e3)

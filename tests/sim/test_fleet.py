@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.sim.machines import setup
 from twostroke.sim.autoscale import Autoscale
 from twostroke.sim.fleet import REFUSED, Fleet, FleetOutcome, FleetPlan
-from twostroke.sim.routing import ROUTERS, LeastLoaded, Member, PrefixAffinity, RoundRobin, State, named_router
+from twostroke.sim.routers import ROUTERS, named_router
+from twostroke.sim.routing import LeastLoaded, Member, PrefixAffinity, RoundRobin, State
 from twostroke.sim.transfer import Link
 from twostroke.types.errors import ConfigError
 from twostroke.workload.request import WorkloadRequest
@@ -121,9 +122,11 @@ def test_prefix_affinity_finds_more_prefixes_and_does_not_overload() -> None:
         outcome = Fleet(FleetPlan(setup(num_pages=800), 4), named_router(name)).run(load)
         shares[name] = sum(seen.cached_tokens for seen in outcome.seen)
     assert shares["prefix-affinity"] > 1.1 * max(shares["round-robin"], shares["least-loaded"])
+    assert shares["predicted"] > 1.1 * max(shares["round-robin"], shares["least-loaded"])
     same = [replace(each, block_ids=tuple(range(8)), block_tokens=16) for each in chat(40, 0.0, 130, 50)]
-    outcome = Fleet(FleetPlan(setup(), 4), PrefixAffinity()).run(same)
-    assert all(member.served >= 4 for member in outcome.members), "one prefix does not go to one replica whatever"
+    for name in ("prefix-affinity", "predicted"):
+        outcome = Fleet(FleetPlan(setup(), 4), named_router(name)).run(same)
+        assert all(member.served >= 4 for member in outcome.members), "one prefix does not go to one replica whatever"
 
 
 def test_a_prefix_that_a_router_remembers_is_forgotten_when_there_are_too_many() -> None:
@@ -189,6 +192,8 @@ def test_autoscaling_follows_the_load_up_and_down() -> None:
 
 class Counting:
     """A router that notes how many replicas it could choose from."""
+
+    looks_inside = False
 
     def __init__(self) -> None:
         self.ready: list[int] = []

@@ -69,7 +69,10 @@ MACHINE_FLAGS = (
 FLEET_FLAGS = (
     count_flag("--replicas", "Engines, each on such a machine [default: 1].", "1"),
     click.option(
-        "--router", metavar="NAME", default="least-loaded", help="round-robin, least-loaded or prefix-affinity"
+        "--router",
+        metavar="NAME",
+        default="least-loaded",
+        help="round-robin, least-loaded, prefix-affinity or predicted",
     ),
     click.option(
         "--decoders",

@@ -74,7 +74,7 @@ def command(
         from twostroke.cli.output_file import check_place, write_json
         from twostroke.sim.recorder import Recorder
         from twostroke.sim.report import make_report
-        from twostroke.sim.routing import named_router
+        from twostroke.sim.routers import named_router
 
         for place, option in ((perfetto, "--perfetto"), (records, "--records"), (save, "--save")):
             if place is not None:
@@ -105,7 +105,7 @@ def command(
 def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: Recorder | None) -> FleetOutcome:
     from twostroke.sim.fleet import Fleet
     from twostroke.sim.garbage import seldom_collected
-    from twostroke.sim.routing import named_router
+    from twostroke.sim.routers import named_router
 
     fleet = Fleet(plan, named_router(options["router"]), recorder)
     with seldom_collected():

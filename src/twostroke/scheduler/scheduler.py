@@ -79,6 +79,11 @@ class Scheduler:
         """True while a request is waiting or running."""
         return len(self._queues) > 0
 
+    @property
+    def unread_tokens(self) -> int:
+        """Tokens that waiting and running sequences must compute before their next output token; streams have none."""
+        return sum(sequence.remaining for sequence in (*self._queues.waiting, *self._queues.prefilling))
+
     def add(self, request: Request) -> None:
         """Queue a request.
 

@@ -171,7 +171,10 @@ class Fleet:
         if not self._plan.setup.can_serve(asked.prompt_tokens, asked.output_tokens):
             seen.error = REFUSED
             return False
-        member = self._router.choose(asked, [each for each in self._readers if each.state is State.READY])
+        ready = [each for each in self._readers if each.state is State.READY]
+        for each in ready if self._router.looks_inside else ():
+            self._settle(each, asked.arrival_s)
+        member = self._router.choose(asked, ready)
         request = heart_request(asked, number, name)
         self._live[name] = (number, asked)
         self._submit(member, replace(request, max_tokens=min(1, request.max_tokens)) if self._decoders else request)

@@ -80,7 +80,8 @@ class _Run:
 class Replica:
     """Requests that arrive during a step are taken in when it ends, as the engine's step thread does it.
 
-    busy_s: time spent in steps. steps: their number. outstanding: requests submitted and not ended; arrived or not.
+    busy_s: time spent in steps. steps: their number. last_step_s: of the last of them.
+    outstanding: requests submitted and not ended; arrived or not.
     skips: steps in which nothing but one more token for each stream can happen are done many at a time, with the same
     result (tests/sim/test_steady.py). A watch wants to see each step, so with one nothing is skipped.
     """
@@ -95,6 +96,7 @@ class Replica:
         self.cache, self.scheduler = setup.heart(self._looking_ahead if skips and watch is None else Scheduler)
         self.busy_s = 0.0
         self.steps = 0
+        self.last_step_s = 0.0
         self.outstanding: dict[str, Request] = {}
         executor = PredictedExecutor(setup.cost, self.clock, beside=self._beside)
         self._core = EngineCore(self.scheduler, executor, self._computed)
@@ -120,6 +122,11 @@ class Replica:
         """Do what was looked ahead and begins before at_s, so that queues and cache are as they are at that time."""
         if self._run is not None:
             self._do_run(self._run.begun_before(at_s))
+
+    @property
+    def unread_tokens(self) -> int:
+        """Prompt tokens that are not computed yet."""
+        return self.scheduler.unread_tokens + sum(len(request.prompt_token_ids) for request in self._inbox)
 
     @property
     def next_s(self) -> float:
@@ -171,7 +178,8 @@ class Replica:
         step = self._core.step(self.clock)
         if step is None:
             raise RuntimeError("work is left and nothing can be planned")
-        self.busy_s += step.commit_s - step.begin_s
+        self.last_step_s = step.commit_s - step.begin_s
+        self.busy_s += self.last_step_s
         self.steps += 1
         self._tell(step.events)
         if self._watch is not None:
@@ -236,7 +244,8 @@ class Replica:
         self._ends_s.extend(times)
         ended = self._ahead.skip(steps, times[-1])
         for before_s, after_s in zip([run.begin_s, *times], times, strict=False):
-            self.busy_s += after_s - before_s
+            self.last_step_s = after_s - before_s
+            self.busy_s += self.last_step_s
         self.steps += steps
         self.clock.advance_to(times[-1])
         self._tell(ended)

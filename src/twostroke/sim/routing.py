@@ -6,15 +6,13 @@ Must not know: queues and caches inside replicas (a router in front of servers d
 
 from __future__ import annotations
 
-import difflib
 import enum
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from twostroke.sim.replica import Replica
-from twostroke.types.errors import ConfigError
 from twostroke.workload.request import WorkloadRequest
 
 REMEMBERED_BLOCKS = 1_000_000
@@ -49,7 +47,12 @@ class Member:
 
 
 class Router(Protocol):
-    """Deterministic: the same requests in the same order go the same way."""
+    """Deterministic: the same requests in the same order go the same way.
+
+    looks_inside: it asks replicas for their load, so they must be as they are at the arrival.
+    """
+
+    looks_inside: bool
 
     def choose(self, asked: WorkloadRequest, members: Sequence[Member]) -> Member:
         """One of the members, of which there is at least one, in order of their start."""
@@ -57,6 +60,8 @@ class Router(Protocol):
 
 class RoundRobin:
     """Each in turn."""
+
+    looks_inside = False
 
     def __init__(self) -> None:
         self._turn = 0
@@ -70,6 +75,8 @@ class RoundRobin:
 class LeastLoaded:
     """The one with the fewest requests; the first of equals."""
 
+    looks_inside = False
+
     def choose(self, asked: WorkloadRequest, members: Sequence[Member]) -> Member:
         """See Router."""
         return min(members, key=lambda member: member.requests)
@@ -81,6 +88,8 @@ class PrefixAffinity:
     Much more than the least loaded of all: over one and a half times its requests, and two. Remembers the last million
     blocks, and the last sixty-four replicas of each.
     """
+
+    looks_inside = False
 
     def __init__(self, remembered: int = REMEMBERED_BLOCKS) -> None:
         self._remembered = remembered
@@ -114,22 +123,3 @@ def prefix_keys(block_ids: Sequence[int]) -> list[int]:
     for block_id in block_ids:
         keys.append(hash((keys[-1] if keys else 0, block_id)))  # of whole numbers: the same in every process
     return keys
-
-
-ROUTERS: dict[str, Callable[[], Router]] = {
-    "round-robin": RoundRobin,
-    "least-loaded": LeastLoaded,
-    "prefix-affinity": PrefixAffinity,
-}
-
-
-def named_router(name: str) -> Router:
-    """A fresh one. Raises ConfigError with the nearest name."""
-    if name not in ROUTERS:
-        near = difflib.get_close_matches(name.lower(), ROUTERS, 1, cutoff=0.3)
-        raise ConfigError(
-            f"There is no routing policy {name[:60]!r}.",
-            why=f"There are {', '.join(ROUTERS)}.",
-            fix=f"Did you mean {near[0]}?" if near else "Choose one of these.",
-        )
-    return ROUTERS[name]()

@@ -6,9 +6,11 @@ import time
 
 import pytest
 
-from tests.tiers import KEPT_CASES, NATIVE_TESTS, ROOT, TIER, digest_of, levels, thinned
+from tests.tiers import KEPT_CASES, KEPT_FAMILIES, NATIVE_TESTS, ROOT, TIER, digest_of, levels, thinned
 
 GRIDS = ("tests/ops", "tests/quant")
+FAMILY_PARAMETERS = ("family", "architecture")
+"""Names of parameters that go over all families, or one family of each architecture."""
 FIRST = ("laws", "spec", "config", "cost", "pure", "scheduler", "sampling", "workload", "planner", "runner", "text")
 """Folders that answer quickly come first."""
 CACHE_KEY = "twostroke/native-green"
@@ -38,7 +40,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if reporter is None or is_worker(session.config) or not TIER.quick:
         return
     reporter.write_line(
-        f"quick run: kernels of level {', '.join(levels())}; of large grids {KEPT_CASES} cases, chosen by "
+        f"quick run: kernels of level {', '.join(levels())}; of large grids {KEPT_CASES} cases and "
+        f"{KEPT_FAMILIES} families, chosen by "
         f"--grid-seed {TIER.seed}; nothing marked slow. `make test-all` runs everything."
     )
     if session.config.option.skip_native:
@@ -77,13 +80,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def thin(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The items, without most cases of the large grids."""
+    """The items, without most cases of the large grids and without most families."""
     cases: dict[str, list[pytest.Item]] = {}
+    families: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
+        test = item.nodeid.partition("[")[0]
         if lies_in(item, GRIDS):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+            cases.setdefault(test, []).append(item)
+        elif (family := family_of(item)) is not None:
+            families.setdefault(test, {}).setdefault(family, []).append(item)
     left_out = {item for name, grid in cases.items() for item in set(grid) - set(thinned(grid, name))}
+    for by_family in families.values():  # one name: tests over the same families keep the same ones
+        kept = thinned(list(by_family), "families", KEPT_FAMILIES)
+        left_out.update(item for family in set(by_family) - set(kept) for item in by_family[family])
     return [item for item in items if item not in left_out]
+
+
+def family_of(item: pytest.Item) -> str | None:
+    """The family that a test is about."""
+    found = getattr(item, "callspec", None)
+    return (
+        next((str(found.params[name]) for name in FAMILY_PARAMETERS if name in found.params), None) if found else None
+    )
 
 
 def place(item: pytest.Item) -> int:

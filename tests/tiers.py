@@ -23,8 +23,10 @@ NATIVE_INPUTS = (
     *("csrc", "src/twostroke/backends", "src/twostroke/ops", "src/twostroke/quant", "src/twostroke/spec/formats.py"),
     *("tests/tiers.py", "tests/conftest.py", *NATIVE_TESTS),
 )
-KEPT_CASES = 24
+KEPT_CASES = 16
 """As many cases of a thinned grid are left; smaller grids are left whole."""
+KEPT_FAMILIES = 12
+"""As many families, or architectures, are left of a test over all of them."""
 Case = TypeVar("Case")
 
 

@@ -1,9 +1,10 @@
-// experts: a row's sum, over the experts that it chose, of weight * down(silu(gate x) * up x).
+// experts: a row's sum, over the experts that it chose, of weight * down(act(gate x) * up x), or of the block without a gate.
 // One expert after the other: the rows that meet it are gathered, multiplied as rows of any product, and added to where they came from.
 // So a row's sum runs in the order of its experts' numbers, and its bits depend on that row alone.
-// Knows: ts_linear and ts_linear_silu, how banks of packed weights lie. Must not know: how weights are chosen.
+// Knows: ts_linear and ts_linear_silu, the ops gate and activate, how banks of packed weights lie. Must not know: how weights are chosen.
 #include <string.h>
 
+#include "twostroke/activation.h"
 #include "twostroke/context.h"
 #include "twostroke/linear.h"
 #include "twostroke/ops.h"
@@ -55,8 +56,15 @@ void clear_task(void* arg, int64_t row, int32_t) {
 
 void gather_task(void* arg, int64_t index, int32_t) {
   const ts_experts_args& a = *static_cast<const ts_experts_args*>(arg);
-  const int64_t row = static_cast<int64_t>(a.pairs.data[index * a.pairs.stride]);
-  memcpy(a.rows.data + index * a.rows.stride, a.x.data + row * a.x.stride, static_cast<size_t>(width_of(a.x)) * 4);
+  const float* pair = a.pairs.data + index * a.pairs.stride;
+  const float* from = a.x.data + static_cast<int64_t>(pair[0]) * a.x.stride;
+  float* to = a.rows.data + index * a.rows.stride;
+  const int64_t width = width_of(a.x);
+  if (a.weigh_inputs == 0) {
+    memcpy(to, from, static_cast<size_t>(width) * 4);
+    return;
+  }
+  for (int64_t i = 0; i < width; ++i) to[i] = from[i] * pair[1];
 }
 
 void add_task(void* arg, int64_t index, int32_t) {
@@ -65,7 +73,26 @@ void add_task(void* arg, int64_t index, int32_t) {
   const float* from = a.rows.data + index * a.rows.stride;
   float* out = a.out.data + static_cast<int64_t>(pair[0]) * a.out.stride;
   const int64_t width = width_of(a.out);
-  for (int64_t i = 0; i < width; ++i) out[i] += pair[1] * from[i];
+  const float weight = a.weigh_inputs != 0 ? 1.0f : pair[1];
+  for (int64_t i = 0; i < width; ++i) out[i] += weight * from[i];
+}
+
+bool has_gate(const ts_experts_args& a) { return a.gate_up->rows == 2 * a.down->columns; }
+
+bool is_silu(const ts_experts_args& a) { return has_gate(a) && a.activation == kSilu && a.limit <= 0 && a.shift == 0; }
+
+// The first `width` columns of the first `count` rows.
+ts_value corner(const ts_value& value, int64_t count, int64_t width) { return {value.data, value.stride, count, 1, width}; }
+
+// a.middle: what the gathered rows become before the second product.
+int32_t first_half(ts_context* context, const ts_experts_args& a, const ts_weight& gate_up, int64_t count) {
+  const ts_value &rows = a.rows, &middle = a.middle;
+  if (is_silu(a)) return ts_linear_silu(context, &gate_up, rows.data, rows.stride, count, middle.data, middle.stride);
+  const int32_t status = ts_linear(context, &gate_up, rows.data, rows.stride, count, middle.data, middle.stride);
+  if (status != TS_OK) return status;
+  const ts_value inner = corner(middle, count, a.down->columns);
+  if (!has_gate(a)) return run(context, ts_activate_args{inner, a.activation});
+  return run(context, ts_gate_args{inner, corner(middle, count, gate_up.rows), a.activation, a.limit, a.shift});
 }
 
 int32_t check(const ts_experts_args& a) {
@@ -74,8 +101,10 @@ int32_t check(const ts_experts_args& a) {
   if (status != TS_OK) return status;
   const int64_t width = width_of(a.x), inner = a.down->columns, tokens = a.x.rows;
   if (a.gate_up->experts < 1 || a.gate_up->experts > kMostExperts || a.down->experts != a.gate_up->experts) return TS_BAD_SHAPE;
-  if (a.gate_up->columns != width || a.gate_up->rows != 2 * inner || a.down->rows > width || tokens >= kMostRows) return TS_BAD_SHAPE;
-  if (width_of(a.out) != a.down->rows || width_of(a.rows) != width || width_of(a.middle) != inner || width_of(a.pairs) != 2) return TS_BAD_SHAPE;
+  if (a.gate_up->columns != width || (a.gate_up->rows != inner && !has_gate(a)) || a.down->rows > width || tokens >= kMostRows) return TS_BAD_SHAPE;
+  if (width_of(a.out) != a.down->rows || width_of(a.rows) != width || width_of(a.pairs) != 2) return TS_BAD_SHAPE;
+  if (width_of(a.middle) != (is_silu(a) ? inner : a.gate_up->rows)) return TS_BAD_SHAPE;
+  if (a.activation < 0 || a.activation >= kActivations) return TS_BAD_FORMAT;
   if (width_of(a.routes) % 2 != 0) return TS_BAD_SHAPE;
   const ts_value* const values[] = {&a.out, &a.routes, &a.rows, &a.middle, &a.pairs};
   for (const ts_value* value : values) {
@@ -99,7 +128,7 @@ int32_t run(ts_context* context, const ts_experts_args& a) {
     const ts_weight gate_up = matrix_of(*a.gate_up, expert), down = matrix_of(*a.down, expert);
     find_rows(a, expert);
     ts_parallel(context, count, gather_task, arg);
-    status = ts_linear_silu(context, &gate_up, a.rows.data, a.rows.stride, count, a.middle.data, a.middle.stride);
+    status = first_half(context, a, gate_up, count);
     // The gathered rows are used up: their memory takes the result.
     if (status == TS_OK) status = ts_linear(context, &down, a.middle.data, a.middle.stride, count, a.rows.data, a.rows.stride);
     if (status != TS_OK) return status;

@@ -1,4 +1,4 @@
-// gate: act(gate) * up. Every element by itself, so that a row's bits depend on that row alone.
+// gate: act(gate) * (up + shift). Every element by itself, so that a row's bits depend on that row alone.
 // Knows: activation.h, the thread pool. Must not know: products.
 #include "twostroke/activation.h"
 #include "twostroke/context.h"
@@ -7,13 +7,14 @@
 namespace twostroke {
 namespace {
 
-template <class Function>
-TS_VECTOR_INLINE void gate_row(const float* gate, const float* up, int64_t width, float* out, const Function& function) {
+// product(gate, up) of every element. out may be gate: each vector is read before it is written.
+template <class Product>
+TS_VECTOR_INLINE void gate_row(const float* gate, const float* up, int64_t width, float* out, const Product& product) {
   int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) store(out + i, function(load(gate + i)) * load(up + i));
+  for (; i + kLanes <= width; i += kLanes) store(out + i, product(load(gate + i), load(up + i)));
   if (i < width) {
     const int64_t rest = width - i;
-    store_part(out + i, rest, function(load_part(gate + i, rest, 0.0f)) * load_part(up + i, rest, 0.0f));
+    store_part(out + i, rest, product(load_part(gate + i, rest, 0.0f), load_part(up + i, rest, 0.0f)));
   }
 }
 
@@ -22,7 +23,18 @@ void gate_task(void* arg, int64_t row, int32_t) {
   const int64_t width = width_of(a.out);
   const float* gate = a.x.data + row * a.x.stride;
   float* out = a.out.data + row * a.out.stride;
-  with_activation(a.activation, [&](const auto& function) { gate_row(gate, gate + width, width, out, function); });
+  if (a.limit <= 0 && a.shift == 0) {
+    with_activation(a.activation, [&](const auto& act) {
+      gate_row(gate, gate + width, width, out, [&](Vec g, Vec u) { return act(g) * u; });
+    });
+    return;
+  }
+  const Vec most = set1(a.limit > 0 ? static_cast<float>(a.limit) : INFINITY), shift = set1(static_cast<float>(a.shift));
+  const Vec least = zero() - most;
+  with_activation(a.activation, [&](const auto& act) {
+    // NaN stays: it is the second operand.
+    gate_row(gate, gate + width, width, out, [&](Vec g, Vec u) { return act(min(most, g)) * (max(least, min(most, u)) + shift); });
+  });
 }
 
 }  // namespace

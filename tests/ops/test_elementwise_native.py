@@ -51,6 +51,27 @@ def test_gate_agrees_with_the_reference_and_a_row_with_itself_alone(
     ops.close()
 
 
+@pytest.mark.parametrize(("limit", "shift"), [(1.5, 0.0), (1.5, 1.0), (0.0, 1.0)])
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_gate_within_a_limit_agrees_with_the_reference_also_over_its_input(
+    level: str, limit: float, shift: float
+) -> None:
+    ops = CpuOps(level, 2)
+    for shape in SHAPES:
+        rows, width = shape
+        x = np.array(random_rows(rows, 2 * width) * np.float32(4))
+        if rows > 1:
+            x[1, 0], x[1, width] = np.nan, np.nan
+        expected, found = np.empty((rows, width), np.float32), np.empty((rows, width), np.float32)
+        for activation in (Activation.QUICK_GELU, Activation.SILU):
+            gate.reference(expected, x, activation, limit, shift)
+            ops.gate(found, x, int(activation), limit, shift)
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        ops.gate(x[:, :width], x, int(activation), limit, shift)
+        assert np.array_equal(x[:, :width], found, equal_nan=True)
+    ops.close()
+
+
 @pytest.mark.parametrize("activation", Activation)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("level", LEVELS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,10 @@ from tests.ops.banks import bank
 from tests.ops.native import FORMATS, LEVELS, Answers, check_guard, format_id, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops import experts, route
+from twostroke.ops.activation import Activation
 from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.route import Scores
+from twostroke.quant.formats import INT8
 from twostroke.spec.formats import F32, WeightFormat
 from twostroke.types.errors import BackendError
 
@@ -45,6 +49,64 @@ def test_routes_are_the_references(ops: CpuOps, count: int, chosen: int, normali
     np.testing.assert_allclose(found[:, :chosen], expected[:, :chosen], rtol=3e-6)
     for row in range(33):
         assert np.array_equal(routed(ops, logits[row : row + 1], chosen, normalised)[0], found[row])
+
+
+RULES = [  # bias, scores, groups, kept, best, least, added, factor
+    (True, Scores.SIGMOID, 1, 1, 1, 0.0, 1e-20, 1.0),
+    (True, Scores.SIGMOID, 8, 4, 2, 0.0, 1e-20, 2.5),
+    (True, Scores.SIGMOID, 4, 1, 1, 0.0, 1e-6, 1.0),
+    (True, Scores.SOFTMAX, 1, 1, 1, 0.4, 0.0, 1.0),
+    (False, Scores.SOFTMAX, 8, 3, 1, 0.0, 0.0, 16.0),
+    (False, Scores.SIGMOID, 1, 1, 1, 0.0, 0.0, 1.0),
+    (True, Scores.SQRT_SOFTPLUS, 1, 1, 1, 0.0, 0.0, 1.5),
+]
+
+
+@pytest.mark.parametrize("normalised", [0, 1])
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize(("count", "chosen"), [(16, 3), (40, 4), (256, 8)])
+def test_each_rule_of_choosing_is_the_references(
+    ops: CpuOps, count: int, chosen: int, rule: tuple[Any, ...], normalised: int
+) -> None:
+    logits, bias = 2 * random_rows(33, count), np.ascontiguousarray(0.2 * random_rows(1, count)[0])
+    operands = (normalised, bias if rule[0] else None, *rule[1:])
+    expected, (found, room) = np.empty((33, 2 * chosen), np.float32), guarded(33, 2 * chosen)
+    route.reference(expected, logits, *operands)
+    ops.route(found, logits, *operands)
+    check_guard(found, room)
+    assert np.array_equal(found[:, chosen:], expected[:, chosen:])
+    np.testing.assert_allclose(found[:, :chosen], expected[:, :chosen], rtol=3e-6)
+    groups, kept = rule[2:4]
+    assert all(len(set(row // (count // groups))) <= kept for row in found[:, chosen:].astype(int))
+    one = np.empty((1, 2 * chosen), np.float32)
+    for row in (0, 17, 32):
+        ops.route(one, logits[row : row + 1], *operands)
+        assert np.array_equal(one[0], found[row])
+
+
+def test_a_bias_chooses_and_does_not_weigh(ops: CpuOps) -> None:
+    logits, bias = np.array([[2, 1, 0, -1]], np.float32), np.array([-1, 0, 0, 1], np.float32)
+    for of in (ops.route, route.reference):
+        made = np.empty((1, 4), np.float32)
+        of(made, logits, 0, bias, Scores.SIGMOID)
+        assert made[0, 2:].tolist() == [3, 1]
+        np.testing.assert_allclose(made[0, :2], 1 / (1 + np.exp([1.0, -1.0])), rtol=1e-6)
+
+
+def test_of_equal_groups_the_earlier_is_kept(ops: CpuOps) -> None:
+    logits, bias = np.zeros((1, 8), np.float32), np.array([0, 0, 1, 1, 1, 1, 0, 2], np.float32)
+    made = np.empty((1, 4), np.float32)
+    for kept, expected in ((1, [2, 3]), (2, [2, 3]), (3, [7, 2])):
+        ops.route(made, logits, 0, bias, Scores.SIGMOID, 4, kept, 2)
+        assert made[0, 2:].tolist() == expected, kept
+
+
+@pytest.mark.parametrize(
+    "wrong", [(9,), (Scores.SIGMOID, 3), (Scores.SIGMOID, 4, 5), (Scores.SIGMOID, 4, 1, 3), (Scores.SIGMOID, 8, 1)]
+)
+def test_rules_that_cannot_be_are_refused(ops: CpuOps, wrong: tuple[int, ...]) -> None:
+    with pytest.raises(BackendError):
+        ops.route(np.empty((2, 4), np.float32), np.zeros((2, 8), np.float32), 0, None, *wrong)
 
 
 def test_of_equal_logits_the_lower_number_comes_first(ops: CpuOps) -> None:
@@ -122,6 +184,41 @@ def test_experts_are_the_references_and_each_row_is_as_alone(
     for first, count in ((0, 1), (17, 1), (69, 1), (3, 2), (30, 5), (4, 33)):
         part = slice(first, first + count)
         assert np.array_equal(mixed(ops, x[part], routes[part], gate_up, down), found[part])
+
+
+KINDS = [  # rows of the first product for each of the second's columns, activation, limit, shift, weigh_inputs
+    (2, Activation.QUICK_GELU, 1.5, 1.0, 0),
+    (2, Activation.GELU_TANH, 0.0, 0.0, 0),
+    (2, Activation.SILU, 2.0, 0.0, 0),
+    (2, Activation.SILU, 0.0, 0.0, 1),
+    (1, Activation.RELU2, 0.0, 0.0, 0),
+]
+
+
+@pytest.mark.parametrize("weight_format", [F32, INT8], ids=format_id)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_each_kind_of_expert_is_the_references(ops: CpuOps, kind: tuple[Any, ...], weight_format: WeightFormat) -> None:
+    times, activation, limit, shift, weigh_inputs = kind
+    gate_up, down = bank(6, times * 65, 130, weight_format, True), bank(6, 130, 65, weight_format, True)
+    middle = 65 * (2 if times == 2 and (activation != Activation.SILU or limit) else 1)
+    x, routes = np.ascontiguousarray(random_rows(ROWS, 130)), routes_of(ROWS, 6, 2)
+    law, room = np.empty((ROWS, 130), np.float32), np.empty((ROWS, 130), np.float32)
+    scratch = room, np.empty((ROWS, middle), np.float32), np.empty((ROWS, 2), np.float32)
+    experts.reference(law, x, routes, gate_up, down, *scratch, *kind[1:])
+
+    def made(part: slice) -> F32Array:
+        areas = [guarded(len(x[part]), columns) for columns in (130, 130, middle, 2)]
+        (out, _), *rest = areas
+        ops.experts(out, x[part], routes[part], gate_up, down, *(each for each, _ in rest), *kind[1:])
+        for each, around in areas:
+            check_guard(each, around)
+        return out
+
+    found = made(slice(0, ROWS))
+    exact = 2e-5 if weight_format == F32 else 0.03
+    np.testing.assert_allclose(found, law, rtol=0, atol=exact * float(np.abs(law).max()))
+    for part in (slice(0, 1), slice(17, 18), slice(4, 37)):
+        assert np.array_equal(made(part), found[part])
 
 
 def test_experts_are_added_in_the_order_of_their_numbers(ops: CpuOps) -> None:

@@ -4,11 +4,13 @@
 
 namespace twostroke {
 
-enum Activation { kSilu = 0, kGelu = 1, kGeluTanh = 2, kRelu = 3, kRelu2 = 4, kSigmoid = 5, kIdentity = 6, kActivations = 7 };
+enum Activation { kSilu = 0, kGelu = 1, kGeluTanh = 2, kRelu = 3, kRelu2 = 4, kSigmoid = 5, kIdentity = 6, kQuickGelu = 7, kActivations = 8 };
 
 TS_VECTOR_INLINE Vec sigmoid(Vec x) { return set1(1.0f) / (set1(1.0f) + exp(zero() - x)); }
 
 TS_VECTOR_INLINE Vec silu(Vec x) { return x / (set1(1.0f) + exp(zero() - x)); }
+
+TS_VECTOR_INLINE Vec quick_gelu(Vec x) { return x / (set1(1.0f) + exp(set1(-1.702f) * x)); }
 
 // tanh u = 1 - 2 / (exp(2u) + 1); exp is bounded, so both ends are -1 and 1.
 TS_VECTOR_INLINE Vec tanh(Vec u) { return set1(1.0f) - set1(2.0f) / (exp(u + u) + set1(1.0f)); }
@@ -48,6 +50,7 @@ TS_VECTOR_INLINE bool with_activation(int64_t number, const Apply& apply) {
     case kRelu2: apply([](Vec x) { return relu2(x); }); return true;
     case kSigmoid: apply([](Vec x) { return sigmoid(x); }); return true;
     case kIdentity: apply([](Vec x) { return x; }); return true;
+    case kQuickGelu: apply([](Vec x) { return quick_gelu(x); }); return true;
     default: return false;
   }
 }

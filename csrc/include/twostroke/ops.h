@@ -61,9 +61,9 @@ typedef int64_t ts_integer;
   OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window) F(number, soft_cap) F(vector, sinks) F(vector, slopes)) \
   OP(delta_rule, F(value, out) F(value, q) F(value, k) F(value, v) F(value, a) F(value, b) F(vector, decay) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, strength)) \
   OP(embed, F(value, out) F(weight, table) F(indices, token_ids))                                                        \
-  OP(experts, F(value, out) F(value, x) F(value, routes) F(weight, gate_up) F(weight, down) F(value, rows) F(value, middle) F(value, pairs)) \
+  OP(experts, F(value, out) F(value, x) F(value, routes) F(weight, gate_up) F(weight, down) F(value, rows) F(value, middle) F(value, pairs) F(integer, activation) F(number, limit) F(number, shift) F(integer, weigh_inputs)) \
   OP(feed_forward, F(value, out) F(value, x) F(weight, gate_up) F(weight, down) F(value, middle))                        \
-  OP(gate, F(value, out) F(value, x) F(integer, activation))                                                             \
+  OP(gate, F(value, out) F(value, x) F(integer, activation) F(number, limit) F(number, shift))                           \
   OP(gated_norm, F(value, out) F(value, x) F(value, gate) F(vector, weight) F(number, eps) F(integer, groups) F(integer, activation) F(integer, gate_first)) \
   OP(gather_rows, F(value, out) F(value, x) F(indices, rows))                                                            \
   OP(head_norm, F(value, out) F(vector, weight) F(number, eps))                                                          \
@@ -76,7 +76,7 @@ typedef int64_t ts_integer;
   OP(low_rank, F(value, out) F(value, product) F(value, x) F(weight, down) F(weight, up) F(indices, adapters) F(value, middle)) \
   OP(rms_norm, F(value, out) F(value, x) F(vector, weight) F(number, eps))                                               \
   OP(rope, F(value, out) F(rope_table, table) F(indices, positions))                                                     \
-  OP(route, F(value, out) F(value, logits) F(integer, normalised))                                                       \
+  OP(route, F(value, out) F(value, logits) F(integer, normalised) F(vector, bias) F(integer, scores) F(integer, groups) F(integer, kept) F(integer, best) F(number, least) F(number, added) F(number, factor)) \
   OP(scale, F(value, out) F(number, factor))                                                                             \
   OP(selective_scan, F(value, out) F(value, x) F(value, dt) F(value, b) F(value, c) F(vector, decay) F(vector, skip) F(state, state) F(indices, slots) F(sequences, batch)) \
   OP(short_conv, F(value, out) F(value, x) F(vector, taps) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, activation)) \

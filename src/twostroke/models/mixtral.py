@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from twostroke.models.common.banks import BankShape, EachExpert
 from twostroke.models.common.dense import dense_program
 from twostroke.models.common.fields import one_window, windows_by_layer
 from twostroke.models.common.llama_family import Defaults, read_dense, sliding_window
-from twostroke.models.common.mixture import MOST_EXPERTS, ExpertNames, Mixture, mixture
+from twostroke.models.common.mixture import MOST_EXPERTS, LinearRouter, Mixture, mixture
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.route import RouteRule
 from twostroke.spec.fields import Fields
 
 DEFAULTS = Defaults(max_positions=131_072, kv_heads=8)
 SILENT = {"rms_norm_eps": 1e-5, "rope_theta": 1e6}
 """What transformers assumes for this family alone."""
-NAMES = ExpertNames("block_sparse_moe.gate", "block_sparse_moe.experts", gate="w1", up="w3", down="w2")
+BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2")
 
 
 @architecture("MixtralForCausalLM", model_type="mixtral")
@@ -32,13 +34,11 @@ def mixtral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     usual = (window,) * facts.num_layers
     named = windows_by_layer(fields, facts.num_layers, window, usual)
     count = fields.integer("num_local_experts", 1, MOST_EXPERTS, default=8)
+    rule = RouteRule(fields.integer("num_experts_per_tok", 1, count, default=2), normalised=True)
     block = Mixture(
-        count=count,
-        chosen=fields.integer("num_experts_per_tok", 1, count, default=2),
-        hidden_size=shape.hidden_size,
-        inner_size=shape.intermediate_size,
-        normalised=True,
-        names=NAMES,
+        BankShape(count, shape.hidden_size, shape.intermediate_size),
+        LinearRouter("block_sparse_moe.gate", count, rule),
+        BANKS,
     )
     shape = replace(shape, windows=one_window(fields, "mixtral", named, usual))
     return facts, dense_program(shape, (mixture(block),) * facts.num_layers)

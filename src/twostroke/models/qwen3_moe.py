@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from twostroke.models.common.banks import BankShape, EachExpert
 from twostroke.models.common.dense import dense_program
 from twostroke.models.common.fields import one_window, windows_by_layer
 from twostroke.models.common.llama_family import Defaults, read_dense, sliding_window
-from twostroke.models.common.mixture import MOST_EXPERTS, ExpertNames, Mixture, mixture
+from twostroke.models.common.mixture import MOST_EXPERTS, LinearRouter, Mixture, mixture
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.route import RouteRule
 from twostroke.spec.fields import Fields
 
 DEFAULTS = Defaults(max_positions=32_768, kv_heads=4, sliding_window=4096)
-NAMES = ExpertNames("mlp.gate", "mlp.experts", gate="gate_proj", up="up_proj", down="down_proj")
+BANKS = EachExpert("mlp.experts")
 
 
 @architecture("Qwen3MoeForCausalLM", model_type="qwen3_moe")
@@ -34,16 +36,11 @@ def qwen3_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         windows=one_window(fields, "qwen3_moe", named, usual),
     )
     count = _experts(fields)
-    block = mixture(
-        Mixture(
-            count=count,
-            chosen=fields.integer("num_experts_per_tok", 1, count, default=8),
-            hidden_size=shape.hidden_size,
-            inner_size=fields.integer("moe_intermediate_size", 1, 1 << 20, default=768),
-            normalised=fields.boolean("norm_topk_prob", False),
-            names=NAMES,
-        )
+    rule = RouteRule(
+        fields.integer("num_experts_per_tok", 1, count, default=8), fields.boolean("norm_topk_prob", False)
     )
+    inner = fields.integer("moe_intermediate_size", 1, 1 << 20, default=768)
+    block = mixture(Mixture(BankShape(count, shape.hidden_size, inner), LinearRouter("mlp.gate", count, rule), BANKS))
     step, dense = fields.integer("decoder_sparse_step", 1, 4096, default=1), set(fields.integers("mlp_only_layers"))
     sparse = [layer not in dense and (layer + 1) % step == 0 for layer in range(facts.num_layers)]
     return facts, dense_program(shape, [block if each else None for each in sparse])

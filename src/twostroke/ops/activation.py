@@ -7,6 +7,7 @@
     relu2      max(x, 0)^2                                               (So et al. 2021)
     sigmoid    1 / (1 + exp(-x))
     identity   x
+    quick_gelu x / (1 + exp(-1.702 x))                                  (the same, another approximation)
 
 Knows: the functions.
 Must not know: where they are applied.
@@ -33,6 +34,7 @@ class Activation(enum.IntEnum):
     RELU2 = 4
     SIGMOID = 5
     IDENTITY = 6
+    QUICK_GELU = 7
 
 
 FLOPS = 5
@@ -46,6 +48,7 @@ HF_NAMES = {
     "gelu_new": Activation.GELU_TANH,
     "gelu_fast": Activation.GELU_TANH,
     "gelu_pytorch_tanh": Activation.GELU_TANH,
+    "quick_gelu": Activation.QUICK_GELU,
     "relu": Activation.RELU,
     "relu2": Activation.RELU2,
 }
@@ -70,6 +73,8 @@ def activated(x: F32Array, activation: int) -> NDArray[np.float64]:
             found = 1.0 / (1.0 + np.exp(-wide))
         elif activation == Activation.IDENTITY:
             found = wide
+        elif activation == Activation.QUICK_GELU:
+            found = wide / (1.0 + np.exp(-1.702 * wide))
         else:
             raise ValueError(f"there is no activation {activation}")
     return np.asarray(found, np.float64)

@@ -1,14 +1,19 @@
 """experts: feed-forward blocks of which each row uses a few (Shazeer et al. 2017).
 
-    out (T, N) float32 = sum over the row's experts e, in the order of their numbers, of
-                         weight_e * down_e(linear_silu(x, gate_up_e)).
+    out (T, N) float32 = sum over the row's experts e, in the order of their numbers, of weight_e * f_e(x), or of
+                         f_e(weight_e * x) where weigh_inputs is not 0 (Llama 4);
+    f_e(x) = down_e(act(gate_up_e(x)))
+
+act: ops/gate.py with `activation`, `limit` and `shift` where gate_up has twice as many rows as down has columns, else
+ops/activate.py with `activation`.
 
 routes (T, 2 k) holds weights and experts' numbers as ops/route.py writes them; a number that is no expert's, or that
-stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D), down one of E matrices of (N, F),
-N <= D, E <= 1,024. Products are those of ops/linear_silu.py and ops/linear.py, rounded; then one product and one
-addition for each element. One row's result depends on that row alone, whichever rows meet the same expert.
+stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D) or (F, D), down one of E matrices of
+(N, F), N <= D, E <= 1,024. Products are those of ops/linear_silu.py and ops/linear.py, rounded; then one product and
+one addition for each element. One row's result depends on that row alone, whichever rows meet the same expert.
 
-rows (T, D), middle (T, F) and pairs (T, 2) are room for the rows of one expert: what they hold afterwards is not said.
+rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are room for the rows of one expert: what they hold afterwards
+is not said. middle has 2 F columns where there is a gate other than silu(gate) * up.
 
 Knows: the contract, the reference, the cost. Must not know: implementations.
 """
@@ -21,7 +26,8 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
-from twostroke.ops import linear, linear_silu
+from twostroke.ops import activate, gate, linear, linear_silu
+from twostroke.ops.activation import Activation
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.program.values import Value, Weight
@@ -39,6 +45,10 @@ def reference(
     rows: F32Array,
     middle: F32Array,
     pairs: F32Array,
+    activation: int = Activation.SILU,
+    limit: float = 0.0,
+    shift: float = 0.0,
+    weigh_inputs: int = 0,
 ) -> None:
     """See the module. Raises ValueError for numbers that are no expert's."""
     weights, numbers = np.split(routes, 2, axis=1)
@@ -50,11 +60,19 @@ def reference(
         met, place = np.nonzero(chosen == expert)
         count = len(met)
         pairs[:count, 0], pairs[:count, 1] = met, weights[met, place]
-        rows[:count] = x[met]
-        linear_silu.reference(middle[:count], rows[:count], gate_up.expert(expert))
+        rows[:count] = x[met] * pairs[:count, 1:] if weigh_inputs else x[met]
+        matrix, inner = gate_up.expert(expert), middle[:count, : down.columns]
+        if matrix.rows == down.columns:
+            linear.reference(inner, rows[:count], matrix)
+            activate.reference(inner, activation)
+        elif middle.shape[1] == down.columns:
+            linear_silu.reference(inner, rows[:count], matrix)
+        else:
+            linear.reference(middle[:count], rows[:count], matrix)
+            gate.reference(inner, middle[:count], activation, limit, shift)
         made = rows[:count, : out.shape[1]]
-        linear.reference(made, middle[:count], down.expert(expert))
-        out[met] += pairs[:count, 1:] * made
+        linear.reference(made, inner, down.expert(expert))
+        out[met] += made if weigh_inputs else pairs[:count, 1:] * made
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -69,7 +87,7 @@ class Experts(Op):
         "gate_up": "* D",
         "down": "* F",
         "rows": "T D",
-        "middle": "T F",
+        "middle": "T *",
         "pairs": "T 2",
     }
     PART: ClassVar[OpPart] = OpPart.PRODUCT
@@ -85,6 +103,10 @@ class Experts(Op):
     rows: Value
     middle: Value
     pairs: Value
+    activation: int = Activation.SILU
+    limit: float = 0.0
+    shift: float = 0.0
+    weigh_inputs: int = 0
 
     @property
     def experts_of_a_row(self) -> int:
@@ -100,12 +122,28 @@ class Experts(Op):
         return OpCost(per_row=Work(flops, activation_bytes=moved).times(self.experts_of_a_row))
 
 
-def experts(x: Value, routes: Value, gate_up: Weight, down: Weight) -> Value:
+@dataclass(frozen=True, slots=True)
+class ExpertRule:
+    """What an expert makes of its products, and where the router's weight comes in: see the module."""
+
+    activation: Activation = Activation.SILU
+    limit: float = 0.0
+    shift: float = 0.0
+    weigh_inputs: bool = False
+
+
+SWIGLU = ExpertRule()
+
+
+def experts(x: Value, routes: Value, gate_up: Weight, down: Weight, rule: ExpertRule = SWIGLU) -> Value:
     """The weighted sum over each row's experts. Raises ValueError where the banks do not fit each other."""
-    fits = gate_up.experts == down.experts > 0 and gate_up.rows == 2 * down.columns and down.rows == x.width
+    inner = down.columns
+    fits = gate_up.experts == down.experts > 0 and gate_up.rows in (inner, 2 * inner) and down.rows == x.width
     if not fits:
         raise ValueError(f"banks of {gate_up.experts} and {down.experts} matrices do not make feed-forward blocks")
+    plain = gate_up.rows == inner or (rule.activation == Activation.SILU and not rule.limit and not rule.shift)
     out = x.fresh()
-    room = x.fresh(x.width), x.fresh(down.columns), x.fresh(2)
-    x.trace.record(Experts(out, x.flat(), routes, gate_up, down, *room))
+    room = x.fresh(x.width), x.fresh(inner if plain else 2 * inner), x.fresh(2)
+    act, first = int(rule.activation), int(rule.weigh_inputs)
+    x.trace.record(Experts(out, x.flat(), routes, gate_up, down, *room, act, rule.limit, rule.shift, first))
     return out

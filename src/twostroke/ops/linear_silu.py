@@ -47,9 +47,14 @@ class LinearSilu(linear.MatrixOp):
         return linear.product_cost(self.weight, formats) + gate
 
 
+def is_silu(gate: GateProduct) -> bool:
+    """Whether the gate is just silu(gate) * up."""
+    return gate.activation == Activation.SILU and not gate.limit and not gate.shift
+
+
 def fuse_linear_silu(first: Op, second: Op) -> Op | None:
     """silu(gate) * up of linear(x, weight)."""
     if not (isinstance(first, linear.Linear) and isinstance(second, GateProduct) and second.x.root is first.out):
         return None
-    whole = second.x.width == first.out.width and second.activation == Activation.SILU
+    whole = second.x.width == first.out.width and is_silu(second)
     return LinearSilu(second.out, first.x, first.weight) if whole else None

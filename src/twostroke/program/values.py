@@ -136,6 +136,9 @@ class Tensor:
 
     order: which rows are meant and in which order, where they do not lie side by side; None for all as stored. rows: of
     these, those from first to end - 1; None for all. `shape` is the whole tensor's.
+
+    matrix: of a stack (M, rows, columns) of matrices, or (M, length) of vectors, which one is meant. All else is said
+    of that one.
     """
 
     name: str
@@ -143,6 +146,7 @@ class Tensor:
     transposed: bool = False
     rows: tuple[int, int] | None = None
     order: HeadRows | None = None
+    matrix: int | None = None
 
     @property
     def length(self) -> int:
@@ -151,7 +155,8 @@ class Tensor:
             return self.rows[1] - self.rows[0]
         if self.order is not None:
             return self.order.heads * self.order.count
-        return self.shape[1] if self.transposed else self.shape[0]
+        shape = self.shape if self.matrix is None else self.shape[1:]
+        return shape[1] if self.transposed else shape[0]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

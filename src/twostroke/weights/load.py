@@ -104,7 +104,8 @@ class _Meter:
 
 
 def _source_bytes(checkpoint: Checkpoint, source: Weight | Vector) -> int:
-    return sum(checkpoint.info(part.name).num_bytes for part in source.parts)
+    infos = [(part, checkpoint.info(part.name)) for part in source.parts]
+    return sum(info.num_bytes if part.matrix is None else info.num_bytes // info.rows for part, info in infos)
 
 
 def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: Vector) -> None:
@@ -123,6 +124,10 @@ def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: V
 
 def _numbers_of(checkpoint: Checkpoint, part: Tensor) -> F32Array:
     """A tensor, or the rows of it that are meant, as one row of numbers. transposed: its first axis changes fastest."""
+    if part.matrix is not None:
+        values = _as_f32(checkpoint.read_rows(part.name, part.matrix, 1)).reshape(-1)
+        values = values if part.order is None else values[list(part.order.index)]
+        return values if part.rows is None else values[slice(*part.rows)]
     if part.order is not None:
         values = _as_f32(checkpoint.read(part.name)).reshape(-1)[list(part.order.index)]
         return values if part.rows is None else values[slice(*part.rows)]
@@ -168,8 +173,8 @@ def _pack_matrix(
 
 
 class _Rows:
-    """The rows of several tensors, one after the other; one tensor is held at a time that is transposed or whose rows
-    are read in another order."""
+    """The rows of several tensors, one after the other; one tensor, or one matrix of a stack, is held at a time that is
+    transposed or whose rows are read in another order."""
 
     def __init__(self, checkpoint: Checkpoint, parts: tuple[Tensor, ...]) -> None:
         self._checkpoint, self._parts = checkpoint, parts
@@ -187,14 +192,15 @@ class _Rows:
                 shift = (part.rows[0] if part.rows else 0) - part_first
                 self._read_part(part, begin + shift, slot)
                 info = self._checkpoint.info(part.name)
-                read_bytes += (end - begin) * info.num_bytes // max(1, part.length)
+                of_part = info.num_bytes if part.matrix is None else info.num_bytes // info.rows
+                read_bytes += (end - begin) * of_part // max(1, part.length)
                 done += end - begin
             part_first = part_end
         return read_bytes
 
     def _read_part(self, part: Tensor, first: int, slot: SourceArray) -> None:
         bits_to_f32 = self._checkpoint.info(part.name).dtype == "BF16" and slot.dtype == np.float32
-        if part.transposed or part.order is not None:
+        if part.transposed or part.order is not None or part.matrix is not None:
             rows = self._whole(part)[first : first + len(slot)]
             slot[...] = _as_f32(rows) if bits_to_f32 else rows
         elif bits_to_f32:
@@ -205,7 +211,10 @@ class _Rows:
     def _whole(self, part: Tensor) -> Any:
         """The part's rows in the order of the matrix."""
         if self._held_part != part:
-            stored = self._checkpoint.read(part.name)
+            if part.matrix is None:
+                stored = self._checkpoint.read(part.name)
+            else:
+                stored = self._checkpoint.read_rows(part.name, part.matrix, 1)[0]
             rows = stored.T if part.transposed else stored
             self._held = np.ascontiguousarray(rows if part.order is None else rows[list(part.order.index)])
             self._held_part = part

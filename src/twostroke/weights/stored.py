@@ -129,7 +129,7 @@ def _finite(scales: F32Array | None) -> bool:
 
 
 def _plain(part: Tensor) -> bool:
-    return not part.transposed and part.rows is None and part.order is None
+    return not part.transposed and part.rows is None and part.order is None and part.matrix is None
 
 
 def _types(weight: Weight, checkpoint: Checkpoint) -> set[str]:

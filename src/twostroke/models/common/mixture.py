@@ -1,69 +1,95 @@
 """The feed-forward block of several experts, of which a router chooses some for each token (Shazeer et al. 2017).
 
-Knows: the ops, that published checkpoints hold one tensor for each expert and matrix.
-Must not know: config fields, how families call their tensors.
+Knows: the ops.
+Must not know: config fields, how families call and store their tensors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from twostroke.models.common.banks import Banks, BankShape
 from twostroke.models.common.dense import FeedForwardText
+from twostroke.models.common.feed import Feed
+from twostroke.ops.activation import Activation
 from twostroke.ops.add import add
-from twostroke.ops.experts import experts
+from twostroke.ops.experts import SWIGLU, ExpertRule, experts
 from twostroke.ops.linear import linear
-from twostroke.ops.route import route
+from twostroke.ops.multiply import multiply
+from twostroke.ops.route import RouteRule, route
+from twostroke.ops.scale import scale
 from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value, Weight
+from twostroke.program.values import Value
 
 MOST_EXPERTS = 1024
 """What the ops have room for."""
 
+Router = Callable[[Tracer, Value], Value]
+"""router(trace, normed): [weights | numbers] of each row's experts."""
+
 
 @dataclass(frozen=True, slots=True)
-class ExpertNames:
-    """Names of tensors. bank: what comes before an expert's number; gate, up, down: what comes after it."""
+class LinearRouter:
+    """A product and a rule. name: of the product's tensor. bias: the product has one. choice_bias: the full name behind
+    the layer's prefix of the tensor that is added to the scores for the choice alone; empty for none."""
 
-    router: str
-    bank: str
-    gate: str
-    up: str
-    down: str
+    name: str
+    experts: int
+    rule: RouteRule
+    bias: bool = False
+    choice_bias: str = ""
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """See Router."""
+        logits = linear(h, t.matrix("router", {self.name: self.experts}, h.width, bias=self.bias))
+        added = t.vector(self.choice_bias, self.experts, suffix="") if self.choice_bias else None
+        return route(logits, self.rule, added)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A feed-forward block that every row meets. gate: the name of a product of one row, by whose sigmoid the block's
+    output is multiplied; empty for none."""
+
+    feed: Feed
+    gate: str = ""
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """The block's output."""
+        made = self.feed(t, h)
+        if not self.gate:
+            return made
+        share = linear(h, t.matrix("router", {self.gate: 1}, h.width))
+        return multiply(made, share, Activation.SIGMOID)
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """The shape of a block. chosen: experts of one token. inner_size: of one expert.
+    """The shape of a block. shared: what every row meets beside its experts."""
 
-    normalised: the weights of the chosen experts add up to one.
-    """
+    shape: BankShape
+    router: Router
+    banks: Banks
+    rule: ExpertRule = SWIGLU
+    shared: Shared | None = None
 
-    count: int
-    chosen: int
-    hidden_size: int
-    inner_size: int
-    normalised: bool
-    names: ExpertNames
+    def chosen(self, t: Tracer, h: Value) -> Value:
+        """The weighted sum of the chosen experts."""
+        routes = self.router(t, h)
+        return experts(h, routes, self.banks.gate_up(t, self.shape), self.banks.down(t, self.shape), self.rule)
 
-
-def mixture(shape: Mixture) -> FeedForwardText:
-    """The block: the sum of the chosen experts, added to the residual."""
-    names, hidden, inner = shape.names, shape.hidden_size, shape.inner_size
-
-    def block(t: Tracer, residual: Value, h: Value) -> Value:
-        logits = linear(h, t.matrix("router", {names.router: shape.count}, hidden))
-        routes = route(logits, shape.chosen, normalised=shape.normalised)
-        both = _bank(t, shape, "gate_up", (names.gate, names.up), inner, hidden)
-        down = _bank(t, shape, "down", (names.down,), hidden, inner)
-        return add(residual, experts(h, routes, both, down))
-
-    return block
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """The block's output for the normed rows h, not yet added."""
+        made = self.chosen(t, h)
+        return add(made, self.shared(t, h)) if self.shared else made
 
 
-def _bank(t: Tracer, shape: Mixture, role: str, names: tuple[str, ...], rows: int, columns: int) -> Weight:
-    parts = tuple(
-        Tensor(t.name(f"{shape.names.bank}.{expert}.{name}.weight"), (rows, columns))
-        for expert in range(shape.count)
-        for name in names
-    )
-    return t.weight(role, len(names) * rows, columns, parts, experts=shape.count)
+def mixture(block: Mixture, factor: float = 1.0) -> FeedForwardText:
+    """The block's parts, times a factor, added to the residual one after the other."""
+
+    def added(t: Tracer, residual: Value, h: Value) -> Value:
+        x = add(residual, scale(block.chosen(t, h), factor))
+        return add(x, scale(block.shared(t, h), factor)) if block.shared else x
+
+    return added

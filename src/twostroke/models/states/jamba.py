@@ -10,14 +10,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from twostroke.models.common.attend import Heads, attend
+from twostroke.models.common.banks import BankShape, EachExpert
 from twostroke.models.common.decoder import decoder_of, decoder_program
 from twostroke.models.common.feed import Feed
 from twostroke.models.common.fields import head_dim, kv_heads, read_facts, silu_only, with_silent
 from twostroke.models.common.mamba import MambaShape, mamba_block
-from twostroke.models.common.mixture import MOST_EXPERTS, ExpertNames, Mixture, mixture
+from twostroke.models.common.mixture import MOST_EXPERTS, LinearRouter, Mixture, mixture
 from twostroke.models.common.norm import Norm
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.add import add
+from twostroke.ops.route import RouteRule
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
@@ -26,7 +28,7 @@ SILENT = {
     **{"num_key_value_heads": 8, "rms_norm_eps": 1e-6, "bos_token_id": 1, "eos_token_id": 2, "num_experts_per_tok": 2},
     **{"expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 8, "attn_layer_offset": 4},
 }
-NAMES = ExpertNames("feed_forward.router", "feed_forward.experts", gate="gate_proj", up="up_proj", down="down_proj")
+BANKS = EachExpert("feed_forward.experts")
 
 
 @architecture("JambaForCausalLM", model_type="jamba")
@@ -52,7 +54,8 @@ def jamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     absent = fields.integer("num_local_experts", 1, MOST_EXPERTS, default=16)
     count = fields.integer("num_experts", 1, MOST_EXPERTS, default=absent)
     chosen = fields.integer("num_experts_per_tok", 1, count) if count > 1 else 1
-    experts = mixture(Mixture(count, chosen, facts.hidden_size, inner, False, NAMES))
+    router = LinearRouter("feed_forward.router", count, RouteRule(chosen))
+    experts = mixture(Mixture(BankShape(count, facts.hidden_size, inner), router, BANKS))
     attending, sparse = _every(fields, "attn_layer"), _every(fields, "expert_layer")
 
     def layer(t: Tracer, index: int, x: Value) -> Value:

@@ -9,20 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from twostroke.models.common.attend import Heads, attend
+from twostroke.models.common.banks import Banks, BankShape, EachExpert, Stacks
 from twostroke.models.common.decoder import decoder_of, decoder_program
 from twostroke.models.common.delta_net import DeltaNetShape, delta_net
 from twostroke.models.common.dense import FeedForwardText
 from twostroke.models.common.feed import Feed
 from twostroke.models.common.fields import head_dim, kv_heads, read_facts, silu_only, with_silent
 from twostroke.models.common.hybrid import attention_layers
-from twostroke.models.common.mixture import MOST_EXPERTS, ExpertNames, Mixture, mixture
+from twostroke.models.common.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
 from twostroke.models.common.nested import nested_text
 from twostroke.models.common.norm import Norm
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.activation import Activation
 from twostroke.ops.add import add
-from twostroke.ops.linear import linear
-from twostroke.ops.multiply import multiply
+from twostroke.ops.route import RouteRule
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
@@ -40,7 +39,8 @@ NEXT_SILENT = {
     **{"num_key_value_heads": 2, "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512},
     **{"shared_expert_intermediate_size": 512, "norm_topk_prob": True, "decoder_sparse_step": 1},
 }
-NAMES = ExpertNames("mlp.gate", "mlp.experts", gate="gate_proj", up="up_proj", down="down_proj")
+EACH = EachExpert("mlp.experts")
+STACKS = Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj")
 PARTIAL = 0.25
 """Of a head's elements turn."""
 
@@ -73,7 +73,7 @@ def qwen3_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     plain = _dense(fields, shape.facts)
     if not count:
         return shape.facts, _program(shape, (plain,) * layers)
-    experts = _experts(fields, shape.facts, count)
+    experts = _experts(fields, shape.facts, count, EACH)
     sparse = (index not in dense and (index + 1) % step == 0 for index in range(layers))
     return shape.facts, _program(shape, tuple(experts if each else plain for each in sparse))
 
@@ -134,27 +134,20 @@ def _dense(fields: Fields, facts: CommonFacts) -> FeedForwardText:
     return lambda t, residual, h: add(residual, feed(t, h))
 
 
-def _experts(fields: Fields, facts: CommonFacts, count: int) -> FeedForwardText:
+def _experts(fields: Fields, facts: CommonFacts, count: int, banks: Banks) -> FeedForwardText:
     """Experts, and one that every token meets, by as much as the token says."""
-    chosen = mixture(
+    hidden = facts.hidden_size
+    rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), fields.boolean("norm_topk_prob", True))
+    inner, begin = fields.integer("shared_expert_intermediate_size", 1, 1 << 20), "mlp.shared_expert"
+    feed = Feed(hidden, inner, gate=f"{begin}.gate_proj", up=f"{begin}.up_proj", down=f"{begin}.down_proj")
+    return mixture(
         Mixture(
-            count,
-            fields.integer("num_experts_per_tok", 1, count),
-            facts.hidden_size,
-            fields.integer("moe_intermediate_size", 1, 1 << 20),
-            fields.boolean("norm_topk_prob", True),
-            NAMES,
+            BankShape(count, hidden, fields.integer("moe_intermediate_size", 1, 1 << 20)),
+            LinearRouter("mlp.gate", count, rule),
+            banks,
+            shared=Shared(feed, "mlp.shared_expert_gate"),
         )
     )
-    inner, begin = fields.integer("shared_expert_intermediate_size", 1, 1 << 20), "mlp.shared_expert"
-    shared = Feed(facts.hidden_size, inner, gate=f"{begin}.gate_proj", up=f"{begin}.up_proj", down=f"{begin}.down_proj")
-
-    def block(t: Tracer, residual: Value, h: Value) -> Value:
-        x = chosen(t, residual, h)
-        share = linear(h, t.matrix("router", {"mlp.shared_expert_gate": 1}, facts.hidden_size))
-        return add(x, multiply(shared(t, h), share, Activation.SIGMOID))
-
-    return block
 
 
 def _program(shape: Hybrid, blocks: tuple[FeedForwardText, ...]) -> ProgramText:

@@ -10,13 +10,13 @@ namespace twostroke {
 
 int32_t check_weight(const ts_weight* w) {
   if (w == nullptr || w->data == nullptr) return TS_BAD_POINTER;
-  if (w->kind < TS_W_F32 || w->kind > TS_W_SUPER4_MIN) return TS_BAD_FORMAT;
+  if (w->kind < TS_W_F32 || w->kind > TS_W_LAST) return TS_BAD_FORMAT;
   if (w->rows <= 0 || w->columns <= 0) return TS_BAD_SHAPE;
   if (reinterpret_cast<uintptr_t>(w->data) % 4 != 0) return TS_BAD_POINTER;
   if (!is_integer_kind(w->kind)) return w->group == 0 ? TS_OK : TS_BAD_FORMAT;
   if (is_stored_kind(w->kind)) {
     if (w->group != kStoredGroup || w->scales != nullptr) return TS_BAD_FORMAT;
-    return stored_shape(w->kind).super && w->columns % kStoredGroup != 0 ? TS_BAD_SHAPE : TS_OK;
+    return w->columns % stored_shape(w->kind).whole != 0 ? TS_BAD_SHAPE : TS_OK;
   }
   if (w->group <= 0 || w->group % kStep != 0 || w->group > kMaxGroup) return TS_BAD_FORMAT;  // 1024 * 255 * 127 fits int32
   return w->scales == nullptr ? TS_BAD_POINTER : TS_OK;

@@ -122,7 +122,7 @@ const char* ts_op_signature(int32_t op) {
 const char* ts_kernel(const ts_context* context, int32_t op, int32_t weight_kind, int32_t kv_kind, int64_t rows, int64_t head_dim) {
   using namespace twostroke;
   if (context == nullptr || op < 0 || op >= kOpCount || rows < 1 || head_dim < 1) return nullptr;
-  if (weight_kind < TS_W_F32 || weight_kind > TS_W_SUPER4_MIN || kv_kind < TS_KV_F32 || kv_kind > TS_KV_INT4) return nullptr;
+  if (weight_kind < TS_W_F32 || weight_kind > TS_W_LAST || kv_kind < TS_KV_F32 || kv_kind > TS_KV_INT4) return nullptr;
   return kOps[op].kernel({weight_kind, kv_kind, rows, head_dim, ts_reads_in_turn(context)});
 }
 

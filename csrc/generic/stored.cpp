@@ -5,8 +5,12 @@
 namespace twostroke {
 namespace {
 
-// count float16 at `from` -> floats.
-void halves(const uint8_t* from, int64_t count, float* to) {
+// count float16 or float32 at `from` -> floats.
+void scales_to(bool floats, const uint8_t* from, int64_t count, float* to) {
+  if (floats) {
+    memcpy(to, from, static_cast<size_t>(4 * count));
+    return;
+  }
   for (int64_t i = 0; i < count; ++i) {
     uint16_t bits;
     memcpy(&bits, from + 2 * i, 2);
@@ -31,12 +35,24 @@ void nibbles(const uint8_t* from, int64_t columns, uint8_t more, uint8_t* to) {
   }
 }
 
+// Twice the values of E2M1, 128 more.
+constexpr uint8_t kDoubled[16] = {128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116};
+
+void doubled(const uint8_t* from, int64_t columns, uint8_t* to) {
+  for (int64_t k = 0; k < columns; k += 8, from += kQuadBytes, to += 2 * kQuadBytes) {
+    for (int64_t i = 0; i < kQuadBytes; ++i) {
+      to[i] = kDoubled[from[i] & 15];
+      to[i + kQuadBytes] = kDoubled[from[i] >> 4];
+    }
+  }
+}
+
 }  // namespace
 
 int64_t stored_bytes(int32_t kind, int64_t padded) {
   const StoredShape shape = stored_shape(kind);
   const int64_t codes = padded * kPanel / (shape.nibbles ? 2 : 1), kinds = shape.minimum ? 2 : 1, steps = padded / shape.sub;
-  return codes + kinds * kPanel * (shape.super ? steps + padded / kStoredGroup * 2 : steps * 2);
+  return codes + kinds * kPanel * (shape.super ? steps + padded / kStoredGroup * 2 : steps * (shape.floats ? 4 : 2));
 }
 
 StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, uint8_t* room) {
@@ -47,20 +63,23 @@ StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, 
   if (shape.super) {
     float scales[2 * kPanel];
     const int64_t kinds = shape.minimum ? 2 : 1;
-    halves(packed, kinds * kPanel, scales);
+    scales_to(false, packed, kinds * kPanel, scales);
     packed += kinds * kPanel * 2;
     multiplied<int8_t>(packed, steps, scales, group.steps);
     if (shape.minimum) multiplied<uint8_t>(packed + steps * kPanel, steps, scales + kPanel, group.minima);
     packed += kinds * steps * kPanel;
   } else {
-    halves(packed, steps * kPanel, group.steps);
-    packed += steps * kPanel * 2;
+    const int64_t scale_bytes = steps * kPanel * (shape.floats ? 4 : 2);
+    scales_to(shape.floats, packed, steps * kPanel, group.steps);
+    packed += scale_bytes;
     if (shape.minimum) {
-      halves(packed, steps * kPanel, group.minima);
-      packed += steps * kPanel * 2;
+      scales_to(shape.floats, packed, steps * kPanel, group.minima);
+      packed += scale_bytes;
     }
   }
-  if (shape.nibbles) {
+  if (shape.table) {
+    doubled(packed, columns, room);
+  } else if (shape.nibbles) {
     nibbles(packed, columns, static_cast<uint8_t>(128 - shape.offset), room);
   } else {
     group.bytes = const_cast<uint8_t*>(packed);  // read only

@@ -19,8 +19,8 @@ void one_row(const StoredGroup& weights, int64_t columns, const int8_t* q, const
   float totals[kPanel] = {};
   const int64_t parts = weights.sub / kSubgroup;
   for (int64_t s = 0; s < columns / weights.sub; ++s) {
-    int32_t eights = 0, integers[kPanel];
-    for (int64_t i = 0; i < parts; ++i) eights += corrections[s * parts + i];
+    const int32_t eights = eights_of(corrections + s * parts, parts);
+    int32_t integers[kPanel];
     for (int64_t c = 0; c < kPanel; ++c) integers[c] = 16 * eights;
     for (int64_t k = s * weights.sub; k < (s + 1) * weights.sub; k += 4) dot_quads(weights.bytes + k * kPanel, q + k, integers);
     const float* steps = weights.steps + s * kPanel;

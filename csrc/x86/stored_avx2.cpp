@@ -42,7 +42,7 @@ TS_INLINE void strip(const StoredGroup& weights, const Group& group, const TileR
     for (int r = 0; r < kRows; ++r) {
       totals[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integers[r]), step, totals[r]);
       if (weights.minima == nullptr) continue;
-      const int32_t eights = corrections[r * x.subgroups] + (parts == 2 ? corrections[r * x.subgroups + 1] : 0);
+      const int32_t eights = eights_of(corrections + r * x.subgroups, parts);
       const __m256 minimum = _mm256_loadu_ps(weights.minima + s * kPanel + c);
       totals[r] = _mm256_fnmadd_ps(minimum, _mm256_set1_ps(static_cast<float>(eights / -8)), totals[r]);
     }

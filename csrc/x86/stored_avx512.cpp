@@ -19,7 +19,7 @@ void tile(const StoredGroup& weights, const Group& group, const TileRows& x, flo
     int32_t eights[kRows];
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      eights[r] = corrections[r * x.subgroups] + (parts == 2 ? corrections[r * x.subgroups + 1] : 0);
+      eights[r] = eights_of(corrections + r * x.subgroups, parts);
       TS_UNROLL
       for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_set1_epi32(16 * eights[r]);
     }

@@ -91,7 +91,7 @@ from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed_cache import NO_CACHE, PACKED, CachedWeights, cached_weights, kept_folder
 from twostroke.weights.settle import Settler
-from twostroke.weights.stored import tell_expanded
+from twostroke.weights.stored import tell_stored
 
 Progress = Callable[[int, int, str], None]
 Report = Callable[[str], None]
@@ -359,7 +359,7 @@ def load(found: Found, resolved: Resolved, progress: Progress | None, report: Re
     try:
         with Checkpoint.open(found.folder.path) as checkpoint:
             if resolved["weights"] == STORED:
-                tell_expanded(found.spec, checkpoint, report)
+                tell_stored(found.spec, checkpoint, report)
             if resolved["cache"] == NO_CACHE:
                 return CachedWeights(load_weights(checkpoint, found.spec, format_for, packer, progress))
             cache_folder = Path(resolved["cache"]).expanduser() / PACKED

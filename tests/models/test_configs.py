@@ -149,7 +149,7 @@ def test_ids_outside_the_vocabulary_are_dropped():
         ({"rms_norm_eps": [1]}, CorruptModel, "rms_norm_eps"),
         ({"hidden_act": "gelu"}, UnsupportedModel, "hidden_act"),
         ({"tie_word_embeddings": "yes"}, CorruptModel, "tie_word_embeddings"),
-        ({"quantization_config": {"quant_method": "gptq"}}, UnsupportedModel, "gptq"),
+        ({"quantization_config": {"quant_method": "exl3"}}, UnsupportedModel, "exl3"),
         ({"torch_dtype": "int8"}, UnsupportedModel, "dtype"),
         ({"rope_theta": 0}, CorruptModel, "rope_theta"),
         ({"rope_scaling": {"type": "mrope"}}, UnsupportedModel, "mrope"),

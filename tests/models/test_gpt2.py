@@ -102,7 +102,7 @@ def test_what_a_silent_config_means_is_what_transformers_says() -> None:
         ({"scale_attn_weights": "no"}, CorruptModel, "scale_attn_weights"),
         ({"num_hidden_layers": 11}, CorruptModel, "num_hidden_layers"),
         ({"is_causal": False}, UnsupportedModel, "is_causal"),
-        ({"quantization_config": {"quant_method": "gptq"}}, UnsupportedModel, "gptq"),
+        ({"quantization_config": {"quant_method": "exl3"}}, UnsupportedModel, "exl3"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(changes: dict[str, Any], error: type[Exception], word: str) -> None:

@@ -18,7 +18,9 @@ extern "C" {
 enum ts_status { TS_OK = 0, TS_BAD_SHAPE = -1, TS_BAD_FORMAT = -2, TS_BAD_INDEX = -3, TS_NO_MEMORY = -4, TS_BAD_POINTER = -5,
                  TS_BAD_VALUE = -6 };
 enum ts_weight_kind { TS_W_F32 = 0, TS_W_BF16 = 1, TS_W_INT8 = 2, TS_W_INT4 = 3, TS_W_FLAT8 = 4, TS_W_FLAT4 = 5, TS_W_FLAT8_MIN = 6,
-                      TS_W_SUPER8 = 7, TS_W_SUPER8_MIN = 8, TS_W_SUPER4_MIN = 9 };
+                      TS_W_SUPER8 = 7, TS_W_SUPER8_MIN = 8, TS_W_SUPER4_MIN = 9, TS_W_AFFINE4_128 = 10, TS_W_AFFINE4_64 = 11,
+                      TS_W_AFFINE4_32 = 12, TS_W_AFFINE8_128 = 13, TS_W_AFFINE8_64 = 14, TS_W_AFFINE8_32 = 15,
+                      TS_W_E2M1_32 = 16, TS_W_E2M1_16 = 17, TS_W_LAST = TS_W_E2M1_16 };
 enum ts_kv_kind { TS_KV_F32 = 0, TS_KV_BF16 = 1, TS_KV_INT8 = 2, TS_KV_INT4 = 3 };
 
 // How few rows read the weights: one stretch of memory after the other, or several in turn. The bits are the same.

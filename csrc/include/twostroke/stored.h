@@ -8,10 +8,12 @@ namespace twostroke {
 constexpr int64_t kStoredGroup = 256;  // columns of a group, and of a scale of the activations
 
 // sub: columns of one step. nibbles: codes of 4 bits, `offset` more than meant; else bytes, 128 more. super: a group has one scale and
-// whole multipliers; else a scale for each step. minimum: something is taken off in each step.
+// whole multipliers; else a scale for each step. minimum: something is taken off in each step. floats: scales and minima are float32, else
+// float16. table: nibbles are E2M1, twice their value is the code. whole: columns are a multiple of it.
 struct StoredShape {
   int64_t sub, offset;
-  bool nibbles, super, minimum;
+  bool nibbles, super, minimum, floats = false, table = false;
+  int64_t whole = super ? kStoredGroup : sub > kStep ? sub : 1;
 };
 
 constexpr StoredShape stored_shape(int32_t kind) {
@@ -21,6 +23,14 @@ constexpr StoredShape stored_shape(int32_t kind) {
     case TS_W_FLAT8_MIN: return {32, 128, false, false, true};
     case TS_W_SUPER8: return {16, 128, false, true, false};
     case TS_W_SUPER8_MIN: return {16, 128, false, true, true};
+    case TS_W_AFFINE4_128: return {128, 0, true, false, true, true};
+    case TS_W_AFFINE4_64: return {64, 0, true, false, true, true};
+    case TS_W_AFFINE4_32: return {32, 0, true, false, true, true};
+    case TS_W_AFFINE8_128: return {128, 128, false, false, true, true};
+    case TS_W_AFFINE8_64: return {64, 128, false, false, true, true};
+    case TS_W_AFFINE8_32: return {32, 128, false, false, true, true};
+    case TS_W_E2M1_32: return {32, 0, true, false, false, true, true};
+    case TS_W_E2M1_16: return {16, 0, true, false, false, true, true};
     default: return {32, 0, true, true, true};  // TS_W_SUPER4_MIN
   }
 }
@@ -41,6 +51,13 @@ StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, 
 // sums (rows, 64) += one group: for each step totals = fma(float(integers), step, totals), less minimum * (sum of q); then
 // sums += totals * x_scale. 1..kTileRows rows, of which each is treated alike.
 void multiply_stored(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t rows, float* sums);
+
+// Of one step, -8 times the sum of the rounded activations.
+TS_INLINE int32_t eights_of(const int32_t* corrections, int64_t parts) {
+  int32_t eights = corrections[0];
+  for (int64_t i = 1; i < parts; ++i) eights += corrections[i];
+  return eights;
+}
 
 // Bits of a finite float16 to float32, exactly.
 TS_INLINE float f16_to_f32(uint16_t bits) {

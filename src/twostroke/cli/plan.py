@@ -138,6 +138,8 @@ def command(
             print_json(plan_json(plan))
         else:
             click.echo(plan_text(plan))
+            if found.quantized:
+                click.echo(found.quantized)
         if not plan.expectation.room.sequences:
             raise SystemExit(DOES_NOT_FIT)
 

@@ -1,4 +1,4 @@
-"""Packed weights that keep the codes and scales of a file of ggml: layouts, packing and unpacking without loss.
+"""Packed weights that keep the codes and scales of a file: layouts, packing and unpacking without loss.
 
     value = (scale * multiplier) * code - minimum_scale * minimum
 
@@ -9,8 +9,13 @@ Panels of 64 rows; a panel is groups of 256 columns (the last of a flat kind may
     SUPER8, SUPER8_MIN  scales (64) float16; of _MIN minimum scales (64) float16; multipliers (16, 64) int8; of _MIN
                         minima (16, 64) uint8; then codes
     SUPER4_MIN          the same with 8 multipliers and 8 minima for 32 columns each; then nibbles: the code
+    AFFINE4_g           scales (columns / g, 64) float32, as many minima, float32; then nibbles: the code
+    AFFINE8_g           the same; then codes
+    E2M1_g              scales (columns / g, 64) float32; then nibbles: the bits of the float of 4 bits whose double is
+                        the code (0, 1, 2, 3, 4, 6, 8 or 12; the highest bit is the sign)
 
-Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of super kinds are a multiple of 256.
+Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of super kinds are a multiple of 256,
+those of affine kinds a multiple of g.
 Sums: for each group of 256 columns and each step, float(whole sum) * step, less minimum * float(sum of the rounded
 activations), added up in float32 from left to right; then times the scale of the activations.
 
@@ -33,7 +38,12 @@ from twostroke.spec.formats import PANEL_ROWS, STEP_COLUMNS, STORED_GROUP, Weigh
 I8Array = NDArray[np.int8]
 I16Array = NDArray[np.int16]
 
-FLAT_STEP, SUPER_STEP = 32, 16
+E2M1_CODES = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
+"""Twice the values of the floats of 4 bits, by their bits."""
+
+_E2M1_BITS = np.zeros(256, np.uint8)
+_E2M1_BITS[E2M1_CODES[:8]] = np.arange(8)
+_E2M1_BITS[E2M1_CODES[9:].view(np.uint8)] = np.arange(9, 16)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -104,9 +114,14 @@ def _times(scales: F32Array, whole: I16Array | None) -> F32Array:
     return parts.reshape(whole.shape)
 
 
-def step_columns(kind: WeightKind) -> int:
-    """Columns that share a step."""
-    return SUPER_STEP if kind in (WeightKind.SUPER8, WeightKind.SUPER8_MIN) else FLAT_STEP
+def scale_columns(kind: WeightKind) -> int:
+    """Columns that share a scale."""
+    return STORED_GROUP if kind.is_super else kind.step_columns
+
+
+def holds_columns(kind: WeightKind, columns: int) -> bool:
+    """Whether rows of this many columns can be of this kind."""
+    return columns % scale_columns(kind) == 0
 
 
 def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
@@ -114,20 +129,22 @@ def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
 
     Raises ValueError for what the kind cannot hold.
     """
-    columns = rows.codes.shape[1]
-    wide = STORED_GROUP if kind.is_super else FLAT_STEP
+    columns, wide = rows.codes.shape[1], scale_columns(kind)
+    same = 1 if kind.is_super else columns // rows.scales.shape[1] // wide  # steps that share a scale of the file
     if (
         columns % wide
-        or rows.scales.shape[1] * wide != columns
+        or rows.scales.shape[1] * wide * same != columns
         or (rows.minimum_scales is not None and not kind.has_minimum)
     ):
         raise ValueError(f"{kind.name} holds one scale for {wide} columns, and minima only where it has them")
+    if same > 1:
+        rows = _finer(rows, same)
     least = None
     if kind.has_minimum:
         least = np.zeros_like(rows.scales) if rows.minimum_scales is None else rows.minimum_scales
     if not kind.is_super:
         return StoredValues(rows.codes, rows.scales, None, least)
-    units = columns // step_columns(kind)
+    units = columns // kind.step_columns
     minima = None
     if kind.has_minimum:
         minima = np.zeros((len(rows.codes), units), np.int16) if rows.minima is None else _spread(rows.minima, units)
@@ -142,14 +159,15 @@ def pack_stored(rows: StoredValues, weight_format: WeightFormat) -> U8Array:
     kind = weight_format.kind
     rows = canonical(rows, kind)
     count, columns = rows.codes.shape
-    padded, sub = weight_format.padded_columns(columns), step_columns(kind)
+    padded, sub = weight_format.padded_columns(columns), kind.step_columns
     codes = np.zeros((padded_rows(count), padded), np.int8)
     codes[:count, :columns] = rows.codes
-    wide = STORED_GROUP if kind.is_super else FLAT_STEP
+    wide = scale_columns(kind)
     pieces: list[tuple[U8Array, int]] = []  # (panels, units, bytes of a unit), and the columns of a unit
     for scales in (rows.scales, rows.minimum_scales):
         if scales is not None:
-            pieces.append((_lanes(_half_bits(scales), padded // wide), wide))
+            kept = scales if kind.has_wide_scales else _half_bits(scales)
+            pieces.append((_lanes(kept, padded // wide), wide))
     for whole, dtype in ((rows.multipliers, np.int8), (rows.minima, np.uint8)):
         if whole is not None:
             pieces.append((_lanes(whole.astype(dtype), padded // sub), sub))
@@ -162,12 +180,32 @@ def pack_stored(rows: StoredValues, weight_format: WeightFormat) -> U8Array:
 
 
 def _codes(codes: I8Array, kind: WeightKind) -> tuple[U8Array, int]:
-    if kind in (WeightKind.FLAT4, WeightKind.SUPER4_MIN):
+    if kind.is_e2m1:
+        return nibbles_of(_e2m1_bits(codes), 4, 8), STEP_COLUMNS
+    if kind.has_nibbles:
         more = 8 if kind is WeightKind.FLAT4 else 0
         return nibbles_of((codes.astype(np.int16) + more).astype(np.uint8), 4, 8), STEP_COLUMNS
     full = (codes.astype(np.int16) + 128).astype(np.uint8)
     quads = full.reshape(-1, PANEL_ROWS, codes.shape[1] // 4, 4).transpose(0, 2, 1, 3)
     return np.ascontiguousarray(quads).reshape(len(quads), quads.shape[1], -1), 4
+
+
+def _finer(rows: StoredValues, times: int) -> StoredValues:
+    """Each scale and minimum of a flat kind as many times."""
+    least = rows.minimum_scales
+    return StoredValues(
+        rows.codes,
+        np.repeat(rows.scales, times, axis=1),
+        None,
+        None if least is None else np.repeat(least, times, axis=1),
+    )
+
+
+def _e2m1_bits(codes: I8Array) -> U8Array:
+    bits = _E2M1_BITS[codes.view(np.uint8)]
+    if not np.array_equal(E2M1_CODES[bits], codes):
+        raise ValueError("a code is not twice a float of 4 bits")
+    return bits
 
 
 def _half_bits(scales: F32Array) -> NDArray[np.uint16]:
@@ -193,16 +231,15 @@ def stored_values(weight: PackedWeight) -> StoredValues:
     """Packed bytes -> rows, with padded columns; multipliers as the kind lays them out."""
     kind, padded = weight.format.kind, weight.format.padded_columns(weight.columns)
     panels = padded_rows(weight.rows) // PANEL_ROWS
-    sub = step_columns(kind)
-    wide = STORED_GROUP if kind.is_super else FLAT_STEP
-    kinds = 2 if kind.has_minimum else 1
-    units: list[tuple[int, np.dtype[Any]]] = [(wide, np.dtype(np.uint16))] * kinds
+    sub, kinds = kind.step_columns, 2 if kind.has_minimum else 1
+    scale_type = np.dtype(np.float32 if kind.has_wide_scales else np.float16)
+    units: list[tuple[int, np.dtype[Any]]] = [(scale_columns(kind), scale_type)] * kinds
     if kind.is_super:
         units += [(sub, np.dtype(np.int8)), (sub, np.dtype(np.uint8))][:kinds]
     data = weight.data.reshape(panels, -1)
     found: list[list[NDArray[Any]]] = [[] for _ in units]
     codes, at = [], 0
-    nibbles = kind in (WeightKind.FLAT4, WeightKind.SUPER4_MIN)
+    nibbles = kind.has_nibbles
     for first in range(0, padded, STORED_GROUP):
         columns = min(STORED_GROUP, padded - first)
         for place, (unit, dtype) in enumerate(units):
@@ -221,15 +258,16 @@ def stored_values(weight: PackedWeight) -> StoredValues:
             quads = packed.reshape(panels, -1, PANEL_ROWS, 4).transpose(0, 2, 1, 3)
             codes.append(quads.reshape(panels * PANEL_ROWS, -1).astype(np.int16))
     less = 128 if not nibbles else 8 if kind is WeightKind.FLAT4 else 0
-    whole = (np.concatenate(codes, axis=1) - less).astype(np.int8)[: weight.rows]
+    joined = np.concatenate(codes, axis=1)
+    whole = (E2M1_CODES[joined] if kind.is_e2m1 else (joined - less).astype(np.int8))[: weight.rows]
     parts = [np.concatenate(each, axis=1)[: weight.rows] for each in found]
-    halves = [np.ascontiguousarray(part).view(np.float16).astype(np.float32) for part in parts[:kinds]]
+    scales = [part.astype(np.float32) for part in parts[:kinds]]
     fine = [part.astype(np.int16) for part in parts[kinds:]]
     return StoredValues(
         whole,
-        halves[0],
+        scales[0],
         fine[0] if fine else None,
-        halves[1] if kind.has_minimum else None,
+        scales[1] if kind.has_minimum else None,
         fine[1] if len(fine) > 1 else None,
     )
 

@@ -1,6 +1,6 @@
 """A model's config.json alone: of the embedded model, of a folder, of a hub id, or what a GGUF file says in its place.
 
-Of a folder or a hub id nothing else is read or downloaded.
+Of a hub id nothing else is downloaded; of a folder with quantized weights their headers are read.
 
 Knows: where a config.json is found.
 Must not know: weights, machines.
@@ -18,17 +18,22 @@ from twostroke.models.common.registry import read_model as read_config
 from twostroke.program.model import Model
 from twostroke.runner.folder import read_folder
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
+from twostroke.weights.checkpoint import INDEX_NAME, SINGLE_NAME, Checkpoint
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.hub import resolve_config
 from twostroke.weights.json_file import read_object
+from twostroke.weights.quantized.recipe import scheme_in
+from twostroke.weights.stored import kept_sentence
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """source: what was asked for. spec: its shape."""
+    """source: what was asked for. spec: its shape. quantized: how its weights are quantized, for people; "" for plain
+    ones, and where only config.json is here."""
 
     source: str
     spec: Model
+    quantized: str = ""
 
 
 def read_model(
@@ -44,9 +49,22 @@ def read_model(
         if gguf:
             path = unfold(path, read_machine().cache_folder) / "config.json"
     try:
+        if not gguf and scheme_in(path.parent) is not None and _has_weights(path.parent):
+            return _quantized(model, path.parent)
         return PlannedModel(model, read_folder(path.parent) if gguf else read_config(read_object(path)))
     except ModelNotFound:
         raise
     except ModelError as error:
         # A plan is made from this one file: what is missing there is wrong input, not a broken model.
         raise ConfigError(f"{model}: {error.what}", why=error.why, fix=error.fix) from None
+
+
+def _has_weights(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (SINGLE_NAME, INDEX_NAME))
+
+
+def _quantized(model: str, folder: Path) -> PlannedModel:
+    """The formats of a folder's matrices are known from their headers alone."""
+    spec = read_folder(folder)
+    with Checkpoint.open(folder) as checkpoint:
+        return PlannedModel(model, spec, kept_sentence(spec, checkpoint) or "")

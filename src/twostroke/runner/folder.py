@@ -6,7 +6,9 @@ Must not know: settings, the cache of packed weights.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from twostroke.models.common.registry import read_model
 from twostroke.program.model import Model
@@ -20,6 +22,7 @@ from twostroke.weights.json_file import read_object
 from twostroke.weights.load import Packer, Progress, load_weights
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.quantized.recipe import scheme_in
 from twostroke.weights.stored import stored_formats
 from twostroke.weights.tied import HEAD, has_other_head
 
@@ -34,6 +37,8 @@ def read_folder(folder: Path, kept: Path | None = None) -> Model:
     if (folder / NAME_FILE).is_file():
         with Checkpoint.open(folder) as checkpoint:
             return read_model(config, stored_formats(checkpoint))
+    if scheme_in(folder) is not None:
+        return _read_quantized(folder, config, kept)
     model = read_model(config)
     if HEAD not in model.ignored:
         return model
@@ -42,6 +47,15 @@ def read_folder(folder: Path, kept: Path | None = None) -> Model:
             other = has_other_head(checkpoint, model, kept)
             return read_model({**config, "tie_word_embeddings": False}) if other else model
     except ModelError:
+        return model
+
+
+def _read_quantized(folder: Path, config: Mapping[str, Any], kept: Path | None) -> Model:
+    """The formats that keep what the checkpoint holds need its tensors: these must be sound."""
+    with Checkpoint.open(folder) as checkpoint:
+        model = read_model(config, stored_formats(checkpoint))
+        if HEAD in model.ignored and has_other_head(checkpoint, model, kept):
+            return read_model({**config, "tie_word_embeddings": False}, stored_formats(checkpoint))
         return model
 
 

@@ -41,6 +41,14 @@ class WeightKind(enum.IntEnum):
     SUPER8 = 7
     SUPER8_MIN = 8
     SUPER4_MIN = 9
+    AFFINE4_128 = 10
+    AFFINE4_64 = 11
+    AFFINE4_32 = 12
+    AFFINE8_128 = 13
+    AFFINE8_64 = 14
+    AFFINE8_32 = 15
+    E2M1_32 = 16
+    E2M1_16 = 17
 
     @property
     def is_stored(self) -> bool:
@@ -50,12 +58,37 @@ class WeightKind(enum.IntEnum):
     @property
     def is_super(self) -> bool:
         """Whether 256 columns have one scale and whole multipliers."""
-        return self >= WeightKind.SUPER8
+        return self in (WeightKind.SUPER8, WeightKind.SUPER8_MIN, WeightKind.SUPER4_MIN)
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether each step has a scale and a minimum in float32."""
+        return WeightKind.AFFINE4_128 <= self <= WeightKind.AFFINE8_32
+
+    @property
+    def is_e2m1(self) -> bool:
+        """Whether its elements are the floats of 4 bits of MXFP4 and NVFP4, with a float32 scale for each step."""
+        return self in (WeightKind.E2M1_32, WeightKind.E2M1_16)
 
     @property
     def has_minimum(self) -> bool:
         """Whether something is taken off in each step."""
-        return self in (WeightKind.FLAT8_MIN, WeightKind.SUPER8_MIN, WeightKind.SUPER4_MIN)
+        return self.is_affine or self in (WeightKind.FLAT8_MIN, WeightKind.SUPER8_MIN, WeightKind.SUPER4_MIN)
+
+    @property
+    def has_wide_scales(self) -> bool:
+        """Whether scales and minima of a stored kind are float32; else they are float16."""
+        return self.is_affine or self.is_e2m1
+
+    @property
+    def has_nibbles(self) -> bool:
+        """Whether two stored codes share a byte."""
+        return self.is_e2m1 or self in _NIBBLES
+
+    @property
+    def step_columns(self) -> int:
+        """Columns of a stored kind that share a step."""
+        return _STEPS.get(self, 32)
 
     @property
     def arithmetic(self) -> WeightKind:
@@ -139,11 +172,27 @@ def padded_rows(rows: int) -> int:
     return -(-rows // PANEL_ROWS) * PANEL_ROWS
 
 
+_NIBBLES = (
+    WeightKind.FLAT4,
+    WeightKind.SUPER4_MIN,
+    WeightKind.AFFINE4_128,
+    WeightKind.AFFINE4_64,
+    WeightKind.AFFINE4_32,
+)
+
+_STEPS = {
+    WeightKind.SUPER8: 16, WeightKind.SUPER8_MIN: 16, WeightKind.E2M1_16: 16,
+    WeightKind.AFFINE4_128: 128, WeightKind.AFFINE8_128: 128, WeightKind.AFFINE4_64: 64, WeightKind.AFFINE8_64: 64,
+}  # fmt: skip
+
 # Bits of 64 elements as stored: int4 has four multipliers of 4 bits beside them.
 _STORED_BITS_64 = {
     WeightKind.F32: 2048, WeightKind.BF16: 1024, WeightKind.INT8: 512, WeightKind.INT4: 272,
     WeightKind.FLAT8: 544, WeightKind.FLAT4: 288, WeightKind.FLAT8_MIN: 576,
     WeightKind.SUPER8: 548, WeightKind.SUPER8_MIN: 584, WeightKind.SUPER4_MIN: 296,
+    WeightKind.AFFINE4_128: 288, WeightKind.AFFINE4_64: 320, WeightKind.AFFINE4_32: 384,
+    WeightKind.AFFINE8_128: 544, WeightKind.AFFINE8_64: 576, WeightKind.AFFINE8_32: 640,
+    WeightKind.E2M1_32: 320, WeightKind.E2M1_16: 384,
 }  # fmt: skip
 
 F32 = WeightFormat(WeightKind.F32)

@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from twostroke.ops.operands import U8Array
 from twostroke.ops.stored_layout import StoredValues
+from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import CorruptModel, ModelNotFound, UnsupportedModel
 from twostroke.weights.gguf.tensors import GgufTensor
 from twostroke.weights.gguf.unfold import NAME_FILE, open_named
 from twostroke.weights.json_file import DOWNLOAD_AGAIN, read_object
+from twostroke.weights.quantized.present import with_matrices
+from twostroke.weights.quantized.recipe import scheme_in
+from twostroke.weights.quantized.tensor import QuantizedTensor
 from twostroke.weights.safetensors import SafetensorsFile
 from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource, WeightFile
 
@@ -41,6 +46,10 @@ class SafetensorsTensor:
         """See SafetensorsFile.read_rows."""
         return self.file.read_rows(self.stored, first, count, out)
 
+    def read_raw(self, first: int, count: int) -> U8Array:
+        """See SafetensorsFile.read_raw."""
+        return self.file.read_raw(self.stored, first, count)
+
 
 class Checkpoint:
     """All tensors of a model by name. Close it, or use it in a `with` statement."""
@@ -59,11 +68,23 @@ class Checkpoint:
         if (folder / NAME_FILE).exists():
             return cls(folder, *open_named(folder))
         if (folder / SINGLE_NAME).exists():
-            return cls(folder, *_open_shards(folder, [SINGLE_NAME], None))
+            return cls._quantized_or_plain(folder, *_open_shards(folder, [SINGLE_NAME], None))
         if (folder / INDEX_NAME).exists():
             shard_of = _read_weight_map(folder / INDEX_NAME)
-            return cls(folder, *_open_shards(folder, sorted(set(shard_of.values())), shard_of))
+            return cls._quantized_or_plain(folder, *_open_shards(folder, sorted(set(shard_of.values())), shard_of))
         raise _no_weights(folder)
+
+    @classmethod
+    def _quantized_or_plain(
+        cls, folder: Path, shards: dict[str, SafetensorsFile], tensors: dict[str, SafetensorsTensor]
+    ) -> Checkpoint:
+        try:
+            scheme = scheme_in(folder)
+            return cls(folder, shards, tensors if scheme is None else with_matrices(tensors, scheme))
+        except BaseException:
+            for shard in shards.values():
+                shard.close()
+            raise
 
     def renamed(self, names: Mapping[str, str]) -> Checkpoint:
         """The same open files, where these tensors have other names: present name -> new name."""
@@ -76,6 +97,11 @@ class Checkpoint:
         """Where the weights lie, for people: the folder, or the file that an unfolded folder names."""
         first = next(iter(self.shards.values())).path
         return str(self.folder if first.parent == self.folder else first)
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether a GGUF file holds the tensors."""
+        return any(isinstance(tensor, GgufTensor) for tensor in self.tensors.values())
 
     @property
     def names(self) -> frozenset[str]:
@@ -95,12 +121,15 @@ class Checkpoint:
         """Rows [first, first + count) of a tensor; see SafetensorsFile.read_rows."""
         return self.tensors[name].read_rows(first, count, out)
 
-    def read_stored(self, name: str, first: int, count: int) -> StoredValues:
-        """Rows of a tensor of blocks as codes and scales. Raises CorruptModel; TypeError for tensors of floats."""
+    def read_stored(self, name: str, first: int, count: int, kind: WeightKind) -> StoredValues:
+        """Rows of a quantized tensor as codes and scales, for a kind that holds them.
+
+        Raises CorruptModel; TypeError for tensors of floats.
+        """
         tensor = self.tensors[name]
-        if not isinstance(tensor, GgufTensor):
-            raise TypeError(f"{name} holds no blocks")
-        return tensor.read_stored(first, count)
+        if not isinstance(tensor, GgufTensor | QuantizedTensor):
+            raise TypeError(f"{name} holds no codes")
+        return tensor.read_stored(first, count, kind)
 
     def close(self) -> None:
         """Close all shards."""
@@ -116,7 +145,7 @@ class Checkpoint:
 
 def _open_shards(
     folder: Path, names: list[str], shard_of: Mapping[str, str] | None
-) -> tuple[dict[str, SafetensorsFile], dict[str, TensorSource]]:
+) -> tuple[dict[str, SafetensorsFile], dict[str, SafetensorsTensor]]:
     """The open files and their tensors; shard_of: the file of each tensor, None for all that the one file holds."""
     shards: dict[str, SafetensorsFile] = {}
     try:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.json_file import read_bytes
+from twostroke.weights.quantized.recipe import SIDE_FILES
 
 SAMPLES = 16
 SAMPLE_BYTES = 4096
@@ -34,6 +35,9 @@ def content_fingerprint(checkpoint: Checkpoint) -> str:
 def _of(checkpoint: Checkpoint, words: Callable[[str, os.stat_result], str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     _add(digest, read_bytes(checkpoint.folder / "config.json"))
+    for beside in SIDE_FILES:
+        if (checkpoint.folder / beside).is_file():
+            _add(digest, read_bytes(checkpoint.folder / beside))
     for name, shard in checkpoint.shards.items():
         status = os.stat(shard.path)
         _add(digest, words(name, status).encode())

@@ -21,6 +21,7 @@ from twostroke.weights.gguf.file_names import ENDING, chosen, parts_of, whole_mo
 from twostroke.weights.hub_names import hub_id_of
 from twostroke.weights.hub_progress import Meter, Progress
 from twostroke.weights.hub_resume import Hub, is_transport_error, prefetch
+from twostroke.weights.quantized.recipe import SIDE_FILES
 
 WEIGHTS = ("*.safetensors",)
 SETTINGS = (
@@ -32,6 +33,7 @@ SETTINGS = (
     "special_tokens_map.json",
     "chat_template.jinja",
     "additional_chat_templates/*.jinja",
+    *SIDE_FILES,
 )
 UNWANTED = ("consolidated*.safetensors", "*/*.safetensors", "*/*.json")
 """Second copies of the weights under other names, and whatever lies in subfolders."""

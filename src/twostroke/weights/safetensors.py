@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twostroke.ops.operands import U8Array
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.json_file import DOWNLOAD_AGAIN, open_regular, parse_object
 from twostroke.weights.tensor_source import SourceArray, TensorInfo, readable_dtype
@@ -96,6 +97,16 @@ class SafetensorsFile:
     def read(self, name: str) -> SourceArray:
         """The whole tensor, in its shape. Errors as `read_rows`."""
         return self.read_rows(name, 0, self.tensors[name].rows)
+
+    def read_raw(self, name: str, first: int, count: int) -> U8Array:
+        """The bytes of rows [first, first + count), of any type. Raises CorruptModel (file ends early), IndexError."""
+        info = self.tensors[name]
+        if not (0 <= first and 0 <= count and first + count <= info.rows):
+            raise IndexError(f"{name}: rows [{first}, {first + count}) of {info.rows}")
+        row_bytes = info.num_bytes // max(1, info.rows)
+        found = np.empty(count * row_bytes, np.uint8)
+        self._read_into(found, info.offset + first * row_bytes, name)
+        return found
 
     def read_at(self, offset: int, num_bytes: int) -> bytes:
         """Raw bytes, fewer at the end of the file."""

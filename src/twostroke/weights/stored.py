@@ -1,4 +1,4 @@
-"""Matrices whose codes and scales a file of ggml has, kept as they are: in which format, and how they are packed.
+"""Matrices whose codes and scales a file has, kept as they are: in which format, and how they are packed.
 
 Knows: which packed kind holds which block types without loss.
 Must not know: where in a block its parts lie, kernels.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from twostroke.ops.operands import F32Array
-from twostroke.ops.stored_layout import StoredValues, canonical, pack_stored
+from twostroke.ops.stored_layout import StoredValues, canonical, holds_columns, pack_stored
 from twostroke.program.model import Model
 from twostroke.program.values import Tensor, Weight
 from twostroke.spec.formats import BF16, F32, PANEL_ROWS, STORED_GROUP, WeightFormat, WeightKind
@@ -27,15 +27,24 @@ PIECE_ELEMENTS = 1 << 21
 HELD: tuple[tuple[WeightKind, frozenset[str]], ...] = tuple(
     (kind, frozenset(names.split()))
     for kind, names in (
+        (WeightKind.AFFINE4_128, ""),
         (WeightKind.FLAT4, "Q4_0"),
+        (WeightKind.E2M1_32, "MXFP4"),
+        (WeightKind.AFFINE4_64, ""),
+        (WeightKind.E2M1_16, "MXFP4 NVFP4"),
+        (WeightKind.AFFINE4_32, ""),
+        (WeightKind.AFFINE8_128, ""),
         (WeightKind.FLAT8, "Q4_0 Q5_0 Q8_0 IQ4_NL"),
         (WeightKind.FLAT8_MIN, "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 IQ4_NL"),
         (WeightKind.SUPER4_MIN, "Q4_K"),
         (WeightKind.SUPER8, "Q3_K Q6_K IQ4_XS TQ1_0 TQ2_0"),
         (WeightKind.SUPER8_MIN, "Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_XS TQ1_0 TQ2_0"),
+        (WeightKind.AFFINE8_64, ""),
+        (WeightKind.AFFINE8_32, ""),
     )
 )
-"""What each kind holds exactly, the smallest first: rows of several tensors that are one matrix share a kind."""
+"""What each kind holds exactly of ggml's types, the smallest first: rows of several tensors that are one matrix share a
+kind. Other formats name the kinds themselves (`TensorInfo.kinds`)."""
 
 
 def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], WeightFormat | None]:
@@ -58,8 +67,8 @@ def stored_format(infos: list[TensorInfo], plain: bool) -> WeightFormat:
     if types == {"F32"}:
         return F32
     for kind, held in HELD:
-        whole = all(info.shape[-1] % STORED_GROUP == 0 for info in infos) or not kind.is_super
-        if plain and types <= held and whole:
+        whole = all(holds_columns(kind, info.shape[-1]) for info in infos if info.shape)
+        if plain and whole and all(info.blocks in held or kind in info.kinds for info in infos):
             return WeightFormat(kind, STORED_GROUP)
     return BF16
 
@@ -78,11 +87,27 @@ def expanded_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
     )
 
 
-def tell_expanded(model: Model, checkpoint: Checkpoint, report: Callable[[str], None]) -> None:
-    """Reports `expanded_sentence` where there is one."""
-    sentence = expanded_sentence(model, checkpoint)
-    if sentence is not None:
-        report(sentence)
+def kept_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
+    """In which formats matrices are quantized, and in how many bits they are kept; None where none is."""
+    bits: dict[str, set[float]] = {}
+    for weight in model.program.weights:
+        for part in weight.parts:
+            info = checkpoint.info(part.name) if part.name in checkpoint.names else None
+            if info is not None and info.blocks and not checkpoint.is_gguf:
+                kept = weight.stored.bits_per_weight if weight.stored and weight.stored.kind.is_stored else 0.0
+                bits.setdefault(info.blocks, set()).add(kept)
+    words = []
+    for name, each in sorted(bits.items()):
+        own = " or ".join(f"{number:.3g}" for number in sorted(each) if number)
+        words.append(f"{name}: " + (f"kept as it is, {own} bits a weight" if own else "expanded to bf16"))
+    return "Quantized weights: " + "; ".join(words) + "." if words else None
+
+
+def tell_stored(model: Model, checkpoint: Checkpoint, report: Callable[[str], None]) -> None:
+    """Reports `kept_sentence` and `expanded_sentence` where there are such."""
+    for sentence in (kept_sentence(model, checkpoint), expanded_sentence(model, checkpoint)):
+        if sentence is not None:
+            report(sentence)
 
 
 def pack_stored_matrix(
@@ -110,7 +135,7 @@ def _rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: 
     for part in weight.parts:
         begin, end = max(first, part_first), min(first + count, part_first + part.length)
         if begin < end:
-            values = checkpoint.read_stored(part.name, begin - part_first, end - begin)
+            values = checkpoint.read_stored(part.name, begin - part_first, end - begin, kind)
             if not _finite(values.scales) or not _finite(values.minimum_scales):
                 raise CorruptModel(
                     f"Tensor {part.name} holds scales that are NaN or infinite.",

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from twostroke.ops.operands import F32Array, U16Array
+from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import UnsupportedModel
 
 READABLE: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "F16": np.dtype("<f2")}
@@ -24,13 +25,15 @@ SourceArray = F32Array | U16Array
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """offset: of the first byte, from the start of the file. blocks: the type of ggml, where it is stored in one."""
+    """offset: of the first byte, from the start of the file. blocks: the type of ggml, or the format of a quantized
+    matrix, where it is stored in one. kinds: the packed kinds that hold such a matrix without loss."""
 
     dtype: str
     shape: tuple[int, ...]
     offset: int
     num_bytes: int
     blocks: str = ""
+    kinds: frozenset[WeightKind] = frozenset()
 
     @property
     def rows(self) -> int:

@@ -40,6 +40,7 @@ MIXES: dict[str, tuple[TypeOf, set[WeightKind]]] = {
     "Q6_K": (all_of(Type.Q6_K), {WeightKind.SUPER8}),
     "Q4_K_M": (q4_k_m, {WeightKind.SUPER4_MIN, WeightKind.SUPER8, WeightKind.SUPER8_MIN}),
     "TQ2_0": (all_of(Type.TQ2_0), {WeightKind.SUPER8}),
+    "MXFP4": (all_of(Type.MXFP4), {WeightKind.E2M1_32}),
     "BF16": (all_of(Type.BF16), {WeightKind.BF16}),
     "F32": (all_of(Type.F32), {WeightKind.F32}),
 }

@@ -14,6 +14,7 @@ from twostroke.ops.activation import HF_NAMES, Activation
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import MAX_POSITIONS
 from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.weights.quantized.recipe import scheme_of
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -81,14 +82,8 @@ def refuse_setting(fields: Fields, name: str, why: str) -> None:
 
 
 def refuse_quantized(fields: Fields) -> None:
-    """Raises UnsupportedModel for weights that are quantized in the checkpoint."""
-    if fields.group("quantization_config") is not None:
-        method = fields.values["quantization_config"].get("quant_method", "unnamed")
-        raise UnsupportedModel(
-            f"config.json: quantization_config: weights quantized by {str(method)[:40]!r} cannot be read yet.",
-            why="Weights are read as float32, bfloat16 or float16 and quantized here, at load.",
-            fix="Use the model's original checkpoint and choose --weights int8 or int4.",
-        )
+    """Raises UnsupportedModel for weights that are quantized in the checkpoint in a way that cannot be read."""
+    scheme_of(fields.values, fields.place)
 
 
 def activation(fields: Fields, name: str, default: str) -> Activation:

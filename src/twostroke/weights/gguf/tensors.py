@@ -18,6 +18,7 @@ import numpy as np
 
 from twostroke.ops.operands import F32Array, I32Array, U8Array, bf16_to_f32
 from twostroke.ops.stored_layout import StoredValues
+from twostroke.spec.formats import WeightKind
 from twostroke.weights.gguf.blocks import READ_AS_FLOATS, decode
 from twostroke.weights.gguf.container import GgufFile, StoredTensor
 from twostroke.weights.gguf.families import Family
@@ -77,8 +78,8 @@ class GgufTensor:
     def _floating(self) -> bool:
         return self.file.tensors[self.stored].block.name in READ_AS_FLOATS
 
-    def read_stored(self, first: int, count: int) -> StoredValues:
-        """The same rows as codes and scales. Raises CorruptModel."""
+    def read_stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
+        """The same rows as codes and scales, whatever the kind. Raises CorruptModel."""
         block = self.file.tensors[self.stored].block
         raw = self.read_blocks(self.stored_rows(first, count))
         return decode(block, raw.reshape(-1, block.num_bytes)).by_rows(count)

@@ -1,0 +1,232 @@
+"""compressed-tensors: the checkpoints of llm-compressor, each group of modules in a format of its own.
+
+    pack-quantized        weight_packed (rows, columns * bits / 32) int32, weight_scale, weight_zero_point packed along
+                          the rows, weight_shape, weight_g_idx
+    int-quantized         weight int8, weight_scale, weight_zero_point int8
+    float-quantized       weight e4m3, weight_scale of tensors, rows or tiles
+    nvfp4-pack-quantized  weight_packed uint8, weight_scale e4m3, weight_global_scale (scales are divided by it)
+    mxfp4-pack-quantized  weight_packed uint8, weight_scale uint8
+    mxfp8-quantized       weight e4m3, weight_scale uint8
+
+Packed codes and zero points are 2^(bits - 1) more than meant.
+
+Knows: these tensors, the members of a config group.
+Must not know: who reads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.stored_layout import StoredValues
+from twostroke.spec.fields import Fields
+from twostroke.spec.formats import WeightKind
+from twostroke.types.errors import UnsupportedModel
+from twostroke.weights.quantized.bits import unpacked, words_for
+from twostroke.weights.quantized.matrix import GroupedRows, QuantizedMatrix, affine_kinds, words_of
+from twostroke.weights.quantized.parts import FLOATS, WORDS, StoredPart, StoredTensors
+from twostroke.weights.quantized.scaled import SCALES, ScaledMatrix
+from twostroke.weights.quantized.small_floats import SmallFloatMatrix
+
+METHOD = "compressed-tensors"
+PACKED_BITS = (2, 3, 4, 5, 6, 8)
+FORMATS = (
+    "pack-quantized",
+    "int-quantized",
+    "float-quantized",
+    "naive-quantized",
+    "nvfp4-pack-quantized",
+    "mxfp4-pack-quantized",
+    "mxfp8-quantized",
+)
+_STRATEGIES = ("tensor", "channel", "group", "block", "tensor_group")
+
+
+@dataclass(frozen=True, slots=True)
+class WeightScheme:
+    """A config group's way with weights. block: rows and columns of a tile, of the strategy "block"."""
+
+    format: str
+    bits: int
+    floats: bool
+    symmetric: bool
+    strategy: str
+    group: int
+    block: tuple[int, int]
+
+    @classmethod
+    def read(cls, fields: Fields, usual_format: str) -> WeightScheme | None:
+        """Of a config group; None where it leaves weights as they are. Raises CorruptModel, UnsupportedModel."""
+        weights = fields.group("weights")
+        if weights is None:
+            return None
+        kept = fields.text("format", usual_format)
+        if kept not in FORMATS:
+            raise UnsupportedModel(
+                f"{fields.place}: weights in the format {kept[:40]!r} cannot be read.",
+                why="Read are " + ", ".join(FORMATS) + ".",
+                fix="Use the original checkpoint, or one in another format.",
+            )
+        word = weights.text("type", "int")
+        if word not in ("int", "float"):
+            raise weights.wrong("type", "It must be int or float.")
+        bits = weights.integer("num_bits", 2, 8)
+        group = weights.optional_integer("group_size", -1, 1 << 20) or 0
+        strategy = weights.text("strategy", "group" if group > 0 else "tensor")
+        if strategy not in _STRATEGIES:
+            raise weights.wrong("strategy", "It must be one of " + ", ".join(_STRATEGIES) + ".")
+        if strategy in ("group", "tensor_group") and group < 1:
+            raise weights.wrong("group_size", f"The strategy {strategy} needs one.")
+        sizes = weights.values.get("block_structure")
+        block = (0, 0)
+        if strategy == "block":
+            if not isinstance(sizes, list) or len(sizes) != 2 or not all(type(s) is int and s > 0 for s in sizes):
+                raise weights.wrong("block_structure", "It must be two sizes.")
+            block = (sizes[0], sizes[1])
+        return cls(kept, bits, word == "float", weights.boolean("symmetric", True), strategy, max(0, group), block)
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns that share a scale; 0 for all."""
+        if self.strategy == "block":
+            return self.block
+        return (0, 0) if self.strategy == "tensor" else (1, self.group if "group" in self.strategy else 0)
+
+
+def compressed_matrix(stored: StoredTensors, module: str, scheme: WeightScheme) -> QuantizedMatrix | None:
+    """The matrix of a module; None where its weight is stored as it is. Raises CorruptModel, UnsupportedModel."""
+    weight = module + ".weight"
+    if scheme.format.endswith("fp4-pack-quantized"):
+        nv = scheme.format.startswith("nv")
+        codes = stored.part(weight + "_packed", ("U8",))
+        scales = stored.part(weight + "_scale", ("F8_E4M3",) if nv else ("U8", "F8_E8M0"))
+        whole = stored.part(weight + "_global_scale", FLOATS) if nv else None
+        words = "compressed-tensors NVFP4, groups of 16" if nv else "compressed-tensors MXFP4, groups of 32"
+        return SmallFloatMatrix.of(words, codes, scales, 16 if nv else 32, whole, divided=True)
+    if stored.has(weight + "_packed"):
+        return PackedMatrix.of(stored, module, scheme)
+    if not stored.has(weight + "_scale"):
+        return None
+    part = stored.part(weight, ("F8_E4M3",) if scheme.floats else ("I8",))
+    scales = stored.part(weight + "_scale", SCALES)
+    has_zero = not scheme.floats and stored.has(weight + "_zero_point")
+    zero = stored.part(weight + "_zero_point", ("I8",)) if has_zero else None
+    words = f"compressed-tensors {'FP8' if scheme.floats else 'INT8'}, {_scales_of(scheme)}"
+    return ScaledMatrix.of(words, part, scales, scheme.tile, zero)
+
+
+def _scales_of(scheme: WeightScheme) -> str:
+    rows, columns = scheme.tile
+    if not rows:
+        return "one scale a matrix"
+    if rows > 1:
+        return f"tiles of {rows} x {columns}"
+    return f"groups of {columns}" if columns else "one scale a row"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PackedMatrix:
+    """The format pack-quantized. Satisfies `QuantizedMatrix`."""
+
+    scheme: WeightScheme
+    packed: StoredPart
+    scale: StoredPart
+    zero: StoredPart | None
+    g_idx: StoredPart | None
+    sizes: StoredPart
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, stored: StoredTensors, module: str, scheme: WeightScheme) -> PackedMatrix:
+        """Raises CorruptModel naming the part that does not fit."""
+        name, bits = module + ".weight", scheme.bits
+        packed = stored.part(name + "_packed", WORDS, (None, None))
+        sizes = stored.part(name + "_shape", ("I64", "I32"), (2,))
+        rows, columns = (int(size) for size in sizes.whole())
+        if bits not in PACKED_BITS:
+            raise packed.wrong(f"Codes of {bits} bits cannot be read.")
+        if packed.shape != (rows, words_for(columns, bits)):
+            raise packed.wrong(f"Its shape {list(packed.shape)} does not fit weight_shape [{rows}, {columns}].")
+        group = scheme.group or columns
+        groups = 1 if scheme.strategy in ("tensor", "channel") else -(-columns // group)
+        scale = stored.part(name + "_scale", FLOATS)
+        scale_rows = 1 if scheme.strategy == "tensor" else rows
+        if int(np.prod(scale.shape)) != scale_rows * groups:
+            raise scale.wrong(f"It has the shape {list(scale.shape)}, expected [{scale_rows}, {groups}].")
+        zero = None
+        if not scheme.symmetric:
+            zero = stored.part(name + "_zero_point", WORDS, (words_for(scale_rows, bits), groups))
+        has_order = stored.has(name + "_g_idx")
+        g_idx = stored.part(name + "_g_idx", WORDS, (columns,)) if has_order else None
+        return cls(scheme, packed, scale, zero, g_idx, sizes, (rows, columns))
+
+    @property
+    def group(self) -> int:
+        """Columns of a group."""
+        return self.shape[1] if self.scheme.strategy in ("tensor", "channel") else self.scheme.group
+
+    @property
+    def words(self) -> str:
+        """See QuantizedMatrix."""
+        order = "act-order" if self.column_groups() is not None else ""
+        middle = "" if self.scheme.symmetric else "zero points"
+        return words_of("compressed-tensors", self.scheme.bits, self.shape[1], self.group, middle, order)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """See QuantizedMatrix."""
+        more = (part for part in (self.zero, self.g_idx) if part is not None)
+        return tuple(part.name for part in (self.packed, self.scale, self.sizes, *more))
+
+    @property
+    def num_bytes(self) -> int:
+        """See QuantizedMatrix."""
+        return self.packed.info.num_bytes + self.scale.info.num_bytes
+
+    @property
+    def kinds(self) -> frozenset[WeightKind]:
+        """See QuantizedMatrix."""
+        if self.column_groups() is not None:
+            return frozenset()
+        bits, columns = self.scheme.bits, self.shape[1]
+        kinds = affine_kinds(bits, columns, self.group)
+        if kinds and bits == 4 and self.scheme.symmetric and self.scale.info.dtype == "F16":
+            kinds |= {WeightKind.FLAT4}
+        return kinds
+
+    def column_groups(self) -> I32Array | None:
+        """The group of each column, where columns of a group do not lie side by side. Raises CorruptModel."""
+        if self.g_idx is None:
+            return None
+        found = self.g_idx.whole().astype(np.int32)
+        groups = -(-self.shape[1] // self.group)
+        if (found == -1).all():  # what the library writes for "in order"
+            return None
+        if int(found.min()) < 0 or int(found.max()) >= groups:
+            raise self.g_idx.wrong(f"It names groups from {found.min()} to {found.max()}, and there are {groups}.")
+        return None if np.array_equal(found, np.arange(len(found)) // self.group) else found
+
+    def values(self, first: int, count: int) -> F32Array:
+        """See QuantizedMatrix."""
+        return self._rows(first, count).values()
+
+    def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
+        """See QuantizedMatrix."""
+        return self._rows(first, count).stored(kind)
+
+    def _rows(self, first: int, count: int) -> GroupedRows:
+        bits, one = self.scheme.bits, self.scheme.strategy == "tensor"
+        words = self.packed.rows(first, count).view(np.uint32)
+        spare = -words.shape[1] % bits if 32 % bits else 0
+        codes = unpacked(np.pad(words, ((0, 0), (0, spare))), bits)[:, : self.shape[1]]
+        scales = self.scale.floats().reshape(1 if one else self.shape[0], -1)
+        here = np.zeros(count, np.int64) if one else np.arange(first, first + count)
+        zeros = np.full(scales[here].shape, 1 << (bits - 1), np.int16)
+        if self.zero is not None:
+            along = np.ascontiguousarray(self.zero.whole().view(np.uint32).T)
+            spare = -along.shape[1] % bits if 32 % bits else 0
+            zeros = unpacked(np.pad(along, ((0, 0), (0, spare))), bits).T[here].astype(np.int16)
+        return GroupedRows(codes, scales[here], self.group, bits, zeros=zeros, group_of=self.column_groups())

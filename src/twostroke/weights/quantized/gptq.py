@@ -1,0 +1,163 @@
+"""GPTQ (Frantar et al. 2022) as AutoGPTQ and GPTQModel store it.
+
+    x.qweight (columns * bits / 32, rows) int32    codes along the columns, lowest bits first
+    x.qzeros  (groups, rows * bits / 32) int32     zero points along the rows
+    x.scales  (groups, rows) float16
+    x.g_idx   (columns,) int32                     the group of each column; in order where it is absent
+
+value = scale * (code - zero). In the first format (`checkpoint_format` "gptq") one was taken off each zero point before
+it was stored, in "gptq_v2" not. For 3 bits GPTQModel took other constants off whole words than one from each zero
+point; which of the two wrote a file is known by its symmetric zero points, or else by `meta.quantizer`.
+
+Knows: these tensors.
+Must not know: who reads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.ops.operands import F32Array, I32Array, U8Array
+from twostroke.ops.stored_layout import StoredValues
+from twostroke.spec.formats import WeightKind
+from twostroke.weights.quantized.bits import unpacked, words_for
+from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, words_of
+from twostroke.weights.quantized.parts import FLOATS, WORDS, Held, StoredPart, StoredTensors
+
+BITS = (2, 3, 4, 8)
+
+_ONES = {2: 0x55555555, 4: 0x11111111, 8: 0x01010101}
+"""One in each code of a word. It is added to whole words, as it was taken off them."""
+
+_GPTQMODEL_3 = np.array((0x24924924, 0x92492492, 0x49249249), np.uint32)
+
+
+@dataclass(frozen=True, slots=True)
+class GptqSettings:
+    """Of one matrix. group: 0 for one group a row. less_one: one was taken off the zero points. gptqmodel: who wrote
+    it."""
+
+    bits: int
+    group: int
+    symmetric: bool
+    less_one: bool
+    gptqmodel: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GptqMatrix:
+    """Satisfies `QuantizedMatrix`."""
+
+    settings: GptqSettings
+    qweight: StoredPart
+    qzeros: StoredPart
+    scales: StoredPart
+    g_idx: StoredPart | None
+    held: Held
+
+    @classmethod
+    def of(cls, stored: StoredTensors, module: str, settings: GptqSettings, held: Held) -> GptqMatrix:
+        """The matrix of a module. Raises CorruptModel naming the part that does not fit."""
+        bits = settings.bits
+        qweight = stored.part(module + ".qweight", WORDS, (None, None))
+        packed, rows = qweight.shape
+        columns = packed * 32 // bits
+        if (bits == 3 and packed % 3) or rows * bits % 32:
+            raise qweight.wrong(f"{packed} words of 32 bits do not hold whole codes of {bits} bits.")
+        group = settings.group or columns
+        groups = -(-columns // group)
+        scales = stored.part(module + ".scales", FLOATS, (groups, rows))
+        qzeros = stored.part(module + ".qzeros", WORDS, (groups, words_for(rows, bits)))
+        has_index = stored.has(module + ".g_idx")
+        g_idx = stored.part(module + ".g_idx", WORDS, (columns,)) if has_index else None
+        return cls(settings, qweight, qzeros, scales, g_idx, held)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(rows, columns)."""
+        return self.qweight.shape[1], self.qweight.shape[0] * 32 // self.settings.bits
+
+    @property
+    def group(self) -> int:
+        """Columns of a group."""
+        return self.settings.group or self.shape[1]
+
+    @property
+    def words(self) -> str:
+        """See QuantizedMatrix."""
+        order = "act-order" if self.column_groups() is not None else ""
+        return words_of("GPTQ", self.settings.bits, self.shape[1], self.group, order)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """See QuantizedMatrix."""
+        found = (self.qweight, self.qzeros, self.scales, *((self.g_idx,) if self.g_idx else ()))
+        return tuple(part.name for part in found)
+
+    @property
+    def num_bytes(self) -> int:
+        """See QuantizedMatrix."""
+        return sum(part.info.num_bytes for part in (self.qweight, self.qzeros, self.scales))
+
+    @property
+    def kinds(self) -> frozenset[WeightKind]:
+        """See QuantizedMatrix."""
+        if self.column_groups() is not None:
+            return frozenset()
+        kinds = affine_kinds(self.settings.bits, self.shape[1], self.group)
+        if self.settings.symmetric and self.settings.bits == 4 and self.scales.info.dtype == "F16" and kinds:
+            kinds |= {WeightKind.FLAT4}
+        return kinds
+
+    def column_groups(self) -> I32Array | None:
+        """The group of each column, where columns of a group do not lie side by side. Raises CorruptModel."""
+        if self.g_idx is None:
+            return None
+        found = self.g_idx.whole().astype(np.int32)
+        groups = self.scales.shape[0]
+        if found.size and (int(found.min()) < 0 or int(found.max()) >= groups):
+            raise self.g_idx.wrong(f"It names groups from {found.min()} to {found.max()}, and there are {groups}.")
+        in_order = np.arange(len(found)) // self.group
+        return None if np.array_equal(found, in_order) else found
+
+    def values(self, first: int, count: int) -> F32Array:
+        """See QuantizedMatrix."""
+        return self._rows(first, count).values()
+
+    def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
+        """See QuantizedMatrix."""
+        rows = self._rows(first, count)
+        if not kind.is_affine and rows.zeros is not None and (rows.zeros != 8).any():
+            raise self.qzeros.wrong("The config says that the weights are symmetric, and zero points differ.")
+        return rows.stored(kind)
+
+    def _rows(self, first: int, count: int) -> GroupedRows:
+        codes, zeros, scales, groups = self.held.get(self.qweight.name, self._read)
+        here = slice(first, first + count)
+        bits = self.settings.bits
+        return GroupedRows(
+            unpacked(codes[here], bits), scales[here], self.group, bits, zeros=zeros[here], group_of=groups
+        )
+
+    def _read(self) -> tuple[NDArray[np.uint32], NDArray[np.int16], F32Array, I32Array | None]:
+        """Packed codes, zero points and scales, a row of each for a row of the matrix; the groups of columns."""
+        codes = np.ascontiguousarray(self.qweight.whole().view(np.uint32).T)
+        zeros = np.ascontiguousarray(self._zeros().T).astype(np.int16)
+        return codes, zeros, np.ascontiguousarray(self.scales.floats().T), self.column_groups()
+
+    def _zeros(self) -> U8Array:
+        """(groups, rows)."""
+        bits, middle = self.settings.bits, 1 << (self.settings.bits - 1)
+        words = self.qzeros.whole().view(np.uint32)
+        if not self.settings.less_one:
+            return unpacked(words, bits)
+        if bits != 3:
+            return unpacked(words + np.uint32(_ONES[bits]), bits)
+        each = (unpacked(words, 3) + np.uint8(1)) & np.uint8(7)
+        whole = unpacked(words + np.resize(_GPTQMODEL_3, words.shape[1]), 3)
+        if self.settings.symmetric:
+            return whole if (whole == middle).all() else each
+        return whole if self.settings.gptqmodel else each

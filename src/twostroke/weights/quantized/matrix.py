@@ -1,0 +1,124 @@
+"""What a quantized matrix can be asked, whatever format it is stored in; and the form that most formats share.
+
+    value = scale * (code - zero),  or  scale * code + bias
+
+with a scale and a zero point (or bias) for each row and each group of columns.
+
+Knows: that form, and which packed kinds hold it.
+Must not know: where in a file its parts lie.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.stored_layout import StoredValues
+from twostroke.spec.formats import WeightKind
+
+_AFFINE = {
+    4: (WeightKind.AFFINE4_128, WeightKind.AFFINE4_64, WeightKind.AFFINE4_32),
+    8: (WeightKind.AFFINE8_128, WeightKind.AFFINE8_64, WeightKind.AFFINE8_32),
+}
+
+
+class QuantizedMatrix(Protocol):
+    """A tensor whose numbers are computed of several stored ones."""
+
+    @property
+    def words(self) -> str:
+        """The format, for people."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the stored tensors."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the numbers."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all its parts."""
+
+    @property
+    def kinds(self) -> frozenset[WeightKind]:
+        """The packed kinds that hold them without loss."""
+
+    def values(self, first: int, count: int) -> F32Array:
+        """Rows [first, first + count) as float32. Raises CorruptModel naming the stored tensor."""
+
+    def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
+        """The same rows as codes and scales for a kind of `kinds`. Raises CorruptModel as `values`."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GroupedRows:
+    """n rows. codes: (n, columns), of so many `bits`, not negative. scales: (n, groups). zeros or biases (one of them):
+    (n, groups).
+
+    group: columns that share a scale, where they lie side by side; the last group may be shorter. group_of: (columns,)
+    the group of each column, where they do not.
+    """
+
+    codes: NDArray[Any]
+    scales: F32Array
+    group: int
+    bits: int
+    zeros: NDArray[Any] | None = None
+    biases: F32Array | None = None
+    group_of: I32Array | None = None
+
+    def values(self) -> F32Array:
+        """(n, columns) float32, rounded once; exact for scales of 16 bits and zero points that are whole."""
+        scales = self._spread(self.scales)
+        if self.biases is not None:
+            found: F32Array = self.codes.astype(np.float32) * scales + self._spread(self.biases)
+            return found
+        zeros = self._spread(self.zeros) if self.zeros is not None else 0
+        found = (self.codes - zeros).astype(np.float32) * scales
+        return found
+
+    def stored(self, kind: WeightKind) -> StoredValues:
+        """For an affine kind, or for FLAT4 and FLAT8 where all zero points are in the middle."""
+        wide = kind.step_columns
+        at = np.arange(self.codes.shape[1] // wide) * wide // self.group
+        scales, codes = self.scales[:, at], self.codes.astype(np.int16)
+        zeros = None if self.zeros is None else self.zeros[:, at]
+        if not kind.is_affine:
+            whole = 0 if self.zeros is None else self._spread(self.zeros).astype(np.int16)
+            return StoredValues((codes - whole).astype(np.int8), scales)
+        less = 0 if self.bits < 8 else 128
+        if self.biases is not None:
+            least = -(self.biases[:, at] + np.float32(less) * scales)
+        else:
+            least = ((0 if zeros is None else zeros) - np.float32(less)) * scales
+        return StoredValues((codes - less).astype(np.int8), scales, None, least.astype(np.float32))
+
+    def _spread(self, grouped: NDArray[Any]) -> NDArray[Any]:
+        if self.group_of is not None:
+            return grouped[:, self.group_of]
+        columns = self.codes.shape[1]
+        return np.repeat(grouped, min(self.group, columns), axis=1)[:, :columns]
+
+
+def affine_kinds(bits: int, columns: int, group: int) -> frozenset[WeightKind]:
+    """The kinds that hold unsigned codes of so many bits in such groups."""
+    fitting = (
+        kind
+        for width, kinds in _AFFINE.items()
+        if bits <= width
+        for kind in kinds
+        if columns % kind.step_columns == 0 and (group % kind.step_columns == 0 or group >= columns)
+    )
+    return frozenset(fitting)
+
+
+def words_of(method: str, bits: int, columns: int, group: int, *more: str) -> str:
+    """ "GPTQ 4-bit, groups of 128"."""
+    groups = "one group a row" if group >= columns else f"groups of {group}"
+    return ", ".join((f"{method} {bits}-bit", groups, *(word for word in more if word)))

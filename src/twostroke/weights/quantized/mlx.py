@@ -1,0 +1,86 @@
+"""MLX's affine matrices, and those of its microscaling modes.
+
+    x.weight (rows, columns * bits / 32) uint32    codes along the columns, lowest bits first
+    x.scales, x.biases (rows, groups) float16, bfloat16 or float32
+
+value = scale * code + bias. In the modes mxfp4 and nvfp4 codes are floats of 4 bits, and scales are bytes.
+
+Knows: these tensors.
+Must not know: who reads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array
+from twostroke.ops.stored_layout import StoredValues
+from twostroke.spec.formats import WeightKind
+from twostroke.weights.quantized.bits import unpacked, words_for
+from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, words_of
+from twostroke.weights.quantized.parts import FLOATS, WORDS, StoredPart, StoredTensors
+
+BITS = (2, 3, 4, 5, 6, 8)
+GROUPS = (32, 64, 128)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MlxMatrix:
+    """Satisfies `QuantizedMatrix`."""
+
+    weight: StoredPart
+    scales: StoredPart
+    biases: StoredPart
+    bits: int
+    group: int
+
+    @classmethod
+    def of(cls, stored: StoredTensors, module: str, bits: int, group: int) -> MlxMatrix:
+        """The matrix of a module. Raises CorruptModel naming the part that does not fit."""
+        weight = stored.part(module + ".weight", WORDS, (None, None))
+        columns = weight.shape[1] * 32 // bits
+        if words_for(columns, bits) != weight.shape[1] or columns % group:
+            raise weight.wrong(f"Its {weight.shape[1]} words a row are no groups of {group} codes of {bits} bits.")
+        sizes = (weight.shape[0], columns // group)
+        scales, biases = (stored.part(f"{module}.{name}", FLOATS, sizes) for name in ("scales", "biases"))
+        return cls(weight, scales, biases, bits, group)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(rows, columns)."""
+        return self.weight.shape[0], self.scales.shape[1] * self.group
+
+    @property
+    def words(self) -> str:
+        """See QuantizedMatrix."""
+        return words_of("MLX", self.bits, self.shape[1] + 1, self.group)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """See QuantizedMatrix."""
+        return self.weight.name, self.scales.name, self.biases.name
+
+    @property
+    def num_bytes(self) -> int:
+        """See QuantizedMatrix."""
+        return sum(part.info.num_bytes for part in (self.weight, self.scales, self.biases))
+
+    @property
+    def kinds(self) -> frozenset[WeightKind]:
+        """See QuantizedMatrix."""
+        return affine_kinds(self.bits, self.shape[1], self.group)
+
+    def values(self, first: int, count: int) -> F32Array:
+        """See QuantizedMatrix."""
+        return self._rows(first, count).values()
+
+    def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
+        """See QuantizedMatrix."""
+        return self._rows(first, count).stored(kind)
+
+    def _rows(self, first: int, count: int) -> GroupedRows:
+        codes = unpacked(self.weight.rows(first, count).view(np.uint32), self.bits)
+        scales, biases = self.scales.floats(first, count), self.biases.floats(first, count)
+        return GroupedRows(codes, scales, self.group, self.bits, biases=biases)

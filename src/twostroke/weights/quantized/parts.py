@@ -1,0 +1,145 @@
+"""The stored tensors that a quantized matrix is made of: checked by shape and type, read as raw numbers.
+
+Knows: element types of safetensors.
+Must not know: formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.ops.operands import F32Array, U8Array, bf16_to_f32
+from twostroke.types.errors import CorruptModel
+from twostroke.weights.json_file import DOWNLOAD_AGAIN
+from twostroke.weights.quantized.bits import E4M3, powers
+from twostroke.weights.tensor_source import TensorInfo
+
+_RAW: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2"), "F64": np.dtype("<f8"),
+    "F8_E4M3": np.dtype("u1"), "F8_E8M0": np.dtype("u1"), "U8": np.dtype("u1"), "I8": np.dtype("i1"),
+    "I16": np.dtype("<i2"), "I32": np.dtype("<i4"), "U32": np.dtype("<u4"), "I64": np.dtype("<i8"),
+}  # fmt: skip
+
+FLOATS = ("F32", "F16", "BF16")
+WORDS = ("I32", "U32")
+
+
+class RawTensor(Protocol):
+    """A tensor of a safetensors file (`checkpoint.SafetensorsTensor`)."""
+
+    @property
+    def info(self) -> TensorInfo:
+        """Shape, type and place."""
+
+    def read_raw(self, first: int, count: int) -> U8Array:
+        """The bytes of rows [first, first + count). Raises CorruptModel where the file ends early."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StoredPart:
+    """One stored tensor."""
+
+    name: str
+    tensor: RawTensor
+
+    @property
+    def info(self) -> TensorInfo:
+        """Shape and type."""
+        return self.tensor.info
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As stored."""
+        return self.tensor.info.shape
+
+    def rows(self, first: int, count: int) -> NDArray[Any]:
+        """Rows as they are stored, bf16 and floats of 8 bits as whole numbers."""
+        raw = self.tensor.read_raw(first, count).view(_RAW[self.info.dtype])
+        return raw.reshape((count, *self.shape[1:]) if self.shape else ())
+
+    def whole(self) -> NDArray[Any]:
+        """All rows."""
+        return self.rows(0, self.info.rows)
+
+    def floats(self, first: int = 0, count: int | None = None) -> F32Array:
+        """Rows as float32. Raises CorruptModel where one is NaN or infinite."""
+        raw = self.rows(first, self.info.rows - first if count is None else count)
+        dtype = self.info.dtype
+        if dtype == "BF16":
+            found = bf16_to_f32(raw)
+        elif dtype == "F8_E4M3":
+            found = E4M3[raw]
+        elif dtype in ("F8_E8M0", "U8"):
+            found = powers(raw)
+        else:
+            found = raw.astype(np.float32)
+        if not np.isfinite(found).all():
+            raise CorruptModel(
+                f"Tensor {self.name[:200]} holds numbers that are NaN or infinite.",
+                why="One of them makes every answer NaN.",
+                fix=DOWNLOAD_AGAIN,
+            )
+        return found
+
+    def wrong(self, why: str) -> CorruptModel:
+        """An error that names this tensor."""
+        return CorruptModel(f"Tensor {self.name[:200]} cannot be read as quantized weights.", why=why, fix=FIX)
+
+
+FIX = "config.json and the weights do not belong together, or the files are damaged: download both again."
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensors:
+    """All tensors of the files, by name."""
+
+    tensors: Mapping[str, RawTensor]
+
+    def modules(self, ending: str) -> list[str]:
+        """Names without this ending of the tensors that have it."""
+        return [name.removesuffix(ending) for name in self.tensors if name.endswith(ending)]
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a tensor."""
+        return name in self.tensors
+
+    def part(self, name: str, dtypes: tuple[str, ...], shape: tuple[int | None, ...] | None = None) -> StoredPart:
+        """A tensor of one of these types; None in `shape` stands for any size. Raises CorruptModel."""
+        if name not in self.tensors:
+            raise CorruptModel(
+                f"The checkpoint lacks the tensor {name[:200]}.",
+                why="The other parts of this quantized matrix are there.",
+                fix=FIX,
+            )
+        part = StoredPart(name, self.tensors[name])
+        if part.info.dtype not in dtypes:
+            raise part.wrong(f"It has the type {part.info.dtype}, expected {' or '.join(dtypes)}.")
+        if shape is not None and not _fits(part.shape, shape):
+            expected = ", ".join("any" if size is None else str(size) for size in shape)
+            raise part.wrong(f"It has the shape {list(part.shape)}, expected [{expected}].")
+        return part
+
+
+def _fits(found: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
+    return len(found) == len(shape) and all(s is None or s == f for f, s in zip(found, shape, strict=True))
+
+
+class Held:
+    """What was computed last, so that pieces of one matrix are not read from the beginning each time."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._value: Any = None
+
+    def get(self, key: object, make: Any) -> Any:
+        """The value of `key`, made by `make()` where it is not the last one."""
+        if self._key != key:
+            self._key, self._value = None, None  # free the old one first
+            self._value = make()
+            self._key = key
+        return self._value

@@ -1,0 +1,54 @@
+"""The tensors of a checkpoint with its quantized matrices in the place of their parts.
+
+Knows: schemes, what no number depends on.
+Must not know: which tensors a program reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+from twostroke.types.errors import CorruptModel
+from twostroke.weights.quantized.parts import FIX, RawTensor, StoredTensors
+from twostroke.weights.quantized.schemes import Scheme
+from twostroke.weights.quantized.tensor import QuantizedTensor
+
+_Plain = TypeVar("_Plain", bound=RawTensor)
+
+UNUSED = re.compile(
+    r".*\.(input_scale|input_global_scale|input_zero_point|activation_scale|k_scale|v_scale|q_scale|output_scale"
+    r"|k_proj\.k_scale|v_proj\.v_scale|weight_format|weight_shape|bias_scale)"
+)
+"""Scales of activations and of K and V: here both are rounded by what they hold, at each step; notes on a layout."""
+
+
+def with_matrices(tensors: Mapping[str, _Plain], scheme: Scheme) -> dict[str, _Plain | QuantizedTensor]:
+    """The tensors by name, the quantized ones under the names of the unquantized model. Raises CorruptModel, for a
+    checkpoint without any as well."""
+    stored = StoredTensors(tensors)
+    made = {name: QuantizedTensor(name, matrix) for name, matrix in scheme.matrices(stored)}
+    if not made:
+        raise CorruptModel(
+            f"The config says that the weights are quantized ({scheme.method}), and no tensor is.",
+            why="The parts of a quantized matrix have names of their own, and none of them is there.",
+            fix=FIX,
+        )
+    gone = {part for tensor in made.values() for part in tensor.matrix.parts}
+    for name in made:
+        if name in tensors and name not in gone:
+            raise CorruptModel(f"Tensor {name[:200]} is there twice: plain, and quantized.", fix=FIX)
+    found: dict[str, _Plain | QuantizedTensor] = {
+        name: tensor for name, tensor in tensors.items() if name not in gone and not UNUSED.fullmatch(name)
+    }
+    return found | made
+
+
+def found_sentence(tensors: Mapping[str, object]) -> str | None:
+    """Which formats there are, with how many matrices of each; None where nothing is quantized."""
+    counts: dict[str, int] = {}
+    for tensor in tensors.values():
+        if isinstance(tensor, QuantizedTensor):
+            counts[tensor.matrix.words] = counts.get(tensor.matrix.words, 0) + 1
+    return "; ".join(f"{words} ({count} matrices)" for words, count in counts.items()) or None

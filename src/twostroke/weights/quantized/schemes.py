@@ -1,0 +1,263 @@
+"""For each method of the hub: which tensors its matrices are made of, and what the config says about each.
+
+A scheme is made of a `quantization_config` and goes through the names of the stored tensors. What the config leaves
+unquantized is stored as it is, and is no matter of a scheme.
+
+Knows: the members of each method's config, the names of its tensors.
+Must not know: how codes become numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from twostroke.spec.fields import Fields
+from twostroke.types.errors import UnsupportedModel
+from twostroke.weights.quantized import bitsandbytes
+from twostroke.weights.quantized.awq import AwqMatrix
+from twostroke.weights.quantized.compressed import WeightScheme, compressed_matrix
+from twostroke.weights.quantized.gptq import GptqMatrix, GptqSettings
+from twostroke.weights.quantized.matrix import QuantizedMatrix
+from twostroke.weights.quantized.mlx import MlxMatrix
+from twostroke.weights.quantized.parts import FLOATS, Held, StoredTensors
+from twostroke.weights.quantized.patterns import compiled, exactly, name_list
+from twostroke.weights.quantized.scaled import SCALES, ScaledMatrix
+from twostroke.weights.quantized.small_floats import ExpertBlocks, SmallFloatMatrix
+
+Found = Iterator[tuple[str, QuantizedMatrix]]
+"""Full names of tensors (with .weight), each with its matrix."""
+
+
+class Scheme(Protocol):
+    """All quantized matrices of a checkpoint."""
+
+    @property
+    def method(self) -> str:
+        """Its name, for people."""
+
+    def matrices(self, stored: StoredTensors) -> Found:
+        """Raises CorruptModel, UnsupportedModel."""
+
+
+@dataclass(frozen=True, slots=True)
+class GptqScheme:
+    """GPTQ; dynamic: regular expressions of modules with members that differ, or None for modules left out."""
+
+    usual: GptqSettings
+    dynamic: tuple[tuple[str, Mapping[str, object] | None], ...]
+    held: Held = field(default_factory=Held)
+    method = "GPTQ"
+
+    def matrices(self, stored: StoredTensors) -> Found:
+        """See Scheme."""
+        for module in stored.modules(".qweight"):
+            settings = self._settings(module)
+            yield module + ".weight", GptqMatrix.of(stored, module, settings, self.held)
+
+    def _settings(self, module: str) -> GptqSettings:
+        place = "config.json: quantization_config.dynamic"
+        for pattern, members in self.dynamic:
+            if members is not None and compiled(pattern, place).match(module):
+                own = Fields(members, f"{place}: {pattern[:60]}")
+                group = own.integer("group_size", -1, 1 << 20, self.usual.group or -1)
+                return GptqSettings(
+                    own.integer("bits", 2, 8, self.usual.bits),
+                    max(0, group),
+                    own.boolean("sym", self.usual.symmetric),
+                    self.usual.less_one,
+                    self.usual.gptqmodel,
+                )
+        return self.usual
+
+
+@dataclass(frozen=True, slots=True)
+class AwqScheme:
+    """AWQ."""
+
+    group: int
+    by_rows: bool
+    held: Held = field(default_factory=Held)
+    method = "AWQ"
+
+    def matrices(self, stored: StoredTensors) -> Found:
+        """See Scheme."""
+        for module in stored.modules(".qweight"):
+            yield module + ".weight", AwqMatrix.of(stored, module, self.group, self.by_rows, self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedScheme:
+    """compressed-tensors. groups: the targets of each config group, and what it does with weights."""
+
+    groups: tuple[tuple[tuple[str, ...], WeightScheme | None], ...]
+    ignore: tuple[str, ...]
+    method = "compressed-tensors"
+
+    def matrices(self, stored: StoredTensors) -> Found:
+        """See Scheme."""
+        place = "config.json: quantization_config"
+        endings = (".weight_packed", ".weight_scale")
+        modules = dict.fromkeys(name for ending in endings for name in stored.modules(ending))
+        for module in modules:
+            if exactly(self.ignore, module, place + ".ignore"):
+                raise UnsupportedModel(
+                    f"{module[:200]} is in quantization_config.ignore, and its weights are quantized.",
+                    why="Config and weights contradict each other.",
+                    fix="Download both again.",
+                )
+            scheme = self._scheme(module, place)
+            matrix = None if scheme is None else compressed_matrix(stored, module, scheme)
+            if matrix is not None:
+                yield module + ".weight", matrix
+
+    def _scheme(self, module: str, place: str) -> WeightScheme | None:
+        """The first group that names the module wins over one that means all linear layers."""
+        for targets, scheme in self.groups:
+            if exactly(targets, module, place + ".config_groups"):
+                return scheme
+        for targets, scheme in self.groups:
+            if any(target in ("Linear", "LinearBase", "Embedding") for target in targets):
+                return scheme
+        raise UnsupportedModel(
+            f"{module[:200]} is quantized, and no config group of quantization_config names it.",
+            why="Targets are names, `re:` expressions or Linear.",
+            fix="Compare config.json with the model's page.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fp8Scheme:
+    """Floats of 8 bits. tile: rows and columns that share a scale; None: as the scales' sizes say."""
+
+    tile: tuple[int, int] | None
+    method = "FP8"
+
+    def matrices(self, stored: StoredTensors) -> Found:
+        """See Scheme."""
+        for ending in (".weight_scale_inv", ".weight_scale"):
+            for module in stored.modules(ending):
+                weight = stored.part(module + ".weight", ("F8_E4M3",))
+                scale = stored.part(module + ending, SCALES)
+                tile = self.tile if self.tile and len(scale.shape) == 2 else _by_row(scale.shape, weight.shape)
+                words = {(0, 0): "one scale a matrix", (1, 0): "one scale a row"}.get(
+                    tile, f"tiles of {tile[0]} x {tile[1]}"
+                )
+                yield module + ".weight", ScaledMatrix.of(f"FP8, {words}", weight, scale, tile)
+
+
+def _by_row(scales: tuple[int, ...], weights: tuple[int, ...]) -> tuple[int, int]:
+    """One scale for each row where there are as many, else one for all."""
+    return (1, 0) if scales and scales[0] == weights[0] and weights[0] > 1 else (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Mxfp4Scheme:
+    """gpt-oss: banks of experts in blocks."""
+
+    method = "MXFP4"
+
+    def matrices(self, stored: StoredTensors) -> Found:
+        """See Scheme."""
+        for name in stored.modules("_blocks"):
+            blocks = stored.part(name + "_blocks", ("U8",), (None, None, None, 16))
+            scales = stored.part(name + "_scales", ("U8", "F8_E8M0"), blocks.shape[:3])
+            yield name, ExpertBlocks(blocks, scales)
+
+
+@dataclass(frozen=True, slots=True)
+class BitsandbytesScheme:
+    """bitsandbytes: 4 bits by a table, or whole numbers of 8 bits with a scale a row."""
+
+    method = "bitsandbytes"
+
+    def matrices(self, stored: StoredTensors) -> Found:
+        """See Scheme."""
+        for ending in bitsandbytes.STATES:
+            for name in stored.modules(ending):
+                yield name, bitsandbytes.TableMatrix.of(stored, name, ending)
+        for module in stored.modules(".SCB"):
+            weight = stored.part(module + ".weight", ("I8",))
+            scale = stored.part(module + ".SCB", ("F32",))
+            words = "bitsandbytes INT8, one scale a row"
+            yield module + ".weight", ScaledMatrix.of(words, weight, scale, (1, 0), divisor=127.0)
+
+
+@dataclass(frozen=True, slots=True)
+class MlxScheme:
+    """MLX. usual: bits, group, mode; own: those of single modules."""
+
+    usual: tuple[int, int, str]
+    own: Mapping[str, tuple[int, int, str]]
+    method = "MLX"
+
+    def matrices(self, stored: StoredTensors) -> Found:
+        """See Scheme."""
+        for module in stored.modules(".scales"):
+            bits, group, mode = self.own.get(module, self.usual)
+            name = module + ".weight"
+            if mode == "affine":
+                yield name, MlxMatrix.of(stored, module, bits, group)
+                continue
+            nv = mode == "nvfp4"
+            codes = stored.part(name, ("U32",))
+            scales = stored.part(module + ".scales", ("U8",))
+            if nv:
+                raise UnsupportedModel(
+                    f"{name[:200]}: MLX's mode nvfp4 cannot be read.",
+                    why="Read are the modes affine and mxfp4.",
+                    fix="Use another quantization of the same model.",
+                )
+            yield name, SmallFloatMatrix.of("MLX MXFP4, groups of 32", codes, scales, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class ModeloptScheme:
+    """NVIDIA's ModelOpt: NVFP4 or FP8."""
+
+    method = "ModelOpt"
+
+    def matrices(self, stored: StoredTensors) -> Found:
+        """See Scheme."""
+        for module in stored.modules(".weight_scale"):
+            name = module + ".weight"
+            scales = stored.part(module + ".weight_scale", (*SCALES, "F8_E4M3"))
+            if scales.info.dtype == "F8_E4M3":
+                whole = stored.part(module + ".weight_scale_2", FLOATS)
+                codes = stored.part(name, ("U8",))
+                yield name, SmallFloatMatrix.of("ModelOpt NVFP4, groups of 16", codes, scales, 16, whole)
+            else:
+                weight = stored.part(name, ("F8_E4M3",))
+                tile = _by_row(scales.shape, weight.shape)
+                yield name, ScaledMatrix.of("ModelOpt FP8, one scale a matrix", weight, scales, tile)
+
+
+def compressed_scheme(fields: Fields) -> CompressedScheme:
+    """Of a quantization_config. Raises CorruptModel, UnsupportedModel."""
+    sparse = fields.group("sparsity_config")
+    if sparse is not None and sparse.text("format", "dense") != "dense":
+        raise UnsupportedModel(
+            f"{fields.place}: sparsity_config: the format {sparse.text('format', '')[:40]!r} cannot be read.",
+            why="Sparse weights are not implemented.",
+            fix="Use the dense checkpoint of this model.",
+        )
+    transforms = fields.group("transform_config")
+    if transforms is not None and transforms.values.get("config_groups"):
+        raise UnsupportedModel(
+            f"{fields.place}: transform_config is not implemented.",
+            why="Its rotations change what the weights mean.",
+            fix="Use a checkpoint of this model without them.",
+        )
+    groups = fields.group("config_groups")
+    if groups is None:
+        raise fields.wrong("config_groups", "It must say how weights are quantized.")
+    found = []
+    usual = fields.text("format", "")
+    for name in groups.values:
+        group = groups.group(name)
+        if group is None:
+            raise groups.wrong(name, "It must be an object.")
+        targets = name_list(group.values.get("targets"), f"{group.place}.targets")
+        found.append((targets, WeightScheme.read(group, usual)))
+    return CompressedScheme(tuple(found), name_list(fields.values.get("ignore"), f"{fields.place}.ignore"))

@@ -1,0 +1,190 @@
+"""Checkpoints whose layers differ, layers that are left out, configs beside config.json, banks of gpt-oss."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.weights.checkpoints import random_tensors, write
+from tests.weights.quantized import packers
+from tests.weights.quantized.formats import WAYS, Way
+from tests.weights.quantized.packers import Packed
+from tests.weights.quantized.test_formats import LLAMA, make
+from twostroke.runner.folder import read_folder
+from twostroke.types.errors import UnsupportedModel
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.quantized.present import found_sentence
+from twostroke.weights.stored import kept_sentence
+
+LAYER = "model.layers.0."
+DOWN, UP, GATE = (f"{LAYER}mlp.{name}_proj" for name in ("down", "up", "gate"))
+
+
+def parts_of(module: str, packed: Packed) -> dict[str, torch.Tensor]:
+    return {f"{module}.{part}": values for part, values in packed.tensors.items()}
+
+
+def checkpoint_of(folder: Path, config: dict[str, Any], modules: dict[str, Packed]) -> Path:
+    """A llama with these modules quantized and all others plain."""
+    tensors = {name: values.bfloat16() for name, values in random_tensors(LLAMA).items()}
+    for module, packed in modules.items():
+        del tensors[module + ".weight"]
+        tensors |= parts_of(module, packed)
+    return write(folder, {**LLAMA, **config}, tensors)
+
+
+def assert_reads(folder: Path, modules: dict[str, Packed]) -> None:
+    with Checkpoint.open(folder) as checkpoint:
+        for module, packed in modules.items():
+            found = checkpoint.read(module + ".weight")
+            np.testing.assert_allclose(found, packed.values, rtol=3e-7, atol=1e-9, err_msg=module)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+def test_gptq_with_dynamic_settings(rng, tmp_path):
+    """As GPTQModel writes them: an expression with other bits, one that leaves modules out."""
+    dynamic = {"+:.*down_proj": {"bits": 8, "group_size": 64}, r"-:.*self_attn.*": {}}
+    config = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False, "dynamic": dynamic}
+    modules = {
+        DOWN: packers.gptq(packers.draw(rng, (256, 384), 8, 64), 8),
+        UP: packers.gptq(packers.draw(rng, (384, 256), 4, 128), 4),
+        GATE: packers.gptq(packers.draw(rng, (384, 256), 4, 128), 4, index=False),
+    }
+    folder = checkpoint_of(tmp_path, {"quantization_config": config}, modules)
+    assert_reads(folder, modules)
+    model = read_folder(folder)
+    with Checkpoint.open(folder) as checkpoint:
+        sentence = kept_sentence(model, checkpoint)
+        assert sentence == (
+            "Quantized weights: GPTQ 4-bit, groups of 128: kept as it is, 4.5 bits a weight; "
+            "GPTQ 8-bit, groups of 64: kept as it is, 9 bits a weight."
+        )
+
+
+def test_compressed_tensors_with_two_groups(rng, tmp_path):
+    """Names before "Linear"; a format of a group's own; ignored modules are plain."""
+    four = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 128}
+    eight = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "block", "block_structure": [128, 128]}
+    groups = {
+        "group_0": {"targets": ["Linear"], "weights": four, "format": "pack-quantized"},
+        "group_1": {"targets": ["re:.*down_proj$"], "weights": eight, "format": "float-quantized"},
+    }
+    config = {
+        "quant_method": "compressed-tensors", "format": "mixed-precision", "config_groups": groups,
+        "ignore": ["lm_head", "re:.*self_attn.*", GATE],
+    }  # fmt: skip
+    modules = {
+        DOWN: packers.tiled(rng, (256, 384), (128, 128), "weight_scale"),
+        UP: packers.compressed_packed(packers.draw(rng, (384, 256), 4, 128, symmetric=True), 4, True),
+    }
+    folder = checkpoint_of(tmp_path, {"quantization_config": config}, modules)
+    assert_reads(folder, modules)
+    with Checkpoint.open(folder) as checkpoint:
+        words = "compressed-tensors 4-bit, groups of 128 (1 matrices); compressed-tensors FP8, tiles of 128 x 128"
+        assert found_sentence(checkpoint.tensors) == words + " (1 matrices)"
+    groups.pop("group_0")
+    (folder / "config.json").write_text(json.dumps({**LLAMA, "quantization_config": config}))
+    with pytest.raises(UnsupportedModel, match="up_proj is quantized, and no config group"):
+        Checkpoint.open(folder)
+
+
+def test_mlx_with_layers_of_their_own(rng, tmp_path):
+    """And an embedding that is quantized too, which is the head."""
+    own = {"group_size": 64, "bits": 4, DOWN: {"group_size": 32, "bits": 6}, UP: False}
+    table = packers.mlx(rng, (96, 256), 4, 64, torch.float16)
+    modules = {
+        DOWN: packers.mlx(rng, (256, 384), 6, 32, torch.float16),
+        GATE: packers.mlx(rng, (384, 256), 4, 64, torch.float16),
+        "model.embed_tokens": table,
+    }
+    tied = {"tie_word_embeddings": True, "quantization": own}
+    tensors = {
+        n: v.bfloat16() for n, v in random_tensors({**LLAMA, **tied}).items() if n != "model.embed_tokens.weight"
+    }
+    for module, packed in modules.items():
+        tensors.pop(module + ".weight", None)
+        tensors |= parts_of(module, packed)
+    folder = write(tmp_path, {**LLAMA, **tied}, tensors)
+    assert_reads(folder, modules)
+    stored = {weight.parts[0].name: weight.stored for weight in read_folder(folder).program.weights}
+    assert stored["model.embed_tokens.weight"].kind.name == "AFFINE4_64"
+
+
+@pytest.mark.parametrize("packing", ["gptq", "awq"])
+def test_auto_round_is_packed_as_another_format(packing, rng, tmp_path):
+    drawn = packers.draw(rng, (256, 384), 4, 64)
+    modules = {DOWN: packers.gptq(drawn, 4) if packing == "gptq" else packers.awq(drawn)}
+    config = {
+        "quant_method": "auto-round", "packing_format": f"auto_round:auto_{packing}", "bits": 4, "group_size": 64,
+        "sym": False,
+    }  # fmt: skip
+    assert_reads(checkpoint_of(tmp_path, {"quantization_config": config}, modules), modules)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "way"),
+    [
+        ("quantize_config.json", {"bits": 4, "group_size": 128, "sym": False, "desc_act": False}, WAYS["gptq-4"]),
+        ("quant_config.json", {"w_bit": 4, "q_group_size": 64, "version": "GEMM", "zero_point": True}, WAYS["awq"]),
+        ("hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}}, WAYS["modelopt-nvfp4"]),
+    ],
+)
+def test_configs_beside_config_json(name, text, way, tmp_path):
+    numbers = make(tmp_path, Way({}, way.pack, way.words, way.kept))
+    folder = tmp_path / "quantized"
+    (folder / name).write_text(json.dumps(text))
+    with Checkpoint.open(folder) as checkpoint:
+        np.testing.assert_allclose(checkpoint.read(DOWN + ".weight"), numbers[DOWN + ".weight"], rtol=3e-7, atol=1e-9)
+
+
+def test_fp8_of_fbgemm_and_the_scales_of_activations(rng, tmp_path):
+    packed = packers.tiled(rng, (256, 384), (1, 384), "weight_scale")
+    more = Packed({**packed.tensors, "input_scale": torch.ones(1), "input_scale_ub": torch.ones(1)}, packed.values)
+    folder = checkpoint_of(tmp_path, {"quantization_config": {"quant_method": "fbgemm_fp8"}}, {DOWN: more})
+    assert_reads(folder, {DOWN: packed})
+
+
+def test_three_bits_as_gptqmodel_takes_one_off(rng, tmp_path):
+    """It takes other constants off whole words (its convert_gptq_v2_to_v1_format): known by symmetric zero points,
+    else by who wrote the file."""
+    constants = np.array([0x24924924, 0x92492492, 0x49249249], np.uint32)
+    for symmetric, writer in ((True, "unknown"), (False, "gptqmodel:7.7.0")):
+        drawn = packers.draw(rng, (256, 384), 3, 128, symmetric=symmetric)
+        packed = packers.gptq(drawn, 3, v1=False)
+        words = packed.tensors["qzeros"].numpy().view(np.uint32)
+        less = (words - np.resize(constants, words.shape[1])).view(np.int32)
+        packed.tensors["qzeros"] = torch.from_numpy(less)
+        config = {
+            "quant_method": "gptq", "bits": 3, "group_size": 128, "sym": symmetric, "meta": {"quantizer": [writer]},
+        }  # fmt: skip
+        folder = checkpoint_of(tmp_path / writer, {"quantization_config": config}, {DOWN: packed})
+        assert_reads(folder, {DOWN: packed})
+
+
+def test_banks_of_gpt_oss(rng, tmp_path):
+    """Blocks of each expert's rows; the numbers are turned, as transformers turns them."""
+    experts, columns, rows = 3, 40, 64
+    codes, numbers = packers.small_floats(rng, (experts, columns, rows))
+    powers = rng.integers(120, 130, (experts, columns, rows // 32))
+    values = numbers * np.repeat(2.0 ** (powers - 127.0), 32, axis=2)
+    name = f"{LAYER}mlp.experts.gate_up_proj"
+    tensors = {
+        name + "_blocks": torch.from_numpy(codes.reshape(experts, columns, rows // 32, 16)),
+        name + "_scales": torch.from_numpy(powers.astype(np.uint8)),
+    }
+    tmp_path.joinpath("config.json").write_text(json.dumps({"quantization_config": {"quant_method": "mxfp4"}}))
+    save_file(tensors, tmp_path / "model.safetensors")
+    with Checkpoint.open(tmp_path) as checkpoint:
+        assert checkpoint.info(name).shape == (experts, rows, columns)
+        assert np.array_equal(checkpoint.read(name), values.transpose(0, 2, 1))
+        assert np.array_equal(checkpoint.read_rows(name, 1, 1), values.transpose(0, 2, 1)[1:2])

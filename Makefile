@@ -35,10 +35,12 @@ $(BIN)/python:
 
 # A test environment is a runtime too: what it installs is not installed again.
 $(VENV)/.runtime: $(BIN)/python $(NATIVE)
+	@echo "Installing and compiling the kernels: one to two minutes."
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python $(NATIVE)
+	@echo "Installing what tests need, and compiling the kernels: two to three minutes."
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@ $(VENV)/.runtime
 

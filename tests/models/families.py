@@ -18,6 +18,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from tests.models.families_classic import CLASSIC
 from tests.models.families_dense import DENSE
 from tests.models.families_dense import SIZES as SMALL
+from tests.models.families_experts import EXPERTS
 from tests.models.families_states import STATES
 from twostroke.models.common.registry import architectures, read_model
 
@@ -106,6 +107,7 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     **DENSE,
     **CLASSIC,
     **STATES,
+    **EXPERTS,
 }
 
 
@@ -143,6 +145,9 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
                 parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
             elif parameter.ndim == 1:  # a norm: around what it begins with, 1 or 0
                 parameter.copy_(parameter.mean().round() + 0.3 * torch.randn_like(parameter))
+        for name, buffer in model.named_buffers():
+            if name.endswith("bias"):  # of a choice of experts
+                buffer.copy_(0.3 * torch.randn_like(buffer))
     model.eval().save_pretrained(folder, **saving)
     return model
 

@@ -44,10 +44,10 @@ def test_a_token_meets_few_of_the_experts(name: str, active: float) -> None:
         ("ibm-ai-platform/Bamba-9B", {"mamba_n_groups": 3}, "mamba_n_groups"),
         ("ai21labs/Jamba-v0.1", {"attn_layer_offset": 8}, "attn_layer_offset"),
         ("nvidia/Nemotron-H-8B-Base-8K", {"hybrid_override_pattern": "M*-x" * 13}, "hybrid_override_pattern"),
-        ("nvidia/Nemotron-H-8B-Base-8K", {"hybrid_override_pattern": "M*-E" * 13}, "layers with experts"),
+        ("nvidia/Nemotron-H-8B-Base-8K", {"hybrid_override_pattern": "M*-E" * 13, "n_group": 3}, "n_group"),
         ("nvidia/Nemotron-H-8B-Base-8K", {"num_hidden_layers": 51}, "num_hidden_layers"),
         ("nvidia/Nemotron-H-8B-Base-8K", {"n_groups": 3}, "n_groups"),
-        ("ibm-granite/granite-4.0-h-micro", {"num_local_experts": 32}, "num_local_experts"),
+        ("ibm-granite/granite-4.0-h-micro", {"num_local_experts": 2000}, "num_local_experts"),
     ],
 )
 def test_what_is_impossible_or_not_there_is_named(name: str, changes: dict[str, Any], field: str) -> None:

@@ -18,6 +18,18 @@ from twostroke.spec.formats import KVKind
 F32_BYTES = 4
 
 
+@dataclass(frozen=True, slots=True)
+class ExpertStack:
+    """A stack (experts, rows, columns) that some checkpoints hold where the program reads a tensor for each expert.
+
+    name: what its name ends with. each: its matrices from top to bottom; that of expert 3 is called as the stack is,
+    with `3.each.weight` in place of the last part of the name.
+    """
+
+    name: str
+    each: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class CommonFacts:
     """What a model file reads from the config beside its program.
@@ -26,7 +38,7 @@ class CommonFacts:
     "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may be there and are not read; an entry
     that ends with a dot is the beginning of names. optional_prefix: what names of tensors begin with in the program,
     and in some checkpoints only. stored_prefixes: beginnings of names in some checkpoints, each with what the program
-    has in its place.
+    has in its place. stacks: of experts, in some checkpoints.
     """
 
     vocab_size: int
@@ -39,6 +51,7 @@ class CommonFacts:
     ignored: tuple[str, ...] = ()
     optional_prefix: str = ""
     stored_prefixes: tuple[tuple[str, str], ...] = ()
+    stacks: tuple[ExpertStack, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

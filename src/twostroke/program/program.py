@@ -49,7 +49,7 @@ class Program:
     @property
     def parameters(self) -> int:
         """Trained numbers; a matrix that is used twice is counted once."""
-        matrices = sum(weight.elements + sum(part.length for part in weight.bias) for weight in self.weights)
+        matrices = sum(map(_numbers, self.weights))
         return matrices + sum(vector.length for vector in self.vectors if vector.parts)
 
     @property
@@ -57,7 +57,7 @@ class Program:
         """Those that one token uses: of a bank of experts, the chosen ones."""
         chosen = {id(weight): share for weight, share in self._shares()}
         return self.parameters - sum(
-            int(weight.elements * (1 - chosen[id(weight)])) for weight in self.weights if id(weight) in chosen
+            round(_numbers(weight) * (1 - chosen[id(weight)])) for weight in self.weights if id(weight) in chosen
         )
 
     def paged(self) -> Iterator[PagedKV]:
@@ -75,3 +75,8 @@ class Program:
             for item in call.operands():
                 if isinstance(item, Weight) and item.experts:
                     yield item, call.experts_of_a_row / item.experts
+
+
+def _numbers(weight: Weight) -> int:
+    """Of a matrix or a bank, biases included."""
+    return weight.elements + sum(part.length for part in weight.bias)

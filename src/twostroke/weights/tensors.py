@@ -13,6 +13,7 @@ from twostroke.program.model import Model
 from twostroke.program.values import Tensor
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.stacks import unstacked
 
 HARMLESS = re.compile(r"(.*\.)?(rotary_emb\.(inv_freq|cos_cached|sin_cached)|attn\.(masked_)?bias)")
 """Buffers that old checkpoints carry and that are computed anew."""
@@ -30,7 +31,10 @@ def wanted_tensors(model: Model) -> Iterator[Tensor]:
 def with_prefix(checkpoint: Checkpoint, model: Model) -> Checkpoint:
     """The checkpoint under the names of the program."""
     names = program_names(checkpoint.names, model)
-    return checkpoint.renamed(names) if names else checkpoint
+    checkpoint = checkpoint.renamed(names) if names else checkpoint
+    if not model.stacks:
+        return checkpoint
+    return Checkpoint(checkpoint.folder, checkpoint.shards, unstacked(checkpoint.tensors, model.stacks))
 
 
 def program_names(stored: frozenset[str], model: Model) -> dict[str, str]:

@@ -26,7 +26,8 @@ JoinedText = Callable[[Tracer, "Heads"], Weight]
 
 @dataclass(frozen=True, slots=True)
 class AttentionNames:
-    """Of tensors, without ".weight"."""
+    """Of tensors, without ".weight". gate: of a product by whose sigmoid
+    the heads' output is multiplied; sinks: of a score without a value for each query head. Empty for none."""
 
     q: str = "self_attn.q_proj"
     k: str = "self_attn.k_proj"
@@ -34,6 +35,8 @@ class AttentionNames:
     o: str = "self_attn.o_proj"
     q_norm: str = "self_attn.q_norm"
     k_norm: str = "self_attn.k_norm"
+    gate: str = ""
+    sinks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +123,12 @@ def attend(t: Tracer, shape: Heads, h: Value, *, window: int = 0, turn: RopeSpec
         q, k = _normed(t, shape, shape.head_norm, q, k, turn)
     cache = t.cache(PagedKV(shape.num_kv_heads, shape.head_dim, window))
     kv_write(cache, k, v.heads(shape.num_kv_heads), t.slots)
-    seen = attention(q, cache, shape.scale or shape.head_dim**-0.5, soft_cap=shape.soft_cap, slopes=_slopes(t, shape))
-    seen = multiply(seen, gates[0], Activation.SIGMOID) if shape.gated else seen.flat()
+    sinks = t.vector(shape.names.sinks, shape.num_heads, suffix="") if shape.names.sinks else None
+    factor = shape.scale or shape.head_dim**-0.5
+    seen = attention(q, cache, factor, soft_cap=shape.soft_cap, sinks=sinks, slopes=_slopes(t, shape))
+    if shape.names.gate:
+        gates = [linear(h, t.matrix("gate", {shape.names.gate: shape.query}, shape.hidden_size))]
+    seen = multiply(seen, gates[0], Activation.SIGMOID) if gates else seen.flat()
     return linear(seen, t.matrix("o", {shape.names.o: shape.hidden_size}, shape.query, bias=shape.output_bias))
 
 

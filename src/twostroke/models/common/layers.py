@@ -7,6 +7,7 @@ Must not know: config fields, single architectures.
 from __future__ import annotations
 
 from twostroke.models.common.attend import attend
+from twostroke.models.common.dense import FeedForwardText
 from twostroke.models.common.read import Parts
 from twostroke.ops.add import add
 from twostroke.ops.scale import scale
@@ -32,6 +33,23 @@ def pre_layer(
     seen = attend(t, parts.heads, parts.norm(t, norms[0], x), window=window, turn=turn)
     x = add(x, scale(seen, factor))
     return add(x, scale(parts.feed(t, parts.norm(t, norms[1], x)), factor))
+
+
+def sparse_layer(
+    t: Tracer,
+    parts: Parts,
+    block: FeedForwardText | None,
+    x: Value,
+    *,
+    window: int = 0,
+    turn: RopeSpec | None = None,
+    factor: float = 1.0,
+) -> Value:
+    """As pre_layer, with `block` in place of the usual feed-forward block, unless it is None. block: scales itself."""
+    seen = attend(t, parts.heads, parts.norm(t, USUAL_NORMS[0], x), window=window, turn=turn)
+    x = add(x, scale(seen, factor))
+    h = parts.norm(t, USUAL_NORMS[1], x)
+    return block(t, x, h) if block else add(x, scale(parts.feed(t, h), factor))
 
 
 def post_layer(t: Tracer, parts: Parts, x: Value, *, window: int = 0, turn: RopeSpec | None = None) -> Value:

@@ -20,7 +20,7 @@ from twostroke.ops.multiply import multiply
 from twostroke.ops.route import RouteRule, route
 from twostroke.ops.scale import scale
 from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
+from twostroke.program.values import Tensor, Value
 
 MOST_EXPERTS = 1024
 """What the ops have room for."""
@@ -32,19 +32,23 @@ Router = Callable[[Tracer, Value], Value]
 @dataclass(frozen=True, slots=True)
 class LinearRouter:
     """A product and a rule. name: of the product's tensor. bias: the product has one. choice_bias: the full name behind
-    the layer's prefix of the tensor that is added to the scores for the choice alone; empty for none."""
+    the layer's prefix of the tensor that is added to the scores for the choice alone; empty for none. choice_shape: its
+    shape where it is not one axis."""
 
     name: str
     experts: int
     rule: RouteRule
     bias: bool = False
     choice_bias: str = ""
+    choice_shape: tuple[int, ...] = ()
 
     def __call__(self, t: Tracer, h: Value) -> Value:
         """See Router."""
         logits = linear(h, t.matrix("router", {self.name: self.experts}, h.width, bias=self.bias))
-        added = t.vector(self.choice_bias, self.experts, suffix="") if self.choice_bias else None
-        return route(logits, self.rule, added)
+        if not self.choice_bias:
+            return route(logits, self.rule)
+        added = Tensor(t.name(self.choice_bias), self.choice_shape or (self.experts,))
+        return route(logits, self.rule, t.vector_of((added,), self.experts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,10 @@ class Mixture:
 
     def chosen(self, t: Tracer, h: Value) -> Value:
         """The weighted sum of the chosen experts."""
-        routes = self.router(t, h)
+        return self.of_routes(t, h, self.router(t, h))
+
+    def of_routes(self, t: Tracer, h: Value, routes: Value) -> Value:
+        """The same of rows that are not those that the router saw."""
         return experts(h, routes, self.banks.gate_up(t, self.shape), self.banks.down(t, self.shape), self.rule)
 
     def __call__(self, t: Tracer, h: Value) -> Value:

@@ -9,19 +9,29 @@ from dataclasses import replace
 
 from twostroke.models.common.decoder import decoder_program
 from twostroke.models.common.layers import pre_layer
-from twostroke.models.common.read import read_parts
+from twostroke.models.common.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeKind, rope_from_config
+from twostroke.spec.rope import RopeKind, RopeSpec, rope_from_config
 
 SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 
 
 @architecture("HunYuanDenseV1ForCausalLM", model_type="hunyuan_v1_dense")
 def hunyuan(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Rotations of kind dynamic with an alpha have a larger base, whatever the length."""
+    """A dense block in each layer."""
+    parts, turn = read_hunyuan(fields)
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return pre_layer(t, parts, x, turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+def read_hunyuan(fields: Fields) -> tuple[Parts, RopeSpec]:
+    """The blocks, and the rotation. Rotations of kind dynamic with an alpha have a larger base, whatever the length."""
     parts = read_parts(fields, SILENT)
     dim = parts.heads.head_dim
     turn = rope_from_config(parts.fields, dim, parts.facts.max_positions)
@@ -34,9 +44,4 @@ def hunyuan(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     heads = replace(
         parts.heads, qkv_bias=biased, output_bias=biased, head_norm=parts.norm, norm_after_rope=True, names=names
     )
-    parts = replace(parts, heads=heads)
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return pre_layer(t, parts, x, turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return replace(parts, heads=heads), turn

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from twostroke.models.common.attend import Heads, attend
 from twostroke.models.common.decoder import decoder_of, decoder_program
-from twostroke.models.common.feed import Feed
-from twostroke.models.common.fields import head_dim, kv_heads, read_facts, refuse_setting, silu_only
+from twostroke.models.common.fields import head_dim, kv_heads, read_facts, silu_only
+from twostroke.models.common.granite_mixture import granite_factor, granite_mixture, granite_shared
 from twostroke.models.common.hybrid import attention_layers
 from twostroke.models.common.mamba2 import mamba2_block, read_mamba2
+from twostroke.models.common.mixture import MOST_EXPERTS, mixture
 from twostroke.models.common.norm import Norm
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.add import add
@@ -22,15 +23,11 @@ from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
-SMALLEST, LARGEST = 1e-9, 1e6
-"""Of a factor."""
-
 
 @architecture("GraniteMoeHybridForCausalLM", model_type="granitemoehybrid")
 def granite_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Those without experts: the small ones. Attention turns heads only where position_embedding_type is "rope"."""
-    fields = Fields({"num_local_experts": 8, **fields.values}, fields.place)
-    refuse_setting(fields, "num_local_experts", "The experts of this family are not implemented yet.")
+    """The small ones have no experts: num_local_experts is 0. Attention turns heads only where position_embedding_type
+    is "rope"."""
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=2048, ignored=("lm_head.weight",) if tied else ())
     silu_only(fields)
@@ -42,22 +39,22 @@ def granite_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         num_heads,
         kv_heads(fields, num_heads, None),
         dim,
-        scale=_factor(fields, "attention_multiplier"),
+        scale=granite_factor(fields, "attention_multiplier"),
         qkv_bias=biased,
         output_bias=biased,
     )
-    feed = Feed(
-        facts.hidden_size,
-        fields.integer("shared_intermediate_size", 1, 1 << 20, default=1024),
-        gate_up="shared_mlp.input_linear",
-        down="shared_mlp.output_linear",
-    )
+    shared, hidden = fields.integer("shared_intermediate_size", 1, 1 << 20, default=1024), facts.hidden_size
+    feed = granite_shared(hidden, shared)
     states = read_mamba2(fields, facts.hidden_size, norm.eps)
     listed = "layers_block_type" if fields.texts("layers_block_type") else "layer_types"
     attending = attention_layers(fields, facts.num_layers, (False,) * facts.num_layers, listed)
     turns = fields.text("position_embedding_type", "") == "rope"
     turn = rope_from_config(fields, dim, facts.max_positions) if turns else None
-    residual = _factor(fields, "residual_multiplier")
+    residual = granite_factor(fields, "residual_multiplier")
+    block = None
+    if fields.integer("num_local_experts", 0, MOST_EXPERTS, default=8):
+        inner = fields.integer("intermediate_size", 1, 1 << 20, default=11_008)
+        block = mixture(granite_mixture(fields, hidden, inner, shared), residual)
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         h = norm(t, "input_layernorm", x)
@@ -67,15 +64,12 @@ def granite_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             with t.layer("mamba."):
                 mixed = mamba2_block(t, states, h)
         x = add(x, scale(mixed, residual))
-        return add(x, scale(feed(t, norm(t, "post_attention_layernorm", x)), residual))
+        h = norm(t, "post_attention_layernorm", x)
+        return block(t, x, h) if block else add(x, scale(feed(t, h), residual))
 
     decoder = replace(
         decoder_of(facts, norm, tied),
-        embedding_scale=_factor(fields, "embedding_multiplier"),
-        logit_scale=1.0 / _factor(fields, "logits_scaling"),
+        embedding_scale=granite_factor(fields, "embedding_multiplier"),
+        logit_scale=1.0 / granite_factor(fields, "logits_scaling"),
     )
     return facts, decoder_program(decoder, layer)
-
-
-def _factor(fields: Fields, name: str) -> float:
-    return fields.number(name, SMALLEST, LARGEST, default=1.0)

@@ -9,16 +9,21 @@ import math
 from dataclasses import replace
 
 from twostroke.models.common.attend import AttentionNames, Heads, attend
+from twostroke.models.common.banks import BankShape, EachExpert
 from twostroke.models.common.decoder import decoder_of, decoder_program
+from twostroke.models.common.dense import FeedForwardText
 from twostroke.models.common.feed import Feed
-from twostroke.models.common.fields import head_dim, kv_heads, read_facts, with_silent
+from twostroke.models.common.fields import head_dim, kv_heads, read_facts, silu_only, with_silent
 from twostroke.models.common.hybrid import attention_layers
 from twostroke.models.common.mamba2 import conv_taps
+from twostroke.models.common.mixture import LinearRouter, Mixture, mixture
+from twostroke.models.common.mixture_fields import expert_count
 from twostroke.models.common.norm import Norm
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.add import add
 from twostroke.ops.linear import linear
 from twostroke.ops.multiply import multiply
+from twostroke.ops.route import RouteRule, Scores
 from twostroke.ops.short_conv import short_conv
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
@@ -28,11 +33,41 @@ from twostroke.spec.rope import rope_from_config
 SILENT = {"num_key_value_heads": 8, "norm_eps": 1e-5, "conv_L_cache": 3, "bos_token_id": 1, "eos_token_id": 2}
 NAMES = AttentionNames(o="self_attn.out_proj", q_norm="self_attn.q_layernorm", k_norm="self_attn.k_layernorm")
 
+MOE_SILENT = {
+    **{"num_experts": 32, "num_experts_per_tok": 4, "moe_intermediate_size": 1792, "num_dense_layers": 2},
+    "intermediate_size": 7168,
+}
+BANKS = EachExpert("feed_forward.experts", gate="w1", up="w3", down_name="w2")
+CORRECTION = "feed_forward.expert_bias"
+
 
 @architecture("Lfm2ForCausalLM", model_type="lfm2")
 def lfm2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Older configs say tie_embedding, block_ff_dim and full_attn_idxs."""
-    fields = with_silent(fields, SILENT)
+    return _read(with_silent(fields, SILENT))
+
+
+@architecture("Lfm2MoeForCausalLM", model_type="lfm2_moe")
+def lfm2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Experts in all layers behind the first num_dense_layers, whose width is intermediate_size itself."""
+    fields = with_silent(fields, {**SILENT, **MOE_SILENT, "block_auto_adjust_ff_dim": False})
+    silu_only(fields)
+    count, hidden = expert_count(fields), fields.integer("hidden_size", 2, 1 << 17)
+    rule = RouteRule(
+        fields.integer("num_experts_per_tok", 1, count),
+        normalised=fields.boolean("norm_topk_prob", True),
+        scores=Scores.SIGMOID,
+        added=1e-6,
+        factor=fields.number("routed_scaling_factor", 1e-6, 1e6, default=1.0),
+    )
+    biased = fields.boolean("use_expert_bias", True)
+    router = LinearRouter("feed_forward.gate", count, rule, choice_bias=CORRECTION if biased else "")
+    shape = BankShape(count, hidden, fields.integer("moe_intermediate_size", 1, 1 << 20))
+    return _read(fields, mixture(Mixture(shape, router, BANKS)), fields.integer("num_dense_layers", 0, 4096))
+
+
+def _read(fields: Fields, block: FeedForwardText | None = None, dense: int = 0) -> tuple[CommonFacts, ProgramText]:
+    """block: the feed-forward block of the layers behind the first `dense`; None for the usual one."""
     tied = fields.boolean("tie_embedding", fields.boolean("tie_word_embeddings", True))
     facts = read_facts(fields, positions=128_000, ignored=("lm_head.weight",) if tied else ())
     norm = Norm(fields.number("norm_eps", 1e-12, 0.1))
@@ -50,7 +85,8 @@ def lfm2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         h = norm(t, "operator_norm", x)
         mixed = attend(t, heads, h, turn=turn) if attending[index] else _convolved(t, h, taps, biased)
         x = add(x, mixed)
-        return add(x, feed(t, norm(t, "ffn_norm", x)))
+        h = norm(t, "ffn_norm", x)
+        return block(t, x, h) if block and index >= dense else add(x, feed(t, h))
 
     return facts, decoder_program(replace(decoder_of(facts, norm, tied), last_norm="model.embedding_norm"), layer)
 

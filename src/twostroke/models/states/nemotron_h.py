@@ -8,21 +8,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.attend import AttentionNames, Heads, attend
+from twostroke.models.common.banks import BankShape, EachExpert
 from twostroke.models.common.decoder import decoder_of, decoder_program
+from twostroke.models.common.dense import FeedForwardText
 from twostroke.models.common.feed import Feed
 from twostroke.models.common.fields import activation, head_dim, kv_heads, read_facts, refuse_setting, with_silent
 from twostroke.models.common.mamba2 import Mamba2Shape, mamba2_block, step_limit
+from twostroke.models.common.mixture import MOST_EXPERTS, LinearRouter, Mixture
+from twostroke.models.common.mixture_fields import expert_count, sigmoid_rule
 from twostroke.models.common.norm import Norm
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.add import add
+from twostroke.ops.experts import ExpertRule
+from twostroke.ops.linear import linear
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
-from twostroke.types.errors import UnsupportedModel
 
 SILENT = {
     **{"num_key_value_heads": 8, "head_dim": 128, "layer_norm_epsilon": 1e-5, "bos_token_id": 1, "eos_token_id": 2},
     **{"ssm_state_size": 128, "mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4},
+    **{"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 7688},
+    **{"moe_shared_expert_intermediate_size": 7688, "n_shared_experts": 1},
 }
 KINDS = {"M": "states", "*": "attention", "-": "feed", "E": "experts"}
 """By the letters of hybrid_override_pattern."""
@@ -34,6 +41,8 @@ WORDS = {
 """By the words of layers_block_type."""
 
 NAMES = AttentionNames("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_proj")
+CORRECTION = "mixer.gate.e_score_correction_bias"
+LATENT = ("mixer.fc1_latent_proj", "mixer.fc2_latent_proj")
 PREFIXES = (("backbone.", "model."),)
 """Of the published checkpoints."""
 
@@ -65,6 +74,7 @@ def nemotron_h(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         down="mixer.down_proj",
     )
     states = _states(fields, facts.hidden_size, norm.eps)
+    experts = _experts(fields, feed) if "experts" in kinds else None
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         h = norm(t, "norm", x)
@@ -72,11 +82,46 @@ def nemotron_h(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             return add(x, attend(t, heads, h))
         if kinds[index] == "feed":
             return add(x, feed(t, h))
+        if experts and kinds[index] == "experts":
+            return experts(t, x, h)
         with t.layer("mixer."):
             return add(x, mamba2_block(t, states, h))
 
     decoder = replace(decoder_of(facts, norm, tied), embedding="model.embeddings", last_norm="model.norm_f")
     return replace(facts, stored_prefixes=PREFIXES), decoder_program(decoder, layer)
+
+
+def _experts(fields: Fields, feed: Feed) -> FeedForwardText:
+    """Plain experts, between two products where moe_latent_size makes them narrower, and a block that every row
+    meets."""
+    hidden, count = feed.hidden_size, expert_count(fields)
+    latent = fields.optional_integer("moe_latent_size", 1, hidden)
+    inner = fields.integer("moe_intermediate_size", 1, 1 << 20)
+    block = Mixture(
+        BankShape(count, latent or hidden, inner, gated=False),
+        LinearRouter("mixer.gate", count, sigmoid_rule(fields, count), choice_bias=CORRECTION),
+        EachExpert("mixer.experts"),
+        ExpertRule(feed.activation),
+    )
+    shared = replace(
+        feed,
+        inner_size=fields.integer("moe_shared_expert_intermediate_size", 1, 1 << 20),
+        up="mixer.shared_experts.up_proj",
+        down="mixer.shared_experts.down_proj",
+    )
+    if fields.integer("n_shared_experts", 0, MOST_EXPERTS) != 1:
+        raise fields.wrong("n_shared_experts", "Layers with experts have one shared block in this family.")
+
+    def text(t: Tracer, residual: Value, h: Value) -> Value:
+        if latent is None:
+            return add(add(residual, block.chosen(t, h)), shared(t, h))
+        routes = block.router(t, h)
+        narrow = linear(h, t.matrix("latent_in", {LATENT[0]: latent}, hidden, bias=feed.bias))
+        made = block.of_routes(t, narrow, routes)
+        wide = linear(made, t.matrix("latent_out", {LATENT[1]: hidden}, latent, bias=feed.bias))
+        return add(add(residual, wide), shared(t, h))
+
+    return text
 
 
 def _states(fields: Fields, hidden_size: int, eps: float) -> Mamba2Shape:
@@ -101,7 +146,7 @@ def _states(fields: Fields, hidden_size: int, eps: float) -> Mamba2Shape:
 
 
 def _kinds(fields: Fields) -> tuple[str, ...]:
-    """What each layer is. Raises UnsupportedModel for layers with experts."""
+    """What each layer is."""
     listed = "layers_block_type" if fields.texts("layers_block_type") else "layer_types"
     words, pattern = fields.texts(listed), fields.text("hybrid_override_pattern", "")
     found = [WORDS.get(word) for word in words] if words else [KINDS.get(letter) for letter in pattern]
@@ -109,11 +154,5 @@ def _kinds(fields: Fields) -> tuple[str, ...]:
         raise fields.wrong(
             listed if words else "hybrid_override_pattern",
             f"It must list layers, each one of {', '.join(WORDS) if words else ', '.join(KINDS)}.",
-        )
-    if "experts" in found:
-        raise UnsupportedModel(
-            f"config.json: {listed if words else 'hybrid_override_pattern'} has layers with experts.",
-            why="The experts of this family are not implemented yet.",
-            fix="Use a model of this family without experts.",
         )
     return tuple(kind for kind in found if kind is not None)

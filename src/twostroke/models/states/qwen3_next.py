@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from twostroke.models.common.attend import Heads, attend
-from twostroke.models.common.banks import Banks, BankShape, EachExpert, Stacks
+from twostroke.models.common.banks import BankShape, EachExpert
 from twostroke.models.common.decoder import decoder_of, decoder_program
 from twostroke.models.common.delta_net import DeltaNetShape, delta_net
 from twostroke.models.common.dense import FeedForwardText
@@ -22,6 +22,7 @@ from twostroke.models.common.norm import Norm
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.add import add
 from twostroke.ops.route import RouteRule
+from twostroke.program.model import ExpertStack
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
@@ -39,8 +40,15 @@ NEXT_SILENT = {
     **{"num_key_value_heads": 2, "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512},
     **{"shared_expert_intermediate_size": 512, "norm_topk_prob": True, "decoder_sparse_step": 1},
 }
-EACH = EachExpert("mlp.experts")
-STACKS = Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj")
+BANKS = EachExpert("mlp.experts")
+STACKS = (
+    ExpertStack("mlp.experts.gate_up_proj", ("gate_proj", "up_proj")),
+    ExpertStack("mlp.experts.down_proj", ("down_proj",)),
+)
+MOE_SILENT = {
+    **{"num_key_value_heads": 2, "num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512},
+    **{"shared_expert_intermediate_size": 512},
+}
 PARTIAL = 0.25
 """Of a head's elements turn."""
 
@@ -73,7 +81,7 @@ def qwen3_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     plain = _dense(fields, shape.facts)
     if not count:
         return shape.facts, _program(shape, (plain,) * layers)
-    experts = _experts(fields, shape.facts, count, EACH)
+    experts = _experts(fields, shape.facts, count)
     sparse = (index not in dense and (index + 1) % step == 0 for index in range(layers))
     return shape.facts, _program(shape, tuple(experts if each else plain for each in sparse))
 
@@ -91,6 +99,23 @@ def qwen3_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     text = nested_text(fields, "text_config")
     refuse_fields(text, "Qwen3_5ForCausalLM", "qwen3_5_text")
     facts, program = qwen3_5(text)
+    return replace(facts, stored_prefixes=PREFIXES), program
+
+
+@architecture("Qwen3_5MoeForCausalLM", model_type="qwen3_5_moe_text")
+def qwen3_5_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Experts with a shared one in each layer. Files hold a tensor for each expert, or stacks of all."""
+    shape = _read(with_silent(fields, {**SILENT, **MOE_SILENT}), by_key_head=False)
+    block = _experts(shape.fields, shape.facts, shape.fields.integer("num_experts", 1, MOST_EXPERTS))
+    return replace(shape.facts, stacks=STACKS), _program(shape, (block,) * shape.facts.num_layers)
+
+
+@architecture("Qwen3_5MoeForConditionalGeneration", model_type="qwen3_5_moe")
+def qwen3_5_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The language model of a checkpoint that also sees images."""
+    text = nested_text(fields, "text_config")
+    refuse_fields(text, "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text")
+    facts, program = qwen3_5_moe(text)
     return replace(facts, stored_prefixes=PREFIXES), program
 
 
@@ -134,7 +159,7 @@ def _dense(fields: Fields, facts: CommonFacts) -> FeedForwardText:
     return lambda t, residual, h: add(residual, feed(t, h))
 
 
-def _experts(fields: Fields, facts: CommonFacts, count: int, banks: Banks) -> FeedForwardText:
+def _experts(fields: Fields, facts: CommonFacts, count: int) -> FeedForwardText:
     """Experts, and one that every token meets, by as much as the token says."""
     hidden = facts.hidden_size
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), fields.boolean("norm_topk_prob", True))
@@ -144,7 +169,7 @@ def _experts(fields: Fields, facts: CommonFacts, count: int, banks: Banks) -> Fe
         Mixture(
             BankShape(count, hidden, fields.integer("moe_intermediate_size", 1, 1 << 20)),
             LinearRouter("mlp.gate", count, rule),
-            banks,
+            BANKS,
             shared=Shared(feed, "mlp.shared_expert_gate"),
         )
     )

@@ -1,0 +1,74 @@
+"""AFMoE (Trinity): norms around both blocks, gated attention, windows that turn, full layers without (Arcee 2025).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.attend import attend
+from twostroke.models.common.banks import BankShape, EachExpert
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import silu_only
+from twostroke.models.common.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared
+from twostroke.models.common.mixture_fields import LARGEST, expert_count, named_feed
+from twostroke.models.common.read import pattern_windows, read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.add import add
+from twostroke.ops.route import RouteRule, Scores
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    **{"head_dim": 128, "max_position_embeddings": 16_384, "rms_norm_eps": 1e-5, "num_dense_layers": 1},
+    **{"num_experts": 64, "num_experts_per_tok": 6, "num_shared_experts": 2, "moe_intermediate_size": 1408},
+    **{"route_scale": 1.0, "global_attn_every_n_layers": 4},
+}
+
+
+@architecture("AfmoeForCausalLM", model_type="afmoe")
+def afmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """mup_enabled: the embedding is multiplied by the root of its width."""
+    parts = read_parts(fields, SILENT)
+    fields, facts, norm = parts.fields, parts.facts, parts.norm
+    silu_only(fields)
+    biased = fields.boolean("attention_bias", False)
+    names = replace(parts.heads.names, gate="self_attn.gate_proj")
+    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, head_norm=norm, names=names)
+    turn = rope_from_config(fields, heads.head_dim, facts.max_positions)
+    every = fields.integer("global_attn_every_n_layers", 1, 4096)
+    windows = pattern_windows(fields, facts.num_layers, window_of(fields, 1024), every)
+    dense, block = fields.integer("num_dense_layers", 0, 4096), _mixture(fields, facts.hidden_size)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        window = windows[index]
+        seen = attend(t, heads, norm(t, "input_layernorm", x), window=window, turn=turn if window else None)
+        x = add(x, norm(t, "post_attention_layernorm", seen, in_place=True))
+        h = norm(t, "pre_mlp_layernorm", x)
+        made = block(t, h) if index >= dense else parts.feed(t, h)
+        return add(x, norm(t, "post_mlp_layernorm", made, in_place=True))
+
+    factor = facts.hidden_size**0.5 if fields.boolean("mup_enabled", False) else 1.0
+    return facts, decoder_program(replace(parts.decoder, embedding_scale=factor), layer)
+
+
+def _mixture(fields: Fields, hidden: int) -> Mixture:
+    count = expert_count(fields)
+    rule = RouteRule(
+        fields.integer("num_experts_per_tok", 1, count),
+        normalised=True,
+        scores=Scores.SIGMOID,
+        added=1e-20,
+        factor=fields.number("route_scale", 1e-6, 1e6),
+    )
+    inner = fields.integer("moe_intermediate_size", 1, LARGEST)
+    shared = fields.integer("num_shared_experts", 1, MOST_EXPERTS)
+    return Mixture(
+        BankShape(count, hidden, inner),
+        LinearRouter("mlp.router.gate", count, rule, choice_bias="mlp.expert_bias"),
+        EachExpert("mlp.experts"),
+        shared=Shared(named_feed(hidden, shared * inner, "mlp.shared_experts")),
+    )

@@ -1,0 +1,47 @@
+"""EXAONE MoE (K-EXAONE): windows with rotations, full layers without, experts by DeepSeek-V3's rule (LG AI 2026).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.layers import sparse_layer
+from twostroke.models.common.mixture_fields import listed_blocks, sigmoid_mixture
+from twostroke.models.common.read import pattern_windows, read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    **{"rms_norm_eps": 1e-5, "moe_intermediate_size": 1024, "num_experts": 64, "num_experts_per_tok": 8},
+    **{"num_shared_experts": 1, "routed_scaling_factor": 2.5, "bos_token_id": 1, "eos_token_id": 53},
+}
+CORRECTION = "mlp.e_score_correction_bias"
+
+
+@architecture("ExaoneMoeForCausalLM", model_type="exaone_moe")
+def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Every fourth layer sees everything and does not turn, unless layer_types says others. A layer that guesses a
+    second token is not read."""
+    parts = read_parts(fields, SILENT)
+    fields, facts = parts.fields, parts.facts
+    parts = replace(parts, heads=replace(parts.heads, head_norm=parts.norm))
+    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions)
+    window = window_of(fields, 4096)
+    named = fields.texts("layer_types")  # where it is there, the pattern may be a word, "LLLG"
+    pattern = 0 if named or not window else fields.integer("sliding_window_pattern", 1, 4096, default=4)
+    windows = pattern_windows(fields, facts.num_layers, window, pattern)
+    dense = fields.integer("first_k_dense_replace", 0, 4096, default=1)
+    block = sigmoid_mixture(fields, facts.hidden_size, CORRECTION)
+    blocks = listed_blocks(fields, block, facts.num_layers, dense)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        spec = turn if windows[index] or not window else None
+        return sparse_layer(t, parts, blocks[index], x, window=windows[index], turn=spec)
+
+    return replace(facts, ignored=(*facts.ignored, "mtp.")), decoder_program(parts.decoder, layer)

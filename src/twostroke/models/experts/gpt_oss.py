@@ -1,0 +1,70 @@
+"""gpt-oss: sinks, windows in every second layer, experts with biases and a clamped gate (OpenAI 2025).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.attend import AttentionNames
+from twostroke.models.common.banks import BankShape, Stacks
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import silu_only, windows_by_layer
+from twostroke.models.common.layers import sparse_layer
+from twostroke.models.common.mixture import LinearRouter, Mixture, mixture
+from twostroke.models.common.mixture_fields import expert_count
+from twostroke.models.common.read import read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.activation import Activation
+from twostroke.ops.experts import ExpertRule
+from twostroke.ops.route import RouteRule
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+YARN = {
+    **{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
+    "original_max_position_embeddings": 4096,
+}
+SILENT = {"head_dim": 64, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5}
+NAMES = AttentionNames(sinks="self_attn.sinks")
+BANKS = Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj", transposed=True, paired=True)
+GAIN = 1.702
+
+
+@architecture("GptOssForCausalLM", model_type="gpt_oss")
+def gpt_oss(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Every second layer from the first on has a window, unless layer_types says others."""
+    if not fields.has("rope_scaling") and not fields.has("rope_parameters"):
+        fields = Fields({**fields.values, "rope_scaling": YARN}, fields.place)
+    parts = read_parts(fields, SILENT, kv_absent=8)
+    fields, layers = parts.fields, parts.facts.num_layers
+    biased = fields.boolean("attention_bias", True)
+    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, names=NAMES)
+    parts = replace(parts, heads=heads)
+    turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions, theta=150_000.0)
+    window = window_of(fields, 128)
+    windows = windows_by_layer(fields, layers, window, tuple(0 if index % 2 else window for index in range(layers)))
+    block = mixture(_mixture(fields, heads.hidden_size, parts.feed.inner_size))
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        return sparse_layer(t, parts, block, x, window=windows[index], turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+def _mixture(fields: Fields, hidden: int, inner: int) -> Mixture:
+    silu_only(fields)
+    if fields.number("swiglu_alpha", 0.0, 1e3, default=GAIN) != GAIN:
+        raise fields.wrong("swiglu_alpha", f"Experts of this family have a gain of {GAIN}.")
+    count = expert_count(fields, 128)
+    rule = RouteRule(fields.integer("num_experts_per_tok", 1, count, default=4), normalised=True)
+    limit = fields.number("swiglu_limit", 1e-3, 1e6, default=7.0)
+    return Mixture(
+        BankShape(count, hidden, inner, biased=True),
+        LinearRouter("mlp.router", count, rule, bias=True),
+        BANKS,
+        ExpertRule(Activation.QUICK_GELU, limit, shift=1.0),
+    )

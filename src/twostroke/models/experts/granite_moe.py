@@ -1,0 +1,56 @@
+"""Granite MoE: Granite's factors, experts in stacks; a shared block in some (IBM 2024, 2025).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import silu_only
+from twostroke.models.common.granite_mixture import granite_factor, granite_mixture
+from twostroke.models.common.layers import sparse_layer
+from twostroke.models.common.mixture import mixture
+from twostroke.models.common.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"bos_token_id": 1, "eos_token_id": 2}
+
+
+@architecture("GraniteMoeForCausalLM", model_type="granitemoe")
+def granite_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Without a shared block."""
+    return _read(fields, shared=0)
+
+
+@architecture("GraniteMoeSharedForCausalLM", model_type="granitemoeshared")
+def granite_moe_shared(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """With one, unless its size is 0."""
+    return _read(fields, shared=fields.integer("shared_intermediate_size", 0, 1 << 20, default=0))
+
+
+def _read(fields: Fields, shared: int) -> tuple[CommonFacts, ProgramText]:
+    silu_only(fields)
+    parts = read_parts(fields, SILENT)
+    fields, biased = parts.fields, parts.fields.boolean("attention_bias", False)
+    scale = granite_factor(fields, "attention_multiplier")
+    decoder = replace(
+        parts.decoder,
+        embedding_scale=granite_factor(fields, "embedding_multiplier"),
+        logit_scale=1.0 / granite_factor(fields, "logits_scaling"),
+    )
+    heads = replace(parts.heads, scale=scale, qkv_bias=biased, output_bias=biased)
+    parts = replace(parts, heads=heads, decoder=decoder)
+    turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions)
+    factor = granite_factor(fields, "residual_multiplier")
+    block = mixture(granite_mixture(fields, heads.hidden_size, parts.feed.inner_size, shared), factor)
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return sparse_layer(t, parts, block, x, turn=turn, factor=factor)
+
+    return parts.facts, decoder_program(decoder, layer)

@@ -1,0 +1,58 @@
+"""Hunyuan-A13B: Hunyuan's attention, experts beside a block that every row meets (Tencent 2025).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from twostroke.models.common.banks import BankShape, EachExpert
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import refuse_setting, silu_only
+from twostroke.models.common.layers import sparse_layer
+from twostroke.models.common.mixture import LinearRouter, Mixture, Shared, mixture
+from twostroke.models.common.mixture_fields import expert_count, named_feed
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.dense.hunyuan import read_hunyuan
+from twostroke.ops.route import RouteRule
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+
+BY_LAYER = ("num_experts", "moe_topk", "num_shared_expert", "moe_intermediate_size")
+"""Fields that may list a number for each layer."""
+
+
+@architecture("HunYuanMoEV1ForCausalLM", model_type="hunyuan_v1_moe")
+def hunyuan_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Experts and one shared block of the same width in every layer."""
+    fields = _one_for_all(fields)
+    refuse_setting(fields, "use_cla", "Keys and values that several layers share are not implemented.")
+    refuse_setting(fields, "moe_layer_num_skipped", "transformers has experts in every layer of this family.")
+    silu_only(fields)
+    parts, turn = read_hunyuan(fields)
+    hidden, inner = parts.facts.hidden_size, parts.feed.inner_size
+    for name, only in (("num_shared_expert", 1), ("moe_intermediate_size", inner)):
+        if fields.values.get(name, only) not in (only, None):
+            raise fields.wrong(name, f"Only {only} is implemented, in transformers too.")
+    count = expert_count(fields)
+    rule = RouteRule(fields.integer("moe_topk", 1, count, default=1), normalised=True)
+    shared = Shared(named_feed(hidden, inner, "mlp.shared_mlp"))
+    router = LinearRouter("mlp.gate.wg", count, rule)
+    block = mixture(Mixture(BankShape(count, hidden, inner), router, EachExpert("mlp.experts"), shared=shared))
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return sparse_layer(t, parts, block, x, turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+def _one_for_all(fields: Fields) -> Fields:
+    """The fields, where lists of equal numbers are that number. Raises CorruptModel for other lists."""
+    values = dict(fields.values)
+    for name in BY_LAYER:
+        found = values.get(name)
+        if isinstance(found, list):
+            if not found or any(each != found[0] for each in found):
+                raise fields.wrong(name, "Layers of this family are all the same here.")
+            values[name] = found[0]
+    return Fields(values, fields.place)

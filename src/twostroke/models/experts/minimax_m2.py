@@ -1,0 +1,67 @@
+"""MiniMax-M2: norms over the whole of q and of k, half of each head turns, experts by biased sigmoids (MiniMax 2025).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.banks import BankShape, EachExpert
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import refuse_setting, silu_only
+from twostroke.models.common.layers import sparse_layer
+from twostroke.models.common.mixture import LinearRouter, Mixture, mixture
+from twostroke.models.common.mixture_fields import expert_count
+from twostroke.models.common.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.route import RouteRule, Scores
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+from twostroke.types.errors import UnsupportedModel
+
+SILENT = {
+    **{"head_dim": 128, "max_position_embeddings": 196_608, "intermediate_size": 1536},
+    **{"num_local_experts": 256, "num_experts_per_tok": 8},
+}
+BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2")
+CORRECTION = "block_sparse_moe.e_score_correction_bias"
+ONLY: dict[str, object] = {"scoring_func": "sigmoid", "qk_norm_type": "per_layer", "use_qk_norm": True}
+"""Fields of the published files of which one value is implemented, in transformers too."""
+
+
+@architecture("MiniMaxM2ForCausalLM", model_type="minimax_m2")
+def minimax_m2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Every layer has attention and experts; rotary_dim, or partial_rotary_factor, of a head turns."""
+    _check(fields)
+    silu_only(fields)
+    parts = read_parts(fields, SILENT, kv_absent=8)
+    fields, hidden = parts.fields, parts.facts.hidden_size
+    dim = parts.heads.head_dim
+    turning = fields.integer("rotary_dim", 2, dim, default=dim)
+    turn = rope_from_config(fields, dim, parts.facts.max_positions, partial=turning / dim, theta=5e6)
+    parts = replace(parts, heads=replace(parts.heads, wide_norm=parts.norm))
+    count = expert_count(fields)
+    rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), normalised=True, scores=Scores.SIGMOID)
+    router = LinearRouter("block_sparse_moe.gate", count, rule, choice_bias=CORRECTION)
+    block = mixture(Mixture(BankShape(count, hidden, parts.feed.inner_size), router, BANKS))
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return sparse_layer(t, parts, block, x, turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+def _check(fields: Fields) -> None:
+    refuse_setting(fields, "shared_intermediate_size", "Shared experts are not implemented in this family.")
+    for name, only in ONLY.items():
+        if fields.values.get(name, only) not in (only, None):
+            raise UnsupportedModel(
+                f"config.json: {name} is {str(fields.values[name])[:40]}.",
+                why=f"In this family only {only} is implemented.",
+                fix="Use a model of this family of which that holds.",
+            )
+    if 0 in fields.integers("attn_type_list"):
+        raise fields.wrong("attn_type_list", "Layers of linear attention are not implemented in this family.")

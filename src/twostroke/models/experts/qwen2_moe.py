@@ -1,0 +1,60 @@
+"""Qwen2-MoE: Qwen2's attention, experts and a shared one by as much as the token says (Qwen team 2024).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.banks import BankShape, EachExpert
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import silu_only, windows_by_layer
+from twostroke.models.common.layers import sparse_layer
+from twostroke.models.common.mixture import LinearRouter, Mixture, Shared, mixture
+from twostroke.models.common.mixture_fields import LARGEST, expert_count, named_feed
+from twostroke.models.common.read import read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.route import RouteRule
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"max_position_embeddings": 32_768, "intermediate_size": 5632}
+
+
+@architecture("Qwen2MoeForCausalLM", model_type="qwen2_moe")
+def qwen2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """decoder_sparse_step and mlp_only_layers say which layers have experts."""
+    silu_only(fields)
+    parts = read_parts(fields, SILENT, kv_absent=16)
+    fields, layers = parts.fields, parts.facts.num_layers
+    parts = replace(parts, heads=replace(parts.heads, qkv_bias=fields.boolean("qkv_bias", True)))
+    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    window = window_of(fields, 4096) if fields.boolean("use_sliding_window", False) else 0
+    first = fields.integer("max_window_layers", 0, LARGEST, default=28)
+    usual = tuple(window if index % 2 == 0 and index < first else 0 for index in range(layers))
+    windows = windows_by_layer(fields, layers, window, usual)
+    step, dense = fields.integer("decoder_sparse_step", 1, 4096, default=1), set(fields.integers("mlp_only_layers"))
+    block = mixture(_mixture(fields, parts.facts.hidden_size))
+    sparse = [index not in dense and (index + 1) % step == 0 for index in range(layers)]
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        return sparse_layer(t, parts, block if sparse[index] else None, x, window=windows[index], turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+def _mixture(fields: Fields, hidden: int) -> Mixture:
+    count = expert_count(fields, 60)
+    rule = RouteRule(
+        fields.integer("num_experts_per_tok", 1, count, default=4), fields.boolean("norm_topk_prob", False)
+    )
+    shared = fields.integer("shared_expert_intermediate_size", 1, LARGEST, default=5632)
+    return Mixture(
+        BankShape(count, hidden, fields.integer("moe_intermediate_size", 1, LARGEST, default=1408)),
+        LinearRouter("mlp.gate", count, rule),
+        EachExpert("mlp.experts"),
+        shared=Shared(named_feed(hidden, shared, "mlp.shared_expert"), "mlp.shared_expert_gate"),
+    )

@@ -1,0 +1,39 @@
+"""Solar Open: Llama's attention, experts by DeepSeek-V3's rule in every layer (Upstage 2026).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.layers import sparse_layer
+from twostroke.models.common.mixture_fields import sigmoid_mixture
+from twostroke.models.common.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    **{"head_dim": 128, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "moe_intermediate_size": 1280},
+    **{"num_experts_per_tok": 8, "n_shared_experts": 1, "n_routed_experts": 128, "intermediate_size": 1280},
+}
+
+
+@architecture("SolarOpenForCausalLM", model_type="solar_open")
+def solar_open(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """intermediate_size means nothing: no layer is dense."""
+    parts = read_parts(fields, SILENT, kv_absent=8)
+    fields, facts = parts.fields, parts.facts
+    parts = replace(parts, heads=replace(parts.heads, qkv_bias=fields.boolean("attention_bias", False)))
+    partial = fields.number("partial_rotary_factor", 1e-3, 1.0, default=1.0)
+    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions, partial=partial, theta=1e6)
+    block = sigmoid_mixture(fields, facts.hidden_size)
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return sparse_layer(t, parts, block, x, turn=turn)
+
+    return facts, decoder_program(parts.decoder, layer)

@@ -1,0 +1,136 @@
+"""Published config.json files of models with experts: the fields that count, and what the pages of the models say.
+
+Counts are in thousands of millions: of all parameters, and of those that a token uses. Many pages say them roughly;
+some count the embedding among those that a token uses, and some do not.
+
+Knows: facts.
+Must not know: Twostroke.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.models.published import sizes
+from tests.models.published_states import states_bytes
+
+TIED = {"tie_word_embeddings": True}
+GRANITE = {**TIED, "num_experts_per_tok": 8}
+
+
+def experts(count: int, chosen: int, inner: int, **more: Any) -> dict[str, Any]:
+    """Fields of mixtures under their usual names."""
+    return {"num_experts": count, "num_experts_per_tok": chosen, "moe_intermediate_size": inner, **more}
+
+
+def glm(**more: Any) -> dict[str, Any]:
+    """Fields that GLM-4.5 models have in common."""
+    usual = {"head_dim": 128, "partial_rotary_factor": 0.5, "n_shared_experts": 1, "norm_topk_prob": True}
+    return {**usual, "attention_bias": True, **more}
+
+
+def gpt_oss(layers: int, count: int) -> dict[str, Any]:
+    """gpt-oss, whose sizes differ in two numbers."""
+    more = {"head_dim": 64, "num_local_experts": count, "num_experts_per_tok": 4, "sliding_window": 128}
+    return sizes("GptOssForCausalLM", 201_088, 2880, 2880, layers, 64, 8, **more)
+
+
+NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
+LFM2 = ["full_attention" if index in (2, 6, 10, 14, 18, 21) else "conv" for index in range(24)]
+
+PUBLISHED: dict[str, tuple[dict[str, Any], float, float, int, int]] = {
+    "openai/gpt-oss-20b": (gpt_oss(24, 32), 20.91, 3.61, 24 * 2 * 8 * 64 * 2, 0),
+    "openai/gpt-oss-120b": (gpt_oss(36, 128), 116.83, 5.13, 36 * 2 * 8 * 64 * 2, 0),
+    "zai-org/GLM-4.5-Air": (
+        sizes(
+            "Glm4MoeForCausalLM", 151_552, 4096, 10_944, 46, 96, 8,
+            **experts(128, 8, 1408), **glm(first_k_dense_replace=1, routed_scaling_factor=1.0),
+        ),
+        106.0, 12.0, 46 * 2 * 8 * 128 * 2, 0,
+    ),
+    "ibm-granite/granite-3.1-1b-a400m-instruct": (
+        sizes("GraniteMoeForCausalLM", 49_155, 1024, 512, 24, 16, 8, **GRANITE, num_local_experts=32),
+        1.3, 0.4, 24 * 2 * 8 * 64 * 2, 0,
+    ),
+    "ibm-granite/granite-3.1-3b-a800m-instruct": (
+        sizes("GraniteMoeForCausalLM", 49_155, 1536, 512, 32, 24, 8, **GRANITE, num_local_experts=40),
+        3.3, 0.8, 32 * 2 * 8 * 64 * 2, 0,
+    ),
+    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": (
+        sizes(
+            "NemotronHForCausalLM", 131_072, 2688, 1856, 52, 32, 2, head_dim=128, hybrid_override_pattern=NANO,
+            mamba_num_heads=64, mamba_head_dim=64, ssm_state_size=128, n_groups=8, n_routed_experts=128,
+            num_experts_per_tok=6, moe_intermediate_size=1856, moe_shared_expert_intermediate_size=3712,
+            n_shared_experts=1, routed_scaling_factor=2.5, norm_topk_prob=True,
+        ),
+        31.6, 3.6, 6 * 2 * 2 * 128 * 2, states_bytes(23, 64 * 64 * 128, 4096 + 2 * 8 * 128),
+    ),
+    "Qwen/Qwen3.5-35B-A3B": (
+        sizes(
+            "Qwen3_5MoeForCausalLM", 248_320, 2048, 0, 40, 16, 2, **experts(256, 8, 512),
+            shared_expert_intermediate_size=512,
+        ),
+        35.0, 3.0, 10 * 2 * 2 * 256 * 2, states_bytes(30, 32 * 128 * 128, (2 * 16 + 32) * 128),
+    ),
+    "Qwen/Qwen1.5-MoE-A2.7B": (
+        sizes(
+            "Qwen2MoeForCausalLM", 151_936, 2048, 5632, 24, 16, 16, **experts(60, 4, 1408),
+            shared_expert_intermediate_size=5632,
+        ),
+        14.3, 2.7, 24 * 2 * 16 * 128 * 2, 0,
+    ),
+    "Qwen/Qwen2-57B-A14B": (
+        sizes(
+            "Qwen2MoeForCausalLM", 151_936, 3584, 18_944, 28, 28, 4, **experts(64, 8, 2560),
+            shared_expert_intermediate_size=20_480,
+        ),
+        57.4, 14.0, 28 * 2 * 4 * 128 * 2, 0,
+    ),
+    "allenai/OLMoE-1B-7B-0924": (
+        sizes("OlmoeForCausalLM", 50_304, 2048, 1024, 16, 16, 16, num_experts=64, num_experts_per_tok=8),
+        6.92, 1.28, 16 * 2 * 16 * 128 * 2, 0,
+    ),
+    "MiniMaxAI/MiniMax-M2": (
+        sizes(
+            "MiniMaxM2ForCausalLM", 200_064, 3072, 1536, 62, 48, 8, head_dim=128, rotary_dim=64,
+            num_local_experts=256, num_experts_per_tok=8, scoring_func="sigmoid", use_qk_norm=True,
+        ),
+        229.0, 10.0, 62 * 2 * 8 * 128 * 2, 0,
+    ),
+    "baidu/ERNIE-4.5-21B-A3B-PT": (
+        sizes(
+            "Ernie4_5_MoeForCausalLM", 103_424, 2560, 12_288, 28, 20, 4, moe_num_experts=64, moe_k=6,
+            moe_intermediate_size=1536, moe_num_shared_experts=2, moe_layer_start_index=1, **TIED,
+        ),
+        22.0, 3.0, 28 * 2 * 4 * 128 * 2, 0,
+    ),
+    "tencent/Hunyuan-A13B-Instruct": (
+        sizes(
+            "HunYuanMoEV1ForCausalLM", 128_167, 4096, 3072, 32, 32, 8, head_dim=128, num_experts=64,
+            moe_topk=[8] * 32, num_shared_expert=[1] * 32, moe_intermediate_size=[3072] * 32, **TIED,
+        ),
+        80.0, 13.0, 32 * 2 * 8 * 128 * 2, 0,
+    ),
+    "rednote-hilab/dots.llm1.inst": (
+        sizes(
+            "Dots1ForCausalLM", 152_064, 4096, 10_944, 62, 32, 32, n_routed_experts=128, num_experts_per_tok=6,
+            moe_intermediate_size=1408, n_shared_experts=2, first_k_dense_replace=1, norm_topk_prob=True,
+        ),
+        143.0, 14.0, 62 * 2 * 32 * 128 * 2, 0,
+    ),
+    "LiquidAI/LFM2-8B-A1B": (
+        sizes(
+            "Lfm2MoeForCausalLM", 65_536, 2048, 7168, 24, 32, 8, **experts(32, 4, 1792), num_dense_layers=2,
+            layer_types=LFM2,
+        ),
+        8.3, 1.5, 6 * 2 * 8 * 64 * 2, 18 * 2 * 2048 * 4,
+    ),
+}  # fmt: skip
+
+ROUGHLY = {
+    "zai-org/GLM-4.5-Air": 1.0,
+    "ibm-granite/granite-3.1-1b-a400m-instruct": 0.1,
+    "Qwen/Qwen3.5-35B-A3B": 1.0,
+    "baidu/ERNIE-4.5-21B-A3B-PT": 1.0,
+}
+"""Models whose pages say the number of parameters too roughly for a half of a hundredth, and how roughly."""

@@ -31,6 +31,7 @@ from twostroke.assets import spark_draft_path, spark_path
 from twostroke.backends.cpu import CpuOps, NativePacker, best_level, require_level
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, populate, settle
+from twostroke.beams.book import BeamBook
 from twostroke.cache.manager import CacheManager
 from twostroke.config import (
     GAP_LIMITER,
@@ -272,15 +273,16 @@ def build_heart(
     runner = ModelRunner(ops.compile(spec.program, memory), memory, time.perf_counter, RunDelay(), ops.weigh)
     cache = CacheManager(pools, PAGE_TOKENS, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, _draft_proposer(found, resolved, ops, report))
-    scheduler_limits = SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS)
-    scheduler = Scheduler(cache, scheduler_limits, _policy(found, resolved), guesser)
+    step_limits = SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS)
+    scheduler = Scheduler(cache, step_limits, _policy(found, resolved), guesser)
+    book = BeamBook(scheduler)
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
     closing.callback(grammars.close)
     limits = _limits(found, resolved, ends)
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     session = Session(
-        scheduler,
+        book,
         tokenizer,
         limits,
         draw_seed=lambda: secrets.randbits(63),
@@ -291,10 +293,9 @@ def build_heart(
     )
     report_fault = _fault_report("engine fault", report)
     watched = runner if witness is None else WitnessedExecutor(runner, witness)
-    cold = ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages)
-    executor = IsolatingExecutor(cold, report_fault)
+    executor = IsolatingExecutor(ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages), report_fault)
     stepper = Stepper(
-        scheduler,
+        book,
         executor,
         session,
         time.perf_counter,
@@ -386,8 +387,7 @@ def _policy(found: Found, resolved: Resolved) -> Policy:
 
 
 def _settler(weights: ModelWeights, machine: Machine) -> Settler:
-    nothing = np.empty(0, np.uint8)
-    mapped = weights.mapped if weights.mapped is not None and machine.huge_pages else nothing
+    mapped = weights.mapped if weights.mapped is not None and machine.huge_pages else np.empty(0, np.uint8)
     return Settler(mapped, settle, HUGE_PAGE_BYTES)
 
 

@@ -121,6 +121,30 @@ class LLM:
         texts = [prompt if isinstance(prompt, str) else None for prompt in asked]
         return [replace(output, prompt=text) for output, text in zip(outputs, texts, strict=True)]
 
+    def beam_search(
+        self,
+        prompts: TextOrTokens | Sequence[TextOrTokens],
+        beams: int,
+        *,
+        max_tokens: int | None = None,
+        length_penalty: float = 1.0,
+        early_stopping: bool | str = False,
+        ignore_eos: bool = False,
+    ) -> list[GenerationOutput]:
+        """The `beams` best answers to each prompt that a beam search finds, best first, each with its `score`.
+
+        See `SamplingParams.use_beam_search`. Raises as `generate` does.
+        """
+        params = SamplingParams(
+            n=beams,
+            use_beam_search=True,
+            max_tokens=max_tokens,
+            length_penalty=length_penalty,
+            early_stopping=early_stopping,
+            ignore_eos=ignore_eos,
+        )
+        return self.generate(prompts, params)
+
     def chat(self, messages: Sequence[Mapping[str, Any]], params: SamplingParams | None = None) -> GenerationOutput:
         """The assistant's next message. messages: objects with role and content. Raises as `generate` does."""
         prompt = self._rendered(messages, False)
@@ -128,8 +152,16 @@ class LLM:
         return replace(self.generate([token_ids], params)[0], prompt=prompt.text)
 
     def stream(self, prompt: TextOrTokens, params: SamplingParams | None = None) -> Iterator[Delta]:
-        """The answer piece by piece. Closing the iterator ends the request."""
-        return self.engine.stream([self._prompt(prompt, params or self.default_params())])
+        """The answer piece by piece. Closing the iterator ends the request. Raises as `generate` does."""
+        asked = params or self.default_params()
+        if asked.chooses:
+            raise InvalidRequest(
+                "The best of several answers cannot be streamed.",
+                param="use_beam_search" if asked.use_beam_search else "best_of",
+                why="It is known only when all of them are there.",
+                fix="Use generate.",
+            )
+        return self.engine.stream([self._prompt(prompt, asked)])
 
     def explain(self, request_id: str) -> list[Explanation]:
         """Why a request that has ended took as long as it did, for each of its completions.

@@ -47,7 +47,8 @@ NOTHING_CACHED = Prefix(0, ())
 
 @dataclass(slots=True)
 class Holding:
-    """What one sequence holds. full_pages: those whose tokens are in the trees. planned: the tables as they were last
+    """What one sequence holds. full_pages: those whose tokens are in the trees. copied_tokens: positions of its own
+    pages that were copied from another sequence, which may still hold the same. planned: the tables as they were last
     put into a plan, while they are the same; planned_pages: their length, -1 where they are not."""
 
     salt: str
@@ -55,6 +56,7 @@ class Holding:
     state: SlotTable | None
     full_pages: int
     filled_tokens: int
+    copied_tokens: int = 0
     planned: Tables = ()
     planned_pages: int = -1
 
@@ -84,6 +86,7 @@ class CacheManager:
             self._notes = MissNotes(self.groups[0].num_pages)
             self.groups[0].watch(self._notes)
         self._holdings: dict[str, Holding] = {}
+        self._page_copies: list[tuple[int, int, int]] = []
 
     @property
     def num_pages(self) -> int:
@@ -127,9 +130,9 @@ class CacheManager:
 
     @property
     def waste_tokens(self) -> int:
-        """Positions of sequences' pages that hold nothing yet."""
-        size = self.page_tokens
-        return sum(len(h.tables[0].page_ids) * size - h.filled_tokens for h in self._holdings.values() if h.tables)
+        """Positions of sequences' pages that hold nothing yet, or what they hold is a copy of another sequence's."""
+        size, holdings = self.page_tokens, self._holdings.values()
+        return sum(len(h.tables[0].page_ids) * size - h.filled_tokens + h.copied_tokens for h in holdings if h.tables)
 
     def page_states(self) -> bytes:
         """A PageState for each page, group by group. Other threads may ask while this one works: then not all are of
@@ -223,6 +226,33 @@ class CacheManager:
         self._holdings[sequence_id] = Holding(salt, tables, state, found, filled)
         return filled
 
+    def fork(self, source_id: str, sequence_id: str) -> bool:
+        """A new sequence that has computed what `source_id` has: full pages are shared, the last page and the state are
+        copied before the next step (`take_page_copies`, `take_copies`).
+
+        False, with nothing changed, where there is no page or no slot for a copy. Raises ValueError for a known id.
+        """
+        if sequence_id in self._holdings:
+            raise ValueError(f"sequence {sequence_id!r} has pages already")
+        source = self._holdings[source_id]
+        full, filled = source.full_pages, source.filled_tokens
+        needed = -(-filled // self.page_tokens)
+        tables = tuple(group.fork(table) for group, table in zip(self.groups, source.tables, strict=True))
+        made = all(group.grow(table, needed) for group, table in zip(self.groups, tables, strict=True))
+        state = None
+        if made and self.states is not None and source.state is not None:
+            state = self.states.fork(source.state)
+        if not made or (state is None and self.states is not None):
+            for group, table in zip(self.groups, tables, strict=True):
+                group.close(table)
+            return False
+        for index, (table, copy) in enumerate(zip(source.tables, tables, strict=True)):
+            pairs = zip(table.page_ids[full:needed], copy.page_ids[full:needed], strict=True)
+            self._page_copies += [(index, own, other) for own, other in pairs]
+        copied_tokens = filled - full * self.page_tokens
+        self._holdings[sequence_id] = Holding(source.salt, tables, state, full, filled, copied_tokens)
+        return True
+
     def reserve(self, sequence_id: str, num_tokens: int) -> Tables | None:
         """Own pages for positions [0, num_tokens), as `grow`, and say which, a table for each group; None where there
         are not enough. In a window's table, pages behind the window are -1.
@@ -295,6 +325,11 @@ class CacheManager:
     def take_copies(self) -> tuple[tuple[int, int], ...]:
         """Copies of states that the next plan must make before its step, in order: see `Plan.state_copies`."""
         return () if self.states is None else self.states.take_copies()
+
+    def take_page_copies(self) -> tuple[tuple[int, int, int], ...]:
+        """Copies of pages that the next plan must make before its step, in order: see `Plan.page_copies`."""
+        copies, self._page_copies = tuple(self._page_copies), []
+        return copies
 
     def settle_copies(self, failed: bool) -> None:
         """The plan with the last copies was run. failed: perhaps not all of them were made."""

@@ -96,6 +96,12 @@ class PageGroup:
         pages = [GIVEN_BACK] * first + [self.tree.share(node) for node in matched[first:]]
         return PageTable(salt, pages, list(matched), first)
 
+    def fork(self, table: PageTable) -> PageTable:
+        """A table with the full pages of this one, which both own from now on."""
+        nodes, first = table.nodes, table.first_held
+        pages = [GIVEN_BACK] * first + [self.tree.share(node) for node in nodes[first:]]
+        return PageTable(table.salt, pages, list(nodes), first)
+
     def needed(self, matched: Sequence[Node], num_pages: int) -> int:
         """Pages that a new sequence needs beside the matched ones, until it has num_pages."""
         held = len(matched) - self.first_needed(len(matched))

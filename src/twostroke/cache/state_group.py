@@ -94,6 +94,15 @@ class StateGroup:
             self._copies.append((source, slot))
         return SlotTable(slot, node, len(matched), frozenset(points))
 
+    def fork(self, table: SlotTable) -> SlotTable | None:
+        """A slot with a copy of this sequence's state; None where no slot is left."""
+        slot = self._take_slot()
+        if slot is None:
+            return None
+        self._copies.append((table.slot, slot))
+        table.node.pins += 1
+        return SlotTable(slot, table.node, table.num_pages, table.points)
+
     def commit(self, table: SlotTable, computed: int, known_tokens: Sequence[int]) -> None:
         """The sequence has computed this many of its tokens: take a snapshot where a page ends here."""
         if computed % self.page_tokens or computed // self.page_tokens == table.num_pages:

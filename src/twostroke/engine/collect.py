@@ -39,6 +39,7 @@ class Collector:
             completions=tuple(self._completion(pieces) for pieces in self._pieces),
             num_cached_tokens=self._pieces[0][-1].num_cached_tokens,
             prompt_logprobs=self._prompt_logprobs(),
+            num_other_tokens=self._pieces[0][-1].num_other_tokens,
         )
 
     def _prompt_logprobs(self) -> tuple[TokenLogprob, ...] | None:
@@ -60,4 +61,5 @@ class Collector:
             timings=last.timings,
             num_preemptions=last.num_preemptions,
             num_output_tokens=last.num_output_tokens,
+            score=last.score,
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest, prompt_too_long
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.output import Prompt
-from twostroke.types.speculate import DRAFT, WAYS
+from twostroke.types.speculate import DRAFT, NO_WAYS, WAYS
 
 MAX_OBJECTIVE_S = 3600.0
 
@@ -23,7 +23,7 @@ class EngineLimits:
 
     pool_tokens: what the KV pool holds when nothing else runs. end_token_ids: what ends an answer of this model.
     objectives: what is promised to everybody; one request may ask for less haste, not for more. speculate: the ways of
-    guessing that a request may ask for.
+    guessing that a request may ask for. beams: can beams be searched?
     """
 
     context_tokens: int
@@ -32,6 +32,7 @@ class EngineLimits:
     end_token_ids: frozenset[int]
     objectives: LatencyObjectives = NO_OBJECTIVES
     speculate: tuple[str, ...] = WAYS
+    beams: bool = True
 
     def check(self, prompt: Prompt) -> int:
         """The number of output tokens that the request may have.
@@ -41,6 +42,7 @@ class EngineLimits:
         self._check_ids(prompt)
         self._check_objectives(prompt)
         self._check_speculate(prompt)
+        self._check_beams(prompt)
         length = len(prompt.token_ids)
         if length >= self.context_tokens:
             raise prompt_too_long(length, self.context_tokens, exact=True)
@@ -105,6 +107,32 @@ class EngineLimits:
                 f"speculate has the value {prompt.speculate[:40]!r}, which this engine does not have.",
                 param="speculate",
                 fix=fix,
+            )
+
+    def _check_beams(self, prompt: Prompt) -> None:
+        params = prompt.params
+        if not params.use_beam_search:
+            return
+        if not self.beams:
+            raise InvalidRequest(
+                "An engine with replicas does no beam search.",
+                param="use_beam_search",
+                why="All beams of a request must be computed by the same replica.",
+                fix="Use best_of, or a server without replicas.",
+            )
+        if prompt.speculate not in (None, *NO_WAYS):
+            raise InvalidRequest(
+                "speculate cannot be kept in a beam search.",
+                param="speculate",
+                why="A beam's next token is known only when all beams are computed.",
+                fix="Leave it out.",
+            )
+        ends = self.end_token_ids.union(params.stop_token_ids)
+        if params.num_answers + len(ends) > self.vocab_size:
+            raise InvalidRequest(
+                f"{params.num_answers} beams and {len(ends)} end tokens are more than the {self.vocab_size} tokens of "
+                "the vocabulary.",
+                param="best_of",
             )
 
     def _check_objectives(self, prompt: Prompt) -> None:

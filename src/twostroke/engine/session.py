@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from twostroke.cost.ledger import Ledger
+from twostroke.engine.chosen import ChosenAnswers
 from twostroke.engine.completion_text import CompletionText, Piece
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Nobody, Observer
@@ -97,6 +98,7 @@ class Session:
         self.ledger = ledger or Ledger()
         self._live: dict[str, _Live] = {}
         self._groups: dict[str, list[str]] = {}
+        self._choosing: dict[str, ChosenAnswers] = {}
         self._numbers = itertools.count(1)
 
     @property
@@ -126,7 +128,7 @@ class Session:
             return None
         if self._grammars is None:
             raise InvalidRequest("This engine has no grammar compiler.", param="grammar")
-        return self._grammars.submit(grammar, prompt.params.n)
+        return self._grammars.submit(grammar, prompt.params.num_answers)
 
     def prepare(self, prompt: Prompt) -> Prompt:
         """Check, compile the grammar where there is one, and wait for it. Raises InvalidRequest, Overloaded."""
@@ -137,13 +139,17 @@ class Session:
     def submit(self, prompt: Prompt, now: float) -> str:
         """Queue all completions of a prompt; returns its request id. Raises InvalidRequest and then queues none."""
         prompt = self.prepare(prompt)
-        if prompt.masks and [mask.num_tokens for mask in prompt.masks] != [0] * prompt.params.n:
+        if prompt.masks and [mask.num_tokens for mask in prompt.masks] != [0] * prompt.params.num_answers:
             raise InvalidRequest("A prompt with compiled grammars can be run once.", param="grammar")
         max_tokens = self.check(prompt)
         name = prompt.request_id or self.new_request_id()
         if name in self._groups:
             raise InvalidRequest(f"A request with the id {name!r} is running.", param="request_id")
         params = prompt.params
+        if params.chooses:
+            self._choosing[name] = ChosenAnswers(params)
+            if params.logprobs is None:
+                params = replace(params, logprobs=0)  # to compare the answers
         seed = self._draw_seed() if params.seed is None else params.seed
         ends = frozenset() if params.ignore_eos else self.limits.end_token_ids
         added: list[str] = []
@@ -152,7 +158,7 @@ class Session:
             # The prompt is the same for all: the first completion alone brings its log probabilities.
             others = params if params.prompt_logprobs is None else replace(params, prompt_logprobs=None)
             vocabulary = showing(self._vocabulary, prompt.shown_token_ids)
-            for index in range(params.n):
+            for index in range(params.num_answers):
                 request = Request(
                     request_id=f"{name}/{index}",
                     group_id=name,
@@ -176,6 +182,7 @@ class Session:
         except BaseException:
             self.abort(name, now)
             self._groups.pop(name, None)
+            self._choosing.pop(name, None)
             raise
         return name
 
@@ -212,7 +219,18 @@ class Session:
                 told = self._book.finish(request_id, live.ending[0], now, live.text.num_tokens)
                 ended |= {event.request_id: event for event in told if isinstance(event, FinishedEvent)}
         deltas = [self._delta(live, ended.get(request_id)) for request_id, live in touched.items()]
-        return [delta for delta in deltas if delta is not None]
+        made = [delta for delta in deltas if delta is not None]
+        return [chosen for delta in made for chosen in self._chosen(delta)] if self._choosing else made
+
+    def _chosen(self, delta: Delta) -> Sequence[Delta]:
+        """The piece; where answers are compared, the best of them once all are there, and nothing before."""
+        choosing = self._choosing.get(delta.request_id)
+        if choosing is None:
+            return (delta,)
+        chosen = choosing.add(delta)
+        if chosen:
+            del self._choosing[delta.request_id]
+        return chosen
 
     def _take_token(self, live: _Live, event: TokenEvent) -> None:
         if live.ending is not None:
@@ -290,6 +308,7 @@ class Session:
             timings=timings,
             end_logprob=end.end_logprob,
             retry_after_s=end.retry_after_s,
+            score=end.score,
         )
 
     def _forget(self, request: Request) -> None:

@@ -160,6 +160,12 @@ class StepMemory:
         for source, target in copies:
             self._states[target] = 0 if source < 0 else self._states[source]
 
+    def copy_pages(self, copies: Iterable[tuple[int, int, int]]) -> None:
+        """K and V of every layer of a page group, (group, from page, to page) in order."""
+        for group, source, target in copies:
+            for layer in self.layers_of(group):
+                layer.data[target] = layer.data[source]
+
     @property
     def has_states(self) -> bool:
         """Do sequences keep states?"""

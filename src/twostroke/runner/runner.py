@@ -53,6 +53,7 @@ class ModelRunner:
         """
         started_s = self._clock()
         self._memory.copy_states(plan.state_copies)
+        self._memory.copy_pages(plan.page_copies)
         sizes = write_plan(plan, self._memory)
         logits = self._forward(sizes)
         model_end_s = self._clock()

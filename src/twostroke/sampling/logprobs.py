@@ -17,10 +17,11 @@ from twostroke.types.result import TokenLogprob
 
 
 def token_logprob(weigh: Weigh, logits: F32Array, token_id: int, num_top: int) -> TokenLogprob:
-    """logits (V,) raw. The chosen token's natural log probability and the `num_top` best, ties by id."""
+    """logits (V,) raw. The chosen token's natural log probability and the `num_top` (at most V) best, ties by id."""
     log_total = float(logits.max()) + ln_of_sum(int(weigh(logits, 1.0).sum()))
     top: tuple[tuple[int, float], ...] = ()
     if num_top:
+        num_top = min(num_top, len(logits))
         threshold = np.partition(logits, len(logits) - num_top)[len(logits) - num_top]
         ids = np.flatnonzero(logits >= threshold)
         best = ids[np.argsort(-logits[ids], kind="stable")][:num_top]

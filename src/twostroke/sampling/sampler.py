@@ -47,7 +47,8 @@ def sample(weigh: Weigh, logits: F32Array, sequence: PlannedSequence) -> Sampled
     if not params.greedy:
         drawn = draw(sequence.request.seed, sequence.num_output_tokens)
         token_id = choose(weigh, adjusted, params.temperature, params.top_k, params.top_p, params.min_p, drawn)
-    logprob = None if params.logprobs is None else token_logprob(weigh, logits, token_id, params.logprobs)
+    num_top = sequence.request.num_top
+    logprob = None if num_top is None else token_logprob(weigh, logits, token_id, num_top)
     return SampledToken(token_id, logprob)
 
 

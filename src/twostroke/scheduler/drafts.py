@@ -56,7 +56,7 @@ class Drafts:
         if self._drafter is None or not decoding:
             return {}
         asleep = self._drafter.asleep.get
-        awake = [s for s in decoding if len(s.known) >= asleep(s.request.request_id, 0)]
+        awake = [s for s in decoding if len(s.known) >= asleep(s.request.request_id, 0) and not s.request.steered]
         self._steps_without = 0 if awake else self._steps_without + 1
         if self._steps_without % TOLD_STEPS:
             return {}

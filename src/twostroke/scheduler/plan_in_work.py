@@ -10,21 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twostroke.scheduler.limits import StepLoad
-from twostroke.types.plan import Hold, Plan, PlannedSequence, Preemption
+from twostroke.types.plan import NO_COPIES, Copies, Hold, Plan, PlannedSequence, Preemption
 
 
 @dataclass(slots=True)
 class PlanInWork:
-    """drafts: by request id, what may be guessed of the sequences that decode. load: what limits must know of it."""
+    """drafts: by request id, what may be guessed of the sequences that decode. load: what limits must know of it.
+    made_room: who was preempted since the last plan, before this one was begun."""
 
     now: float
     load: StepLoad = field(default_factory=StepLoad)
     drafts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     planned: dict[str, PlannedSequence] = field(default_factory=dict)
     preempted: list[Preemption] = field(default_factory=list)
+    made_room: tuple[Preemption, ...] = ()
 
-    def plan(self, step_id: int, held: Hold | None, state_copies: tuple[tuple[int, int], ...] = ()) -> Plan:
+    def plan(self, step_id: int, held: Hold | None, copies: Copies = NO_COPIES) -> Plan:
         """The plan, now that all are in."""
         sequences = tuple(self.planned.values())
         drafted = sum([len(each.draft_token_ids) for each in sequences]) if self.drafts else 0
-        return Plan(step_id, sequences, tuple(self.preempted), held, state_copies, drafted)
+        preempted = (*self.made_room, *self.preempted)
+        return Plan(step_id, sequences, preempted, held, copies.states, drafted, copies.pages)

@@ -13,11 +13,13 @@ from twostroke.types.plan import Role
 
 
 class Queues:
-    """waiting: by rank. running: by admission, oldest first. A sequence is in one of them, never in both."""
+    """waiting: by rank. running: by admission, oldest first. paused: sequences whose next token is not told yet; those
+    that were admitted hold pages. A sequence is in one of them alone."""
 
     def __init__(self) -> None:
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
+        self.paused: list[Sequence] = []
         self._by_id: dict[str, Sequence] = {}
         self._admissions = 0
 
@@ -44,10 +46,39 @@ class Queues:
         self.running.append(sequence)
 
     def put_back(self, sequence: Sequence) -> None:
-        """From running to its old place among the waiting."""
-        self.running.remove(sequence)
+        """From running to its old place among the waiting. A paused one waits only when it is resumed."""
         sequence.admission = None
+        if sequence.paused:
+            return
+        self.running.remove(sequence)
         insort(self.waiting, sequence, key=lambda s: s.rank)
+
+    def pause(self, sequence: Sequence) -> None:
+        """From running to paused."""
+        self.running.remove(sequence)
+        sequence.paused = True
+        self.paused.append(sequence)
+
+    def resume(self, sequence: Sequence) -> None:
+        """From paused to running where it was admitted, and else to its place among the waiting."""
+        self.paused.remove(sequence)
+        sequence.paused = False
+        if sequence.admission is None:
+            insort(self.waiting, sequence, key=lambda s: s.rank)
+        else:
+            insort(self.running, sequence, key=lambda s: s.admission or 0)
+
+    def add_paused(self, sequence: Sequence) -> None:
+        """A new sequence, paused and not admitted."""
+        self._by_id[sequence.request.request_id] = sequence
+        sequence.paused = True
+        self.paused.append(sequence)
+
+    def admit_paused(self, sequence: Sequence) -> None:
+        """A paused sequence holds pages now; one that held some before keeps its place in the order."""
+        if sequence.admission is None:
+            self._admissions += 1
+            sequence.admission = self._admissions
 
     def rank_again(self, sequence: Sequence, rank: Rank) -> None:
         """Give a waiting sequence another place."""
@@ -58,7 +89,10 @@ class Queues:
     def remove(self, sequence: Sequence) -> None:
         """It has ended."""
         del self._by_id[sequence.request.request_id]
-        (self.waiting if sequence.admission is None else self.running).remove(sequence)
+        if sequence.paused:
+            self.paused.remove(sequence)
+        else:
+            (self.waiting if sequence.admission is None else self.running).remove(sequence)
 
     @property
     def decoding(self) -> list[Sequence]:
@@ -73,4 +107,6 @@ class Queues:
     def last_resort(self, kept: set[str]) -> Sequence | None:
         """The sequence to preempt: the worst priority, then the last admitted, of those not in `kept`."""
         candidates = [s for s in self.running if s.request.request_id not in kept]
+        if self.paused:
+            candidates += [s for s in self.paused if s.admission is not None]
         return max(candidates, key=lambda s: (s.request.priority, s.admission or 0), default=None)

@@ -22,9 +22,10 @@ from twostroke.scheduler.plan_in_work import PlanInWork
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import NO_SCORES, Sequence
+from twostroke.scheduler.steering import Steering
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
-from twostroke.types.plan import Hold, Plan, PlannedSequence, Preemption, Role
+from twostroke.types.plan import Copies, Hold, Plan, PlannedSequence, Preemption, Role
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
 
@@ -66,6 +67,8 @@ class Scheduler:
         self._drafts = Drafts(None if self._has_states else drafter, limits)
         self._siblings = SiblingRule(cache.page_tokens)
         self._misses = MissReasons(cache)
+        self.steering = Steering(cache, self._queues, self._give_up)
+        self._given_up: list[Preemption] = []  # outside of a step; the next plan tells of them
         self._num_added = 0
         self._num_steps = 0
         self._preemptions = 0
@@ -114,14 +117,25 @@ class Scheduler:
         return [] if sequence is None else [self._end(sequence, ending, now)]
 
     def schedule(self, now: float) -> Plan | None:
-        """What the next step computes; None where nothing can be computed."""
+        """What the next step computes; None where nothing can be computed.
+
+        Sequences that are paused give way where nothing could be computed otherwise.
+        """
         self._now = max(self._now, now)
-        queues = self._queues
-        if not queues.running:
+        if not self._queues.running:
             self._since_s = now
+        plan = self._plan(now)
+        while plan is None and self._queues.waiting and (idle := self._queues.last_resort(set())) and idle.paused:
+            self._give_up(idle, self._queues.waiting[0].request.request_id)
+            plan = self._plan(now)
+        return plan
+
+    def _plan(self, now: float) -> Plan | None:
+        queues = self._queues
         decoding = list(self._policy.decodes(queues))
         prompts_wait = len(decoding) < len(queues.running) or bool(queues.waiting)
-        step = PlanInWork(now, drafts=self._drafts.of_step(decoding, prompts_wait))
+        drafts = self._drafts.of_step(decoding, prompts_wait)
+        step = PlanInWork(now, drafts=drafts, made_room=tuple(self._given_up))
         for sequence in decoding:
             if sequence.admission is not None:  # not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step.load), step)
@@ -150,7 +164,10 @@ class Scheduler:
         if not step.planned:
             return None
         self._num_steps += 1
-        return step.plan(self._num_steps, held, self._cache.take_copies())
+        self._given_up.clear()
+        self.steering.planned()
+        copies = Copies(self._cache.take_copies(), self._cache.take_page_copies())
+        return step.plan(self._num_steps, held, copies)
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
         """Take in what a plan gave. Requests that ended in between are left out."""
@@ -167,6 +184,7 @@ class Scheduler:
         self._drafts.observe(plan, result, 0.0 if result.cold or result.failed else measured_s)
         self._since_s = now
         self._cache.settle_copies(bool(result.failed))
+        self.steering.settle(bool(result.failed))
         for planned in plan.sequences:
             sequence = find(planned.request.request_id)
             if sequence is not None and sequence.admission is not None:
@@ -242,6 +260,10 @@ class Scheduler:
         step.planned[request_id] = PlannedSequence(
             request, start, num_tokens + len(draft), known, tables, samples, role, scores, slot, draft
         )
+
+    def _give_up(self, sequence: Sequence, by: str) -> None:
+        """Preempt a sequence outside of a step."""
+        self._preempt(sequence, by, self._given_up)
 
     def _preempt(self, sequence: Sequence, by: str, preempted: list[Preemption]) -> None:
         """Take its pages; its tokens stay known and are computed again, with the same bits."""
@@ -337,6 +359,11 @@ class Scheduler:
 
     def _take_token(self, sequence: Sequence, sampled: SampledToken, now: float, events: list[Event]) -> Ending | None:
         request, token_id = sequence.request, sampled.token_id
+        if request.steered:
+            sequence.role = Role.DECODE
+            self._queues.pause(sequence)
+            events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now))
+            return None
         if request.ends_with(token_id, sequence.num_output):
             return Ending(FinishReason.STOP, stopped_by=sampled)
         known = sequence.known

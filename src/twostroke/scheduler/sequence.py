@@ -28,7 +28,8 @@ class Sequence:
     tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.
     objectives: what was promised. prefill_tokens, prefill_s: of its prompt alone, without what was cached when it came,
     where a policy predicts. last_step: the last one that computed it. scored: prompt positions that have their log
-    probabilities. points: positions at which a chunk ends, because a snapshot of its state is taken there.
+    probabilities. points: positions at which a chunk ends, because a snapshot of its state is taken there. paused: all
+    that is known was computed, and the next token comes from outside (`Steering`).
     """
 
     request: Request
@@ -48,6 +49,7 @@ class Sequence:
     prefill_s: float = 0.0
     last_step: int = 0
     points: tuple[int, ...] = ()
+    paused: bool = False
 
     @property
     def remaining(self) -> int:

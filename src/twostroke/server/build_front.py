@@ -97,7 +97,7 @@ def build_front(
     session = Session(
         stepper.fleet,
         tokenizer,
-        EngineLimits(facts.context_tokens, facts.vocab_size, facts.pool_tokens, ends),
+        EngineLimits(facts.context_tokens, facts.vocab_size, facts.pool_tokens, ends, beams=False),
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
         observer=metrics,

@@ -48,6 +48,11 @@ class Call:
         return len(self.prompts) * self.n
 
     @property
+    def num_answers(self) -> int:
+        """Completions that the engine makes; of those of a prompt, the best n are its choices."""
+        return sum(prompt.params.num_answers for prompt in self.prompts)
+
+    @property
     def num_prompt_tokens(self) -> int:
         """Sum over prompts; a prompt counts once, whatever n is."""
         return sum(len(prompt.token_ids) for prompt in self.prompts)

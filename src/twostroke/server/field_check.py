@@ -37,6 +37,7 @@ _MEANT = {
     "max_output_tokens": "max_tokens",
     "min_new_tokens": "min_tokens",
     "num_predict": "max_tokens",
+    "num_beams": "best_of",
     "stop_sequences": "stop",
     "stopping_strings": "stop",
     "system_prompt": "system",
@@ -44,7 +45,7 @@ _MEANT = {
 """What other servers call a field, and what it is called here, where it is not near in letters."""
 _ELSEWHERE = frozenset(
     "top_a top_n_sigma typical_p tfs_z mirostat mirostat_tau mirostat_eta n_keep n_probs n_discard min_keep "
-    "length_penalty early_stopping best_of prompt_template return_token_ids return_tokens_as_token_ids "
+    "length_penalty early_stopping prompt_template return_token_ids return_tokens_as_token_ids "
     "reasoning_effort".split()
 )
 """Fields of other servers that are near to one of ours in letters and not in meaning."""

@@ -56,6 +56,7 @@ class Generation:
         self._pumps: list[asyncio.Task[None]] = []
         self._live = len(call.prompts)
         self._tokens = [0] * call.num_choices
+        self._other_tokens = 0  # of answers that were not chosen
         self._open = set(range(call.num_choices))
 
     @property
@@ -66,7 +67,7 @@ class Generation:
     @property
     def completion_tokens(self) -> int:
         """Tokens generated so far, those inside a stop string included."""
-        return sum(self._tokens)
+        return sum(self._tokens) + self._other_tokens
 
     async def __aenter__(self) -> Generation:
         """Start. Raises EngineStopped, HttpProblem (422, 429, 503, 504), InvalidRequest for a grammar."""
@@ -78,7 +79,7 @@ class Generation:
                 raise HttpProblem(DEADLINE)
             self._timer = asyncio.get_running_loop().call_later(left_s, self._expire)
         try:
-            self._ticket = self._parts.door.enter(self._visit, self.call.num_choices, self.call.num_prompt_tokens)
+            self._ticket = self._parts.door.enter(self._visit, self.call.num_answers, self.call.num_prompt_tokens)
             prompts = await self._prepared()
             self._stay = await self._admitted(prompts)
         except BaseException:
@@ -179,6 +180,7 @@ class Generation:
             # The other completions share the first one's prompt pages; those are no hits of earlier requests.
             self._cached[place] = delta.num_cached_tokens
         self._tokens[choice] = delta.num_output_tokens
+        self._other_tokens += delta.num_other_tokens
         if delta.finish_reason is not None:
             self._open.discard(choice)
             self._reasons[choice] = delta.finish_reason.value

@@ -56,7 +56,7 @@ class EngineGauges(Protocol):
 
     @property
     def waste_tokens(self) -> int:
-        """Empty positions in used pages."""
+        """Positions of used pages that hold nothing, or a copy of what another page holds."""
 
     @property
     def preemptions_total(self) -> int:
@@ -77,7 +77,11 @@ _GAUGES: tuple[tuple[str, str, str], ...] = (
     ("twostroke_kv_pages_free", "KV pages that hold nothing.", "pages_free"),
     ("twostroke_kv_pages_used", "KV pages of live sequences.", "pages_used"),
     ("twostroke_kv_pages_cached", "KV pages kept for prefixes.", "pages_cached"),
-    ("twostroke_kv_waste_tokens", "Empty positions in used pages.", "waste_tokens"),
+    (
+        "twostroke_kv_waste_tokens",
+        "Positions of used pages that hold nothing, or a copy of what another page holds.",
+        "waste_tokens",
+    ),
 )
 _COUNTERS: tuple[tuple[str, str, str], ...] = (
     ("twostroke_preemptions", "Sequences put back into the queue.", "preemptions_total"),

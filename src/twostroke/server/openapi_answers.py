@@ -82,6 +82,18 @@ _OPENAI_SAMPLING = {
     "frequency_penalty": _between(-2, 2),
     "priority": _between(0, 100, "integer"),
     "speculate": {"enum": [*WAYS, None], "description": "Also draft, where the server has one."},
+    "best_of": {
+        **_between(1, 128, "integer"),
+        "description": "So many answers are made, and the n with the highest mean log probability are given, best "
+        "first. With use_beam_search: the number of beams. Not streamed. usage counts the tokens of all of them.",
+    },
+    "use_beam_search": {
+        **maybe({"type": "boolean"}),
+        "description": "Find the n best answers by a beam search with best_of (or n) beams, as transformers does it. "
+        "An answer's score is the sum of its log probabilities / (tokens ** length_penalty).",
+    },
+    "length_penalty": _between(-10, 10),
+    "early_stopping": {"enum": [True, False, "never", None]},
     "ttft_s": maybe({"type": "number", "exclusiveMinimum": 0}),
     "itl_s": maybe({"type": "number", "exclusiveMinimum": 0}),
     **{name: {"enum": [None, *neutral]} for name, neutral in NEUTRAL.items()},

@@ -54,6 +54,10 @@ _PLAIN_FIELDS = (
     "min_tokens",
     "repetition_window",
     "allowed_token_ids",
+    "best_of",
+    "use_beam_search",
+    "length_penalty",
+    "early_stopping",
 )
 
 
@@ -211,12 +215,21 @@ def _call(
     form: AskedGrammar,
     parts: ServerParts,
 ) -> Call:
-    n = request.n or 1
-    if len(lists) * n > parts.limits.choices:
+    n, made = request.n or 1, params[0].num_answers
+    if len(lists) * made > parts.limits.choices:
+        param = "n" if made == n else "best_of"
         raise InvalidRequest(
-            f"{len(lists)} prompts with n = {n} are {len(lists) * n} completions; "
+            f"{len(lists)} prompts with {param} = {made} are {len(lists) * made} completions; "
             f"at most {parts.limits.choices} are made in one request.",
-            param="n",
+            param=param,
+        )
+    if request.stream and params[0].chooses:
+        param = "use_beam_search" if request.use_beam_search else "best_of"
+        raise InvalidRequest(
+            f"{param} cannot be streamed.",
+            param=param,
+            why="The best answers are known only when all of them are there.",
+            fix="Leave out stream.",
         )
     response_id = prefix + parts.new_id()
     prompts = tuple(
@@ -278,7 +291,7 @@ def _split_prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | 
 def _params(
     request: GenerationRequest, logprobs: int | None, max_tokens: int | None, form: AskedGrammar, parts: ServerParts
 ) -> SamplingParams:
-    asked: dict[str, Any] = dict(parts.defaults)
+    asked: dict[str, Any] = {} if request.use_beam_search else dict(parts.defaults)  # nothing is drawn for a beam
     asked.update({name: value for name in _PLAIN_FIELDS if (value := getattr(request, name)) is not None})
     if request.top_k is not None:
         asked["top_k"] = max(request.top_k, 0) if request.top_k == -1 else request.top_k
@@ -292,7 +305,13 @@ def _params(
         grammar=form.grammar,
         bad_words=tuple(request.bad_words or ()),
     )
-    return without_words(SamplingParams(**asked), parts.tokenizer.encode_rendered)
+    try:
+        params = SamplingParams(**asked)
+    except InvalidRequest as error:
+        if error.param == "grammar":
+            error.param = form.field  # as the client wrote it
+        raise
+    return without_words(params, parts.tokenizer.encode_rendered)
 
 
 def _check_all(prompts: Sequence[Prompt], param: str, parts: ServerParts) -> None:

@@ -81,6 +81,10 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     cache_salt: str | None = None
     priority: int | None = None
     speculate: str | None = None
+    best_of: int | None = None
+    use_beam_search: bool | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | str | None = None
     ttft_s: float | None = None
     itl_s: float | None = None
     return_progress: bool | None = None
@@ -102,7 +106,6 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     guided_grammar: Any = None
     # known, not supported: only neutral values pass (NEUTRAL)
     guided_whitespace_pattern: Any = None
-    use_beam_search: Any = None
     prompt_logprobs: Any = None
     prompt_embeds: Any = None
     truncate_prompt_tokens: Any = None
@@ -139,13 +142,11 @@ class CompletionRequest(GenerationRequest, kw_only=True):
     prompt: str | list[str | int | list[int]]
     logprobs: int | None = None
     echo: bool | None = None
-    best_of: int | None = None
     suffix: str | None = None
 
 
 _FLAT = ("logit_bias", "stop", "stop_token_ids", "allowed_token_ids", "bad_words", "prompt")
 NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "use_beam_search": (False,),
     "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
     "add_special_tokens": (True,),
@@ -223,10 +224,6 @@ def read_completion(body: bytes, depth_limit: int) -> CompletionRequest:
     _check_shared(request, depth_limit)
     if request.n is None:
         request.n = 1
-    if request.best_of is not None and request.best_of != request.n:
-        raise InvalidRequest(
-            f"best_of ({request.best_of}) is only supported equal to n ({request.n}).", param="best_of"
-        )
     if request.suffix:
         raise InvalidRequest("suffix is not supported.", param="suffix", fix="Leave it out.")
     if request.logprobs is not None and not 0 <= request.logprobs <= MAX_COMPLETION_LOGPROBS:

@@ -40,7 +40,8 @@ class FinishedEvent:
     stopped_by, end_logprob: the end token where one ended it. first_scheduled_s: when its first position was first
     planned.
     prefix_miss: why the prefix tree had no more of the prompt at first admission; None where it had all it can.
-    retry_after_s: where the request was refused because it would be late, when to come again.
+    retry_after_s: where the request was refused because it would be late, when to come again. score: of an answer that
+    a beam search found.
     """
 
     request_id: str
@@ -56,6 +57,7 @@ class FinishedEvent:
     error: str | None = None
     prefix_miss: PrefixMiss | None = None
     retry_after_s: float | None = None
+    score: float | None = None
 
 
 Event = PromptEvent | TokenEvent | FinishedEvent

@@ -78,7 +78,9 @@ class Delta:
     finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
     num_output_tokens: generated so far, with those that are held back or never delivered (end token, stop string).
     prompt_logprobs: of the prompt's next tokens, from its second on; they come before any text, with index 0.
-    end_logprob: of the end token, which is generated and never delivered; on the last piece.
+    end_logprob: of the end token, which is generated and never delivered; on the last piece. score: of an answer that
+    was chosen among several (`SamplingParams.best_of`). num_other_tokens: generated for those that were not, on the
+    last piece of index 0.
     retry_after_s: on the last piece of a request that was refused because it would be late; `error` says why.
     """
 
@@ -97,11 +99,14 @@ class Delta:
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
     end_logprob: TokenLogprob | None = None
     retry_after_s: float | None = None
+    score: float | None = None
+    num_other_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One finished answer. num_output_tokens: generated, with the end token and what a stop string took away."""
+    """One finished answer. num_output_tokens: generated, with the end token and what a stop string took away. score: of
+    one that was chosen among several: the mean log probability, or what a beam search compares."""
 
     index: int
     text: str
@@ -113,11 +118,13 @@ class Completion:
     timings: Timings | None = None
     num_preemptions: int = 0
     num_output_tokens: int = 0
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationOutput:
-    """All n answers to one prompt. prompt_logprobs: of the prompt's tokens from the second on, where asked for."""
+    """All n answers to one prompt. prompt_logprobs: of the prompt's tokens from the second on, where asked for.
+    num_other_tokens: generated for answers that were not chosen."""
 
     request_id: str
     prompt_token_ids: tuple[int, ...]
@@ -125,6 +132,7 @@ class GenerationOutput:
     num_cached_tokens: int = 0
     prompt: str | None = field(default=None)
     prompt_logprobs: tuple[TokenLogprob, ...] | None = None
+    num_other_tokens: int = 0
 
     @property
     def text(self) -> str:

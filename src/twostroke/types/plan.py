@@ -98,13 +98,23 @@ class Preemption:
     num_computed: int
 
 
+class Copies(NamedTuple):
+    """What is copied before a step, each in order. states: (from slot, to slot) of every state cache; from -1 sets the
+    slot to zero. pages: (group, from page, to page) of every layer of that page group."""
+
+    states: tuple[tuple[int, int], ...] = ()
+    pages: tuple[tuple[int, int, int], ...] = ()
+
+
+NO_COPIES = Copies()
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One step. sequences: decoding ones first, then prefill chunks. preemptions: sequences put back in it.
 
-    held: why the queue went no further; None where no request waits. state_copies: (from slot, to slot) of every
-    state cache, done in order before the sequences are computed; from -1 sets the slot to zero. num_draft_tokens: of
-    all sequences.
+    held: why the queue went no further; None where no request waits. state_copies, page_copies: done in order before
+    the sequences are computed (`Copies`). num_draft_tokens: of all sequences.
     """
 
     step_id: int
@@ -113,6 +123,7 @@ class Plan:
     held: Hold | None = None
     state_copies: tuple[tuple[int, int], ...] = ()
     num_draft_tokens: int = 0
+    page_copies: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def preempted(self) -> tuple[str, ...]:

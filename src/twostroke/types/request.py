@@ -53,6 +53,18 @@ class Request:
     mask: TokenMask | None = field(default=None, compare=False, repr=False)
     resumed_token_ids: tuple[int, ...] = ()
 
+    @property
+    def steered(self) -> bool:
+        """True for a beam: after each token it waits for the beam search to say how it goes on."""
+        return self.params.use_beam_search
+
+    @property
+    def num_top(self) -> int | None:
+        """The most likely tokens whose log probabilities come with each token; None: not even the token's own."""
+        if not self.params.use_beam_search:
+            return self.params.logprobs
+        return max(self.params.logprobs or 0, self.params.num_answers + len(self.end_token_ids))
+
     def ends_with(self, token_id: int, num_output: int) -> bool:
         """Does this token end the output, of which there are `num_output` tokens before it?"""
         ends = token_id in self.end_token_ids or token_id in self.params.stop_token_ids

@@ -15,6 +15,7 @@ from twostroke.types.errors import InvalidRequest
 from twostroke.types.field_values import number, numbers_by_id, texts, truth, whole_number, whole_numbers
 from twostroke.types.forbidden_tokens import check_bad_words, id_sequences, packed_ids
 from twostroke.types.grammar import Grammar
+from twostroke.types.many_answers import check_many_answers, early_stopping
 
 MAX_TOP_LOGPROBS = 20
 MAX_STOPS = 16
@@ -43,6 +44,12 @@ class SamplingParams:
     others. As in vLLM, another spelling of the same word in tokens is another sequence.
     grammar: what the answer must look like; it says where the answer may end, so min_tokens and ignore_eos have no
     place beside it. Cut short by max_tokens or a stop string, an answer is the beginning of one that fits.
+    best_of: so many answers are made, and the n with the highest mean log probability of their tokens (the end token
+    counts) are given, best first. None: n.
+    use_beam_search: the answers are found by a beam search with best_of beams, as transformers' generate(num_beams=...)
+    does it. An answer's score is the sum of its tokens' log probabilities / (its length ** length_penalty).
+    early_stopping: when the search ends. True: as soon as there are as many finished answers as beams. False: when the
+    best beam, at its present length, could not beat the worst of them. "never": when it could not at any length.
     """
 
     n: int = 1
@@ -67,6 +74,10 @@ class SamplingParams:
     allowed_token_ids: tuple[int, ...] | None = None
     bad_words: tuple[str, ...] = ()
     bad_token_ids: tuple[tuple[int, ...], ...] = ()
+    best_of: int | None = None
+    use_beam_search: bool = False
+    length_penalty: float = 1.0
+    early_stopping: bool | str = False
     allowed_ids_i32: bytes = field(default=b"", init=False, repr=False, compare=False)
     """allowed_token_ids as 32-bit integers, made once: the sampler reads them at every token."""
 
@@ -88,6 +99,7 @@ class SamplingParams:
         _check_stops(self.stop)
         self._check_alone_with_grammar()
         check_bad_words(self.bad_words)
+        check_many_answers(self)
         object.__setattr__(self, "allowed_ids_i32", packed_ids(self.allowed_token_ids))
         if len(self.logit_bias) > MAX_LOGIT_BIAS:
             raise InvalidRequest(f"logit_bias has more than {MAX_LOGIT_BIAS} entries.", param="logit_bias")
@@ -124,21 +136,38 @@ class SamplingParams:
     @property
     def greedy(self) -> bool:
         """True where the most likely token is always taken."""
-        return self.temperature == 0.0
+        return self.temperature == 0.0 or self.use_beam_search
+
+    @property
+    def num_answers(self) -> int:
+        """Answers that are made, of which n are given."""
+        return self.n if self.best_of is None else self.best_of
+
+    @property
+    def chooses(self) -> bool:
+        """True where the answers are compared before any is given."""
+        return self.use_beam_search or self.num_answers > self.n
 
 
-_OPTIONAL = ("seed", "max_tokens", "logprobs", "prompt_logprobs", "repetition_window", "allowed_token_ids")
+_OPTIONAL = ("seed", "max_tokens", "logprobs", "prompt_logprobs", "repetition_window", "allowed_token_ids", "best_of")
 
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[str, Any], Any]], ...] = (
     (
-        ("n", "top_k", "seed", "max_tokens", "min_tokens", "logprobs", "prompt_logprobs", "repetition_window"),
+        (
+            *("n", "top_k", "seed", "max_tokens", "min_tokens", "logprobs", "prompt_logprobs", "repetition_window"),
+            "best_of",
+        ),
         whole_number,
     ),
     (
-        ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+        (
+            *("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+            "length_penalty",
+        ),
         number,
     ),
-    (("ignore_eos",), truth),
+    (("ignore_eos", "use_beam_search"), truth),
+    (("early_stopping",), early_stopping),
     (("stop", "bad_words"), texts),
     (("stop_token_ids", "allowed_token_ids"), whole_numbers),
     (("bad_token_ids",), id_sequences),
@@ -147,6 +176,8 @@ _KINDS: tuple[tuple[tuple[str, ...], Callable[[str, Any], Any]], ...] = (
 
 _RANGES: tuple[tuple[str, float, float], ...] = (
     ("n", 1, MAX_N),
+    ("best_of", 1, MAX_N),
+    ("length_penalty", -10, 10),
     ("temperature", 0, 2),
     ("top_k", 0, math.inf),
     ("top_p", 0, 1),

@@ -1,0 +1,66 @@
+"""Answers of which the best are given: they are held back until all are there, and then put in order.
+
+best_of: by the mean log probability of an answer's tokens. The end token counts, tokens that a stop string took away do
+not.
+Beam search: the engine gives the answers in order already, with their scores.
+
+Knows: pieces of one request.
+Must not know: the scheduler, HTTP, how a search goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from twostroke.types.output import Delta
+from twostroke.types.request import FinishReason
+from twostroke.types.sampling_params import SamplingParams
+
+_FAILED = (FinishReason.ERROR, FinishReason.ABORT)
+
+
+class ChosenAnswers:
+    """Takes the pieces of one request; gives the n best answers, each as one piece, once all of them have ended."""
+
+    def __init__(self, params: SamplingParams) -> None:
+        self._params = params
+        self._pieces: list[list[Delta]] = [[] for _ in range(params.num_answers)]
+        self._num_open = params.num_answers
+
+    def add(self, delta: Delta) -> list[Delta]:
+        """Take one piece. -> the answers, best first, with the last one; nothing before.
+
+        Where one has failed, it comes first: the others are not the best of as many as were asked for.
+        """
+        self._pieces[delta.index].append(delta)
+        self._num_open -= delta.finish_reason is not None
+        if self._num_open:
+            return []
+        whole = [self._joined(pieces) for pieces in self._pieces]
+        ranked = sorted(whole, key=lambda each: (each.finish_reason not in _FAILED, -(each.score or 0.0)))
+        given, others = ranked[: self._params.n], ranked[self._params.n :]
+        first = whole[0]
+        given[0] = replace(
+            given[0],
+            prompt_logprobs=tuple(itertools.chain.from_iterable(piece.prompt_logprobs for piece in self._pieces[0])),
+            num_cached_tokens=first.num_cached_tokens,
+            num_other_tokens=sum(each.num_output_tokens for each in others),
+        )
+        return [replace(each, index=rank) for rank, each in enumerate(given)]
+
+    def _joined(self, pieces: list[Delta]) -> Delta:
+        last = pieces[-1]
+        logprobs = tuple(itertools.chain.from_iterable(piece.logprobs for piece in pieces))
+        values = [each.logprob for each in (*logprobs, last.end_logprob) if each is not None]
+        mean = sum(values) / len(values) if values else None
+        asked = self._params.logprobs is not None
+        return replace(
+            last,
+            text="".join(piece.text for piece in pieces),
+            token_ids=tuple(itertools.chain.from_iterable(piece.token_ids for piece in pieces)),
+            logprobs=logprobs if asked else (),
+            end_logprob=last.end_logprob if asked else None,
+            prompt_logprobs=(),
+            score=last.score if self._params.use_beam_search else mean,
+        )

@@ -1,0 +1,79 @@
+"""Several answers of which the best are given: best_of, and beam search.
+
+Knows: the fields of both, what cannot be asked for beside them.
+Must not know: how answers are compared (engine), how beams go on (beams).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from twostroke.types.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from twostroke.types.sampling_params import SamplingParams
+
+MAX_BEAMS = 64
+NEVER = "never"
+
+NOT_BESIDE_BEAMS: Mapping[str, tuple[Any, ...]] = {
+    "temperature": (0, 1),
+    "top_k": (0,),
+    "top_p": (1,),
+    "min_p": (0,),
+    "repetition_penalty": (1,),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "logit_bias": ({},),
+    "stop": ((),),
+    "grammar": (None,),
+    "allowed_token_ids": (None,),
+    "bad_words": ((),),
+    "bad_token_ids": ((),),
+}
+"""What a beam search does not honour, with the values that ask for nothing. Nothing is drawn, so that a temperature of
+0 asks for nothing, and one of 1 is that of the scores."""
+
+
+def early_stopping(name: str, value: Any) -> bool | str:
+    """True, False or "never". Raises InvalidRequest."""
+    if isinstance(value, bool) or value == NEVER:
+        found: bool | str = value
+        return found
+    raise InvalidRequest(f'{name} must be true, false or "never", not {str(value)[:80]!r}.', param=name)
+
+
+def check_many_answers(params: SamplingParams) -> None:
+    """Raises InvalidRequest for answers that cannot be chosen from."""
+    if params.best_of is not None and params.best_of < params.n:
+        raise InvalidRequest(
+            f"best_of ({params.best_of}) is below n ({params.n}).",
+            param="best_of",
+            why="The n best of best_of answers are given.",
+        )
+    if params.use_beam_search:
+        _check_beams(params)
+        return
+    for name, neutral in (("length_penalty", 1), ("early_stopping", False)):
+        if getattr(params, name) != neutral:
+            raise InvalidRequest(f"{name} is a field of beam search.", param=name, fix="Set use_beam_search, too.")
+
+
+def _check_beams(params: SamplingParams) -> None:
+    if not 2 <= params.num_answers <= MAX_BEAMS:
+        raise InvalidRequest(
+            f"A beam search needs 2 to {MAX_BEAMS} beams, not {params.num_answers}.",
+            param="best_of",
+            fix="Say in best_of how many beams there are; without it there are n.",
+        )
+    if params.max_tokens == 0:
+        raise InvalidRequest("A beam search needs max_tokens of at least 1.", param="max_tokens")
+    for name, neutral in NOT_BESIDE_BEAMS.items():
+        if getattr(params, name) not in neutral:
+            raise InvalidRequest(
+                f"{name} cannot be kept in a beam search.",
+                param=name,
+                why="Beams are compared by the log probabilities of the model alone.",
+                fix=f"Leave out {name}, or use_beam_search.",
+            )

@@ -1,0 +1,94 @@
+"""The beams and scores of transformers' generate(num_beams=...), on tiny random checkpoints."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.beams.machine import Found, Loaded, drive, load, machine, members
+from tests.tiers import fewer, thinned
+from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.types.request import FinishReason
+from twostroke.types.sampling_params import SamplingParams
+
+PROMPT = (5, 17, 99, 23, 42, 8, 61, 77, 3, 120, 31, 64, 90, 12, 55, 101, 44, 7, 19)
+ENDS = frozenset({11, 29, 50, 83, 140, 160})
+GRID = list(itertools.product((2, 4), (True, False, "never"), (-1.0, 0.0, 0.5, 1.0, 2.0), (0, 4)))
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    return load("llama3-grouped", tmp_path_factory.mktemp("llama"))
+
+
+def judged(loaded: Loaded, params: SamplingParams, size: int, ends: frozenset[int]) -> list[Found]:
+    """What transformers finds."""
+    with torch.no_grad():
+        made = loaded.judge.generate(
+            torch.tensor([PROMPT]),
+            attention_mask=torch.ones(1, len(PROMPT), dtype=torch.long),
+            num_beams=params.num_answers,
+            num_return_sequences=params.n,
+            length_penalty=params.length_penalty,
+            early_stopping=params.early_stopping,
+            max_new_tokens=size,
+            min_new_tokens=params.min_tokens or None,
+            eos_token_id=sorted(ends) or None,
+            pad_token_id=0,
+            do_sample=False,
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
+    answers = []
+    for row, score in zip(made.sequences[:, len(PROMPT) :].tolist(), made.sequences_scores.tolist(), strict=True):
+        end = next((i + 1 for i, token_id in enumerate(row) if token_id in ends), len(row))
+        answers.append(Found(row[:end], score=score))
+    return answers
+
+
+def compare(loaded: Loaded, params: SamplingParams, size: int, ends: frozenset[int]) -> list[Found]:
+    """Raises AssertionError where other answers are found. -> ours."""
+    with machine(loaded, 40, SchedulerLimits(64, 8)) as (core, cache):
+        found = list(drive(core, cache, [(0, members("b", PROMPT, params, size, ends))]).values())
+    for ours, theirs in zip(found, judged(loaded, params, size, ends), strict=False):
+        assert ours.tokens == theirs.tokens
+        assert ours.score == pytest.approx(theirs.score, abs=2e-5, rel=2e-5)
+        ended = ours.tokens[-1] in ends
+        assert ours.reason is (FinishReason.STOP if ended else FinishReason.LENGTH)
+        total = sum(each.logprob for each in ours.logprobs)
+        assert ours.score == pytest.approx(total / len(ours.tokens) ** params.length_penalty)
+    return found
+
+
+@pytest.mark.parametrize(("width", "early", "penalty", "least"), thinned(GRID, "beams", fewer(12, quick=4)), ids=str)
+def test_beams_and_scores_are_those_of_transformers(
+    width: int, early: bool | str, penalty: float, least: int, llama: Loaded
+) -> None:
+    params = SamplingParams(
+        n=width,
+        use_beam_search=True,
+        length_penalty=penalty,
+        early_stopping=early,
+        min_tokens=least,
+        logprobs=0,
+    )
+    compare(llama, params, 14, ENDS)
+
+
+def test_searches_end_in_all_ways(llama: Loaded) -> None:
+    """So that the comparison above does not pass by never meeting an end token, or never the last token."""
+    params = SamplingParams(n=4, use_beam_search=True, logprobs=0)
+    ends = frozenset(range(0, 190, 6))
+    reasons = {each.reason for each in compare(llama, params, 14, ends)}
+    lengths = {len(each.tokens) for each in compare(llama, params, 14, ends)}
+    assert FinishReason.STOP in reasons and len(lengths) > 1 and max(lengths) < 14
+    assert {each.reason for each in compare(llama, params, 5, frozenset())} == {FinishReason.LENGTH}
+
+
+@pytest.mark.parametrize("family", ["mistral-window", "mamba2", "qwen3-next"])
+def test_windows_and_states_are_copied_with_their_beam(family: str, tmp_path: Path) -> None:
+    params = SamplingParams(n=3, best_of=4, use_beam_search=True, logprobs=0)
+    compare(load(family, tmp_path), params, 24, frozenset({11}))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from twostroke.beams.search import Answer, BeamSearch, Rules
+from twostroke.beams.search import FinishedBeam, BeamSearch, Rules
 from twostroke.scheduler.scheduler import Gauges, Scheduler
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
 from twostroke.types.plan import Plan
@@ -194,7 +194,7 @@ def _continued(search: BeamSearch, beams: list[Request], members: list[Request])
     return [next(free) if request is None else request for request in placed]
 
 
-def _told(request: Request, answer: Answer, end: FinishedEvent) -> Iterable[Event]:
+def _told(request: Request, answer: FinishedBeam, end: FinishedEvent) -> Iterable[Event]:
     """The events of one answer, the last of which ends it."""
     asked = request.params.logprobs
     tokens = [

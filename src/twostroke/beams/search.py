@@ -40,7 +40,7 @@ class Beam:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FinishedBeam:
     """A finished answer. ended: by an end token, which is its last one."""
 
     score: float
@@ -77,7 +77,7 @@ class BeamSearch:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self.beams: list[Beam] = [Beam()]
-        self.answers: list[Answer] = []
+        self.answers: list[FinishedBeam] = []
         self.length = 0
         self.done = False
 
@@ -95,7 +95,7 @@ class BeamSearch:
         divisor = self.length**rules.length_penalty
         for beam, ended in list(zip(found, ends, strict=True))[: rules.width]:
             if (ended or full) and beam.last is not None:
-                self.answers.append(Answer(beam.total / divisor, beam.last, ended))
+                self.answers.append(FinishedBeam(beam.total / divisor, beam.last, ended))
         self.answers = sorted(self.answers, key=lambda answer: -answer.score)[: rules.width]
         self.beams = [beam for beam, ended in zip(found, ends, strict=True) if not ended][: rules.width]
         self.done = full or not self.beams or not self._may_improve()

@@ -106,6 +106,18 @@ def test_guesses_are_counted_by_place() -> None:
     assert now["twostroke_accepted_draft_tokens_per_pos_total{position=0}"] == 1
     assert now["twostroke_accepted_draft_tokens_per_pos_total{position=1}"] == 1
     assert now["twostroke_step_tokens_sum"] == 3
+    assert now["twostroke_step_decode_tokens_sum"] == 2  # guesses are no positions of the output
+
+
+def test_what_guesses_won_and_lost_is_counted_when_a_completion_ends() -> None:
+    metrics = ServerMetrics()
+    ended = FinishedEvent("r/0", FinishReason.STOP, 2.0, 5, 9, 0, 0, 1.0)
+    for _ in range(2):
+        metrics.on_finish(ended, Timings(0.5, 1.0, 1.5, 2.0, guesses_won_s=0.25, guesses_lost_s=0.0625))
+    metrics.on_finish(ended, Timings(0.5, 1.0, 1.5, 2.0))
+    now = samples(metrics.text())
+    assert now["twostroke_draft_won_seconds_total"] == 0.5
+    assert now["twostroke_draft_lost_seconds_total"] == 0.125
 
 
 def test_observed_times_and_ends() -> None:

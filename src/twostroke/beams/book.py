@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from twostroke.beams.search import FinishedBeam, BeamSearch, Rules
+from twostroke.beams.search import BeamSearch, FinishedBeam, Rules
 from twostroke.scheduler.scheduler import Gauges, Scheduler
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
 from twostroke.types.plan import Plan

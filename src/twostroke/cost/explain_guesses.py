@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twostroke.cost.account import GuessCounts
+from twostroke.cost.account import Account, GuessCounts
 from twostroke.cost.explanation import duration
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.cost.step_history import device_seconds
@@ -25,6 +25,13 @@ def guesses_text(counts: GuessCounts, cost: StepCost | None, decoding: Sequence[
         return text
     won_s, lost_s = guess_seconds(counts, cost, decoding)
     return f"{text}: about {duration(won_s)} of steps spared, {duration(lost_s)} for verifying"
+
+
+def seconds_of_guesses(account: Account, cost: StepCost | None) -> tuple[float, float]:
+    """guess_seconds of a completion that has ended; zeros where nothing was guessed, or nothing can be predicted."""
+    if cost is None or not account.guesses.steps or not account.sample:
+        return 0.0, 0.0
+    return guess_seconds(account.guesses, cost, account.sample)
 
 
 def guess_seconds(counts: GuessCounts, cost: StepCost, decoding: Sequence[Segment]) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from twostroke.cost.explain_guesses import seconds_of_guesses
 from twostroke.cost.ledger import Ledger
 from twostroke.engine.chosen import ChosenAnswers
 from twostroke.engine.completion_text import CompletionText, Piece
@@ -265,7 +266,8 @@ class Session:
             self._observe(live, end.at_s)  # the end token has no event of its own
         account = self.ledger.finish(end)
         parts = None if account is None else account.parts
-        timings = Timings(live.request.arrival_s, end.first_scheduled_s, live.first_token_s, end.at_s, parts)
+        guessed = (0.0, 0.0) if account is None else seconds_of_guesses(account, self.ledger.cost)
+        timings = Timings(live.request.arrival_s, end.first_scheduled_s, live.first_token_s, end.at_s, parts, *guessed)
         self.observer.on_finish(end, timings)
         return self._joined(live, pieces, end, timings)
 

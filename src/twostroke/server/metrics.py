@@ -146,7 +146,7 @@ class ServerMetrics(Observer):
         self.queue = _seconds("twostroke_request_queue_seconds", "From arrival to the first step.", made)
         self.step = _seconds("twostroke_step_seconds", "One engine step.", made)
         self.prefill_tokens = _tokens("twostroke_step_prefill_tokens", "Prompt positions computed in a step.", made)
-        self.decode_tokens = _tokens("twostroke_step_decode_tokens", "Decoding positions computed in a step.", made)
+        self.decode_tokens = _tokens("twostroke_step_decode_tokens", "Decoding positions of a step, no guesses.", made)
         self.step_tokens = _tokens("twostroke_step_tokens", "Prompt positions and new tokens of a step.", made)
         self.guesses = GuessMetrics(made)
         self.requests = RequestMetrics(made)
@@ -161,11 +161,11 @@ class ServerMetrics(Observer):
         self._aliases.register(VllmNames(self.registry, labels, lambda: kv_facts))
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float) -> None:
-        """One engine step: its length, and how its rows divide into prompt and decoding positions."""
+        """One engine step: its length, and how its rows divide into prompt and decoding positions, and guesses."""
         prompt = sum(_prompt_positions(s.start, s.num_tokens, len(s.request.prompt_token_ids)) for s in plan.sequences)
         self.step.observe(duration_s)
         self.prefill_tokens.observe(prompt)
-        self.decode_tokens.observe(plan.num_tokens - prompt)
+        self.decode_tokens.observe(plan.num_tokens - prompt - plan.num_draft_tokens)
         self.step_tokens.observe(prompt + sum(map(len, result.sampled.values())))
         if plan.num_draft_tokens:
             self.guesses.on_step(plan, result)
@@ -189,6 +189,7 @@ class ServerMetrics(Observer):
         generated = finished.num_output_tokens + (finished.stopped_by is not None)
         self.generation_tokens.inc(generated)
         self.requests.finished(finished, timings, generated)
+        self.guesses.finished(timings)
         if timings.queue_s is not None:
             self.queue.observe(timings.queue_s)
         if timings.e2e_s is not None:
@@ -215,6 +216,14 @@ class GuessMetrics:
             ["position"],
             registry=made,
         )
+
+        self.won = Counter("twostroke_draft_won_seconds", "Of steps spared by guesses, predicted.", registry=made)
+        self.lost = Counter("twostroke_draft_lost_seconds", "Time of verifying guesses, predicted.", registry=made)
+
+    def finished(self, timings: Timings) -> None:
+        """A completion ended."""
+        self.won.inc(timings.guesses_won_s)
+        self.lost.inc(timings.guesses_lost_s)
 
     def on_step(self, plan: Plan, result: StepResult) -> None:
         """A step that verified guesses."""

@@ -40,13 +40,18 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds on the engine's clock; None where the request never got so far. parts: what the time went to."""
+    """Seconds on the engine's clock; None where the request never got so far. parts: what the time went to.
+
+    guesses_won_s, guesses_lost_s: predicted seconds of steps that accepted guesses spared, and of verifying them.
+    """
 
     arrival_s: float
     first_scheduled_s: float | None = None
     first_token_s: float | None = None
     finished_s: float | None = None
     parts: TimeParts | None = None
+    guesses_won_s: float = 0.0
+    guesses_lost_s: float = 0.0
 
     @property
     def queue_s(self) -> float | None:

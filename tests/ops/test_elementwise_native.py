@@ -1,4 +1,4 @@
-"""activate, add, gate, layer_norm, scale and soft_cap at every level against their references: odd sizes, strides."""
+"""Ops without products at every level against their references: odd sizes, strides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.ops.native import LEVELS, check_guard, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops import activate, add, gate, layer_norm, soft_cap
+from twostroke.ops import activate, add, gate, layer_norm, soft_cap, take_columns
 from twostroke.ops.activation import Activation
 from twostroke.types.errors import BackendError
 
@@ -182,4 +182,23 @@ def test_what_does_not_fit_is_refused() -> None:
             ops.layer_norm(np.empty((2, 4), np.float32), x, weight, bias, 1e-5)
     with pytest.raises(BackendError, match="layer_norm: weight must be"):
         ops.layer_norm(np.empty((2, 4), np.float32), x, None, four, 1e-5)
+    ops.close()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("level", LEVELS)
+def test_take_columns_gives_the_bits_of_the_reference(level: str, shape: tuple[int, int]) -> None:
+    ops = CpuOps(level, 2)
+    out, room = guarded(*shape)
+    x, order = random_rows(*shape), np.random.default_rng(shape[1]).permutation(shape[1]).astype(np.float32)
+    expected = np.empty_like(x)
+    take_columns.reference(expected, x, order)
+    ops.take_columns(out, x, order)
+    check_guard(out, room)
+    assert np.array_equal(out, expected)
+    for wrong in (-1, shape[1], np.nan):
+        with pytest.raises(BackendError, match="take_columns"):
+            ops.take_columns(out, x, np.where(order == 0, np.float32(wrong), order))
+    with pytest.raises(BackendError, match="take_columns"):
+        ops.take_columns(out, x, np.zeros(shape[1] + 1, np.float32))
     ops.close()

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from twostroke.ops.column_orders import untaken
 from twostroke.ops.linear import Linear
 from twostroke.ops.low_rank import low_rank
 from twostroke.program.program import Program
@@ -76,6 +77,7 @@ def with_adapters(program: Program, spec: AdapterSpec) -> AdaptedProgram:
     found: dict[Weight, AdaptedProduct] = {}
     met: set[str] = set()
     calls = []
+    in_order = untaken(program)  # adapters know the columns as the checkpoint has them
     for call in program.calls:
         parts = tuple(_parts(call.weight, spec, met)) if isinstance(call, Linear) else ()
         if not isinstance(call, Linear) or not parts:
@@ -84,7 +86,7 @@ def with_adapters(program: Program, spec: AdapterSpec) -> AdaptedProgram:
         product = found.setdefault(call.weight, _product(call.weight, spec, parts))
         before = call.out.fresh()
         calls.append(Linear(before, call.x, call.weight))
-        calls.append(low_rank(call.out, before, call.x, product.down, product.up, ADAPTERS))
+        calls.append(low_rank(call.out, before, in_order.get(call.x, call.x), product.down, product.up, ADAPTERS))
     unknown = [name for name in spec.modules if name not in met]
     if unknown:
         known = sorted({_module(part.name).rpartition(".")[2] for part in _linear_tensors(program)})

@@ -165,7 +165,8 @@ class Weight:
 
     key: its name in our files. role: formats are chosen by it. experts: how many such matrices lie in one bank, one
     after the other; `parts` then holds the parts of all of them in order, and `rows` are those of one.
-    stored: the format that keeps what the checkpoint holds, where it is known.
+    stored: the format that keeps what the checkpoint holds, where it is known. order: which column of the tensors each
+    of its columns is, where they are kept in another order; its inputs are taken in the same one.
     """
 
     key: str
@@ -176,6 +177,7 @@ class Weight:
     bias: tuple[Tensor, ...] = ()
     experts: int = 0
     stored: WeightFormat | None = None
+    order: Vector | None = None
 
     @property
     def matrices(self) -> int:

@@ -153,11 +153,14 @@ def _pack_matrix(
     block = np.empty((min(block_rows, rows), columns), np.uint16 if keep_bits else np.float32)
     panel_bytes, panel_scale_bytes = weight_format.data_bytes(1, columns), weight_format.scale_bytes(1, columns)
     source = _Rows(checkpoint, weight.parts)
+    order = None if weight.order is None else _numbers_of(checkpoint, weight.order.parts[0]).astype(np.int64)
     for expert in range(weight.matrices):
         expert_panels = expert * math.ceil(rows / PANEL_ROWS)
         for first in range(0, rows, block_rows):
             piece = block[: min(block_rows, rows - first)]
             read_bytes = source.read(expert * rows + first, piece)
+            if order is not None:
+                piece = np.ascontiguousarray(piece[:, order])
             _check_usable(piece, weight.parts[0].name)
             panels, first_panel = math.ceil(len(piece) / PANEL_ROWS), expert_panels + first // PANEL_ROWS
             data = target.area(weight.key + ".data", first_panel * panel_bytes, panels * panel_bytes)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from twostroke.program.model import Model
 from twostroke.program.op import FormatChoice
+from twostroke.program.values import Weight
 from twostroke.weights.blobs import plan_blobs, weights_from_blobs
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.fingerprint import fingerprint
@@ -73,9 +74,13 @@ def cache_entry(folder: Path, checkpoint: Checkpoint, model: Model, format_for: 
 
 def cache_key(checkpoint: Checkpoint, model: Model, format_for: FormatChoice) -> Key:
     """Everything that the packed bytes depend on."""
-    formats = [(weight.role, format_for(weight)) for weight in model.program.weights]
-    words = list(dict.fromkeys(f"{role}={chosen.kind.name}/{chosen.group}" for role, chosen in formats))
+    formats = [(weight, format_for(weight)) for weight in model.program.weights]
+    words = list(dict.fromkeys(f"{_role(weight)}={chosen.kind.name}/{chosen.group}" for weight, chosen in formats))
     return {"fingerprint": fingerprint(checkpoint), "formats": " ".join(words), "layout": LAYOUT}
+
+
+def _role(weight: Weight) -> str:
+    return weight.role if weight.order is None else f"{weight.role}, columns sorted"
 
 
 def cached_weights(

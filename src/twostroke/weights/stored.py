@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from twostroke.ops.column_orders import KeptOrder, OrderChoice
 from twostroke.ops.operands import F32Array
 from twostroke.ops.stored_layout import StoredValues, canonical, holds_columns, pack_stored
 from twostroke.program.model import Model
@@ -19,6 +20,8 @@ from twostroke.spec.formats import BF16, F32, PANEL_ROWS, STORED_GROUP, WeightFo
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.blobs import BlobTarget
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.quantized.matrix import BankMatrix
+from twostroke.weights.quantized.tensor import ORDER, QuantizedTensor
 from twostroke.weights.tensor_source import TensorInfo
 
 PIECE_ELEMENTS = 1 << 21
@@ -53,7 +56,30 @@ def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], Wei
     def choose(parts: tuple[Tensor, ...]) -> WeightFormat | None:
         if any(part.name not in checkpoint.names for part in parts):
             return None
+        banks = [_bank(part, checkpoint) for part in parts]
+        for kind, _ in HELD:
+            if all(bank is not None and kind in bank.bank_kinds for bank in banks):
+                return WeightFormat(kind, STORED_GROUP)
         return stored_format([checkpoint.info(part.name) for part in parts], all(map(_plain, parts)))
+
+    return choose
+
+
+def column_orders(checkpoint: Checkpoint) -> OrderChoice:
+    """For the tensors of a matrix how it is kept with its columns sorted, where all have the same order."""
+
+    def choose(parts: tuple[Tensor, ...]) -> KeptOrder | None:
+        tensors = [checkpoint.tensors.get(part.name) for part in parts]
+        quantized = [tensor for tensor in tensors if isinstance(tensor, QuantizedTensor)]
+        if len(quantized) != len(parts) or not all(map(_plain, parts)):
+            return None
+        orders = [order for order in (tensor.column_order for tensor in quantized) if order is not None]
+        if len(orders) != len(parts) or any(not np.array_equal(order, orders[0]) for order in orders):
+            return None
+        for kind, _ in HELD:
+            if all(kind in tensor.ordered_kinds for tensor in quantized):
+                return KeptOrder(WeightFormat(kind, STORED_GROUP), parts[0].name + ORDER)
+        return None
 
     return choose
 
@@ -78,7 +104,7 @@ def expanded_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
     expanded = [w for w in model.program.weights if w.stored == BF16 and _types(w, checkpoint) != {"BF16"}]
     if not expanded:
         return None
-    before = sum(checkpoint.info(part.name).num_bytes for weight in expanded for part in weight.parts)
+    before = sum(_part_bytes(part, checkpoint) for weight in expanded for part in weight.parts)
     after = sum(weight.matrices * BF16.total_bytes(weight.rows, weight.columns) for weight in expanded)
     names = ", ".join(sorted(set().union(*(_types(weight, checkpoint) for weight in expanded))))
     return (
@@ -135,7 +161,7 @@ def _rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: 
     for part in weight.parts:
         begin, end = max(first, part_first), min(first + count, part_first + part.length)
         if begin < end:
-            values = checkpoint.read_stored(part.name, begin - part_first, end - begin, kind)
+            values = _part_rows(part, checkpoint, begin - part_first, end - begin, kind)
             if not _finite(values.scales) or not _finite(values.minimum_scales):
                 raise CorruptModel(
                     f"Tensor {part.name} holds scales that are NaN or infinite.",
@@ -143,10 +169,30 @@ def _rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: 
                     fix="Download the file again.",
                 )
             pieces.append(canonical(values, kind))
-            info = checkpoint.info(part.name)
-            read_bytes += (end - begin) * info.num_bytes // max(1, part.length)
+            read_bytes += (end - begin) * _part_bytes(part, checkpoint) // max(1, part.length)
         part_first += part.length
     return StoredValues.joined(pieces), read_bytes
+
+
+def _part_rows(part: Tensor, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
+    bank = _bank(part, checkpoint)
+    if bank is None or part.matrix is None:
+        return checkpoint.read_stored(part.name, first, count, kind)
+    rows = np.arange(first, first + count) if part.order is None else part.order.index[first : first + count]
+    return bank.stored_rows(part.matrix, np.array(rows, np.int32), kind)
+
+
+def _part_bytes(part: Tensor, checkpoint: Checkpoint) -> int:
+    info = checkpoint.info(part.name)
+    return info.num_bytes if part.matrix is None else info.num_bytes // max(1, info.rows)
+
+
+def _bank(part: Tensor, checkpoint: Checkpoint) -> BankMatrix | None:
+    """The stack of turned matrices that a part is one of."""
+    tensor = checkpoint.tensors.get(part.name)
+    if not isinstance(tensor, QuantizedTensor) or not isinstance(tensor.matrix, BankMatrix):
+        return None
+    return tensor.matrix if part.transposed and part.matrix is not None and part.rows is None else None
 
 
 def _finite(scales: F32Array | None) -> bool:

@@ -13,6 +13,7 @@ from twostroke.program.model import Model
 from twostroke.program.values import Tensor
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.quantized.tensor import ORDER
 from twostroke.weights.stacks import unstacked
 
 HARMLESS = re.compile(r"(.*\.)?(rotary_emb\.(inv_freq|cos_cached|sin_cached)|attn\.(masked_)?bias)")
@@ -55,7 +56,7 @@ def program_names(stored: frozenset[str], model: Model) -> dict[str, str]:
 
 def is_ignored(name: str, model: Model) -> bool:
     """Whether a tensor may be there and is not read. An entry of `ignored` that ends with a dot is a beginning."""
-    if HARMLESS.fullmatch(name) or name in model.ignored:
+    if HARMLESS.fullmatch(name) or name in model.ignored or name.endswith(ORDER):
         return True
     return any(entry.endswith(".") and name.startswith(entry) for entry in model.ignored)
 

@@ -60,7 +60,13 @@ def logits(folder: Path, weights: str, ids: list[int]) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("name", WAYS)
+QUICK = ("gptq-4-order", "awq", "ct-4-zeros-32", "ct-nvfp4", "fp8-tiles", "nf4-nested", "mlx-3")
+"""One for each way of packing; the others are for the whole suite. test_golden.py reads all formats."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in WAYS]
+)
 def test_every_number_and_the_logits(name, tmp_path):
     way = WAYS[name]
     numbers = make(tmp_path, way)
@@ -82,12 +88,17 @@ def test_every_number_and_the_logits(name, tmp_path):
             assert weight.stored is not None
             assert weight.stored.kind.name == (way.kept or "BF16")
             whole = np.concatenate([numbers[part.name] for part in weight.parts])
+            assert (weight.order is not None) == ("act-order" in way.words)
+            if weight.order is not None:
+                whole = whole[:, checkpoint.read(weight.order.parts[0].name).astype(int)]
             exact = {"rtol": 1e-6, "atol": 2e-7} if way.kept else {"rtol": 0.004, "atol": 1e-9}
             np.testing.assert_allclose(unpack(weights.matrices[weight.key]), whole, **exact, err_msg=weight.key)
     ids = np.random.default_rng(5).integers(0, 96, 20).tolist()
     found, expected = logits(folder, STORED, ids), logits(tmp_path / "plain", "f32", ids)
     assert relative_error(found, expected) < (0.03 if way.kept else 0.01)
     assert relative_error(logits(folder, "f32", ids), expected) < 1e-5
+    if name == "gptq-4-order":
+        assert relative_error(logits(folder, "int8", ids), expected) < 0.03
 
 
 def test_without_its_formats_a_config_plans_as_bf16(tmp_path):

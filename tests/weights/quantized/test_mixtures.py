@@ -16,11 +16,15 @@ from tests.weights.quantized import packers
 from tests.weights.quantized.formats import WAYS, Way
 from tests.weights.quantized.packers import Packed
 from tests.weights.quantized.test_formats import LLAMA, make
+from twostroke.ops.operands import PackedWeight, unpack
+from twostroke.program.values import HeadRows, Tensor, Weight
 from twostroke.runner.folder import read_folder
+from twostroke.spec.formats import BF16
 from twostroke.types.errors import UnsupportedModel
+from twostroke.weights.blobs import Blob, MemoryTarget
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.quantized.present import found_sentence
-from twostroke.weights.stored import kept_sentence
+from twostroke.weights.stored import kept_sentence, pack_stored_matrix, stored_formats
 
 LAYER = "model.layers.0."
 DOWN, UP, GATE = (f"{LAYER}mlp.{name}_proj" for name in ("down", "up", "gate"))
@@ -120,6 +124,22 @@ def test_mlx_with_layers_of_their_own(rng, tmp_path):
     assert stored["model.embed_tokens.weight"].kind.name == "AFFINE4_64"
 
 
+def test_matrices_whose_columns_cannot_be_sorted_are_expanded(rng, tmp_path):
+    """gate and up are one product here, with orders that differ; down has groups of unequal sizes."""
+    config = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False, "desc_act": True}
+    drawn = {
+        UP: packers.draw(rng, (384, 256), 4, 128, order=True),
+        GATE: packers.draw(rng, (384, 256), 4, 128),
+        DOWN: packers.draw(rng, (256, 384), 4, 128, order=True),
+    }
+    drawn[DOWN].group_of[:] = np.minimum(drawn[DOWN].group_of, 1)
+    modules = {name: packers.gptq(each, 4) for name, each in drawn.items()}
+    folder = checkpoint_of(tmp_path, {"quantization_config": config}, modules)
+    assert_reads(folder, modules)
+    for weight in read_folder(folder).program.weights:
+        assert weight.order is None and weight.stored == BF16
+
+
 @pytest.mark.parametrize("packing", ["gptq", "awq"])
 def test_auto_round_is_packed_as_another_format(packing, rng, tmp_path):
     drawn = packers.draw(rng, (256, 384), 4, 64)
@@ -188,3 +208,32 @@ def test_banks_of_gpt_oss(rng, tmp_path):
         assert checkpoint.info(name).shape == (experts, rows, columns)
         assert np.array_equal(checkpoint.read(name), values.transpose(0, 2, 1))
         assert np.array_equal(checkpoint.read_rows(name, 1, 1), values.transpose(0, 2, 1)[1:2])
+
+
+def test_banks_of_gpt_oss_are_kept_as_they_are(rng, tmp_path):
+    """Asked for turned, as a program reads them, rows of gate and up in turn."""
+    experts, rows, columns = 3, 96, 128
+    codes, numbers = packers.small_floats(rng, (experts, rows, columns))
+    powers = rng.integers(120, 130, (experts, rows, columns // 32))
+    values = (numbers * np.repeat(2.0 ** (powers - 127.0), 32, axis=2)).astype(np.float32)
+    tensors = {
+        "bank_blocks": torch.from_numpy(codes.reshape(experts, rows, columns // 32, 16)),
+        "bank_scales": torch.from_numpy(powers.astype(np.uint8)),
+    }
+    tmp_path.joinpath("config.json").write_text(json.dumps({"quantization_config": {"quant_method": "mxfp4"}}))
+    save_file(tensors, tmp_path / "model.safetensors")
+    order = HeadRows(1, rows, rows, pairs=rows // 2)
+    parts = tuple(Tensor("bank", (experts, columns, rows), True, order=order, matrix=each) for each in range(experts))
+    with Checkpoint.open(tmp_path) as checkpoint:
+        chosen = stored_formats(checkpoint)(parts)
+        assert chosen is not None and chosen.kind.name == "E2M1_32"
+        weight = Weight("bank:down", "down", rows, columns, parts, experts=experts, stored=chosen)
+        target = MemoryTarget((Blob("bank:down.data", experts * chosen.data_bytes(rows, columns)),))
+        told: list[int] = []
+        pack_stored_matrix(target, weight, checkpoint, chosen, told.append)
+        assert sum(told) == checkpoint.info("bank").num_bytes
+        plain = (Tensor("bank", (experts, columns, rows), matrix=0),)
+        assert stored_formats(checkpoint)(plain) == BF16
+    packed = PackedWeight(chosen, rows, columns, target.blobs["bank:down.data"], experts=experts)
+    for each in range(experts):
+        assert np.array_equal(unpack(packed.expert(each)), values[each][list(order.index)])

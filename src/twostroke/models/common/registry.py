@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from twostroke.ops.column_orders import OrderChoice, no_orders, with_column_orders
 from twostroke.ops.patterns import PATTERNS
 from twostroke.program.check import check
 from twostroke.program.fuse import fuse
@@ -83,17 +84,20 @@ def _import_folder(package: str) -> None:
             _import_folder(name)
 
 
-def read_model(config: Mapping[str, Any], stored: StoredChoice = nothing_stored) -> Model:
+def read_model(
+    config: Mapping[str, Any], stored: StoredChoice = nothing_stored, orders: OrderChoice = no_orders
+) -> Model:
     """The model of a config.json. CorruptModel (impossible value) and UnsupportedModel name the field.
 
-    stored: for the tensors of a matrix the format that keeps what the checkpoint holds.
+    stored: for the tensors of a matrix the format that keeps what the checkpoint holds. orders: which matrices are kept
+    with their columns sorted.
     """
     fields = Fields(config, "config.json")
     entry = _entry(fields)
     refuse_fields(fields, entry.name, entry.model_type)
     facts, text = entry.read(fields)
     trace = Tracer(stored)
-    plain = trace.program(text(trace))
+    plain = with_column_orders(trace.program(text(trace)), orders)
     program = fuse(plain, PATTERNS)
     check(program)
     return Model.of(facts, entry.name, plain, program)

@@ -26,7 +26,7 @@ from twostroke.spec.fields import Fields
 from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.quantized.bits import unpacked, words_for
-from twostroke.weights.quantized.matrix import GroupedRows, QuantizedMatrix, affine_kinds, words_of
+from twostroke.weights.quantized.matrix import GroupedRows, QuantizedMatrix, affine_kinds, sorted_columns, words_of
 from twostroke.weights.quantized.parts import FLOATS, WORDS, StoredPart, StoredTensors
 from twostroke.weights.quantized.scaled import SCALES, ScaledMatrix
 from twostroke.weights.quantized.small_floats import SmallFloatMatrix
@@ -158,7 +158,10 @@ class PackedMatrix:
             raise scale.wrong(f"It has the shape {list(scale.shape)}, expected [{scale_rows}, {groups}].")
         zero = None
         if not scheme.symmetric:
-            zero = stored.part(name + "_zero_point", WORDS, (words_for(scale_rows, bits), groups))
+            zero = stored.part(name + "_zero_point", (*WORDS, "I8"))
+            wanted = scale_rows if zero.info.dtype == "I8" else words_for(scale_rows, bits)
+            if int(np.prod(zero.shape)) != wanted * groups:
+                raise zero.wrong(f"It has the shape {list(zero.shape)}, expected [{wanted}, {groups}].")
         has_order = stored.has(name + "_g_idx")
         g_idx = stored.part(name + "_g_idx", WORDS, (columns,)) if has_order else None
         return cls(scheme, packed, scale, zero, g_idx, sizes, (rows, columns))
@@ -189,10 +192,20 @@ class PackedMatrix:
     @property
     def kinds(self) -> frozenset[WeightKind]:
         """See QuantizedMatrix."""
-        if self.column_groups() is not None:
-            return frozenset()
-        bits, columns = self.scheme.bits, self.shape[1]
-        kinds = affine_kinds(bits, columns, self.group)
+        return frozenset() if self.column_groups() is not None else self._kinds()
+
+    @property
+    def ordered_kinds(self) -> frozenset[WeightKind]:
+        """See OrderedMatrix."""
+        return self._kinds()
+
+    def column_order(self) -> I32Array | None:
+        """See OrderedMatrix. Raises CorruptModel."""
+        return sorted_columns(self.column_groups(), self.group)
+
+    def _kinds(self) -> frozenset[WeightKind]:
+        bits = self.scheme.bits
+        kinds = affine_kinds(bits, self.shape[1], self.group)
         if kinds and bits == 4 and self.scheme.symmetric and self.scale.info.dtype == "F16":
             kinds |= {WeightKind.FLAT4}
         return kinds
@@ -225,7 +238,9 @@ class PackedMatrix:
         scales = self.scale.floats().reshape(1 if one else self.shape[0], -1)
         here = np.zeros(count, np.int64) if one else np.arange(first, first + count)
         zeros = np.full(scales[here].shape, 1 << (bits - 1), np.int16)
-        if self.zero is not None:
+        if self.zero is not None and self.zero.info.dtype == "I8":
+            zeros = zeros + self.zero.whole().astype(np.int16).reshape(scales.shape)[here]
+        elif self.zero is not None:
             along = np.ascontiguousarray(self.zero.whole().view(np.uint32).T)
             spare = -along.shape[1] % bits if 32 % bits else 0
             zeros = unpacked(np.pad(along, ((0, 0), (0, spare))), bits).T[here].astype(np.int16)

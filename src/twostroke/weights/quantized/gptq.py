@@ -24,7 +24,7 @@ from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.stored_layout import StoredValues
 from twostroke.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import unpacked, words_for
-from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, words_of
+from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, sorted_columns, words_of
 from twostroke.weights.quantized.parts import FLOATS, WORDS, Held, StoredPart, StoredTensors
 
 BITS = (2, 3, 4, 8)
@@ -105,10 +105,20 @@ class GptqMatrix:
     @property
     def kinds(self) -> frozenset[WeightKind]:
         """See QuantizedMatrix."""
-        if self.column_groups() is not None:
-            return frozenset()
+        return frozenset() if self.column_groups() is not None else self._kinds()
+
+    @property
+    def ordered_kinds(self) -> frozenset[WeightKind]:
+        """See OrderedMatrix."""
+        return self._kinds()
+
+    def column_order(self) -> I32Array | None:
+        """See OrderedMatrix. Raises CorruptModel."""
+        return sorted_columns(self.column_groups(), self.group)
+
+    def _kinds(self) -> frozenset[WeightKind]:
         kinds = affine_kinds(self.settings.bits, self.shape[1], self.group)
-        if self.settings.symmetric and self.settings.bits == 4 and self.scales.info.dtype == "F16" and kinds:
+        if kinds and self.settings.symmetric and self.settings.bits == 4 and self.scales.info.dtype == "F16":
             kinds |= {WeightKind.FLAT4}
         return kinds
 

@@ -10,8 +10,8 @@ Must not know: where in a file its parts lie.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,38 @@ class QuantizedMatrix(Protocol):
         """The same rows as codes and scales for a kind of `kinds`. Raises CorruptModel as `values`."""
 
 
+@runtime_checkable
+class OrderedMatrix(Protocol):
+    """A matrix whose columns may be grouped in another order than they lie. `stored` then gives them sorted."""
+
+    @property
+    def ordered_kinds(self) -> frozenset[WeightKind]:
+        """The packed kinds that hold the sorted columns without loss."""
+
+    def column_order(self) -> I32Array | None:
+        """(columns,) which column each sorted one is; None where they lie in groups, or groups differ in size."""
+
+
+@runtime_checkable
+class BankMatrix(Protocol):
+    """A stack (matrices, columns, rows) of matrices whose rows are stored one after the other all the same."""
+
+    @property
+    def bank_kinds(self) -> frozenset[WeightKind]:
+        """The packed kinds that hold the turned matrices without loss."""
+
+    def stored_rows(self, matrix: int, rows: I32Array, kind: WeightKind) -> StoredValues:
+        """These rows of one turned matrix as codes and scales. Raises CorruptModel."""
+
+
+def sorted_columns(group_of: I32Array | None, group: int) -> I32Array | None:
+    """See OrderedMatrix.column_order. group_of: of each column."""
+    if group_of is None:
+        return None
+    order = np.argsort(group_of, kind="stable").astype(np.int32)
+    return order if np.array_equal(group_of[order], np.arange(len(order)) // group) else None
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class GroupedRows:
     """n rows. codes: (n, columns), of so many `bits`, not negative. scales: (n, groups). zeros or biases (one of them):
@@ -84,9 +116,12 @@ class GroupedRows:
         return found
 
     def stored(self, kind: WeightKind) -> StoredValues:
-        """For an affine kind, or for FLAT4 and FLAT8 where all zero points are in the middle."""
+        """For an affine kind, or for FLAT4 where all zero points are in the middle; columns sorted by group."""
         wide = kind.step_columns
         at = np.arange(self.codes.shape[1] // wide) * wide // self.group
+        if self.group_of is not None:
+            order = np.argsort(self.group_of, kind="stable")
+            return replace(self, codes=self.codes[:, order], group_of=None).stored(kind)
         scales, codes = self.scales[:, at], self.codes.astype(np.int16)
         zeros = None if self.zeros is None else self.zeros[:, at]
         if not kind.is_affine:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.quantized.parts import FIX, RawTensor, StoredTensors
 from twostroke.weights.quantized.schemes import Scheme
-from twostroke.weights.quantized.tensor import QuantizedTensor
+from twostroke.weights.quantized.tensor import ORDER, OrderTensor, QuantizedTensor
 
 _Plain = TypeVar("_Plain", bound=RawTensor)
 
@@ -24,7 +24,7 @@ UNUSED = re.compile(
 """Scales of activations and of K and V: here both are rounded by what they hold, at each step; notes on a layout."""
 
 
-def with_matrices(tensors: Mapping[str, _Plain], scheme: Scheme) -> dict[str, _Plain | QuantizedTensor]:
+def with_matrices(tensors: Mapping[str, _Plain], scheme: Scheme) -> dict[str, _Plain | QuantizedTensor | OrderTensor]:
     """The tensors by name, the quantized ones under the names of the unquantized model. Raises CorruptModel, for a
     checkpoint without any as well."""
     stored = StoredTensors(tensors)
@@ -39,10 +39,11 @@ def with_matrices(tensors: Mapping[str, _Plain], scheme: Scheme) -> dict[str, _P
     for name in made:
         if name in tensors and name not in gone:
             raise CorruptModel(f"Tensor {name[:200]} is there twice: plain, and quantized.", fix=FIX)
-    found: dict[str, _Plain | QuantizedTensor] = {
+    found: dict[str, _Plain | QuantizedTensor | OrderTensor] = {
         name: tensor for name, tensor in tensors.items() if name not in gone and not UNUSED.fullmatch(name)
     }
-    return found | made
+    orders = {f"{name}{ORDER}": OrderTensor(tensor) for name, tensor in made.items() if tensor.column_order is not None}
+    return found | made | orders
 
 
 def found_sentence(tensors: Mapping[str, object]) -> str | None:

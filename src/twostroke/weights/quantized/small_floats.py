@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twostroke.ops.operands import F32Array, U8Array
+from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.stored_layout import E2M1_CODES, StoredValues
 from twostroke.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import E2M1, low_first
@@ -105,7 +105,7 @@ class ExpertBlocks:
     """The banks of gpt-oss: blocks (experts, columns, groups, 16) uint8, scales (experts, columns, groups) uint8.
 
     The numbers are (experts, rows, columns), rows = 32 * groups: transformers turns each expert's matrix. Satisfies
-    `QuantizedMatrix`; rows are experts.
+    `QuantizedMatrix`, its rows are experts; and `BankMatrix`.
     """
 
     blocks: StoredPart
@@ -140,6 +140,16 @@ class ExpertBlocks:
             found[place] = (E2M1[codes] * steps).T
         return found
 
+    @property
+    def bank_kinds(self) -> frozenset[WeightKind]:
+        """See BankMatrix."""
+        return frozenset({WeightKind.E2M1_32, WeightKind.E2M1_16})
+
+    def stored_rows(self, matrix: int, rows: I32Array, kind: WeightKind) -> StoredValues:
+        """See BankMatrix. Codes are twice the floats."""
+        bits = low_first(self.blocks.rows(matrix, 1)[0][rows]).reshape(len(rows), -1)
+        return StoredValues(E2M1_CODES[bits], self.scales.floats(matrix, 1)[0][rows] / np.float32(2))
+
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Banks have no packed kind of their own here."""
+        """Not turned, they are no packed kind."""
         raise TypeError(f"{self.blocks.name} is not kept as {kind.name}")

@@ -1,4 +1,4 @@
-"""A quantized matrix as a tensor of a checkpoint.
+"""A quantized matrix as a tensor of a checkpoint, and the order of its columns as another one.
 
 Knows: what a checkpoint's tensors can be asked.
 Must not know: formats.
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from twostroke.ops.operands import I32Array
 from twostroke.ops.stored_layout import StoredValues
 from twostroke.spec.formats import WeightKind
-from twostroke.weights.quantized.matrix import QuantizedMatrix
+from twostroke.weights.quantized.matrix import OrderedMatrix, QuantizedMatrix
 from twostroke.weights.tensor_source import SourceArray, TensorInfo
 
 PIECE_ELEMENTS = 1 << 21
@@ -45,6 +46,41 @@ class QuantizedTensor:
             target[begin : begin + some] = self.matrix.values(first + begin, some)
         return found
 
+    @property
+    def column_order(self) -> I32Array | None:
+        """Which column each sorted one is, where columns are grouped in another order than they lie."""
+        return self.matrix.column_order() if isinstance(self.matrix, OrderedMatrix) else None
+
+    @property
+    def ordered_kinds(self) -> frozenset[WeightKind]:
+        """The packed kinds that hold the sorted columns."""
+        return self.matrix.ordered_kinds if isinstance(self.matrix, OrderedMatrix) else frozenset()
+
     def read_stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Rows as codes and scales, for a kind that holds them. Raises CorruptModel."""
+        """Rows as codes and scales, columns sorted, for a kind that holds them. Raises CorruptModel."""
         return self.matrix.stored(first, count, kind)
+
+
+ORDER = ".column_order"
+"""The end of the name of a tensor that no file holds: the order of a matrix's columns."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class OrderTensor:
+    """The order of a matrix's columns, as floats. Satisfies `TensorSource`."""
+
+    tensor: QuantizedTensor
+
+    @property
+    def info(self) -> TensorInfo:
+        """(columns,) of no bytes in the files."""
+        return TensorInfo("F32", self.tensor.matrix.shape[-1:], 0, 0)
+
+    def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
+        """See SafetensorsFile.read_rows."""
+        order = self.tensor.column_order
+        if order is None:
+            raise TypeError(f"{self.tensor.name} has its columns in order")
+        found = np.empty(count, np.float32) if out is None else out
+        found[...] = order[first : first + count]
+        return found

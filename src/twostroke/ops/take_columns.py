@@ -1,0 +1,45 @@
+"""take_columns: the columns of a value in another order.
+
+    out (T, D) float32 = x[:, order], x (T, D) float32, order (D,) whole numbers in [0, D) as float32.
+
+For matrices that are kept with their columns in another order than the checkpoint's (act-order of GPTQ).
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value, Vector
+
+MOST_COLUMNS = 1 << 24
+"""Whole numbers up to here are float32 numbers."""
+
+
+def reference(out: F32Array, x: F32Array, order: F32Array) -> None:
+    """See the module. Raises IndexError for a column outside x."""
+    out[...] = x[:, order.astype(np.int64)]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TakeColumns(Op):
+    """All columns of x, in a given order."""
+
+    NAME: ClassVar[str] = "take_columns"
+    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "order": "D"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    order: Vector
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Read once, written once."""
+        return OpCost(per_row=Work(0, activation_bytes=8 * self.out.width))

@@ -1,0 +1,53 @@
+"""with_column_orders: which products get a call before them, and what adapters see."""
+
+from __future__ import annotations
+
+from twostroke.ops.column_orders import KeptOrder, with_column_orders
+from twostroke.ops.embed import embed
+from twostroke.ops.gather_rows import gather_rows
+from twostroke.ops.linear import Linear, linear
+from twostroke.ops.low_rank import LowRank
+from twostroke.ops.take_columns import TakeColumns
+from twostroke.ops.with_adapters import AdapterSpec, with_adapters
+from twostroke.program.check import check
+from twostroke.program.program import Program
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor
+from twostroke.spec.formats import BF16
+
+
+def tied() -> Program:
+    """A table, one product, and the table again as the head."""
+    trace = Tracer()
+    table = trace.matrix("embedding", {"embed": 13}, 8)
+    x = embed(table, trace.token_ids, trace)
+    y = linear(x, trace.matrix("up", {"up": 8}, 8))
+    return trace.program(linear(gather_rows(y, trace.logit_rows), table))
+
+
+def every(parts: tuple[Tensor, ...]) -> KeptOrder:
+    return KeptOrder(BF16, parts[0].name + ".order")
+
+
+def test_nothing_chosen_changes_nothing():
+    program = tied()
+    assert with_column_orders(program, lambda parts: None) is program
+
+
+def test_a_matrix_that_another_op_reads_stays():
+    made = with_column_orders(tied(), every)
+    check(made)
+    assert [call.NAME for call in made.calls] == ["embed", "take_columns", "linear", "gather_rows", "linear"]
+    take, product = made.calls[1:3]
+    assert isinstance(take, TakeColumns) and isinstance(product, Linear)
+    assert product.x is take.out and product.weight.order is take.order and product.weight.stored == BF16
+    assert [part.name for part in take.order.parts] == ["up.weight.order"] and take.order in made.vectors
+    assert [weight.order is None for weight in made.weights] == [True, False]
+
+
+def test_adapters_see_the_columns_as_they_were():
+    made = with_column_orders(tied(), every)
+    adapted = with_adapters(made, AdapterSpec(2, 3, ("up",))).program
+    added = next(call for call in adapted.calls if isinstance(call, LowRank))
+    take = next(call for call in adapted.calls if isinstance(call, TakeColumns))
+    assert added.x is take.x

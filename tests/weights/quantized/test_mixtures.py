@@ -9,15 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
+from tests.models.families import FAMILIES, make_checkpoint
+from tests.models.families_experts import gpt_oss
+from tests.models.parity import relative_error
 from tests.weights.checkpoints import random_tensors, write
 from tests.weights.quantized import packers
 from tests.weights.quantized.formats import WAYS, Way
 from tests.weights.quantized.packers import Packed
-from tests.weights.quantized.test_formats import LLAMA, make
+from tests.weights.quantized.test_formats import LLAMA, logits, make
 from twostroke.ops.operands import PackedWeight, unpack
 from twostroke.program.values import HeadRows, Tensor, Weight
+from twostroke.quant.formats import STORED
 from twostroke.runner.folder import read_folder
 from twostroke.spec.formats import BF16
 from twostroke.types.errors import UnsupportedModel
@@ -237,3 +242,29 @@ def test_banks_of_gpt_oss_are_kept_as_they_are(rng, tmp_path):
     packed = PackedWeight(chosen, rows, columns, target.blobs["bank:down.data"], experts=experts)
     for each in range(experts):
         assert np.array_equal(unpack(packed.expert(each)), values[each][list(order.index)])
+
+
+def test_gpt_oss_as_it_is_published(tmp_path, monkeypatch):
+    """transformers' own model with its banks in blocks: kept as they are, with the logits of their numbers."""
+    monkeypatch.setitem(FAMILIES, "gpt-oss-96", gpt_oss(intermediate_size=96))
+    make_checkpoint("gpt-oss-96", tmp_path / "hf")
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    with safe_open(tmp_path / "hf" / "model.safetensors", "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+    rng, plain = np.random.default_rng(2), dict(tensors)
+    for name in [name for name in tensors if name.endswith(("gate_up_proj", "down_proj"))]:
+        count, columns, rows = tensors.pop(name).shape
+        codes, numbers = packers.small_floats(rng, (count, rows, columns))
+        powers = rng.integers(120, 124, (count, rows, columns // 32))
+        values = numbers * np.repeat(2.0 ** (powers - 127.0), 32, axis=2)
+        plain[name] = torch.from_numpy(values.astype(np.float32)).transpose(1, 2).contiguous()
+        tensors[name + "_blocks"] = torch.from_numpy(codes.reshape(count, rows, columns // 32, 16))
+        tensors[name + "_scales"] = torch.from_numpy(powers.astype(np.uint8))
+    ours = write(tmp_path / "ours", {**config, "quantization_config": {"quant_method": "mxfp4"}}, tensors)
+    theirs = write(tmp_path / "theirs", config, plain)
+    banks = [weight for weight in read_folder(ours).program.weights if weight.experts]
+    assert {weight.stored.kind.name for weight in banks} == {"E2M1_32"} and len(banks) == 8
+    ids = np.random.default_rng(5).integers(0, 90, 24).tolist()
+    expected = logits(theirs, "f32", ids)
+    assert relative_error(logits(ours, STORED, ids), expected) < 0.03
+    assert np.array_equal(logits(ours, "f32", ids), expected)

@@ -18,10 +18,10 @@ namespace {
 template <class Part>
 void run_segment(const AttentionJob* job, const Block& block, int64_t segment, const Part& part) {
   const KVLayout layout(job->layer);
-  const TileRun run_tile = attention_way(job->layer->kind, job->matrix).run;
+  const TileRun run_tile = attention_way(job->layer->kind, job->layer->latent != 0, job->matrix).run;
   const int64_t begin = larger(segment * kSegment, first_seen(job, block.first_position) / kTile * kTile);
   const int64_t end = smaller((segment + 1) * kSegment, block.first_position + block.tokens);
-  for (int64_t i = 0; i < block.heads; ++i) part(block.head(job, i), i).clear(block.rows, job->padded_dim);
+  for (int64_t i = 0; i < block.heads; ++i) part(block.head(job, i), i).clear(block.rows, job->value_padded);
   Tile tile;
   for (int64_t start = begin; start < end; start += kTile) {
     find_tile(job, block, start, &tile);
@@ -35,17 +35,23 @@ void run_segment(const AttentionJob* job, const Block& block, int64_t segment, c
 
 // log2(e) is in the queries, because weights are powers of two.
 void load_head(const AttentionJob* job, const Block& block, int64_t kv_head, const HeadRows& rows) {
-  const int64_t dim = job->layer->head_dim, padded = job->padded_dim;
+  const int64_t dim = job->layer->head_dim, padded = job->key_padded, behind = job->q_behind == nullptr ? 0 : dim - job->layer->value_dim;
   const float scale = job->scale * kLog2E;
   for (int64_t r = 0; r < block.rows; ++r) {
     const int64_t head = kv_head * job->group + r % job->group;
-    const float* from = job->q + (block.first_token + r / job->group) * job->q_stride + head * dim;
+    const int64_t token = block.first_token + r / job->group;
+    const float* from = job->q + token * job->q_stride + head * (dim - behind);
     float* to = rows.q + r * padded;
-    for (int64_t d = 0; d < dim; ++d) to[d] = from[d] * scale;
+    for (int64_t d = 0; d < dim - behind; ++d) to[d] = from[d] * scale;
+    if (behind > 0) {
+      from = job->q_behind + token * job->behind_stride + head * behind;
+      for (int64_t d = 0; d < behind; ++d) to[dim - behind + d] = from[d] * scale;
+    }
     for (int64_t d = dim; d < padded; ++d) to[d] = 0.0f;
   }
-  if (job->layer->kind == TS_KV_INT8) bytes_of_queries<WholeByte>(rows.q, block.rows, padded, rows.integers);
-  if (job->layer->kind == TS_KV_INT4) bytes_of_queries<Nibbles>(rows.q, block.rows, padded, rows.integers);
+  const int32_t integers = in_integers(job->layer) ? job->layer->kind : -1;
+  if (integers == TS_KV_INT8) bytes_of_queries<WholeByte>(rows.q, block.rows, padded, rows.integers);
+  if (integers == TS_KV_INT4) bytes_of_queries<Nibbles>(rows.q, block.rows, padded, rows.integers);
 #if defined(TS_LEVEL_AMX)
   if (job->matrix) split_queries(rows.q, block.rows, padded, rows.parts);
 #endif
@@ -69,13 +75,13 @@ float with_sink(float sink, float peak, float total) {
 }
 
 void store_outputs(const AttentionJob* job, const Block& block, int64_t kv_head, const Partial& partial) {
-  const int64_t dim = job->layer->head_dim;
+  const int64_t dim = job->layer->value_dim;
   for (int64_t r = 0; r < block.rows; ++r) {
     const int64_t head = kv_head * job->group + r % job->group;
     float* to = job->out + (block.first_token + r / job->group) * job->out_stride + head * dim;
     const float total = reduce_add(load(partial.total + r * kLanes));
     const float inverse = job->sinks == nullptr ? 1.0f / total : with_sink(job->sinks[head], partial.peak[r], total);
-    for (int64_t d = 0; d < dim; ++d) to[d] = partial.sum[r * job->padded_dim + d] * inverse;
+    for (int64_t d = 0; d < dim; ++d) to[d] = partial.sum[r * job->value_padded + d] * inverse;
   }
 }
 
@@ -92,7 +98,7 @@ int64_t sequence_of(const AttentionJob* job, int64_t Starts::*first, int64_t ind
 Partial partial_of(const AttentionJob* job, int64_t s, int64_t index, int64_t segment) {
   Memory memory = {job->partials + (job->starts[s].partial + index * segments_of(job, s) + segment) * job->partial_floats};
   Partial found;
-  found.lay_out(capacity_of(job, s), job->padded_dim, memory);
+  found.lay_out(capacity_of(job, s), job->value_padded, memory);
   return found;
 }
 
@@ -108,7 +114,7 @@ void whole_task(void* opaque, int64_t index, int32_t thread) {
     run_segment(job, block, segment, [](const HeadRows& head, int64_t) { return head.segment; });
     for (int64_t i = 0; i < block.heads; ++i) {
       const HeadRows head = block.head(job, i);
-      merge(head.whole, head.segment, block.rows, job->padded_dim, block.work.rescale, block.work.found);
+      merge(head.whole, head.segment, block.rows, job->value_padded, block.work.rescale, block.work.found);
     }
   }
   if (job->matrix) matrix_attention_end();
@@ -132,15 +138,16 @@ void merge_task(void* opaque, int64_t index, int32_t thread) {
   const Block block(job, thread, s, local, 1);
   const Partial first = partial_of(job, s, local, 0);
   for (int64_t segment = 1; segment < segments_of(job, s); ++segment)
-    merge(first, partial_of(job, s, local, segment), block.rows, job->padded_dim, block.work.rescale, block.work.found);
+    merge(first, partial_of(job, s, local, segment), block.rows, job->value_padded, block.work.rescale, block.work.found);
   store_outputs(job, block, block.first_head, first);
 }
 
 int32_t check(const AttentionJob& job) {
   const ts_kv_layer* layer = job.layer;
-  const int64_t width = job.heads * layer->head_dim;
+  const int64_t behind = job.q_behind == nullptr ? 0 : layer->head_dim - layer->value_dim;
   if (job.heads < 1 || job.heads % layer->kv_heads != 0 || job.heads / layer->kv_heads > kMaxGroup) return TS_BAD_SHAPE;
-  if (job.q_stride < width || job.out_stride < width || job.sequences < 0 || job.window < 0) return TS_BAD_SHAPE;
+  if (job.q_stride < job.heads * (layer->head_dim - behind) || job.out_stride < job.heads * layer->value_dim) return TS_BAD_SHAPE;
+  if (job.behind_stride < job.heads * behind || job.sequences < 0 || job.window < 0) return TS_BAD_SHAPE;
   if (!(job.soft_cap >= 0.0f)) return TS_BAD_VALUE;
   for (int64_t s = 0; s < job.sequences; ++s) {
     const int64_t rows = static_cast<int64_t>(job.row_starts[s + 1]) - job.row_starts[s];
@@ -191,16 +198,20 @@ void plan(AttentionJob* job, int64_t threads) {
   int64_t longest = 1;
   for (int64_t s = 0; s < job->sequences; ++s) longest = larger(longest, tokens_of(job, s));
   job->group = job->heads / job->layer->kv_heads;
-  job->tokens_per_block = smaller(longest, larger(1, kBlockRows / job->group));
-  job->padded_dim = divide_up(job->layer->head_dim, least) * least;
-  job->matrix = takes_matrix(job->layer->kind, job->layer->head_dim);
+  job->tokens_per_block = smaller(longest, larger(1, (job->layer->latent != 0 ? kLatentBlockRows : kBlockRows) / job->group));
+  job->key_padded = divide_up(job->layer->head_dim, least) * least;
+  job->value_padded = divide_up(job->layer->value_dim, least) * least;
+  // Matrix registers were never measured with two head sizes, nor with latents.
+  job->matrix = takes_matrix(job->layer->kind, job->layer->head_dim) && job->layer->value_dim == job->layer->head_dim && job->layer->latent == 0;
   share_out(job, threads);
   const int64_t capacity = whole_vectors(job->tokens_per_block * job->group);
   job->thread_floats = larger(Block::floats(job, capacity, 1), Block::floats(job, kLanes, job->heads_together));
-  job->partial_floats = job->split ? capacity * (job->padded_dim + 1 + kLanes) : 0;
+  job->partial_floats = job->split ? capacity * (job->value_padded + 1 + kLanes) : 0;
 }
 
-int32_t run_job(ts_context* context, AttentionJob* job) {
+}  // namespace
+
+int32_t run_attention(ts_context* context, AttentionJob* job) {
   const int32_t status = check(*job);
   if (status != TS_OK || job->sequences == 0) return status;
   plan(job, ts_threads(context));
@@ -224,11 +235,11 @@ int32_t run_job(ts_context* context, AttentionJob* job) {
   return TS_OK;
 }
 
-}  // namespace
-
 const char* attention_kernel(const KernelCase& asked) {
-  return attention_way(asked.kv_kind, takes_matrix(asked.kv_kind, asked.head_dim)).name;
+  return attention_way(asked.kv_kind, false, takes_matrix(asked.kv_kind, asked.head_dim)).name;
 }
+
+const char* latent_attention_kernel(const KernelCase& asked) { return attention_way(asked.kv_kind, true, false).name; }
 
 }  // namespace twostroke
 
@@ -258,5 +269,5 @@ int32_t ts_attention(ts_context* context, const ts_kv_layer* layer, const float*
   job.slopes = slopes;
   job.out = out;
   job.out_stride = out_stride;
-  return twostroke::run_job(context, &job);
+  return twostroke::run_attention(context, &job);
 }

@@ -11,7 +11,8 @@
 namespace twostroke {
 
 int32_t run(ts_context* context, const ts_attention_args& a) {
-  if (!same_shape(a.out, a.q) || a.layer == nullptr || a.q.dim != a.layer->head_dim) return TS_BAD_SHAPE;
+  if (a.layer == nullptr || a.out.rows != a.q.rows || a.out.heads != a.q.heads || a.layer->latent != 0) return TS_BAD_SHAPE;
+  if (a.q.dim != a.layer->head_dim || a.out.dim != a.layer->value_dim) return TS_BAD_SHAPE;
   const ts_sequences& s = a.batch;
   if (s.count > 0 && s.row_starts[s.count] != a.q.rows) return TS_BAD_INDEX;
   for (const ts_vector& each : {a.sinks, a.slopes})
@@ -43,9 +44,10 @@ int32_t run(ts_context* context, const ts_head_norm_args& a) {
 }
 
 int32_t run(ts_context* context, const ts_kv_write_args& a) {
-  if (a.layer == nullptr || !same_shape(a.k, a.v) || a.k.stride != a.v.stride) return TS_BAD_SHAPE;
-  if (a.k.heads != a.layer->kv_heads || a.k.dim != a.layer->head_dim || a.slots.count != a.k.rows) return TS_BAD_SHAPE;
-  return ts_kv_write(context, a.layer, a.k.data, a.v.data, a.k.stride, a.slots.data, a.slots.count);
+  if (a.layer == nullptr || a.layer->latent != 0 || a.k.rows != a.v.rows || a.slots.count != a.k.rows) return TS_BAD_SHAPE;
+  if (a.k.heads != a.layer->kv_heads || a.k.dim != a.layer->head_dim) return TS_BAD_SHAPE;
+  if (a.v.heads != a.layer->kv_heads || a.v.dim != a.layer->value_dim) return TS_BAD_SHAPE;
+  return ts_kv_write(context, a.layer, a.k.data, a.k.stride, a.v.data, a.v.stride, a.slots.data, a.slots.count);
 }
 
 namespace {

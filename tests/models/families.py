@@ -19,6 +19,7 @@ from tests.models.families_classic import CLASSIC
 from tests.models.families_dense import DENSE
 from tests.models.families_dense import SIZES as SMALL
 from tests.models.families_experts import EXPERTS
+from tests.models.families_latent import LATENT
 from tests.models.families_states import STATES
 from twostroke.models.common.registry import architectures, read_model
 
@@ -108,6 +109,7 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     **CLASSIC,
     **STATES,
     **EXPERTS,
+    **LATENT,
 }
 
 

@@ -40,9 +40,11 @@ typedef struct {
 
 typedef struct {
   int32_t kind;             // ts_kv_kind
-  int32_t kv_heads, head_dim;
+  int32_t kv_heads;
+  int32_t head_dim, value_dim;  // of one head of K, of V
   int64_t num_pages;
   void* data;               // (num_pages, kv_heads, one head of a page): kv_page.h
+  int64_t latent;           // 1: V is the first value_dim dimensions of K, and is not stored; kv_heads is 1
 } ts_kv_layer;
 
 int32_t ts_abi_version(void);
@@ -68,8 +70,8 @@ int32_t ts_head_norm(ts_context*, float* x, int64_t x_stride, const float* weigh
                      int64_t head_dim);
 int32_t ts_rope(ts_context*, float* x, int64_t x_stride, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos_table,
                 const float* sin_table, int64_t table_positions, int64_t half_rotary, const int32_t* positions);
-int32_t ts_kv_write(ts_context*, const ts_kv_layer*, const float* k, const float* v, int64_t kv_stride, const int32_t* slots,
-                    int64_t tokens);
+int32_t ts_kv_write(ts_context*, const ts_kv_layer*, const float* k, int64_t k_stride, const float* v, int64_t v_stride,
+                    const int32_t* slots, int64_t tokens);
 // soft_cap: 0 for none. sinks, slopes: (heads,) or NULL.
 int32_t ts_attention(ts_context*, const ts_kv_layer*, const float* q, int64_t q_stride, int64_t heads, const int32_t* row_starts,
                      const int32_t* context_tokens, int64_t sequences, const int32_t* page_table, int64_t page_table_stride,

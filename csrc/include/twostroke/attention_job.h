@@ -10,6 +10,7 @@
 namespace twostroke {
 
 constexpr int64_t kBlockRows = 192;     // enough to pay for widening K and V once a block; a multiple of kWideRows
+constexpr int64_t kLatentBlockRows = 96;  // of several hundred dimensions: with a widened tile they fit a second-level cache of 1 MiB
 constexpr int64_t kThinBlockRows = 8;   // up to here K and V are widened on the way to the multiplier
 constexpr int64_t kMaxGroup = 512;
 constexpr int64_t kSegment = 512;       // positions; a multiple of kTile
@@ -28,13 +29,14 @@ struct Starts {
 struct AttentionJob {
   const ts_kv_layer* layer;
   const float* q;
+  const float* q_behind;  // of a layer of latents: the dimensions of the queries that meet what is behind the latent; else NULL
   const int32_t *row_starts, *context_tokens, *page_table;
   float* out;
-  int64_t q_stride, heads, sequences, page_table_stride, out_stride;
+  int64_t q_stride, behind_stride, heads, sequences, page_table_stride, out_stride;
   float scale, soft_cap;  // soft_cap: 0 for none
   const float *sinks, *slopes;  // of each query head, or NULL
   int32_t window;
-  int64_t group, tokens_per_block, padded_dim;
+  int64_t group, tokens_per_block, key_padded, value_padded;  // padded: head sizes, to whole vectors
   int64_t heads_together;  // KV heads of a task whose rows are few
   bool split;
   bool matrix;  // both products on matrix registers
@@ -43,6 +45,9 @@ struct AttentionJob {
   float* thread_scratch;
   int64_t thread_floats, partial_floats;
 };
+
+// Checks the job and runs it; a ts_status.
+int32_t run_attention(ts_context* context, AttentionJob* job);
 
 inline int64_t tokens_of(const AttentionJob* job, int64_t s) { return job->row_starts[s + 1] - job->row_starts[s]; }
 inline int64_t blocks_of(const AttentionJob* job, int64_t s) { return divide_up(tokens_of(job, s), job->tokens_per_block); }
@@ -56,6 +61,9 @@ inline int64_t capacity_of(const AttentionJob* job, int64_t s) {
 // 4 KiB, is too short for a CPU to see that the reading goes on (measured on a Zen 4: 58 to 83% of its reading rate, whole pages 92 to 96%).
 inline int64_t heads_in_step(const AttentionJob* job, int64_t s) { return capacity_of(job, s) == kLanes ? job->heads_together : 1; }
 
+// Whether both products are of whole numbers. Latents are widened first.
+inline bool in_integers(const ts_kv_layer* layer) { return has_scales(layer->kind) && layer->latent == 0; }
+
 // The rows of a block that share one KV head.
 struct HeadRows {
   int64_t kv_head;
@@ -66,11 +74,11 @@ struct HeadRows {
 
   template <class Take>
   void lay_out(const AttentionJob* job, int64_t capacity, Take&& take) {
-    const int64_t dim = job->padded_dim;
+    const int64_t dim = job->key_padded;
     q = take(capacity * dim);
-    if (has_scales(job->layer->kind)) integers.lay_out(capacity, dim, take);
+    if (in_integers(job->layer)) integers.lay_out(capacity, dim, take);
     parts = reinterpret_cast<uint16_t*>(take(job->matrix ? query_part_floats(capacity, dim) : 0));
-    for (Partial* partial : {&whole, &segment}) partial->lay_out(capacity, dim, take);
+    for (Partial* partial : {&whole, &segment}) partial->lay_out(capacity, job->value_padded, take);
   }
 };
 
@@ -83,12 +91,12 @@ struct Workspace {
 
   template <class Take>
   void lay_out(const AttentionJob* job, int64_t capacity, Take&& take) {
-    const bool whole_numbers = has_scales(job->layer->kind);
+    const bool whole_numbers = in_integers(job->layer);
     scores = take(capacity * kTile);
     rescale = take(capacity);
     found = take(capacity);
-    keys = take(whole_numbers ? 0 : kTile * job->padded_dim);
-    values = take(whole_numbers ? 0 : kTile * job->padded_dim);
+    keys = take(whole_numbers ? 0 : kTile * job->key_padded);
+    values = take(whole_numbers ? 0 : kTile * job->value_padded);
     if (whole_numbers) integers.lay_out(capacity, take);
     parts = reinterpret_cast<uint16_t*>(take(job->matrix ? weight_part_floats(capacity) : 0));
   }

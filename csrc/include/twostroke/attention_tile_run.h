@@ -1,44 +1,19 @@
 // One tile of a block's rows that share a KV head, by the kind of K and V: scores, softmax, sums.
 // Knows: attention_job.h and the products. Must not know: which tiles, which tasks.
 #pragma once
-#include "twostroke/attention_scores.h"
+#include "twostroke/attention_latent.h"
 
 namespace twostroke {
-
-// Both products, a register tile of rows at a time, over what these rows see; K and V are widened beforehand.
-inline void score_block(const AttentionJob* job, const Block& block, const HeadRows& head, const Tile& tile) {
-  const int64_t dim = job->layer->head_dim, padded = job->padded_dim, parts = divide_up(block.rows, kWideRows);
-  const int64_t head_bytes = KVLayout(job->layer).head_bytes;
-  const TileView<float> keys = widened(block.work.keys, kLanes, kTile);
-  for (int64_t part = 0; part < parts; ++part) {
-    const int64_t r = part * kWideRows, count = smaller(kWideRows, block.rows - r);
-    const int pages = static_cast<int>(divide_up(seen_by(tile, r, count).end, TS_PAGE_TOKENS));
-    prefetch_part(tile, head_bytes, part, parts);
-    score_rows<float, kWideRows, kWideVectors>(head.q + r * padded, padded, count, keys, pages, dim, block.work.scores + r * kTile);
-  }
-}
-
-inline void add_block(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
-  const int64_t padded = job->padded_dim;
-  const Workspace& work = block.work;
-  const TileView<float> values = widened(work.values, TS_PAGE_TOKENS * padded, padded);
-  for (int64_t r = 0; r < block.rows; r += kWideRows) {
-    const int64_t count = smaller(kWideRows, block.rows - r);
-    const Span seen = seen_by(tile, r, count);
-    if (seen.empty()) continue;
-    value_rows<float, kWideRows, kWideVectors>(work.scores + r * kTile, work.rescale + r, count, values, seen.begin, seen.end, padded,
-                                               partial.sum + r * padded, padded);
-  }
-}
 
 template <typename Element>
 void run_float_tile(const AttentionJob* job, const Block& block, const HeadRows& head, const Tile& tile, const Partial& partial) {
   const KVLayout layout(job->layer);
-  const int64_t dim = job->layer->head_dim, padded = job->padded_dim, rows = block.rows;
+  const int64_t dim = job->layer->head_dim, value_dim = job->layer->value_dim, rows = block.rows;
+  const int64_t padded = job->key_padded, value_padded = job->value_padded;
   const Workspace& work = block.work;
   const TileView<Element> keys = view_of<Element>(tile, 0, TS_PAGE_TOKENS);
   const TileView<Element> values = view_of<Element>(tile, layout.key_bytes, value_step<Element>(layout));
-  const bool thin = rows <= kThinBlockRows && dim % kLanes == 0;
+  const bool thin = rows <= kThinBlockRows && dim % kLanes == 0 && value_dim % kLanes == 0;
   if (thin) {
     score_rows<Element, kThinRows, kThinVectors>(head.q, padded, rows, keys, tile.pages, dim, work.scores);
   } else {
@@ -48,9 +23,10 @@ void run_float_tile(const AttentionJob* job, const Block& block, const HeadRows&
   if (adjusts_scores(job)) adjust_scores(job, block, head.kv_head, tile, 0, rows, work.scores);
   soften(work.scores, tile.spans, rows, partial, work.rescale, work.found);
   if (thin) {
-    value_rows<Element, kThinRows, kThinVectors>(work.scores, work.rescale, rows, values, tile.first, tile.last, dim, partial.sum, padded);
+    value_rows<Element, kThinRows, kThinVectors>(work.scores, work.rescale, rows, values, tile.first, tile.last, value_dim, partial.sum,
+                                                  value_padded);
   } else {
-    widen_values(values, tile.first, tile.last, dim, padded, work.values);
+    widen_values(values, tile.first, tile.last, value_dim, value_padded, work.values);
     add_block(job, block, tile, partial);
   }
 }
@@ -58,18 +34,18 @@ void run_float_tile(const AttentionJob* job, const Block& block, const HeadRows&
 template <typename Element>
 void run_integer_tile(const AttentionJob* job, const Block& block, const HeadRows& head, const Tile& tile, const Partial& partial) {
   const KVLayout layout(job->layer);
-  const int64_t dim = job->layer->head_dim, padded = job->padded_dim, rows = block.rows;
+  const int64_t dim = job->layer->head_dim, rows = block.rows;
   const Workspace& work = block.work;
   const TileView<Element> keys = view_of<Element>(tile, 0, kQuad * TS_PAGE_TOKENS);
   const TileView<Element> values = view_of<Element>(tile, layout.key_bytes, kQuad * layout.value_row_bytes);
   load_scales(job, work.integers, tile);
-  integer_scores(head.integers, rows, keys, tile.pages, dim, query_columns(padded), work.integers.key_scales, work.scores);
+  integer_scores(head.integers, rows, keys, tile.pages, dim, query_columns(job->key_padded), work.integers.key_scales, work.scores);
   if (adjusts_scores(job)) adjust_scores(job, block, head.kv_head, tile, 0, rows, work.scores);
   find_peaks(work.scores, tile.spans, rows, work.found);
   raise_peaks(partial, rows, work.found, work.rescale);
   scale_weights(tile.spans, rows, partial, work.integers, work.found);
   digits_of_weights<Element>(work.scores, tile.spans, rows, partial, work.rescale, work.integers);
-  integer_values(work.integers, rows, work.rescale, values, tile.first, tile.last, padded, partial.sum);
+  integer_values(work.integers, rows, work.rescale, values, tile.first, tile.last, job->value_padded, partial.sum);
 }
 
 #if defined(TS_LEVEL_AMX)
@@ -110,15 +86,8 @@ inline void run_matrix_tile(const AttentionJob* job, const Block& block, const H
 }
 #endif
 
-using TileRun = void (*)(const AttentionJob*, const Block&, const HeadRows&, const Tile&, const Partial&);
-
-// name: of the function that works on one tile; tests look for it in the sources.
-struct AttentionWay {
-  const char* name;
-  TileRun run;
-};
-
-inline AttentionWay attention_way(int32_t kv_kind, bool matrix) {
+inline AttentionWay attention_way(int32_t kv_kind, bool latent, bool matrix) {
+  if (latent) return latent_way(kv_kind);
 #if defined(TS_LEVEL_AMX)
   if (matrix) return {"run_matrix_tile", run_matrix_tile};
 #else

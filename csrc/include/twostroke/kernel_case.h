@@ -14,6 +14,7 @@ struct KernelCase {
 
 const char* product_kernel(const KernelCase&);
 const char* attention_kernel(const KernelCase&);
+const char* latent_attention_kernel(const KernelCase&);
 
 // NULL: the op has one kernel for each format, whatever the rows.
 template <class Args>
@@ -43,6 +44,14 @@ inline const char* kernel_of<ts_experts_args>(const KernelCase& asked) {
 template <>
 inline const char* kernel_of<ts_low_rank_args>(const KernelCase& asked) {
   return product_kernel(asked);
+}
+template <>
+inline const char* kernel_of<ts_head_linear_args>(const KernelCase& asked) {
+  return product_kernel(asked);
+}
+template <>
+inline const char* kernel_of<ts_latent_attention_args>(const KernelCase& asked) {
+  return latent_attention_kernel(asked);
 }
 template <>
 inline const char* kernel_of<ts_attention_args>(const KernelCase& asked) {

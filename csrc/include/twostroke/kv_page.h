@@ -2,6 +2,7 @@
 // dimensions for K and of two positions for V, as matrix registers want them. int8, int4: quads of bytes, four dimensions of a position's K
 // or one dimension of the V of four positions, as dot products of bytes want them; then 16 bf16 scales of K and 16 of V. The law is
 // src/twostroke/ops/kv_pages.py.
+// A layer of latents has K alone, and two scales of each position: of the first value_dim dimensions and of those behind them.
 // Knows: the layout. Must not know: attention.
 #pragma once
 #include <stdint.h>
@@ -39,7 +40,9 @@ struct KVLayout {
     constexpr int64_t kWordElements[] = {1, 2, 4, 8};  // in four bytes, by kind
     const int64_t dim = layer->head_dim, word = kWordElements[layer->kind], key_row_bytes = (dim + word - 1) / word * 4;
     key_bytes = key_row_bytes * TS_PAGE_TOKENS;
-    value_row_bytes = layer->kind == TS_KV_INT8 ? dim : layer->kind == TS_KV_INT4 ? (dim + 31) / 32 * 16 : key_row_bytes;
+    const int64_t value_dim = layer->value_dim, value_words = (value_dim + word - 1) / word * 4;
+    value_row_bytes = layer->kind == TS_KV_INT8 ? value_dim : layer->kind == TS_KV_INT4 ? (value_dim + 31) / 32 * 16 : value_words;
+    if (layer->latent != 0) value_row_bytes = 0;
     head_bytes = key_bytes + TS_PAGE_TOKENS * value_row_bytes + (has_scales(layer->kind) ? 4 * TS_PAGE_TOKENS : 0);
   }
   uint8_t* keys(int64_t page, int64_t head) const { return data + (page * kv_heads + head) * head_bytes; }
@@ -52,7 +55,9 @@ struct KVLayout {
 inline int32_t check_layer(const ts_kv_layer* layer) {
   if (layer == nullptr || layer->data == nullptr) return TS_BAD_POINTER;
   if (layer->kind < TS_KV_F32 || layer->kind > TS_KV_INT4) return TS_BAD_FORMAT;
-  return layer->kv_heads < 1 || layer->head_dim < 1 || layer->head_dim > 4096 || layer->num_pages < 0 ? TS_BAD_SHAPE : TS_OK;
+  if (layer->kv_heads < 1 || layer->head_dim < 1 || layer->head_dim > 4096 || layer->num_pages < 0) return TS_BAD_SHAPE;
+  if (layer->value_dim < 1 || layer->value_dim > 4096) return TS_BAD_SHAPE;
+  return layer->latent != 0 && (layer->kv_heads != 1 || layer->value_dim > layer->head_dim) ? TS_BAD_SHAPE : TS_OK;
 }
 
 }  // namespace twostroke

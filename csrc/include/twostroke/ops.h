@@ -66,8 +66,11 @@ typedef int64_t ts_integer;
   OP(gate, F(value, out) F(value, x) F(integer, activation) F(number, limit) F(number, shift))                           \
   OP(gated_norm, F(value, out) F(value, x) F(value, gate) F(vector, weight) F(number, eps) F(integer, groups) F(integer, activation) F(integer, gate_first)) \
   OP(gather_rows, F(value, out) F(value, x) F(indices, rows))                                                            \
+  OP(head_linear, F(value, out) F(value, x) F(weight, weight))                                                           \
   OP(head_norm, F(value, out) F(vector, weight) F(number, eps))                                                          \
   OP(kv_write, F(cache, layer) F(value, k) F(value, v) F(indices, slots))                                                \
+  OP(latent_attention, F(value, out) F(value, q) F(value, q_turned) F(cache, layer) F(sequences, batch) F(number, scale)) \
+  OP(latent_write, F(cache, layer) F(value, rows) F(indices, slots))                                                     \
   OP(layer_norm, F(value, out) F(value, x) F(vector, weight) F(vector, bias) F(number, eps))                             \
   OP(linear, F(value, out) F(value, x) F(weight, weight))                                                                \
   OP(linear_add, F(value, out) F(value, x) F(weight, weight))                                                            \

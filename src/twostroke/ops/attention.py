@@ -1,7 +1,7 @@
 """attention: causal softmax attention of new positions over paged K and V, grouped heads, optional sliding window.
 
-    out, q (T, H, D) float32, possibly strided with contiguous last two axes. Row r of sequence s at position p sees
-    positions max(0, p - window + 1) .. p (window 0: all of 0 .. p). Query head h reads KV head h // (H / kv_heads).
+    q (T, H, D), out (T, H, V) float32, possibly strided with contiguous last two axes; D and V are the head sizes of K
+    and of V. Row r of sequence s at position p sees positions max(0, p - window + 1) .. p (window 0: all of 0 .. p). Query head h reads KV head h // (H / kv_heads).
     scores = scale * q . k
     scores = soft_cap * tanh(scores / soft_cap)          where soft_cap is above 0 (Gemma 2)
     scores += slopes[h] * (position of k - p)            where slopes (H,) are given (alibi; Press et al. 2022)
@@ -32,7 +32,7 @@ from twostroke.cost.work import Work
 from twostroke.ops.kv_pages import read_pages, read_value_integers
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
 from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, Cache, PagedKV, Sequences, Value, Vector
+from twostroke.program.values import SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
 from twostroke.spec.formats import PAGE_TOKENS
 
 TILE_TOKENS = 4 * PAGE_TOKENS
@@ -50,10 +50,10 @@ def seen_pages(page_ids: np.ndarray, position: int, window: int) -> np.ndarray:
 
 
 def gather(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
-    """-> K and V (kv_heads, tokens, head_dim) float32 of the first `tokens` positions in `page_ids`."""
+    """-> K (kv_heads, tokens, head_dim) and V (kv_heads, tokens, value_dim) float32 of the first `tokens` positions in `page_ids`."""
     keys, values = (part.transpose(1, 0, 2, 3) for part in read_pages(layer, page_ids))
-    shape = (layer.kv_heads, -1, layer.head_dim)
-    return keys.reshape(shape)[:, :tokens], values.reshape(shape)[:, :tokens]
+    found = (part.reshape(layer.kv_heads, -1, part.shape[-1])[:, :tokens] for part in (keys, values))
+    return next(found), next(found)
 
 
 def reference(
@@ -101,9 +101,9 @@ def reference(
 
 
 def _gather_integers(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
-    """-> V as whole numbers (kv_heads, tokens, head_dim) and its scales (kv_heads, tokens)."""
+    """-> V as whole numbers (kv_heads, tokens, value_dim) and its scales (kv_heads, tokens)."""
     whole, scales = read_value_integers(layer, page_ids)
-    whole = whole.transpose(1, 0, 2, 3).reshape(layer.kv_heads, -1, layer.head_dim)
+    whole = whole.transpose(1, 0, 2, 3).reshape(layer.kv_heads, -1, layer.value_dim)
     return whole[:, :tokens], scales.transpose(1, 0, 2).reshape(layer.kv_heads, -1)[:, :tokens]
 
 
@@ -139,7 +139,13 @@ class Attention(Op):
     """Softmax attention of the step's rows over their sequences' pages."""
 
     NAME: ClassVar[str] = "attention"
-    SHAPES: ClassVar[Shapes] = {"out": "T H D", "q": "T H D", "layer": "* D", "sinks": "H", "slopes": "H"}
+    SHAPES: ClassVar[Shapes] = {
+        "out": "T H V",
+        "q": "T H D",
+        "layer": "* D V",
+        "sinks": "H",
+        "slopes": "H",
+    }
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
@@ -155,15 +161,15 @@ class Attention(Op):
     slopes: Vector | None = None
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """4 FLOPs for each visible position, head and dimension; each sequence's K and V are read once."""
-        heads, head_dim = self.q.shape
+        """2 FLOPs for each visible position, head and dimension of K, 2 for each of V; each sequence's K and V are read
+        once."""
         kind = self.layer.kind
         if not isinstance(kind, PagedKV):
             raise TypeError("attention needs pages")
         return OpCost(
-            per_row=Work(0, activation_bytes=8 * self.q.width),
-            per_pair=Work(4 * heads * head_dim),
-            per_position=Work(0, kv_bytes=kind.kv_heads * formats.kv.token_bytes(head_dim)),
+            per_row=Work(0, activation_bytes=4 * (self.q.width + self.out.width)),
+            per_pair=Work(2 * (self.q.width + self.out.width)),
+            per_position=Work(0, kv_bytes=kind.token_bytes(formats.kv)),
         )
 
 
@@ -177,8 +183,8 @@ def attention(
     slopes: Vector | None = None,
 ) -> Value:
     """What each row of q (T, H, D) sees in `layer`, whose kind says the window. soft_cap: 0 for none."""
-    if not isinstance(layer.kind, PagedKV):
-        raise TypeError("attention needs pages")
-    out = q.fresh()
+    if not isinstance(layer.kind, PagedKV) or isinstance(layer.kind, LatentKV):
+        raise TypeError("attention needs pages of K and V")
+    out = q.fresh(q.shape[0], layer.kind.value_dim)
     q.trace.record(Attention(out, q, layer, SEQUENCES, scale, layer.kind.window, soft_cap, sinks, slopes))
     return out

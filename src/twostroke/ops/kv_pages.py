@@ -11,11 +11,17 @@ f32 and bf16 pages are in ops/operands.py. One head of an int8 or int4 page is, 
 
 so that 64 bytes are what sixteen lanes of a dot product of bytes take, four each, every byte belongs to one position,
 and a tile of pages is read once, from front to back. Dimensions that pad a quad or a block are zeros.
+In the lines about V, head_dim is that of V.
+
+A page of latents has K alone. Its two scales of a position are that of the latent, the first value_dim dimensions, and
+that of the turned key behind it.
 
 Knows: the layout, the rounding. Must not know: which positions lie where.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,48 +68,83 @@ def write_rows(layer: KVLayer, k: F32Array, v: F32Array, pages: I32Array, offset
         k_pairs[pages, :, :, offsets] = _even(f32_to_bf16(k)).reshape(*k.shape[:2], -1, 2)
         v_pairs[pages, :, offsets // 2, :, offsets % 2] = _even(f32_to_bf16(v))
         return
-    all_keys = layer.data[:, :, 0].reshape(layer.num_pages, layer.kv_heads, layer.head_dim, PAGE_TOKENS)
-    all_values = layer.data[:, :, 1].reshape(layer.num_pages, layer.kv_heads, PAGE_TOKENS, layer.head_dim)
+    all_keys, all_values = _floats(layer)
     all_keys[pages, :, :, offsets] = k
     all_values[pages, :, offsets] = v
 
 
-def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:
-    """-> K and V (pages, kv_heads, PAGE_TOKENS, head_dim) float32 of whole pages."""
-    dim = layer.head_dim
+def write_latents(layer: KVLayer, rows: F32Array, pages: I32Array, offsets: I32Array) -> None:
+    """rows (T, head_dim) float32 -> row t at position offsets[t] of page pages[t] of a layer of latents."""
     if layer.kind.is_integer:
-        keys, _, key_scales, _ = _parts(_picked(layer, page_ids))
+        halves = [quantize_rows(layer.kind, each) for each in np.split(rows, [layer.value_dim], axis=-1)]
+        keys, _, *scales = _parts(layer)
+        keys[pages, 0, :, offsets] = _key_bytes(layer.kind, np.concatenate([q for q, _ in halves], axis=-1))
+        for (_, bits), stored in zip(halves, scales, strict=True):
+            stored[pages, 0, offsets] = bits
+    elif layer.kind is KVKind.BF16:
+        bits = _even(f32_to_bf16(rows)[:, None]).reshape(len(rows), -1, 2)
+        _pairs(layer)[0][pages, 0, :, offsets] = bits
+    else:
+        _floats(layer)[0][pages, 0, :, offsets] = rows
+
+
+def read_latents(layer: KVLayer, page_ids: NDArray[np.integer]) -> F32Array:
+    """-> (pages, PAGE_TOKENS, head_dim) float32 of whole pages of a layer of latents."""
+    picked = _picked(layer, page_ids)
+    if layer.kind.is_integer:
+        keys, _, *scales = _parts(picked)
+        whole = _key_integers(layer.kind, keys, layer.head_dim).astype(np.float32)[:, 0]
+        latent, turned = (bf16_to_f32(each[:, 0])[..., None] for each in scales)
+        return np.concatenate((whole[..., : layer.value_dim] * latent, whole[..., layer.value_dim :] * turned), axis=-1)
+    if layer.kind is KVKind.BF16:
+        bits = _pairs(picked)[0][:, 0].transpose(0, 2, 1, 3).reshape(picked.num_pages, PAGE_TOKENS, -1)
+        return bf16_to_f32(bits[..., : layer.head_dim])
+    found: F32Array = _floats(picked)[0][:, 0].transpose(0, 2, 1)
+    return found
+
+
+def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:
+    """-> K (pages, kv_heads, PAGE_TOKENS, head_dim) and V (pages, kv_heads, PAGE_TOKENS, value_dim) of whole pages."""
+    dim, picked = layer.head_dim, _picked(layer, page_ids)
+    if layer.kind.is_integer:
+        keys, _, key_scales, _ = _parts(picked)
         values, value_scales = read_value_integers(layer, page_ids)
         q_keys = _key_integers(layer.kind, keys, dim)
         return q_keys.astype(np.float32) * bf16_to_f32(key_scales)[..., None], values * value_scales[..., None]
-    raw = layer.data[page_ids]
     if layer.kind is KVKind.BF16:
-        k_pairs, v_pairs = _pairs(KVLayer(layer.kind, layer.kv_heads, dim, raw))
-        k_bits = k_pairs.transpose(0, 1, 3, 2, 4).reshape(len(raw), layer.kv_heads, PAGE_TOKENS, -1)
-        v_bits = v_pairs.transpose(0, 1, 2, 4, 3).reshape(len(raw), layer.kv_heads, PAGE_TOKENS, -1)
-        return bf16_to_f32(k_bits[..., :dim]), bf16_to_f32(v_bits[..., :dim])
-    data: F32Array = raw.view(np.float32)
-    all_keys = data[:, :, 0].reshape(-1, layer.kv_heads, dim, PAGE_TOKENS).transpose(0, 1, 3, 2)
-    return all_keys, data[:, :, 1].reshape(-1, layer.kv_heads, PAGE_TOKENS, dim)
+        k_pairs, v_pairs = _pairs(picked)
+        shape = (picked.num_pages, layer.kv_heads, PAGE_TOKENS, -1)
+        k_bits, v_bits = k_pairs.transpose(0, 1, 3, 2, 4).reshape(shape), v_pairs.swapaxes(-1, -2).reshape(shape)
+        return bf16_to_f32(k_bits[..., :dim]), bf16_to_f32(v_bits[..., : layer.value_dim])
+    all_keys, all_values = _floats(picked)
+    return all_keys.swapaxes(-1, -2), all_values
 
 
 def read_value_integers(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:
-    """-> V of an integer layer: whole numbers (pages, kv_heads, PAGE_TOKENS, head_dim), and scales without head_dim."""
+    """-> V of an integer layer: whole numbers (pages, kv_heads, PAGE_TOKENS, value_dim), and scales without that axis."""
     _, values, _, scales = _parts(_picked(layer, page_ids))
-    return _value_integers(layer.kind, values, layer.head_dim).astype(np.float32), bf16_to_f32(scales)
+    return _value_integers(layer.kind, values, layer.value_dim).astype(np.float32), bf16_to_f32(scales)
 
 
 def _picked(layer: KVLayer, page_ids: NDArray[np.integer]) -> KVLayer:
     """A layer of these pages alone."""
-    return KVLayer(layer.kind, layer.kv_heads, layer.head_dim, np.ascontiguousarray(layer.data[page_ids]))
+    return replace(layer, data=np.ascontiguousarray(layer.data[page_ids]))
+
+
+def _floats(layer: KVLayer) -> tuple[F32Array, F32Array]:
+    """Views of a float32 layer: K (pages, heads, head_dim, 16), V (pages, heads, 16, value_dim), empty for latents."""
+    data: F32Array = layer.data.view(np.float32)
+    shape, first = data.shape[:2], PAGE_TOKENS * layer.head_dim
+    return data[..., :first].reshape(*shape, -1, PAGE_TOKENS), data[..., first:].reshape(*shape, PAGE_TOKENS, -1)
 
 
 def _pairs(layer: KVLayer) -> tuple[U16Array, U16Array]:
-    """Views of a bf16 layer: K (pages, heads, dim / 2, 16, 2), V (pages, heads, 8, dim, 2), dim rounded up to even."""
+    """Views of a bf16 layer: K (pages, heads, dim / 2, 16, 2), V (pages, heads, 8, dim, 2), dims rounded up to even; V
+    is empty for latents."""
     data = layer.data.view(np.uint16)
-    shape = (layer.num_pages, layer.kv_heads)
-    keys = data[:, :, 0].reshape(*shape, -1, PAGE_TOKENS, 2)
-    return keys, data[:, :, 1].reshape(*shape, PAGE_TOKENS // 2, -1, 2)
+    shape, first = data.shape[:2], PAGE_TOKENS * (layer.head_dim + layer.head_dim % 2)
+    keys = data[..., :first].reshape(*shape, -1, PAGE_TOKENS, 2)
+    return keys, data[..., first:].reshape(*shape, PAGE_TOKENS // 2, -1, 2)
 
 
 def _even(rows: U16Array) -> U16Array:
@@ -114,12 +155,12 @@ def _even(rows: U16Array) -> U16Array:
 def _parts(layer: KVLayer) -> tuple[U8Array, U8Array, U16Array, U16Array]:
     """Views: K (pages, heads, quads, 16, 4), V (pages, heads, 4, columns, 4), K's and V's scales (pages, heads, 16).
 
-    Splitting the last axis of a slice never copies.
+    V is empty for latents; the scales are those of the latent and of the turned key then. Splitting the last axis of a slice never copies.
     """
     data = layer.data.view(np.uint8)
     head = data.shape[:2]
     at_values = PAGE_TOKENS * layer.kind.key_bytes(layer.head_dim)
-    at_scales = at_values + PAGE_TOKENS * layer.kind.value_bytes(layer.head_dim)
+    at_scales = at_values + (0 if layer.is_latent else PAGE_TOKENS * layer.kind.value_bytes(layer.value_dim))
     return (
         data[..., :at_values].reshape(*head, -1, PAGE_TOKENS, QUAD),
         data[..., at_values:at_scales].reshape(*head, PAGE_TOKENS // QUAD, -1, QUAD),

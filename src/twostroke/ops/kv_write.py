@@ -1,7 +1,7 @@
 """kv_write: put K and V of new positions into their pages.
 
-    k, v (T, kv_heads, head_dim) float32, possibly strided with contiguous last two axes; slots (T,) int32 =
-    page * PAGE_TOKENS + offset. bf16 layers round to nearest, ties to even; int8 and int4 layers as `quantize_rows` of
+    k (T, kv_heads, head_dim), v (T, kv_heads, value_dim) float32, possibly strided with contiguous last two axes; slots
+    (T,) int32 = page * PAGE_TOKENS + offset. bf16 layers round to nearest, ties to even; int8 and int4 layers as `quantize_rows` of
     ops/kv_pages.py, one scale for each token and head.
 
 Knows: the contract, the reference, the cost. Must not know: implementations, why these pages.
@@ -32,7 +32,7 @@ class KVWrite(Op):
     """K and V of new positions into their pages."""
 
     NAME: ClassVar[str] = "kv_write"
-    SHAPES: ClassVar[Shapes] = {"layer": "H D", "k": "T H D", "v": "T H D", "slots": "T"}
+    SHAPES: ClassVar[Shapes] = {"layer": "H D V", "k": "T H D", "v": "T H V", "slots": "T"}
     BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 
@@ -44,10 +44,10 @@ class KVWrite(Op):
     def cost(self, formats: StoredFormats) -> OpCost:
         """K and V read as float32, written in the layer's format."""
         heads, head_dim = self.k.shape
-        written = heads * formats.kv.token_bytes(head_dim)
-        return OpCost(per_row=Work(0, kv_bytes=written, activation_bytes=8 * self.k.width))
+        written = heads * formats.kv.token_bytes(head_dim, self.v.shape[1])
+        return OpCost(per_row=Work(0, kv_bytes=written, activation_bytes=4 * (self.k.width + self.v.width)))
 
 
 def kv_write(layer: Cache, k: Value, v: Value, slots: Indices) -> None:
-    """Keep k and v (T, kv_heads, head_dim) at `slots`."""
+    """Keep k (T, kv_heads, head_dim) and v (T, kv_heads, value_dim) at `slots`."""
     k.trace.record(KVWrite(layer, k, v, slots))

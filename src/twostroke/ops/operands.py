@@ -13,11 +13,12 @@ P = N / 64 panels):
                               k = 8i + 4 + j. The weight is (q * m) * scale; q * m, in [-120, 105], is its int8 number
     scales (P, groups, 64)    uint16 (bf16 bits), for int8 and int4; groups of `group` k, the last may be shorter
 
-KV layer, f32: (pages, kv_heads, 2, page_tokens * head_dim) float32. Part 0 is K, transposed inside its page to
-(head_dim, page_tokens), so that scores of 16 positions are one vector; part 1 is V, (page_tokens, head_dim).
-KV layer, bf16: the same of uint16, in pairs, with head_dim rounded up to an even number (zeros): K (head_dim / 2,
-page_tokens, 2), pairs of dimensions, and V (page_tokens / 2, head_dim, 2), pairs of positions, as matrix registers
+KV layer, f32: (pages, kv_heads, page_tokens * (head_dim + value_dim)) float32. First K, transposed inside its page to
+(head_dim, page_tokens), so that scores of 16 positions are one vector; then V, (page_tokens, value_dim).
+KV layer, bf16: the same of uint16, in pairs, with both sizes rounded up to an even number (zeros): K (head_dim / 2,
+page_tokens, 2), pairs of dimensions, and V (page_tokens / 2, value_dim, 2), pairs of positions, as matrix registers
 want them. KV layer, int8 and int4: (pages, kv_heads, bytes) uint8, laid out in ops/kv_pages.py.
+A layer of latents has one head, K alone: its first value_dim dimensions are V.
 
 Knows: shapes and layouts.
 Must not know: how the numbers were rounded, what computes with them.
@@ -110,12 +111,22 @@ class RopeTable:
 
 @dataclass(frozen=True, eq=False)
 class KVLayer:
-    """K and V of one layer for all pages. data: (pages, kv_heads, 2, PAGE_TOKENS * head_dim), or bytes; see above."""
+    """K and V of one layer for all pages. data: (pages, kv_heads, numbers or bytes); see above.
+
+    v_dim: the head size of V, 0 for that of K. is_latent: V is the first v_dim dimensions of K.
+    """
 
     kind: KVKind
     kv_heads: int
     head_dim: int
     data: NDArray[np.float32] | U16Array | U8Array
+    v_dim: int = 0
+    is_latent: bool = False
+
+    @property
+    def value_dim(self) -> int:
+        """The head size of V."""
+        return self.v_dim or self.head_dim
 
     @property
     def num_pages(self) -> int:
@@ -236,14 +247,18 @@ def unpack(weight: PackedWeight) -> F32Array:
     return np.ascontiguousarray(full[: weight.rows, : weight.columns])
 
 
-def new_kv_layer(kind: KVKind, num_pages: int, kv_heads: int, head_dim: int) -> KVLayer:
-    """A zeroed KV layer at a 64-byte boundary (lazily backed: untouched pages cost no memory)."""
-    size = num_pages * kv_heads * PAGE_TOKENS * kind.token_bytes(head_dim)
+def new_kv_layer(
+    kind: KVKind, num_pages: int, kv_heads: int, head_dim: int, v_dim: int = 0, *, is_latent: bool = False
+) -> KVLayer:
+    """A zeroed KV layer at a 64-byte boundary (lazily backed: untouched pages cost no memory). See KVLayer."""
+    head_bytes = kind.latent_bytes(head_dim) if is_latent else kind.token_bytes(head_dim, v_dim or head_dim)
+    size = num_pages * kv_heads * PAGE_TOKENS * head_bytes
     room = np.zeros(size + CACHE_LINE_BYTES, np.uint8)
     flat = room[-room.ctypes.data % CACHE_LINE_BYTES :][:size]
-    if kind.is_integer:
-        return KVLayer(kind, kv_heads, head_dim, flat.reshape(num_pages, kv_heads, -1))
-    shape = (num_pages, kv_heads, 2, -1)
-    if kind is KVKind.F32:
-        return KVLayer(kind, kv_heads, head_dim, flat.view(np.float32).reshape(shape))
-    return KVLayer(kind, kv_heads, head_dim, flat.view(np.uint16).reshape(shape))
+    return KVLayer(kind, kv_heads, head_dim, paged(kind, flat, num_pages, kv_heads), v_dim, is_latent)
+
+
+def paged(kind: KVKind, flat: U8Array, num_pages: int, kv_heads: int) -> NDArray[np.float32] | U16Array | U8Array:
+    """The bytes of a pool as KVLayer.data."""
+    numbers = {KVKind.F32: np.float32, KVKind.BF16: np.uint16}.get(kind, np.uint8)
+    return flat.view(numbers).reshape(num_pages, kv_heads, -1)

@@ -31,6 +31,7 @@ from twostroke.program.values import (
     SLOTS,
     Cache,
     Indices,
+    LatentKV,
     PagedKV,
     Rope,
     Sequences,
@@ -41,6 +42,12 @@ from twostroke.program.values import (
     Weight,
 )
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
+
+
+def layer_of(cache: PagedKV, kv_kind: KVKind, num_pages: int) -> KVLayer:
+    """The pages of one layer."""
+    latent = isinstance(cache, LatentKV)
+    return new_kv_layer(kv_kind, num_pages, cache.kv_heads, cache.head_dim, cache.v_dim, is_latent=latent)
 
 
 def page_table_bytes(context_tokens: int, max_sequences: int) -> int:
@@ -112,7 +119,7 @@ class StepMemory:
         groups = cache_groups(program).pages
         self._group_of = {cache: index for index, group in enumerate(groups) for cache in group.caches}
         self._layer_of: dict[Cache, KVLayer] = {
-            cache: new_kv_layer(kv_kind, sizes.pages_of(index), cache.kind.kv_heads, cache.kind.head_dim)
+            cache: layer_of(cache.kind, kv_kind, sizes.pages_of(index))
             for cache, index in self._group_of.items()
             if isinstance(cache.kind, PagedKV)
         }

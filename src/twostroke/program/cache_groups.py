@@ -1,6 +1,6 @@
 """Cache groups: the caches of a program that are managed together, one page table or one slot for all of a group.
 
-    FullPages      K and V of every position, as long as the sequence lives
+    FullPages      K and V, or latents, of every position, as long as the sequence lives
     WindowPages    K and V of the positions that a later query can still see; one group for each distinct window
     SequenceStates    states of fixed size; all states of a sequence are one slot
 
@@ -80,4 +80,4 @@ def cache_groups(program: Program) -> CacheGroups:
 def page_bytes(group: PageCaches, kv_kind: KVKind) -> int:
     """Bytes of one page in all layers of a group."""
     kinds = [cache.kind for cache in group.caches if isinstance(cache.kind, PagedKV)]
-    return PAGE_TOKENS * sum(kind.kv_heads * kv_kind.token_bytes(kind.head_dim) for kind in kinds)
+    return PAGE_TOKENS * sum(kind.token_bytes(kv_kind) for kind in kinds)

@@ -93,12 +93,12 @@ class Model(CommonFacts):
 
     def kv_bytes_per_token(self, kv_kind: KVKind) -> int:
         """Bytes of K and V of one position in all layers."""
-        return sum(kind.kv_heads * kv_kind.token_bytes(kind.head_dim) for kind in self.program.paged())
+        return sum(kind.token_bytes(kv_kind) for kind in self.program.paged())
 
     def kv_bytes_seen(self, kv_kind: KVKind, positions: int) -> int:
         """Bytes of K and V that a query behind so many positions reads: within windows fewer."""
         return sum(
-            min(positions, kind.window or positions) * kind.kv_heads * kv_kind.token_bytes(kind.head_dim)
+            min(positions, kind.window or positions) * kind.token_bytes(kv_kind)
             for kind in self.program.paged()
         )
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from twostroke.cost.work import Work
@@ -251,7 +251,7 @@ class _Shard:
     def _cache(self, cache: Cache) -> Cache:
         if cache not in self._division.caches or not isinstance(cache.kind, PagedKV):
             return cache
-        kind = PagedKV(cache.kind.kv_heads // self._rank.count, cache.kind.head_dim, cache.kind.window)
+        kind = replace(cache.kind, kv_heads=cache.kind.kv_heads // self._rank.count)
         return self._caches.setdefault(cache, Cache(cache.index, kind))
 
 

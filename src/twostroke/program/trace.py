@@ -208,5 +208,5 @@ def _shapes(call: Op) -> dict[str, tuple[object, ...]]:
         elif isinstance(item, Indices):
             found[operand.name] = (item.count,)
         elif operand.kind is OperandKind.CACHE and operand.name in call.SHAPES:
-            found[operand.name] = (item.kind.kv_heads, item.kind.head_dim)
+            found[operand.name] = (item.kind.kv_heads, item.kind.head_dim, item.kind.value_dim)
     return found

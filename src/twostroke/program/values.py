@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from twostroke.spec.formats import WeightFormat
+from twostroke.spec.formats import KVKind, WeightFormat
 from twostroke.spec.rope import RopeSpec
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ class Tensor:
     vector, it is read so that its first axis changes fastest.
 
     order: which rows are meant and in which order, where they do not lie side by side; None for all as stored. rows: of
-    these, those from first to end - 1; None for all. `shape` is the whole tensor's.
+    these, those from first to end - 1; None for all. columns: of a transposed tensor, the rows from first to end - 1 of
+    what is stored, which are columns of the matrix; None for all. `shape` is the whole tensor's.
 
     matrix: of a stack (M, rows, columns) of matrices, or (M, length) of vectors, which one is meant. All else is said
     of that one.
@@ -147,6 +148,7 @@ class Tensor:
     rows: tuple[int, int] | None = None
     order: HeadRows | None = None
     matrix: int | None = None
+    columns: tuple[int, int] | None = None
 
     @property
     def length(self) -> int:
@@ -220,11 +222,37 @@ class Rope:
 
 @dataclass(frozen=True, slots=True)
 class PagedKV:
-    """K and V of every position, in pages. window: positions that a query sees, itself included; 0 means all."""
+    """K and V of every position, in pages. window: positions that a query sees, itself included; 0 means all.
+
+    v_dim: the head size of V where it is not that of K, head_dim; 0 where it is.
+    """
 
     kv_heads: int
     head_dim: int
     window: int = 0
+    v_dim: int = 0
+
+    @property
+    def value_dim(self) -> int:
+        """Elements of one head of V."""
+        return self.v_dim or self.head_dim
+
+    def token_bytes(self, kv_kind: KVKind) -> int:
+        """Bytes of one position."""
+        return self.kv_heads * kv_kind.token_bytes(self.head_dim, self.value_dim)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentKV(PagedKV):
+    """One latent vector of every position, in pages, with the turned part of its key behind it (DeepSeek-AI 2024).
+
+    All query heads read it: the whole, head_dim elements, as key, and its first v_dim elements, the latent, as value.
+    kv_heads is 1.
+    """
+
+    def token_bytes(self, kv_kind: KVKind) -> int:
+        """Bytes of one position: nothing is stored twice."""
+        return kv_kind.latent_bytes(self.head_dim)
 
 
 @dataclass(frozen=True, slots=True)

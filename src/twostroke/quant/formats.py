@@ -33,6 +33,10 @@ def weight_format(name: str) -> WeightFormat:
     return found
 
 
+KEPT_BYTES = frozenset({"keys_up", "values_up"})
+"""Roles that are rounded to int8 where int4 is asked for: small matrices of single heads that all positions go through
+(DeepSeek's kv_b)."""
+
 STORED = "stored"
 """Each matrix in the format that keeps what the checkpoint holds."""
 
@@ -46,4 +50,6 @@ def format_choice(name: str) -> FormatChoice:
     if name == STORED:
         return lambda weight: F32 if weight.role in KEPT_WIDE else weight.stored or BF16
     chosen = weight_format(name)
-    return lambda weight: F32 if weight.role in KEPT_WIDE else chosen
+    narrow = INT8 if chosen.kind is WeightKind.INT4 else chosen
+    kept = {**dict.fromkeys(KEPT_WIDE, F32), **dict.fromkeys(KEPT_BYTES, narrow)}
+    return lambda weight: kept.get(weight.role, chosen)

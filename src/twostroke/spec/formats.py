@@ -120,9 +120,14 @@ class KVKind(enum.IntEnum):
             return 16 * -(-head_dim // 32)
         return head_dim if self is KVKind.INT8 else self.key_bytes(head_dim)
 
-    def token_bytes(self, head_dim: int) -> int:
-        """Bytes of one position's K and V in one head, scales included."""
-        return self.key_bytes(head_dim) + self.value_bytes(head_dim) + (4 if self.is_integer else 0)
+    def token_bytes(self, head_dim: int, value_dim: int | None = None) -> int:
+        """Bytes of one position's K and V in one head, scales included. value_dim: of V; None for that of K."""
+        values = self.value_bytes(head_dim if value_dim is None else value_dim)
+        return self.key_bytes(head_dim) + values + (4 if self.is_integer else 0)
+
+    def latent_bytes(self, width: int) -> int:
+        """Bytes of one position's latent and turned key, `width` numbers, scales included: one for each of both."""
+        return self.key_bytes(width) + (4 if self.is_integer else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,10 +214,13 @@ class _Rows:
     def _whole(self, part: Tensor) -> Any:
         """The part's rows in the order of the matrix."""
         if self._held_part != part:
-            if part.matrix is None:
-                stored = self._checkpoint.read(part.name)
-            else:
+            if part.matrix is not None:
                 stored = self._checkpoint.read_rows(part.name, part.matrix, 1)[0]
+            elif part.columns is not None:
+                first, end = part.columns
+                stored = self._checkpoint.read_rows(part.name, first, end - first)
+            else:
+                stored = self._checkpoint.read(part.name)
             rows = stored.T if part.transposed else stored
             self._held = np.ascontiguousarray(rows if part.order is None else rows[list(part.order.index)])
             self._held_part = part

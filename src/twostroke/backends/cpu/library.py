@@ -59,8 +59,10 @@ class KVLayerStruct(Structure):
         ("kind", c_int32),
         ("kv_heads", c_int32),
         ("head_dim", c_int32),
+        ("value_dim", c_int32),
         ("num_pages", c_int64),
         ("data", c_void_p),
+        ("latent", c_int64),
     ]
 
 

@@ -65,7 +65,8 @@ class Structs:
         found = self._layers.get(layer)
         if found is None:
             kind, at = int(layer.kind), layer.data.ctypes.data
-            found = self._layers[layer] = KVLayerStruct(kind, layer.kv_heads, layer.head_dim, layer.num_pages, at)
+            sizes = (layer.kv_heads, layer.head_dim, layer.value_dim, layer.num_pages)
+            found = self._layers[layer] = KVLayerStruct(kind, *sizes, at, layer.is_latent)
         return address_of(found)
 
 
@@ -110,7 +111,7 @@ def _shape(operand: Operand, item: Any) -> tuple[object, ...] | None:
     if operand.kind is OperandKind.WEIGHT:
         return max(1, item.experts) * item.rows, item.columns
     if operand.kind is OperandKind.CACHE:
-        return item.kv_heads, item.head_dim
+        return item.kv_heads, item.head_dim, item.value_dim
     return None
 
 

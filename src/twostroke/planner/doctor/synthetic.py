@@ -13,7 +13,7 @@ import numpy as np
 
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
-from twostroke.ops.operands import KVLayer, PackedWeight, U8Array
+from twostroke.ops.operands import KVLayer, PackedWeight, U8Array, paged
 from twostroke.program.model import F32_BYTES, Model
 from twostroke.spec.formats import PAGE_TOKENS, PANEL_ROWS, KVKind, WeightFormat
 
@@ -130,10 +130,4 @@ def pages_in(memory: U8Array, kind: KVKind, shape: LayerShape) -> KVLayer:
     kv_heads, head_dim = shape.kv_heads, shape.head_dim
     page_bytes = kv_heads * PAGE_TOKENS * kind.token_bytes(head_dim)
     pages = memory.nbytes // page_bytes
-    flat = memory[: pages * page_bytes]
-    if kind.is_integer:
-        return KVLayer(kind, kv_heads, head_dim, flat.reshape(pages, kv_heads, -1))
-    sizes = (pages, kv_heads, 2, -1)
-    if kind is KVKind.F32:
-        return KVLayer(kind, kv_heads, head_dim, flat.view(np.float32).reshape(sizes))
-    return KVLayer(kind, kv_heads, head_dim, flat.view(np.uint16).reshape(sizes))
+    return KVLayer(kind, kv_heads, head_dim, paged(kind, memory[: pages * page_bytes], pages, kv_heads))

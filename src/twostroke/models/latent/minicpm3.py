@@ -1,0 +1,59 @@
+"""MiniCPM3: a dense decoder with latent attention, and factors on the embedding, what blocks add, and the logits
+(OpenBMB 2024).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.read_latent import latent_layer, read_latent
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+
+SILENT = {
+    "max_position_embeddings": 32_768,
+    "kv_lora_rank": 256,
+    "qk_rope_head_dim": 32,
+    "qk_nope_head_dim": 64,
+    "rms_norm_eps": 1e-5,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "tie_word_embeddings": True,
+}
+LARGEST = 1e6
+
+
+@architecture("MiniCPM3ForCausalLM", model_type="minicpm3")
+def minicpm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """What blocks add is multiplied by scale_depth / sqrt(layers), logits by dim_model_base / hidden_size; for either
+    of the two fields null means a factor of one. The rotary pairs of a head lie apart."""
+    usual: dict[str, object] = {} if fields.has("q_lora_rank") else {"q_lora_rank": 768}
+    if fields.values.get("v_head_dim") is None:
+        usual["v_head_dim"] = fields.integer("hidden_size", 2, 1 << 17) // fields.integer("num_attention_heads", 1, 512)
+    parts = read_latent(fields, {**SILENT, **usual}, interleaved=False)
+    fields = parts.fields
+    depth = _factor(fields, "scale_depth", 1.4, math.sqrt(parts.facts.num_layers))
+    base = _factor(fields, "dim_model_base", 256, parts.facts.hidden_size)
+    decoder = replace(
+        parts.decoder,
+        embedding_scale=fields.number("scale_emb", 1e-6, LARGEST, default=12.0),
+        logit_scale=base / parts.facts.hidden_size,
+    )
+    parts = replace(parts, feed=replace(parts.feed, bias=fields.boolean("mlp_bias", False)))
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return latent_layer(t, parts, x, factor=depth / math.sqrt(parts.facts.num_layers))
+
+    return parts.facts, decoder_program(decoder, layer)
+
+
+def _factor(fields: Fields, name: str, absent: float, null: float) -> float:
+    if fields.has(name) and fields.values.get(name) is None:
+        return null
+    return fields.number(name, 1e-6, LARGEST, default=absent)

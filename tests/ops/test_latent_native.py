@@ -1,0 +1,224 @@
+"""latent_write, latent_attention and head_linear at every level: their references over a grid, and each row's bits alone
+and in company. Then attention with two head sizes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.ops.banks import bank
+from tests.ops.native import FORMATS, LEVELS, Answers, format_id, random_rows
+from twostroke.backends.cpu import CpuOps
+from twostroke.ops import attention, head_linear, kv_write, latent_attention, latent_write
+from twostroke.ops.kv_pages import read_latents
+from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer, new_kv_layer
+from twostroke.spec.formats import PAGE_TOKENS, KVKind, WeightFormat
+from twostroke.types.errors import BackendError
+
+SIZES = ((16, 8), (40, 4), (20, 6), (64, 64), (512, 64))
+"""Of a latent and of the turned key behind it."""
+
+
+@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
+def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
+    made = CpuOps(*request.param)
+    yield made
+    made.close()
+
+
+def normal(*shape: int, seed: int = 0) -> F32Array:
+    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
+
+
+def slots_of(pages: np.ndarray, count: int) -> np.ndarray:
+    positions = np.arange(count)
+    return (pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS).astype(np.int32)
+
+
+def empty_layer(kind: KVKind, pages: int, latent: int, turned: int) -> KVLayer:
+    """Every number is NaN, or has a scale that is."""
+    layer = new_kv_layer(kind, pages, 1, latent + turned, latent, is_latent=True)
+    layer.data.view(np.uint8)[...] = 0xFF
+    return layer
+
+
+@cache
+def filled_layer(kind: KVKind, sizes: tuple[int, int], contexts: tuple[int, ...]) -> tuple[KVLayer, np.ndarray]:
+    """A layer whose used positions are random, the turned keys three times as large, and a scattered page table."""
+    pages_each = -(-max(contexts) // PAGE_TOKENS)
+    layer = empty_layer(kind, pages_each * len(contexts) + 1, *sizes)
+    order = np.random.default_rng(9).permutation(layer.num_pages)[: pages_each * len(contexts)]
+    table = np.ascontiguousarray(order.reshape(len(contexts), pages_each).astype(np.int32))
+    for s, context in enumerate(contexts):
+        rows = normal(context, sum(sizes), seed=10 + s)
+        rows[:, sizes[0] :] *= 3
+        latent_write.reference(layer, rows, slots_of(table[s], context))
+    layer.data.flags.writeable = table.flags.writeable = False
+    return layer, table
+
+
+def batch_of(contexts: tuple[int, ...], counts: tuple[int, ...], table: np.ndarray) -> AttentionBatch:
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return AttentionBatch(starts, np.array(contexts, np.int32), table)
+
+
+@cache
+def queries(rows: int, heads: int, dim: int, seed: int) -> F32Array:
+    """(rows, heads, dim), a view of more heads."""
+    q = normal(rows, heads + 1, dim, seed=seed)
+    q.flags.writeable = False
+    return q[:, :heads]
+
+
+def seen(
+    ops: CpuOps, q: F32Array, turned: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float = 0.1
+) -> F32Array:
+    out = np.full((len(q), q.shape[1] + 1, q.shape[2]), 7, np.float32)
+    ops.latent_attention(out[:, :-1], q, turned, layer, batch, scale)
+    assert np.all(out[:, -1] == 7)
+    return out[:, :-1]
+
+
+@pytest.mark.parametrize(("kind", "sizes"), itertools.product(KVKind, (*SIZES, (15, 2), (7, 5))))
+def test_latent_write_is_the_reference_bit_for_bit(ops: CpuOps, kind: KVKind, sizes: tuple[int, int]) -> None:
+    rows = normal(21, sum(sizes), seed=1)
+    rows[0], rows[1, : sizes[0]], rows[2, sizes[0] :] = 0, 0, 0
+    rows[3] *= 1e-42
+    rows[4, 1], rows[5, -1], rows[6, 3] = np.nan, -np.inf, -1e30
+    slots = np.random.default_rng(3).permutation(64)[:21].astype(np.int32)
+    found, expected = empty_layer(kind, 4, *sizes), empty_layer(kind, 4, *sizes)
+    ops.latent_write(found, rows, slots)
+    latent_write.reference(expected, rows, slots)
+    assert np.array_equal(found.data.view(np.uint8), expected.data.view(np.uint8))
+
+
+@pytest.mark.parametrize("kind", KVKind)
+def test_what_is_read_is_what_was_written(kind: KVKind) -> None:
+    """Within a rounding of the latent, and of the turned key by a scale of its own."""
+    layer, rows = empty_layer(kind, 2, 40, 8), normal(32, 48)
+    rows[:, 40:] *= 100
+    latent_write.reference(layer, rows, np.arange(32, dtype=np.int32))
+    error = np.abs(read_latents(layer, np.arange(2)).reshape(32, 48) - rows)
+    step = {KVKind.F32: 0.0, KVKind.BF16: 2.0**-8, KVKind.INT8: 1 / 250, KVKind.INT4: 1 / 7.9}[kind]
+    for part in (rows[:, :40], rows[:, 40:]):
+        assert error[:, : part.shape[1]].max() <= step * np.abs(part).max() * 1.05
+        error = error[:, 40:]
+
+
+@cache
+def answer(kind: KVKind, sizes: tuple[int, int], heads: int, contexts: tuple[int, ...], counts: tuple[int, ...]) -> F32Array:
+    layer, table = filled_layer(kind, sizes, contexts)
+    q, turned = (queries(sum(counts), heads, dim, 90 + place) for place, dim in enumerate(sizes))
+    out = np.empty((*q.shape[:2], sizes[0]), np.float32)
+    latent_attention.reference(out, q, turned, layer, batch_of(contexts, counts, table), 0.1)
+    return out
+
+
+@pytest.mark.parametrize(("kind", "sizes", "heads"), itertools.product(KVKind, SIZES, (1, 5, 16)))
+def test_latent_attention(ops: CpuOps, kind: KVKind, sizes: tuple[int, int], heads: int) -> None:
+    """Against the reference; a row of a chunk has the bits that it has alone, as one that decodes."""
+    contexts, counts = (1, 40, 150, 600), (1, 1, 70, 9)
+    layer, table = filled_layer(kind, sizes, contexts)
+    batch = batch_of(contexts, counts, table)
+    q, turned = (queries(sum(counts), heads, dim, 90 + place) for place, dim in enumerate(sizes))
+    found = seen(ops, q, turned, layer, batch)
+    if Answers.checked:
+        np.testing.assert_allclose(found, answer(kind, sizes, heads, contexts, counts), atol=2e-5, rtol=2e-4)
+    for s, row in ((1, 1), (2, 2), (2, 60), (3, 74), (3, 80)):
+        position = contexts[s] - (int(batch.row_starts[s + 1]) - row)
+        one = batch_of((position + 1,), (1,), table[s : s + 1])
+        part = slice(row, row + 1)
+        assert np.array_equal(seen(ops, q[part], turned[part], layer, one)[0], found[row])
+
+
+def test_many_heads_and_many_rows(ops: CpuOps) -> None:
+    """128 heads are more rows than a block was made for; 40 sequences have one row each."""
+    layer, table = filled_layer(KVKind.BF16, (64, 8), (530,))
+    q, turned = queries(40, 128, 64, 3), queries(40, 128, 8, 4)
+    chunk = seen(ops, q, turned, layer, batch_of((530,), (40,), table))
+    many = AttentionBatch(np.arange(41, dtype=np.int32), np.arange(491, 531, dtype=np.int32), table[[0] * 40])
+    assert np.array_equal(seen(ops, q, turned, layer, many), chunk)
+
+
+@pytest.mark.parametrize("kind", KVKind)
+def test_a_latent_that_is_not_a_number_is_seen_by_those_who_see_its_position(ops: CpuOps, kind: KVKind) -> None:
+    layer, table = filled_layer(kind, (16, 8), (40,))
+    layer = replace(layer, data=layer.data.copy())
+    broken = np.full((1, 24), np.nan, np.float32)
+    ops.latent_write(layer, broken, slots_of(table[0], 40)[30:31])
+    found = seen(ops, queries(40, 3, 16, 5), queries(40, 3, 8, 6), layer, batch_of((40,), (40,), table))
+    assert np.isfinite(found[:30]).all() and np.isnan(found[30:]).all()
+
+
+def test_what_does_not_fit_is_refused(ops: CpuOps) -> None:
+    layer, table = filled_layer(KVKind.F32, (16, 8), (40,))
+    batch, q, turned = batch_of((40,), (1,), table), normal(1, 2, 16), normal(1, 2, 8)
+    plain = new_kv_layer(KVKind.F32, 4, 1, 24, 16)
+    calls = [
+        (q, normal(1, 2, 7), layer, batch),
+        (q, normal(1, 3, 8), layer, batch),
+        (normal(1, 2, 15), turned, layer, batch),
+        (q, turned, plain, batch),
+        (q, turned, layer, replace(batch, page_table=np.full_like(batch.page_table, -1))),
+    ]
+    for call in calls:
+        with pytest.raises(BackendError):
+            seen(ops, *call)
+    with pytest.raises(BackendError):
+        ops.attention(np.empty((1, 2, 16), np.float32), normal(1, 2, 24), layer, batch, 1.0, 0)
+    for slot in (-1, layer.num_pages * PAGE_TOKENS):
+        with pytest.raises(BackendError):
+            ops.latent_write(layer, normal(1, 24), np.array([slot], np.int32))
+
+
+@pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
+@pytest.mark.parametrize(("heads", "rows", "columns", "biased"), [(1, 1, 8, False), (3, 40, 65, True), (5, 130, 64, False)])
+def test_head_linear(
+    ops: CpuOps, heads: int, rows: int, columns: int, biased: bool, weight_format: WeightFormat
+) -> None:
+    weight, count = bank(heads, rows, columns, weight_format, biased), 23
+    x = random_rows(count, heads * columns).reshape(count, heads, columns)
+    found, law = (np.empty((count, heads, rows), np.float32) for _ in range(2))
+    ops.head_linear(found, x, weight)
+    if Answers.checked:
+        head_linear.reference(law, np.array(x), weight)
+        exact = 1e-5 if not weight_format.group else 0.03
+        np.testing.assert_allclose(found, law, rtol=0, atol=exact * float(np.abs(law).max()))
+    for first, some in ((0, 1), (9, 1), (3, 7)):
+        part = np.empty((some, heads, rows), np.float32)
+        ops.head_linear(part, x[first : first + some], weight)
+        assert np.array_equal(part, found[first : first + some])
+
+
+TWO_SIZES = list(itertools.product(KVKind, ((1, 1), (2, 3), (1, 12)), ((24, 16), (16, 40), (192, 128)), (0, 30)))
+
+
+@pytest.mark.parametrize(("kind", "shape", "dims", "window"), TWO_SIZES)
+def test_attention_with_two_head_sizes(
+    ops: CpuOps, kind: KVKind, shape: tuple[int, int], dims: tuple[int, int], window: int
+) -> None:
+    (kv_heads, group), contexts, counts = shape, (1, 40, 150), (1, 1, 70)
+    layer, law = (new_kv_layer(kind, 31, kv_heads, *dims) for _ in range(2))
+    table = np.random.default_rng(4).permutation(30).reshape(3, 10).astype(np.int32)
+    for s, context in enumerate(contexts):
+        k, v = (normal(context, kv_heads, dim, seed=20 + s) for dim in dims)
+        for write, to in ((ops.kv_write, layer), (kv_write.reference, law)):
+            write(to, k, v, slots_of(table[s], context))
+    assert np.array_equal(layer.data.view(np.uint8), law.data.view(np.uint8))
+    batch, q = batch_of(contexts, counts, table), queries(72, kv_heads * group, dims[0], 8)
+    found, expected = (np.empty((*q.shape[:2], dims[1]), np.float32) for _ in range(2))
+    ops.attention(found, q, layer, batch, 0.1, window)
+    if Answers.checked:
+        attention.reference(expected, q, law, batch, 0.1, window)
+        near = {KVKind.F32: 2e-5, KVKind.BF16: 2e-5, KVKind.INT8: 0.02, KVKind.INT4: 0.02}[kind]
+        assert np.abs(found - expected).max() < near
+    for s, row in ((1, 1), (2, 2), (2, 60)):
+        position = contexts[s] - (int(batch.row_starts[s + 1]) - row)
+        one, out = batch_of((position + 1,), (1,), table[s : s + 1]), np.empty((1, *found.shape[1:]), np.float32)
+        ops.attention(out, q[row : row + 1], layer, one, 0.1, window)
+        assert np.array_equal(out[0], found[row])

@@ -13,6 +13,8 @@ from twostroke.backends.cpu.library import available_levels, op_numbers
 from twostroke.models.common.registry import architectures, read_model
 from twostroke.ops.attention import Attention
 from twostroke.ops.kv_write import KVWrite
+from twostroke.ops.latent_attention import LatentAttention
+from twostroke.ops.latent_write import LatentWrite
 from twostroke.ops.registry import registry
 from twostroke.program.check import check
 from twostroke.program.model import Model
@@ -76,8 +78,8 @@ def test_no_weight_is_named_in_vain_and_no_result_is_thrown_away(family: str) ->
         for call in reversed(program.calls):
             assert call.result is None or call.result.root in kept, f"nobody reads what {call.NAME} makes"
             kept |= {value.root for value in call.reads()}
-        written = {id(call.layer) for call in program.calls if isinstance(call, KVWrite)}
-        read = {id(call.layer) for call in program.calls if isinstance(call, Attention)}
+        written = {id(call.layer) for call in program.calls if isinstance(call, KVWrite | LatentWrite)}
+        read = {id(call.layer) for call in program.calls if isinstance(call, Attention | LatentAttention)}
         assert read <= written
 
 
@@ -91,10 +93,12 @@ def test_the_checkpoint_that_transformers_writes_holds_what_the_program_reads(fa
     model, stored = model_of(family), stored_shapes(made)
     names = program_names(frozenset(stored), model)
     shapes = {names.get(name, name): shape for name, shape in stored.items()}
-    unread = 0
+    some: dict[str, set[int]] = {}
     for tensor in wanted_tensors(model):
         assert shapes[tensor.name] == tensor.shape
-        if tensor.rows is not None:  # OPT's table of positions begins with two rows that nothing reads
-            unread += (tensor.shape[0] - tensor.length) * math.prod(tensor.shape[1:])
+        part = tensor.rows or tensor.columns
+        if part is not None:  # OPT's table of positions begins with two rows that nothing reads
+            some.setdefault(tensor.name, set()).update(range(*part))
+    unread = sum((shapes[name][0] - len(rows)) * math.prod(shapes[name][1:]) for name, rows in some.items())
     stored_numbers = sum(math.prod(shapes[name]) for name in shapes if not is_ignored(name, model))
     assert model.parameters() == stored_numbers - unread

@@ -42,6 +42,17 @@ LONGROPE: dict[str, Any] = {
 
 youtu = small(transformers.YoutuConfig, **HEADS)
 minicpm3 = small(transformers.MiniCPM3Config, **HEADS, dim_model_base=24)
+EXPERTS: dict[str, Any] = {
+    "n_routed_experts": 12,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 24,
+    "routed_scaling_factor": 1.7,
+}
+GROUPS: dict[str, Any] = {"n_group": 4, "topk_group": 2}
+deepseek_v2 = small(transformers.DeepseekV2Config, **HEADS, **EXPERTS, first_k_dense_replace=1)
+deepseek_v3 = small(transformers.DeepseekV3Config, **HEADS, **EXPERTS, **GROUPS, first_k_dense_replace=1)
+glm4_moe_lite = small(transformers.Glm4MoeLiteConfig, **HEADS, **EXPERTS)
 
 LATENT: dict[str, Config] = {
     "youtu": youtu(),
@@ -49,4 +60,16 @@ LATENT: dict[str, Config] = {
     "youtu-yarn-direct-queries": youtu(rope_parameters=MSCALED, q_lora_rank=None, kv_lora_rank=48),
     "minicpm3": minicpm3(),
     "minicpm3-longrope": minicpm3(rope_parameters=LONGROPE, v_head_dim=None, scale_depth=None, mlp_bias=True),
+    "deepseek-v2-lite": deepseek_v2(q_lora_rank=None),
+    "deepseek-v2-groups": deepseek_v2(
+        **GROUPS, topk_method="group_limited_greedy", rope_parameters=MSCALED, attention_bias=True, mlp_bias=True
+    ),
+    "deepseek-v3": deepseek_v3(),
+    "deepseek-v3-kimi-k2": deepseek_v3(
+        n_group=1, topk_group=1, n_shared_experts=1, rope_parameters=MSCALED, norm_topk_prob=False
+    ),
+    "glm-4.7-flash": glm4_moe_lite(),
+    "glm-4.7-flash-layers": glm4_moe_lite(
+        mlp_layer_types=["dense", "sparse", "dense"], rope_interleave=False, attention_bias=True
+    ),
 }

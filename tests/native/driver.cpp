@@ -77,12 +77,12 @@ static void streamed(ts_context* context, int32_t kind, int32_t group) {
 // Two sequences, one with a chunk of 20 rows and one decoding, over scattered pages.
 static void attention(ts_context* context, int32_t kind) {
   const int64_t kv_heads = 2, dim = 20, pages = 9, heads = 6;
-  ts_kv_layer layer = {kind, (int32_t)kv_heads, (int32_t)dim, pages, hold(calloc((size_t)(pages * kv_heads * 2 * 16 * dim), 4))};
+  ts_kv_layer layer = {kind, (int32_t)kv_heads, (int32_t)dim, (int32_t)dim, pages, hold(calloc((size_t)(pages * kv_heads * 2 * 16 * dim), 4)), 0};
   float *k = draws(130 * kv_heads * dim), *v = draws(130 * kv_heads * dim), *q = draws(21 * heads * dim), *out = draws(21 * heads * dim);
   const int32_t table[10] = {8, 1, 6, 3, 0, 2, 7, 4, 5, 5};
   int32_t slots[130];
   for (int i = 0; i < 130; ++i) slots[i] = table[i < 70 ? i / 16 : 5 + (i - 70) / 16] * 16 + (i < 70 ? i : i - 70) % 16;
-  must(ts_kv_write(context, &layer, k, v, kv_heads * dim, slots, 130), "kv_write");
+  must(ts_kv_write(context, &layer, k, kv_heads * dim, v, kv_heads * dim, slots, 130), "kv_write");
   const int32_t starts[3] = {0, 20, 21}, contexts[2] = {70, 60};
   const float heads_of[7] = {0.5f, -2.0f, 30.0f, 0.25f, 0.0f, 1.0f, -0.125f};  // sinks, and slopes from the second on
   for (int window = 0; window <= 33; window += 33) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "twostroke/abi.h"
+#include "twostroke/ops.h"
 
 static uint32_t state = 1;
 
@@ -118,12 +119,12 @@ static void weights(ts_context* three, ts_context* one, int32_t kind, int32_t gr
 static void strange(ts_context* three) {
   const int64_t dim = 32, tokens = 40;
   const float values[7] = {__builtin_nanf(""), __builtin_inff(), -__builtin_inff(), -0.0f, 1e30f, -1e30f, 200.0f};
-  ts_kv_layer layer = {TS_KV_F32, 1, (int32_t)dim, 3, room(3 * 16 * 2 * dim * 4)};
+  ts_kv_layer layer = {TS_KV_F32, 1, (int32_t)dim, (int32_t)dim, 3, room(3 * 16 * 2 * dim * 4), 0};
   float *k = draws(tokens * dim), *v = draws(tokens * dim), *q = draws(7 * dim), *out = (float*)room(7 * dim * 4);
   int32_t slots[40];
   const int32_t table[3] = {2, 0, 1}, starts[2] = {0, 7}, contexts[1] = {40};
   for (int i = 0; i < 40; ++i) slots[i] = table[i / 16] * 16 + i % 16;
-  must(ts_kv_write(three, &layer, k, v, dim, slots, tokens), "kv_write");
+  must(ts_kv_write(three, &layer, k, dim, v, dim, slots, tokens), "kv_write");
   for (int i = 0; i < 7; ++i) q[i * dim + i] = values[i];
   must(ts_attention(three, &layer, q, dim, 1, starts, contexts, 1, table, 3, 0.17f, 0, 0.0f, nullptr, nullptr, out, dim), "attention");
   say("nan attention", out, 7 * dim * 4);
@@ -169,11 +170,11 @@ static void packing(ts_context* three, int32_t kind, int32_t group) {
 }
 
 // A long chunk, a short one and a decoding row over scattered pages; each sequence alone must say the same.
-static void attention(ts_context* three, ts_context* one, int32_t kind, int64_t dim) {
-  const int64_t kv_heads = 2, heads = 6, pages = 24, tokens = 300, width = heads * dim;
-  const int64_t page_bytes = pages * kv_heads * 16 * 2 * ((dim + 31) / 32 * 32 + 8) * 4;
-  ts_kv_layer layer = {kind, (int32_t)kv_heads, (int32_t)dim, pages, room(page_bytes)};
-  float *k = draws(tokens * kv_heads * dim), *v = draws(tokens * kv_heads * dim);
+static void attention(ts_context* three, ts_context* one, int32_t kind, int64_t dim, int64_t value_dim) {
+  const int64_t kv_heads = 2, heads = 6, pages = 24, tokens = 300, width = heads * dim, wide = heads * value_dim;
+  const int64_t page_bytes = pages * kv_heads * 16 * ((dim + 31) / 32 * 32 + (value_dim + 31) / 32 * 32 + 16) * 4;
+  ts_kv_layer layer = {kind, (int32_t)kv_heads, (int32_t)dim, (int32_t)value_dim, pages, room(page_bytes), 0};
+  float *k = draws(tokens * kv_heads * dim), *v = draws(tokens * kv_heads * value_dim);
   int32_t table[3 * 8], slots[300];
   for (int i = 0; i < 24; ++i) table[i] = i * 7 % 24;
   const int32_t contexts[3] = {117, 100, 83};
@@ -181,26 +182,75 @@ static void attention(ts_context* three, ts_context* one, int32_t kind, int64_t 
     for (int i = 0; i < contexts[s]; ++i, ++t) slots[t] = table[8 * s + i / 16] * 16 + i % 16;
   }
   char name[64];
-  must(ts_kv_write(three, &layer, k, v, kv_heads * dim, slots, tokens), "kv_write");
-  snprintf(name, sizeof name, "kv%d dim%d write", (int)kind, (int)dim);
+  must(ts_kv_write(three, &layer, k, kv_heads * dim, v, kv_heads * value_dim, slots, tokens), "kv_write");
+  snprintf(name, sizeof name, "kv%d dim%d %d write", (int)kind, (int)dim, (int)value_dim);
   say(name, layer.data, page_bytes);
   const int32_t starts[4] = {0, 70, 77, 78};
-  float *q = draws(78 * width), *out = (float*)room(78 * width * 4), *alone = (float*)room(78 * width * 4);
+  float *q = draws(78 * width), *out = (float*)room(78 * wide * 4), *alone = (float*)room(78 * wide * 4);
   const float heads_of[7] = {0.5f, -2.0f, 30.0f, 0.25f, 0.0f, 1.0f, -0.125f};  // sinks, and slopes from the second on
   for (int window = 0; window <= 33; window += 33) {  // with a window also a soft cap, sinks and slopes
-    snprintf(name, sizeof name, "kv%d dim%d window%d attention", (int)kind, (int)dim, window);
+    snprintf(name, sizeof name, "kv%d dim%d %d window%d attention", (int)kind, (int)dim, (int)value_dim, window);
     must(ts_attention(three, &layer, q, width, heads, starts, contexts, 3, table, 8, 0.17f, window, window / 8.0f, window ? heads_of : nullptr, window ? heads_of + 1 : nullptr,
-                      out, width), name);
+                      out, wide), name);
     for (int s = 0; s < 3; ++s) {
       const int32_t own[2] = {0, starts[s + 1] - starts[s]};
-      const int64_t at = starts[s] * width;
+      const int64_t at = starts[s] * width, to = starts[s] * wide;
       must(ts_attention(one, &layer, q + at, width, heads, own, contexts + s, 1, table + 8 * s, 8, 0.17f, window, window / 8.0f, window ? heads_of : nullptr,
-                        window ? heads_of + 1 : nullptr, alone, width), name);
-      if (memcmp(alone, out + at, (size_t)(own[1] * width * 4)) != 0) fail(name);
+                        window ? heads_of + 1 : nullptr, alone, wide), name);
+      if (memcmp(alone, out + to, (size_t)(own[1] * wide * 4)) != 0) fail(name);
     }
-    say(name, out, 78 * width * 4);
+    say(name, out, 78 * wide * 4);
   }
   free(layer.data), free(k), free(v), free(q), free(out), free(alone);
+}
+
+// One call of an op that has no function of its own.
+static void call(ts_context* context, const char* name, const void* operands, int64_t bytes) {
+  int64_t words[1 + 64], ran;
+  for (int32_t op = 0; ts_op_signature(op) != nullptr; ++op) {
+    const char* found = ts_op_signature(op);
+    if (strncmp(found, name, strlen(name)) != 0 || found[strlen(name)] != ':') continue;
+    words[0] = op;
+    memcpy(words + 1, operands, (size_t)bytes);
+    must(ts_run(context, words, 1 + bytes / 8, &ran), name);
+    return;
+  }
+  fail(name);
+}
+
+// The same of latents: one vector of each position for 18 heads.
+static void latents(ts_context* three, ts_context* one, int32_t kind, int64_t latent, int64_t turned) {
+  const int64_t heads = 18, pages = 24, tokens = 300, dim = latent + turned;
+  const int64_t page_bytes = pages * 16 * ((dim + 31) / 32 * 32 + 8) * 4;
+  ts_kv_layer layer = {kind, 1, (int32_t)dim, (int32_t)latent, pages, room(page_bytes), 1};
+  float *rows = draws(tokens * dim), *q = draws(78 * heads * latent), *behind = draws(78 * heads * turned);
+  float *out = (float*)room(78 * heads * latent * 4), *alone = (float*)room(78 * heads * latent * 4);
+  int32_t table[3 * 8], slots[300];
+  for (int i = 0; i < 24; ++i) table[i] = i * 7 % 24;
+  const int32_t contexts[3] = {117, 100, 83}, starts[4] = {0, 70, 77, 78};
+  for (int s = 0, t = 0; s < 3; ++s) {
+    for (int i = 0; i < contexts[s]; ++i, ++t) slots[t] = table[8 * s + i / 16] * 16 + i % 16;
+  }
+  const ts_latent_write_args writing = {&layer, {rows, dim, tokens, 1, dim}, {slots, tokens}};
+  call(three, "latent_write", &writing, sizeof writing);
+  char name[64];
+  snprintf(name, sizeof name, "latent%d dim%d %d write", (int)kind, (int)latent, (int)turned);
+  say(name, layer.data, page_bytes);
+  const ts_latent_attention_args whole = {{out, heads * latent, 78, heads, latent}, {q, heads * latent, 78, heads, latent},
+                                          {behind, heads * turned, 78, heads, turned}, &layer, {starts, contexts, table, 3, 8}, 0.17};
+  call(three, "latent_attention", &whole, sizeof whole);
+  for (int s = 0; s < 3; ++s) {
+    const int32_t own[2] = {0, starts[s + 1] - starts[s]};
+    ts_latent_attention_args part = whole;
+    part.out.data = alone, part.q.data = q + starts[s] * heads * latent, part.q_turned.data = behind + starts[s] * heads * turned;
+    part.out.rows = part.q.rows = part.q_turned.rows = own[1];
+    part.batch = {own, contexts + s, table + 8 * s, 1, 8};
+    call(one, "latent_attention", &part, sizeof part);
+    if (memcmp(alone, out + starts[s] * heads * latent, (size_t)(own[1] * heads * latent * 4)) != 0) fail(name);
+  }
+  snprintf(name, sizeof name, "latent%d dim%d %d attention", (int)kind, (int)latent, (int)turned);
+  say(name, out, 78 * heads * latent * 4);
+  free(layer.data), free(rows), free(q), free(behind), free(out), free(alone);
 }
 
 static void rows_of_floats(ts_context* three, int64_t columns) {
@@ -252,7 +302,10 @@ int main() {
   for (int32_t kind : kinds) packing(three, kind, kind < TS_W_INT8 ? 0 : 128);
   const int64_t dims[3] = {20, 33, 64};
   for (int32_t kind = TS_KV_F32; kind <= TS_KV_INT4; ++kind) {
-    for (int64_t dim : dims) attention(three, one, kind, dim);
+    for (int64_t dim : dims) attention(three, one, kind, dim, dim);
+    attention(three, one, kind, 33, 20);
+    latents(three, one, kind, 40, 8);
+    latents(three, one, kind, 22, 5);
   }
   const int64_t columns[4] = {2, 16, 50, 300};
   for (int64_t count : columns) rows_of_floats(three, count);

@@ -27,7 +27,7 @@ from tests.ops.native import Answers
 Answers.checked = False
 sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *sys.argv[2:]]))
 """
-GRIDS = (("ops", "attention", "embed", "experts"), ("linear", "feed_forward"))
+GRIDS = (("ops", "attention", "latent", "embed", "experts"), ("linear", "feed_forward"))
 
 
 def test_no_undefined_behaviour_on_the_grid(tmp_path: Path) -> None:

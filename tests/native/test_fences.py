@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.tiers import TIER
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("ops", "elementwise", "attention", "embed", "linear", "experts")
+NAMES = ("ops", "elementwise", "attention", "latent", "embed", "linear", "experts")
 GRIDS = [f"tests/ops/test_{name}_native.py" for name in NAMES]
 ONE_TOO_MANY = """
 import ctypes

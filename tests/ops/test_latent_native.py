@@ -1,5 +1,5 @@
-"""latent_write, latent_attention and head_linear at every level: their references over a grid, and each row's bits alone
-and in company. Then attention with two head sizes."""
+"""latent_write, latent_attention and head_linear at every level: references over a grid, each row alone and in company.
+Then attention with two head sizes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ def test_what_is_read_is_what_was_written(kind: KVKind) -> None:
 
 
 @cache
-def answer(kind: KVKind, sizes: tuple[int, int], heads: int, contexts: tuple[int, ...], counts: tuple[int, ...]) -> F32Array:
+def answer(
+    kind: KVKind, sizes: tuple[int, int], heads: int, contexts: tuple[int, ...], counts: tuple[int, ...]
+) -> F32Array:
     layer, table = filled_layer(kind, sizes, contexts)
     q, turned = (queries(sum(counts), heads, dim, 90 + place) for place, dim in enumerate(sizes))
     out = np.empty((*q.shape[:2], sizes[0]), np.float32)
@@ -177,7 +179,9 @@ def test_what_does_not_fit_is_refused(ops: CpuOps) -> None:
 
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
-@pytest.mark.parametrize(("heads", "rows", "columns", "biased"), [(1, 1, 8, False), (3, 40, 65, True), (5, 130, 64, False)])
+@pytest.mark.parametrize(
+    ("heads", "rows", "columns", "biased"), [(1, 1, 8, False), (3, 40, 65, True), (5, 130, 64, False)]
+)
 def test_head_linear(
     ops: CpuOps, heads: int, rows: int, columns: int, biased: bool, weight_format: WeightFormat
 ) -> None:

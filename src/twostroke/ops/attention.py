@@ -1,7 +1,8 @@
 """attention: causal softmax attention of new positions over paged K and V, grouped heads, optional sliding window.
 
     q (T, H, D), out (T, H, V) float32, possibly strided with contiguous last two axes; D and V are the head sizes of K
-    and of V. Row r of sequence s at position p sees positions max(0, p - window + 1) .. p (window 0: all of 0 .. p). Query head h reads KV head h // (H / kv_heads).
+    and of V. Row r of sequence s at position p sees positions max(0, p - window + 1) .. p (window 0: all of 0 .. p).
+    Query head h reads KV head h // (H / kv_heads).
     scores = scale * q . k
     scores = soft_cap * tanh(scores / soft_cap)          where soft_cap is above 0 (Gemma 2)
     scores += slopes[h] * (position of k - p)            where slopes (H,) are given (alibi; Press et al. 2022)
@@ -50,7 +51,7 @@ def seen_pages(page_ids: np.ndarray, position: int, window: int) -> np.ndarray:
 
 
 def gather(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
-    """-> K (kv_heads, tokens, head_dim) and V (kv_heads, tokens, value_dim) float32 of the first `tokens` positions in `page_ids`."""
+    """-> K (kv_heads, tokens, head_dim) and V (kv_heads, tokens, value_dim) of the first `tokens` positions."""
     keys, values = (part.transpose(1, 0, 2, 3) for part in read_pages(layer, page_ids))
     found = (part.reshape(layer.kv_heads, -1, part.shape[-1])[:, :tokens] for part in (keys, values))
     return next(found), next(found)

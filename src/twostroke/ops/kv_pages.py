@@ -121,7 +121,7 @@ def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array,
 
 
 def read_value_integers(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:
-    """-> V of an integer layer: whole numbers (pages, kv_heads, PAGE_TOKENS, value_dim), and scales without that axis."""
+    """-> V of an integer layer: whole numbers (pages, kv_heads, PAGE_TOKENS, value_dim); scales without that axis."""
     _, values, _, scales = _parts(_picked(layer, page_ids))
     return _value_integers(layer.kind, values, layer.value_dim).astype(np.float32), bf16_to_f32(scales)
 
@@ -155,7 +155,8 @@ def _even(rows: U16Array) -> U16Array:
 def _parts(layer: KVLayer) -> tuple[U8Array, U8Array, U16Array, U16Array]:
     """Views: K (pages, heads, quads, 16, 4), V (pages, heads, 4, columns, 4), K's and V's scales (pages, heads, 16).
 
-    V is empty for latents; the scales are those of the latent and of the turned key then. Splitting the last axis of a slice never copies.
+    V is empty for latents; the scales are those of the latent and of the turned key then. Splitting the last axis of a
+    slice never copies.
     """
     data = layer.data.view(np.uint8)
     head = data.shape[:2]

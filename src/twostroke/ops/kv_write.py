@@ -1,8 +1,8 @@
 """kv_write: put K and V of new positions into their pages.
 
     k (T, kv_heads, head_dim), v (T, kv_heads, value_dim) float32, possibly strided with contiguous last two axes; slots
-    (T,) int32 = page * PAGE_TOKENS + offset. bf16 layers round to nearest, ties to even; int8 and int4 layers as `quantize_rows` of
-    ops/kv_pages.py, one scale for each token and head.
+    (T,) int32 = page * PAGE_TOKENS + offset. bf16 layers round to nearest, ties to even; int8 and int4 layers as
+    `quantize_rows` of ops/kv_pages.py, one scale for each token and head.
 
 Knows: the contract, the reference, the cost. Must not know: implementations, why these pages.
 """

@@ -66,8 +66,8 @@ class LatentAttention(Op):
     scale: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """For each visible position and head 2 FLOPs for each number of it, and 2 for each of the latent; each sequence's
-        latents are read once for all heads."""
+        """For each visible position and head 2 FLOPs for each number of it, and 2 for each of the latent; latents are
+        read once for all heads."""
         asked = self.q.width + self.q_turned.width
         return OpCost(
             per_row=Work(0, activation_bytes=4 * (asked + self.out.width)),

@@ -98,8 +98,7 @@ class Model(CommonFacts):
     def kv_bytes_seen(self, kv_kind: KVKind, positions: int) -> int:
         """Bytes of K and V that a query behind so many positions reads: within windows fewer."""
         return sum(
-            min(positions, kind.window or positions) * kind.token_bytes(kv_kind)
-            for kind in self.program.paged()
+            min(positions, kind.window or positions) * kind.token_bytes(kv_kind) for kind in self.program.paged()
         )
 
     def cache_needs(self, kv_kind: KVKind, context_tokens: int, max_sequences: int, max_step_tokens: int) -> CacheNeeds:

@@ -6,18 +6,20 @@ Must not know: the fields that are implemented.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
 
 
-def refuse_fields(fields: Fields, architecture: str, model_type: str) -> None:
-    """Raises UnsupportedModel naming the field. model_type: what belongs to the architecture."""
+def refuse_fields(fields: Fields, architecture: str, model_types: Sequence[str]) -> None:
+    """Raises UnsupportedModel naming the field. model_types: what belongs to the architecture, the usual one first."""
     said = fields.text("model_type", "")
-    if said and said != model_type:
+    if said and said not in model_types:
         raise UnsupportedModel(
             f"config.json: model_type {said[:40]!r} and architectures {architecture} contradict each other.",
             why="transformers goes by the first, other programs by the second, and the answers differ.",
-            fix=f"Write model_type {model_type!r} if the model is a {architecture}.",
+            fix=f"Write model_type {model_types[0]!r} if the model is a {architecture}.",
         )
     if not fields.boolean("is_causal", True):
         raise UnsupportedModel(

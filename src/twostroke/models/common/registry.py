@@ -45,22 +45,23 @@ Reader = Callable[[Fields], tuple[CommonFacts, ProgramText]]
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A model file's entry."""
+    """A model file's entry. other_types: what model_type may say beside the usual word."""
 
     name: str
     model_type: str
     read: Reader
+    other_types: tuple[str, ...] = ()
 
 
 _entries: dict[str, Architecture] = {}
 
 
-def architecture(*names: str, model_type: str) -> Callable[[Reader], Reader]:
+def architecture(*names: str, model_type: str, other_types: tuple[str, ...] = ()) -> Callable[[Reader], Reader]:
     """Register a reader under the names that `architectures` in config.json may hold; the first is the usual one."""
 
     def add(read: Reader) -> Reader:
         for name in names:
-            _entries[name] = Architecture(names[0], model_type, read)
+            _entries[name] = Architecture(names[0], model_type, read, other_types)
         return read
 
     return add
@@ -94,7 +95,7 @@ def read_model(
     """
     fields = Fields(config, "config.json")
     entry = _entry(fields)
-    refuse_fields(fields, entry.name, entry.model_type)
+    refuse_fields(fields, entry.name, (entry.model_type, *entry.other_types))
     facts, text = entry.read(fields)
     trace = Tracer(stored)
     plain = with_column_orders(trace.program(text(trace)), orders)
@@ -112,7 +113,7 @@ def _entry(fields: Fields) -> Architecture:
     model_type = fields.text("model_type", "")
     if not named:
         for entry in known.values():
-            if entry.model_type == model_type:
+            if model_type in (entry.model_type, *entry.other_types):
                 return entry
     word = (", ".join(named) or model_type)[:80]
     near = difflib.get_close_matches(named[0] if named else model_type, known, n=3, cutoff=0.5)

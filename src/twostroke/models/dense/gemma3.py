@@ -77,7 +77,7 @@ def gemma3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def gemma3_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The language model of a checkpoint that also sees images."""
     text = nested_text(fields, "text_config")
-    refuse_fields(text, "Gemma3ForCausalLM", "gemma3_text")
+    refuse_fields(text, "Gemma3ForCausalLM", ("gemma3_text",))
     refuse_setting(text, "final_logit_softcapping", "transformers ignores it where there are images.")
     facts, program = gemma3(text)
     return replace(facts, ignored=(*facts.ignored, *VISION), stored_prefixes=PREFIXES), program

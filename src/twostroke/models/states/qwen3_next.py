@@ -97,7 +97,7 @@ def qwen3_5(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def qwen3_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The language model of a checkpoint that also sees images."""
     text = nested_text(fields, "text_config")
-    refuse_fields(text, "Qwen3_5ForCausalLM", "qwen3_5_text")
+    refuse_fields(text, "Qwen3_5ForCausalLM", ("qwen3_5_text",))
     facts, program = qwen3_5(text)
     return replace(facts, stored_prefixes=PREFIXES), program
 

@@ -1,0 +1,48 @@
+"""GLM-4.7-Flash: DeepSeek-V3's layers with heads of their own sizes (Z.ai 2026).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from twostroke.models.common.fields import silu_only
+from twostroke.models.common.read_deepseek import behind_dense, biased_experts, mixed_program, prediction_layers
+from twostroke.models.common.read_latent import LatentParts, read_latent
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.spec.fields import Fields
+
+SILENT = {
+    "max_position_embeddings": 202_752,
+    "rms_norm_eps": 1e-5,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 192,
+    "v_head_dim": 256,
+    "n_routed_experts": 64,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 4,
+    "moe_intermediate_size": 1536,
+    "routed_scaling_factor": 1.8,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+}
+KINDS = ("dense", "sparse")
+
+
+@architecture("Glm4MoeLiteForCausalLM", model_type="glm4_moe_lite")
+def glm4_moe_lite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """q_lora_rank, where it is absent, is 768; null means queries without a latent. mlp_layer_types says which layers
+    have experts, first_k_dense_replace where it is absent."""
+    silu_only(fields)
+    usual = {} if fields.has("q_lora_rank") else {"q_lora_rank": 768}
+    parts = read_latent(fields, {**SILENT, **usual}, ignored=prediction_layers(fields))
+    return parts.facts, mixed_program(parts, biased_experts(parts), _sparse(parts))
+
+
+def _sparse(parts: LatentParts) -> tuple[bool, ...]:
+    said, layers = parts.fields.texts("mlp_layer_types"), parts.facts.num_layers
+    if not said:
+        return behind_dense(parts, 1)
+    if len(said) != layers or any(kind not in KINDS for kind in said):
+        raise parts.fields.wrong("mlp_layer_types", f"It must say dense or sparse {layers} times.")
+    return tuple(kind == "sparse" for kind in said)

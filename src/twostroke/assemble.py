@@ -19,15 +19,17 @@ from typing import Any
 import numpy as np
 
 from twostroke.assemble_caches import draft_pools, longest_sequence, own_pools, step_memory
+from twostroke.assemble_folders import compared_heads_folder, locate, name_of
 from twostroke.assemble_guesses import (
     DraftModel,
+    GuessingModel,
     build_draft,
     build_guesser,
     check_draft,
     draft_name,
     ways_of,
 )
-from twostroke.assets import spark_draft_path, spark_path
+from twostroke.assemble_heads import MedusaModel, build_medusa, find_heads, medusa_proposer, with_hidden
 from twostroke.backends.cpu import CpuOps, NativePacker, best_level, require_level
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, populate, settle
@@ -60,8 +62,8 @@ from twostroke.engine.session import Session
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.engine.witness import Witness, WitnessedExecutor
-from twostroke.env import Machine, asked_by_environment, hub_offline, read_machine
-from twostroke.ops.step_memory import page_table_bytes
+from twostroke.env import Machine, asked_by_environment, read_machine
+from twostroke.ops.step_memory import StepMemory, page_table_bytes
 from twostroke.program.cache_groups import cache_groups
 from twostroke.program.model import Model
 from twostroke.program.place import place
@@ -69,6 +71,7 @@ from twostroke.quant.formats import STORED, format_choice
 from twostroke.run_delay import RunDelay
 from twostroke.runner.backing import PoolBacking
 from twostroke.runner.folder import read_folder
+from twostroke.runner.hidden_rows import StepReader
 from twostroke.runner.runner import ModelRunner
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.gap_limiter import GapRule
@@ -77,17 +80,16 @@ from twostroke.scheduler.objective_policy import objective_policy
 from twostroke.scheduler.policy import ArrivalPolicy, Policy, arrival_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS
-from twostroke.speculate.draft import DraftProposer
 from twostroke.speculate.guess_limiter import GUESS_ROWS
 from twostroke.speculate.guesser import Guesser
+from twostroke.speculate.proposer import Proposer
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.background_check import BackgroundCheck
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
-from twostroke.weights.gguf.unfold import unfold
-from twostroke.weights.hub import ModelFolder, resolve_model
+from twostroke.weights.hub import ModelFolder
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed_cache import NO_CACHE, PACKED, CachedWeights, cached_weights, kept_folder
@@ -96,8 +98,6 @@ from twostroke.weights.stored import tell_stored
 
 Progress = Callable[[int, int, str], None]
 Report = Callable[[str], None]
-EMBEDDED = "spark"
-SHIPPED = {EMBEDDED: spark_path, "spark-draft": spark_draft_path}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +110,12 @@ class Found:
     machine: Machine
     kv_plan: KVPlan
     costs: WhatIf
-    draft: DraftModel | None = None
+    guessing: GuessingModel | None = None
 
     @property
     def name(self) -> str:
         """See `name_of`."""
         return name_of(self.folder)
-
-
-def name_of(folder: ModelFolder) -> str:
-    """A model's name for messages: the embedded model's, or the last part of folder or hub id."""
-    return folder.source if "/" not in folder.source else Path(folder.source).name
 
 
 @dataclass(eq=False)
@@ -181,12 +176,13 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     folder = locate(
         model, resolver.asked_value("revision"), kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder)
     )
-    spec = read_folder(folder.path, _heads_folder(resolver, machine))
+    spec = read_folder(folder.path, compared_heads_folder(resolver, machine))
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec), machine, best_level())
     settings = resolver.resolved()
     require_level(settings["cpu_level"])
     context, sequences = settings["context"], settings["max_sequences"]
-    draft = _find_draft(resolver, spec, folder, machine)
+    spec = with_hidden(spec, settings)
+    guessing = find_heads(settings, spec, folder) or _find_draft(resolver, spec, folder, machine)
     tables = len(cache_groups(spec.program).pages) * page_table_bytes(context, sequences)
     needs = MemoryNeeds(
         weight_bytes=spec.weight_bytes(format_choice(settings["weights"])),
@@ -195,8 +191,8 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         table_bytes=spec.rope_bytes(context) + tables,
         process_bytes=PROCESS_BYTES,
     )
-    if draft is not None:
-        needs = draft.added_to(needs, settings)
+    if guessing is not None:
+        needs = guessing.added_to(needs, settings)
     kv_plan = resolve_memory(resolver, needs, machine)
     kinds = kv_kind(settings["kv_format"])
     level, threads = settings["cpu_level"], settings["threads"]
@@ -204,7 +200,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     if objectives_of(settings).any:
         check_objectives(costs, objectives_of(settings))
         resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
-    return Found(folder, spec, resolver, machine, kv_plan, costs, draft)
+    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing)
 
 
 def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: Machine) -> DraftModel | None:
@@ -213,26 +209,11 @@ def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: M
     if name is None:
         return None
     found = locate(name, kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder))
-    own = read_folder(found.path, _heads_folder(resolver, machine))
+    own = read_folder(found.path, compared_heads_folder(resolver, machine))
     kinds, level, threads = kv_kind(settings["kv_format"]), settings["cpu_level"], settings["threads"]
     draft = DraftModel(found, own, costs_here(own, settings["weights"], kinds, machine.cache_folder, level, threads))
     check_draft(draft, spec, folder.path)
     return draft
-
-
-def locate(
-    model: str, revision: str | None = None, progress: Progress | None = None, kept: Path | None = None
-) -> ModelFolder:
-    """The embedded model, a folder, a GGUF file, or a hub id (downloaded). kept: where GGUF files are unfolded."""
-    if model in SHIPPED:
-        return ModelFolder(SHIPPED[model](), model, None)
-    found = resolve_model(model, revision=revision, offline=hub_offline(), progress=progress)
-    return replace(found, path=unfold(found.path, kept)) if found.path.is_file() else found
-
-
-def _heads_folder(resolver: Resolver, machine: Machine) -> Path | None:
-    kept = kept_folder(resolver.asked_value("cache"), machine.cache_folder)
-    return None if kept is None else kept / "heads"
 
 
 def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
@@ -270,9 +251,10 @@ def build_heart(
     memory = step_memory(spec, weights, pools, resolved)
     backing = PoolBacking([layer.data for layer in memory.layers_of(0)], populate)
     closing.callback(backing.close)
-    runner = ModelRunner(ops.compile(spec.program, memory), memory, time.perf_counter, RunDelay(), ops.weigh)
+    proposer, readers = _guessing(found, weights, memory, ops, report)
+    runner = ModelRunner(ops.compile(spec.program, memory), memory, time.perf_counter, RunDelay(), ops.weigh, readers)
     cache = CacheManager(pools, PAGE_TOKENS, backing.on_fresh_page)
-    guesser = build_guesser(resolved, found.costs.now, _draft_proposer(found, resolved, ops, report))
+    guesser = build_guesser(resolved, found.costs.now, proposer)
     step_limits = SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS)
     scheduler = Scheduler(cache, step_limits, _policy(found, resolved), guesser)
     book = BeamBook(scheduler)
@@ -330,13 +312,20 @@ def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:
     return lambda error: report(f"{what}: {type(error).__name__}: {error}")
 
 
-def _draft_proposer(found: Found, resolved: Resolved, ops: CpuOps, report: Report) -> DraftProposer | None:
-    draft = found.draft
-    if draft is None:
-        return None
-    own = replace(found, folder=draft.folder, spec=draft.spec)
-    weights, pools = load(own, resolved, None, report).weights, draft_pools(found.spec, found.kv_plan)
-    return build_draft(draft, weights, ops, resolved, pools, _fault_report("fault of the draft", report))
+def _guessing(
+    found: Found, weights: ModelWeights, memory: StepMemory, ops: CpuOps, report: Report
+) -> tuple[Proposer | None, tuple[StepReader, ...]]:
+    """What guesses beside the proposers that look up, and what reads hidden states for it."""
+    resolved, guessing = found.resolver.resolved(), found.guessing
+    told = _fault_report("fault of what guesses", report)
+    if isinstance(guessing, MedusaModel):
+        heads, rows = build_medusa(guessing, weights, memory, found.spec, ops, resolved)
+        return medusa_proposer(heads, told), (rows,)
+    if isinstance(guessing, DraftModel):
+        own = replace(found, folder=guessing.folder, spec=guessing.spec)
+        own_weights, pools = load(own, resolved, None, report).weights, draft_pools(found.spec, found.kv_plan)
+        return build_draft(guessing, own_weights, ops, resolved, pools, told), ()
+    return None, ()
 
 
 def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> BuiltSync:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from twostroke.backends.cpu import CpuOps
 from twostroke.cache.manager import CacheManager
@@ -31,13 +32,21 @@ from twostroke.speculate.guesser import Guesser
 from twostroke.speculate.ngram import NgramProposer
 from twostroke.speculate.proposer import Proposer
 from twostroke.speculate.suffix import SuffixProposer
+from twostroke.speculate.timed import TimedProposer
 from twostroke.speculate.verify_time import VerifyTime
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import ConfigError
-from twostroke.types.speculate import DRAFT, NO_WAYS, WAYS
+from twostroke.types.speculate import BY_MODEL, DRAFT, NO_WAYS, WAYS
 from twostroke.weights.hub import ModelFolder
 from twostroke.weights.loaded import ModelWeights
+
+
+class GuessingModel(Protocol):
+    """A draft or heads whose weights are not read yet."""
+
+    def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
+        """What the model and this need together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +115,23 @@ def ways_of(settings: Resolved, spec: Model) -> tuple[str, ...]:
     """What a request may ask for. Models with states are not guessed: see config.py."""
     if spec.state_bytes():
         return NO_WAYS
-    return (*WAYS, DRAFT) if draft_name(settings) is not None else WAYS
+    way = str(settings["speculate"]).partition(":")[0]
+    return (*WAYS, way) if way in BY_MODEL else WAYS
 
 
-def build_guesser(settings: Resolved, cost: StepCost, draft: DraftProposer | None) -> Guesser:
-    """`auto` is suffix: it sees all places that ngram sees, and others."""
-    ngram, suffix = NgramProposer(), SuffixProposer(FinishedAnswers())
+def build_guesser(settings: Resolved, cost: StepCost, computing: Proposer | None) -> Guesser:
+    """`auto` is suffix: it sees all places that ngram sees, and others. computing: the proposer with a model."""
+    ngram, suffix = (
+        TimedProposer(each, time.perf_counter) for each in (NgramProposer(), SuffixProposer(FinishedAnswers()))
+    )
     ways: dict[str, tuple[Proposer, ...]] = {
         "off": (),
         "auto": (suffix,),
         "ngram": (ngram,),
         "suffix": (suffix,),
     }
-    if draft is not None:
-        ways[DRAFT] = (draft,)
+    if computing is not None:
+        ways[computing.name] = (computing,)
     default = str(settings["speculate"]).partition(":")[0]
     return Guesser(ways, default, GuessLimiter(VerifyTime(cost)), Acceptance())
 

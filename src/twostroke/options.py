@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twostroke.types.errors import ConfigError
-from twostroke.types.speculate import DRAFT, WAYS
+from twostroke.types.speculate import BY_MODEL, SHIPPED_HEADS, WAYS
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
@@ -75,13 +75,14 @@ def parse_url(text: str) -> str:
 
 
 def parse_speculate(text: str) -> str:
-    """ "auto", "off", "ngram", "suffix" or "draft:MODEL". Raises ValueError."""
+    """ "auto", "off", "ngram", "suffix", or "draft:MODEL", "medusa:PATH" and the like. Raises ValueError."""
     word, colon, model = text.strip().partition(":")
-    if not colon and word.lower() in WAYS:
+    if not colon and word.lower() in (*WAYS, *SHIPPED_HEADS):
         return word.lower()
-    if word.lower() != DRAFT or not model:
-        raise ValueError(f"choose one of {', '.join(WAYS)} or {DRAFT}:MODEL")
-    return f"{DRAFT}:{model}"
+    if word.lower() not in BY_MODEL or not model:
+        named = [f"{way}:{'PATH' if way in SHIPPED_HEADS else 'MODEL'}" for way in BY_MODEL]
+        raise ValueError(f"choose one of {', '.join((*WAYS, *named))}")
+    return f"{word.lower()}:{model}"
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
@@ -185,7 +186,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         parse_speculate,
         "Guess the next tokens and verify several in a step, where that is faster; the answers stay the same, bit for "
         "bit. ngram: from the request's own text. suffix: from finished answers under the same salt, too. auto: "
-        "suffix. draft:MODEL: by a small model of the same vocabulary (draft:spark-draft for spark).",
+        "suffix. draft:MODEL: by a small model of the same vocabulary (draft:spark-draft for spark). medusa:PATH: by "
+        "heads on the model's hidden state, in a folder with medusa_lm_head.safetensors (medusa alone: spark's).",
         "off",
     ),
     Option("cache", "FOLDER", parse_text, "Folder for packed weights; 'off' keeps none.", "$XDG_CACHE_HOME/twostroke"),

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cost.machines import calibration
-from twostroke.assemble import EMBEDDED, find_model, resolve_all
+from twostroke.assemble import find_model, resolve_all
+from twostroke.assemble_folders import EMBEDDED
 from twostroke.config import collect, objectives_of, step_rule
 from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf

@@ -186,7 +186,7 @@ def test_a_sweep_of_spark_has_its_prediction(spark: Live, tmp_path: Path, monkey
 
 
 def test_a_prediction_names_no_folder_and_tells_of_a_disturbed_doctor(tmp_path: Path) -> None:
-    from twostroke.assemble import spark_path
+    from twostroke.assets import spark_path
     from twostroke.bench.load.sweep import Sweep, SweepAsk
     from twostroke.cli.sweep_prediction import predict
 

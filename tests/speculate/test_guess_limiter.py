@@ -73,11 +73,11 @@ def test_beside_prompts_a_guess_must_be_worth_a_row_of_arithmetic() -> None:
 
 
 def test_what_computes_its_guesses_must_earn_that_time_too() -> None:
-    free = limiter().most(StepShape(1, 100), 0.8, 0.8, 0.0, 8)
-    dear = limiter().most(StepShape(1, 100), 0.8, 0.8, 2e-3, 8)
+    free = limiter().most(StepShape(1, 100), 0.8, 0.8, 0.0, 0.0, 8)
+    dear = limiter().most(StepShape(1, 100), 0.8, 0.8, 0.0, 2e-3, 8)
     assert free > dear > 0
-    assert limiter().most(StepShape(1, 100), 0.8, 0.8, 20e-3, 8) == 0
-    assert limiter().most(StepShape(1, 100), 0.1, 0.8, 2e-3, 8) == 0
+    assert limiter().most(StepShape(1, 100), 0.8, 0.8, 0.0, 20e-3, 8) == 0
+    assert limiter().most(StepShape(1, 100), 0.1, 0.8, 0.0, 2e-3, 8) == 0
 
 
 def test_steps_that_take_longer_than_predicted_end_the_guessing() -> None:

@@ -22,7 +22,8 @@ class Told:
     """Satisfies Proposer: guesses what it is told, and counts how often it is asked."""
 
     def __init__(self, name: str, token_ids: Sequence[int], token_s: float = 0.0) -> None:
-        self.name, self.token_s, self.spent_s = name, token_s, 0.0
+        self.name, self.token_s, self.ask_s, self.spent_s = name, token_s, 0.0, 0.0
+        self.computes, self.longest = token_s > 0, 8
         self.token_ids = list(token_ids)
         self.asked: list[GuessWanted] = []
         self.left: list[str] = []

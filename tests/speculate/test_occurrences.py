@@ -5,6 +5,7 @@ import random
 import pytest
 
 from twostroke.speculate.occurrences import SHORTEST, Occurrence, Occurrences
+from twostroke.speculate.running_texts import SearchedText
 
 
 def searched(text: list[int], tokens: list[int], depth: int) -> list[Occurrence]:
@@ -23,15 +24,30 @@ def searched(text: list[int], tokens: list[int], depth: int) -> list[Occurrence]
 def test_every_place_is_found(alphabet: int) -> None:
     rng = random.Random(alphabet)
     tokens: list[int] = []
-    index = Occurrences()
+    index, running = Occurrences(), SearchedText()
     for _ in range(300):
         tokens.append(rng.randrange(alphabet))
         index.add(tokens)
+        if rng.random() < 0.6:  # asked now and then: it catches up
+            running.add(tokens)
         expected = searched(tokens, tokens, 12)
         if any(each.matched >= 8 for each in expected):
             expected = [each for each in expected if each.matched >= 8]
         assert index.of_end(tokens, tokens, 12, 1000) == expected
         assert index.of_end(tokens, tokens, 12, 2) == expected[:2]
+        if len(running) == len(tokens):
+            assert running.of_end(tokens, 12, 1000) == expected
+            assert running.of_end(tokens, 12, 2) == expected[:2]
+
+
+def test_tokens_that_share_a_character_are_told_apart() -> None:
+    tokens = [5, 7, 1, 5, 7 + 0x110000]
+    running = SearchedText()
+    running.add(tokens)
+    assert running.of_end(tokens, 12, 10) == []
+    tokens += [2, 5, 7 + 0x110000]
+    running.add(tokens)
+    assert running.of_end(tokens, 12, 10) == [Occurrence(5, 2)]
 
 
 def test_the_end_of_another_text() -> None:

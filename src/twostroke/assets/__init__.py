@@ -17,3 +17,8 @@ def spark_path() -> Path:
 def spark_draft_path() -> Path:
     """The folder of spark's draft for speculative decoding (bfloat16, about 2 MB); it shares spark's tokenizer."""
     return _HERE / "spark_draft"
+
+
+def spark_medusa_path() -> Path:
+    """The folder of Medusa heads for spark (bfloat16, about 1 MB)."""
+    return _HERE / "spark_medusa"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from twostroke.sampling.random_draw import DRAW_BITS, draw
-from twostroke.speculate.proposer import NO_GUESS, Guess, GuessWanted
+from twostroke.speculate.proposer import LONGEST_GUESS, NO_GUESS, Guess, GuessWanted
 from twostroke.types.request import Request
 
 
@@ -17,7 +17,8 @@ class OracleProposer:
     """Satisfies `speculate.proposer.Proposer`. rate: share of the output positions at which its guess is right."""
 
     name = "oracle"
-    token_s = spent_s = 0.0
+    computes, longest = False, LONGEST_GUESS
+    ask_s = token_s = spent_s = 0.0
 
     def __init__(self, rate: float, vocab_size: int) -> None:
         self._rate, self._vocab_size = rate, vocab_size

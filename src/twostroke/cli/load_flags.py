@@ -133,7 +133,7 @@ def _read_body(text: str | None) -> dict[str, Any]:
 def _read_tokenizer(name: str | None) -> Tokenizer | None:
     if name is None:
         return None
-    from twostroke.assemble import EMBEDDED
+    from twostroke.assemble_folders import EMBEDDED
     from twostroke.assets import spark_path
     from twostroke.text.tokenizer import Tokenizer
 

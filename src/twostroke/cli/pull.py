@@ -21,7 +21,7 @@ from twostroke.cli.progress import progress_bar
 def command(model: str, revision: str | None, endpoint: str | None, as_json: bool, verbose: bool) -> None:
     """Download MODEL (safetensors, tokenizer, settings; never code). Resumes where it stopped; pins the commit."""
     with clear_errors(verbose):
-        from twostroke.assemble import EMBEDDED
+        from twostroke.assemble_folders import EMBEDDED
         from twostroke.assets import spark_path
         from twostroke.weights.hub import resolve_model
 

@@ -32,7 +32,7 @@ def is_here(url: str) -> bool:
 
 def prediction_model(asked: str | None, served: str, url: str) -> tuple[str | None, str]:
     """What to predict for, or why nothing is predicted."""
-    from twostroke.assemble import EMBEDDED
+    from twostroke.assemble_folders import EMBEDDED
 
     if asked == NO_MODEL:
         return None, ""

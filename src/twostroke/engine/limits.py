@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest, prompt_too_long
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.output import Prompt
-from twostroke.types.speculate import DRAFT, NO_WAYS, WAYS
+from twostroke.types.speculate import BY_MODEL, NO_WAYS, WAYS
 
 MAX_OBJECTIVE_S = 3600.0
 
@@ -101,8 +101,8 @@ class EngineLimits:
     def _check_speculate(self, prompt: Prompt) -> None:
         if prompt.speculate is not None and prompt.speculate not in self.speculate:
             fix = f"Use one of {', '.join(self.speculate)}, or leave it out."
-            if prompt.speculate == DRAFT:
-                fix = "Start the engine with --speculate draft:MODEL, or leave it out."
+            if prompt.speculate in BY_MODEL:
+                fix = f"Start the engine with --speculate {prompt.speculate}:MODEL, or leave it out."
             raise InvalidRequest(
                 f"speculate has the value {prompt.speculate[:40]!r}, which this engine does not have.",
                 param="speculate",

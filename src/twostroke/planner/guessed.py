@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from twostroke.cost.shape import StepCost
 from twostroke.speculate.guess_limiter import GUESS_ROWS, GuessLimiter, StepShape
-from twostroke.speculate.guesser import LONGEST_GUESS
+from twostroke.speculate.proposer import LONGEST_GUESS
 from twostroke.speculate.verify_time import VerifyTime
 
 
@@ -28,6 +28,6 @@ def guessed_decode(cost: StepCost, streams: int, position: int, acceptance: floa
     """What guesses cost to find is not in it: nothing for those that are looked up, steps of its own for a draft."""
     times = VerifyTime(cost)
     longest = min(LONGEST_GUESS, GUESS_ROWS // streams)
-    guesses = GuessLimiter(times).most(StepShape(streams, position), acceptance, acceptance, 0.0, longest)
+    guesses = GuessLimiter(times).most(StepShape(streams, position), acceptance, acceptance, 0.0, 0.0, longest)
     tokens = streams * sum(acceptance**place for place in range(guesses + 1))
     return GuessedDecode(streams, acceptance, guesses, tokens / times.seconds(streams, position, guesses * streams))

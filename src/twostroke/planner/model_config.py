@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from twostroke.assemble import EMBEDDED
+from twostroke.assemble_folders import EMBEDDED
 from twostroke.assets import spark_path
 from twostroke.env import hub_offline, read_machine
 from twostroke.models.common.registry import read_model as read_config

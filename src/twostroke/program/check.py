@@ -19,6 +19,8 @@ _Written = tuple[int, int, Value]
 def check(program: Program) -> None:
     """Raises ValueError naming the call that reads what is not there or no longer there."""
     columns: dict[Value, list[_Written]] = {}
+    for value in program.given:
+        _write(value, columns, value)
     for index, call in enumerate(program.calls):
         for value in call.reads():
             _require(value, columns, f"call {index}, {call.NAME}")
@@ -26,6 +28,8 @@ def check(program: Program) -> None:
             # Nobody may read what an op leaves in room that it worked in: its writer is a value that no call has.
             _write(value, columns, value if value is call.result else value.fresh())
     _require(program.logits, columns, "the result")
+    for value in program.kept:
+        _require(value, columns, "who reads a kept value")
 
 
 def writes(call: Op) -> Iterator[Value]:

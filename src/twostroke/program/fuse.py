@@ -24,13 +24,13 @@ def fuse(program: Program, patterns: Sequence[Pattern]) -> Program:
     """Apply each pattern wherever it fits, in the given order."""
     calls = list(program.calls)
     for pattern in patterns:
-        calls = _apply(calls, pattern, program.logits)
-    return Program.of(tuple(calls), program.logits)
+        calls = _apply(calls, pattern, (program.logits, *program.kept))
+    return Program.of(tuple(calls), program.logits, program.given, program.kept)
 
 
-def _apply(calls: list[Op], pattern: Pattern, logits: Value) -> list[Op]:
+def _apply(calls: list[Op], pattern: Pattern, read_later: Sequence[Value]) -> list[Op]:
     readers = Counter(root for call in calls for root in {value.root for value in call.reads()})
-    readers[logits.root] += 1
+    readers.update(value.root for value in read_later)
     found: list[Op] = []
     for call in calls:
         before = found[-1] if found else None

@@ -61,13 +61,19 @@ def place(program: Program, max_tokens: int, max_logit_rows: int) -> Placement:
 def _lives(program: Program, rows: Mapping[Size, int]) -> dict[Value, _Life]:
     lives: dict[Value, _Life] = {}
     end = len(program.calls)
+    for value in program.given:
+        lives[value.root] = _Life(_num_bytes(value.root, rows), 0, 0)
     for index, call in enumerate(program.calls):
         in_head = index >= len(program.body)
         for value in (*call.reads(), *writes(call)):
             root = value.root
-            num_bytes = -(-rows[root.rows] * root.width * ELEMENT_BYTES // LINE_BYTES) * LINE_BYTES
-            life = lives.setdefault(root, _Life(num_bytes, index, index))
+            life = lives.setdefault(root, _Life(_num_bytes(root, rows), index, index))
             # The head runs again for other rows: what it takes from the body stays to the end.
             life.last = end if in_head and life.first < len(program.body) else index
-    lives[program.logits.root].last = end
+    for value in (program.logits, *program.kept):
+        lives[value.root].last = end
     return lives
+
+
+def _num_bytes(root: Value, rows: Mapping[Size, int]) -> int:
+    return -(-rows[root.rows] * root.width * ELEMENT_BYTES // LINE_BYTES) * LINE_BYTES

@@ -18,6 +18,9 @@ class Program:
     """body: the calls for all rows of a step. head: those for the rows that need logits. logits: the result.
 
     The head may run again for other rows of the same step: what it reads of the body stays valid until the next step.
+
+    given: values that no call makes; they are filled before each step. kept: values that may be read after the step,
+    beside the logits, until the head or the program runs again.
     """
 
     body: tuple[Op, ...]
@@ -27,9 +30,17 @@ class Program:
     vectors: tuple[Vector, ...]
     caches: tuple[Cache, ...]
     ropes: tuple[Rope, ...]
+    given: tuple[Value, ...] = ()
+    kept: tuple[Value, ...] = ()
 
     @classmethod
-    def of(cls, calls: tuple[Op, ...], logits: Value) -> Program:
+    def of(
+        cls,
+        calls: tuple[Op, ...],
+        logits: Value,
+        given: tuple[Value, ...] = (),
+        kept: tuple[Value, ...] = (),
+    ) -> Program:
         """Walk the calls. Raises ValueError where a call of all rows follows one of the rows that need logits."""
         is_head = [call.result is not None and call.result.rows is Size.LOGIT_ROWS for call in calls]
         first = is_head.index(True) if True in is_head else len(calls)
@@ -39,7 +50,7 @@ class Program:
             tuple(dict.fromkeys(item for call in calls for item in call.operands() if isinstance(item, kind)))
             for kind in (Weight, Vector, Cache, Rope)
         )
-        return cls(calls[:first], calls[first:], logits, weights, vectors, caches, ropes)  # type: ignore[arg-type]
+        return cls(calls[:first], calls[first:], logits, weights, vectors, caches, ropes, given, kept)  # type: ignore[arg-type]
 
     @property
     def calls(self) -> tuple[Op, ...]:

@@ -65,6 +65,7 @@ class Tracer:
         self._weights: dict[tuple[Tensor, ...], Weight] = {}
         self._vectors: dict[tuple[object, ...], Vector] = {}
         self._caches: list[Cache] = []
+        self._given: list[Value] = []
         self._prefix = ""
 
     @contextlib.contextmanager
@@ -79,6 +80,12 @@ class Tracer:
     def rows(self, count: Size, *shape: int) -> Value:
         """A new value for the result of an op."""
         return Value(self, count, shape)
+
+    def given(self, *shape: int) -> Value:
+        """A value for each token of the step that is filled before the step."""
+        value = self.rows(Size.TOKENS, *shape)
+        self._given.append(value)
+        return value
 
     def matrix(
         self,
@@ -184,9 +191,9 @@ class Tracer:
         self._calls.append(call)
         return call
 
-    def program(self, logits: Value) -> Program:
+    def program(self, logits: Value, kept: tuple[Value, ...] = ()) -> Program:
         """The program. Raises ValueError where a weight or a cache was asked for and never used."""
-        program = Program.of(tuple(self._calls), logits)
+        program = Program.of(tuple(self._calls), logits, tuple(self._given), kept)
         used = {id(item) for item in (*program.weights, *program.vectors, *program.caches)}
         for item in (*self._weights.values(), *self._vectors.values(), *self._caches):
             if id(item) not in used:

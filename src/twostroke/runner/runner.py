@@ -6,7 +6,7 @@ Must not know: the scheduler, text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from twostroke.ops.operands import F32Array
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.ops.token_weights import Weigh, weigh
 from twostroke.runner.forward import Forward
+from twostroke.runner.hidden_rows import StepReader
 from twostroke.runner.step_inputs import write_plan
 from twostroke.sampling.logprobs import token_logprob
 from twostroke.sampling.verify import sample_rows
@@ -32,7 +33,7 @@ class ModelRunner:
     """Satisfies `engine.executor.Executor`. One step at a time.
 
     delay: seconds since its last call in which this thread was ready and the processor ran something else.
-    weigh: makes the whole-number weights that tokens are drawn by.
+    weigh: makes the whole-number weights that tokens are drawn by. readers: of values of each step.
     """
 
     def __init__(
@@ -42,7 +43,9 @@ class ModelRunner:
         clock: Callable[[], float],
         delay: Callable[[], float] = no_delay,
         weigh: Weigh = weigh,
+        readers: Sequence[StepReader] = (),
     ) -> None:
+        self._readers = readers
         self._forward, self._memory, self._clock, self._delay = forward, memory, clock, delay
         self._weigh = weigh
 
@@ -58,6 +61,8 @@ class ModelRunner:
         logits = self._forward(sizes)
         model_end_s = self._clock()
         sampled, failed = self._sample(plan, logits)
+        for reader in self._readers:
+            reader.read(plan, sizes, sampled)
         scored = self._score(plan, sizes)
         model_s, sampling_s = model_end_s - started_s, self._clock() - model_end_s
         return StepResult(sampled, failed, model_s, sampling_s, scored, delayed_s=self._delay())

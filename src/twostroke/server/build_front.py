@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from twostroke import __version__, assemble
+from twostroke import __version__, assemble_folders
 from twostroke.cluster.front import Address, FrontStepper, no_check
 from twostroke.cluster.link import secret_key
 from twostroke.config import Resolved, Resolver, collect, resolve_overload, resolve_server
@@ -77,11 +77,11 @@ def build_front(
     """
     keep_little()
     resolver = Resolver(collect(options, asked_by_environment()))
-    folder = assemble.locate(model, resolver.asked_value("revision"))
+    folder = assemble_folders.locate(model, resolver.asked_value("revision"))
     spec = read_folder(folder.path)
     tokenizer = Tokenizer.from_folder(folder.path)
     generation = read_generation_defaults(folder.path)
-    found = assemble.name_of(folder)
+    found = assemble_folders.name_of(folder)
     resolve_server(resolver, found)
 
     def report(error: BaseException) -> None:

@@ -13,7 +13,7 @@ from twostroke.sim.predicted import invented_tokens
 from twostroke.speculate.acceptance import Acceptance
 from twostroke.speculate.guess_limiter import GuessLimiter
 from twostroke.speculate.guesser import Guesser
-from twostroke.speculate.proposer import Guess, GuessWanted
+from twostroke.speculate.proposer import LONGEST_GUESS, Guess, GuessWanted
 from twostroke.speculate.verify_time import VerifyTime
 from twostroke.types.request import Request
 from twostroke.workload.draws import Draws
@@ -26,7 +26,8 @@ class AgreeingProposer:
     """Satisfies `speculate.proposer.Proposer`. rate: the share of its tokens that are right."""
 
     name = "simulated"
-    token_s = spent_s = 0.0
+    computes, longest = False, LONGEST_GUESS
+    ask_s = token_s = spent_s = 0.0
 
     def __init__(self, rate: float) -> None:
         self._rate = rate

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from twostroke.cache.manager import CacheManager, Tables
-from twostroke.speculate.proposer import NO_GUESS, Guess, GuessWanted
+from twostroke.speculate.proposer import LONGEST_GUESS, NO_GUESS, Guess, GuessWanted
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
@@ -75,6 +75,8 @@ class DraftProposer:
     """
 
     name = "draft"
+    computes, longest = True, LONGEST_GUESS
+    ask_s = 0.0
 
     def __init__(
         self,
@@ -117,6 +119,12 @@ class DraftProposer:
     def ended(self, request: Request, known: Sequence[int]) -> None:
         """See Proposer."""
         self._forget(request.request_id)
+
+    def certain(self, request: Request, length: int) -> None:
+        """Of what is in the pages, tokens beyond this length are to be computed again, though they came true."""
+        draft = self._drafts.get(request.request_id)
+        if draft is not None:
+            del draft.tokens[length:]
 
     def _guesses(self, wanted: Sequence[GuessWanted]) -> dict[str, Guess]:
         """By request id, of those that the draft has read to the end."""

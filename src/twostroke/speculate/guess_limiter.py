@@ -59,8 +59,9 @@ class GuessLimiter:
             counts[index] += 1
         return counts
 
-    def most(self, shape: StepShape, first: float, later: float, token_s: float, longest: int) -> int:
-        """How many tokens a proposer that takes `token_s` for each should guess.
+    def most(self, shape: StepShape, first: float, later: float, asking_s: float, token_s: float, longest: int) -> int:
+        """How many tokens a proposer should guess for each stream that takes `asking_s` for all streams, and `token_s`
+        more for each token; 0 where asking does not pay.
 
         first, later: how often a guess's first token comes true, and one behind another that did.
         """
@@ -71,10 +72,11 @@ class GuessLimiter:
             chance *= first if count == 1 else later
             tokens += shape.streams * chance
             step_s = seconds(shape.streams, shape.position, count * shape.streams)
-            if step_s > shape.bound_s:
+            if step_s > shape.bound_s or (count > 1 and count * shape.streams > shape.room_rows):
                 break
-            if tokens / (step_s + count * token_s) > best:
-                best, found = tokens / (step_s + count * token_s), count
+            spent_s = step_s + asking_s + count * token_s
+            if tokens / spent_s > best:
+                best, found = tokens / spent_s, count
         return found
 
     def token_s(self, shape: StepShape) -> float:

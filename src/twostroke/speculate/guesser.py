@@ -14,16 +14,17 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from twostroke.speculate.acceptance import Acceptance, GuessRecord
+from twostroke.speculate.asking import AskRecord, ProbeBudget
 from twostroke.speculate.guess_limiter import GuessLimiter, StepShape
 from twostroke.speculate.proposer import Guess, GuessWanted, Proposer
 from twostroke.types.request import Request
 
-LONGEST_GUESS = 8
-"""Rows that read weights once cost little up to about here; see GuessLimiter."""
 LONGEST_REST, LONGEST_COSTLY_REST = 16, 128
 """Tokens between two trials of a stream whose guesses do not pay; of proposers that look up, of those that compute."""
+LOST_REST = 32
+"""The same where looking up takes longer than what comes true can win."""
 PROBE_TOKENS = 2
-"""That a proposer which computes guesses where guessing does not pay, to see whether it does by now."""
+"""That a proposer guesses where guessing does not pay, to see whether it does by now."""
 NEVER = 1 << 60
 ENOUGH_SEEN = 3
 """A free trial of which this many tokens came true is a good one; the rest of it is not waited for."""
@@ -65,11 +66,13 @@ class Totals:
 
 @dataclass(slots=True)
 class _Trial:
-    """A guess of what follows the first `at` tokens. verified: this many of its tokens are in the step."""
+    """A guess of what follows the first `at` tokens. probe: it was asked for where asking does not pay. verified: this
+    many of its tokens are in the step."""
 
     proposer: Proposer
     guess: Guess
     at: int
+    probe: bool = False
     verified: int = 0
 
 
@@ -81,6 +84,8 @@ class _State:
     record: GuessRecord = field(default_factory=GuessRecord)
     trial: _Trial | None = None
     next_rest: int = 1
+    last_true: int = 0
+    """Tokens of its last guess that came true."""
 
 
 _Asking = tuple[Stream, _State]
@@ -99,6 +104,8 @@ class Guesser:
         self._ways, self._default = dict(ways), default
         self._limiter, self._acceptance = limiter, acceptance
         self._states: dict[str, _State] = {}
+        self._asked: dict[str, AskRecord] = {}
+        self._probes = ProbeBudget()
         self._shape: StepShape | None = None
         self._spent_s = 0.0  # by proposers, for the step under way
         self.asleep: dict[str, int] = {}
@@ -128,10 +135,11 @@ class Guesser:
         for ((stream, state), trial), count in zip(found, counts, strict=True):
             state.trial, trial.verified = trial, count
             if count:
-                state.next_rest = 1
                 kept[stream.request.request_id] = Guesses(trial.guess.token_ids[:count], trial.proposer.name)
-            elif known:
-                self._let_rest(stream, state, trial.proposer)
+            if trial.probe or (known and not count):
+                self._let_rest(stream, state, trial.proposer, trial.probe)
+            elif count:
+                state.next_rest = 1
         return kept
 
     def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
@@ -142,6 +150,7 @@ class Guesser:
         shape, self._shape = self._shape, None
         if shape is None:
             return
+        self._probes.step(measured_s)
         guessed = 0
         for request_id, came_true in accepted.items():
             state = self._states.get(request_id)
@@ -149,6 +158,8 @@ class Guesser:
                 continue
             trial, state.trial = state.trial, None
             guessed += trial.verified
+            self._asked[trial.proposer.name].add(came_true)
+            state.last_true = came_true
             self._acceptance.observe(trial.proposer.name, trial.guess.cut(trial.verified), came_true, state.record)
         times = self._limiter.times
         if not shape.beside_prompts and measured_s > 0:
@@ -184,29 +195,52 @@ class Guesser:
                     proposer = each[1].proposers[place]
                     groups.setdefault(proposer.name, (proposer, []))[1].append(each)
             asking = []
-            for proposer, members in groups.values():
-                most = [min(stream.most, self._worth_asking(proposer, state, shape)) for stream, state in members]
+            for proposer, everybody in groups.values():
+                asked = self._asked.setdefault(proposer.name, AskRecord())
+                members, worth = self._worth_asking_for(proposer, asked, everybody, shape)
+                if not members:
+                    continue
                 asks = [
-                    GuessWanted(stream.request, stream.known, count)
-                    for (stream, _), count in zip(members, most, strict=True)
+                    GuessWanted(stream.request, stream.known, min(stream.most, count or PROBE_TOKENS))
+                    for (stream, _), count in zip(members, worth, strict=True)
                 ]
                 guesses = proposer.propose(asks)
                 self._spent_s += proposer.spent_s
-                for each, guess in zip(members, guesses, strict=True):
+                for each, guess, count in zip(members, guesses, worth, strict=True):
                     if guess.token_ids:
-                        found.append((each, _Trial(proposer, guess, len(each[0].known))))
-                    elif place + 1 < len(each[1].proposers):
+                        found.append((each, _Trial(proposer, guess, len(each[0].known), not count)))
+                        continue
+                    asked.add(0)
+                    if place + 1 < len(each[1].proposers):
                         asking.append(each)
                     else:
-                        self._let_rest(*each, proposer)
+                        self._let_rest(*each, proposer, not count)
         return found
 
-    def _worth_asking(self, proposer: Proposer, state: _State, shape: StepShape) -> int:
-        """How many tokens: as many as may be verified where guesses cost nothing, else those that pay."""
-        if not proposer.token_s:
-            return LONGEST_GUESS
+    def _worth_asking_for(
+        self, proposer: Proposer, asked: AskRecord, everybody: Sequence[_Asking], shape: StepShape
+    ) -> tuple[list[_Asking], list[int]]:
+        """Those that are asked for, with how many tokens; 0 for a probe. The others rest."""
+        members: list[_Asking] = []
+        worth: list[int] = []
+        for each in everybody:
+            count = self._worth_asking(proposer, asked, each[1], shape)
+            if count or self._probes.allows(proposer.ask_s + PROBE_TOKENS * proposer.token_s):
+                members.append(each)
+                worth.append(count)
+            else:
+                self._let_rest(*each, proposer, True)
+        return members, worth
+
+    def _worth_asking(self, proposer: Proposer, asked: AskRecord, state: _State, shape: StepShape) -> int:
+        """How many tokens: those that pay where guesses are computed. What looks up gives as many as may be verified,
+        where what came true of its guesses was worth its time. 0 where asking does not pay."""
+        if not proposer.computes:
+            brought = max(asked.tokens, state.last_true)
+            return proposer.longest if brought * self._limiter.token_s(shape) > proposer.ask_s else 0
         first, later = self._acceptance.rates(proposer.name, state.record)
-        return max(PROBE_TOKENS, self._limiter.most(shape, first, later, proposer.token_s, LONGEST_GUESS))
+        asking_s = shape.streams * proposer.ask_s
+        return self._limiter.most(shape, first, later, asking_s, proposer.token_s, proposer.longest)
 
     def _wants_a_guess(self, state: _State, stream: Stream) -> bool:
         """Whether a guess is wanted now; the outcome of a free trial is learned on the way."""
@@ -219,15 +253,19 @@ class Guesser:
             return False  # true so far
         state.trial = None
         kind = trial.proposer.name
+        self._asked[kind].add(came_true)
+        state.last_true = came_true
         self._acceptance.observe(kind, trial.guess, came_true, state.record, differs=came_true < seen)
-        if came_true:
+        if came_true and not trial.probe:
             state.next_rest = 1
         return stream.most > 0
 
-    def _let_rest(self, stream: Stream, state: _State, proposer: Proposer) -> None:
-        """Longer each time, so that a text that cannot be guessed costs next to nothing."""
+    def _let_rest(self, stream: Stream, state: _State, proposer: Proposer, lost: bool) -> None:
+        """Longer each time, so that a text that cannot be guessed costs next to nothing. lost: asking does not pay."""
+        if lost and not proposer.computes:
+            state.next_rest = LOST_REST
         self.asleep[stream.request.request_id] = len(stream.known) + 1 + state.next_rest
-        state.next_rest = min(LONGEST_COSTLY_REST if proposer.token_s else LONGEST_REST, 2 * state.next_rest)
+        state.next_rest = min(LONGEST_COSTLY_REST if proposer.computes else LONGEST_REST, 2 * state.next_rest)
 
 
 def _agreeing(guess: Sequence[int], known: Sequence[int], at: int) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twostroke.speculate.occurrences import SHORTEST, Occurrence, RunningTexts
-from twostroke.speculate.proposer import NO_GUESS, Guess, GuessWanted
+from twostroke.speculate.occurrences import SHORTEST, Occurrence
+from twostroke.speculate.proposer import LONGEST_GUESS, NO_GUESS, Guess, GuessWanted
+from twostroke.speculate.running_texts import RunningTexts
 from twostroke.types.request import Request
 
 MOST_MATCHED = 16
@@ -27,7 +28,8 @@ class NgramProposer:
     """
 
     name = "ngram"
-    token_s = spent_s = 0.0
+    computes, longest = False, LONGEST_GUESS
+    ask_s = token_s = spent_s = 0.0
 
     def __init__(self, least: int = SHORTEST, most: int = MOST_MATCHED) -> None:
         self._least, self._most = max(least, SHORTEST), most
@@ -40,7 +42,7 @@ class NgramProposer:
     def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:
         seen = self._seen.grown(request.request_id, known)
         best: Occurrence | None = None
-        for each in seen.of_end(known, known, self._most, MOST_PLACES):
+        for each in seen.of_end(known, self._most, MOST_PLACES):
             if best is None or each.matched > best.matched:
                 best = each
         if best is None or best.matched < self._least:

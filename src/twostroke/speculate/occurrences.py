@@ -86,22 +86,3 @@ class Occurrences:
             if found:
                 return found
         return []
-
-
-class RunningTexts:
-    """An index of each running request's text, which grows with it."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, Occurrences] = {}
-
-    def grown(self, request_id: str, known: Sequence[int]) -> Occurrences:
-        """The index of this text as it is now."""
-        seen = self._seen.get(request_id)
-        if seen is None:
-            seen = self._seen[request_id] = Occurrences()
-        seen.add(known)
-        return seen
-
-    def forget(self, request_id: str) -> None:
-        """The request has ended; an unknown id changes nothing."""
-        self._seen.pop(request_id, None)

@@ -40,16 +40,25 @@ class Guess:
 
 
 NO_GUESS = Guess()
+LONGEST_GUESS = 8
+"""Rows that read weights once cost little up to about here; see GuessLimiter."""
 
 
 class Proposer(Protocol):
     """Called by one thread. A guess depends on nothing but what the proposer was told; it may be wrong."""
 
     name: str
+    computes: bool
+    """A model or heads compute its guesses, so that asking costs time and nearly always gives one; False for those that
+    look up."""
+    longest: int
+    """Tokens of a guess, at most."""
+    ask_s: float
+    """Seconds that asking for one stream takes, as measured; 0 where that is not known."""
     token_s: float
-    """Seconds that guessing one more token of all asked streams takes; 0 for those that look up."""
+    """Seconds that guessing one more token of all asked streams takes beside that."""
     spent_s: float
-    """Seconds of the last call, where that is a good part of a step; else 0."""
+    """Seconds of the last call; 0 where that is not known."""
 
     def propose(self, asks: Sequence[GuessWanted]) -> Sequence[Guess]:
         """A guess for each, NO_GUESS where nothing is known."""

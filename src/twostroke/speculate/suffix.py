@@ -17,8 +17,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from twostroke.speculate.finished import SEPARATOR, FinishedAnswers
-from twostroke.speculate.occurrences import Occurrence, RunningTexts
-from twostroke.speculate.proposer import NO_GUESS, Guess, GuessWanted
+from twostroke.speculate.occurrences import Occurrence
+from twostroke.speculate.proposer import LONGEST_GUESS, NO_GUESS, Guess, GuessWanted
+from twostroke.speculate.running_texts import RunningTexts
 from twostroke.types.request import Request
 
 DEPTH = 24
@@ -34,7 +35,8 @@ class SuffixProposer:
     """
 
     name = "suffix"
-    token_s = spent_s = 0.0
+    computes, longest = False, LONGEST_GUESS
+    ask_s = token_s = spent_s = 0.0
 
     def __init__(self, finished: FinishedAnswers, factor: float = 1.0, least_chance: float = 0.1) -> None:
         self._finished, self._factor, self._least_chance = finished, factor, least_chance
@@ -46,7 +48,7 @@ class SuffixProposer:
 
     def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:
         seen = self._seen.grown(request.request_id, known)
-        best = self._best(known, seen.of_end(known, known, DEPTH, MOST_PLACES), most, NO_GUESS)
+        best = self._best(known, seen.of_end(known, DEPTH, MOST_PLACES), most, NO_GUESS)
         for tokens, index in self._finished.texts(request.cache_salt):
             best = self._best(tokens, index.of_end(known, tokens, DEPTH, MOST_PLACES), most, best)
         return best

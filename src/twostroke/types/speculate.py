@@ -10,5 +10,8 @@ WAYS = ("auto", "off", "ngram", "suffix")
 """What every engine has."""
 NO_WAYS = ("auto", "off")
 """What an engine that never guesses has."""
-DRAFT = "draft"
-"""What an engine with a draft model has, too."""
+DRAFT, MEDUSA = "draft", "medusa"
+BY_MODEL = (DRAFT, MEDUSA)
+"""What an engine has, too, that loaded a draft model or heads. Each is asked for as WAY:MODEL."""
+SHIPPED_HEADS = (MEDUSA,)
+"""Those that may be asked for without a folder: some ship for the embedded model."""

@@ -61,10 +61,15 @@ class Checkpoint:
         self.tensors = dict(tensors)
 
     @classmethod
-    def open(cls, folder: Path) -> Checkpoint:
-        """Open and check every file. Raises ModelNotFound, UnsupportedModel (other formats) or CorruptModel."""
+    def open(cls, folder: Path, single: str | None = None) -> Checkpoint:
+        """Open and check every file. single: the name of the one file that is meant.
+
+        Raises ModelNotFound, UnsupportedModel (other formats) or CorruptModel.
+        """
         if not folder.is_dir():
             raise ModelNotFound(f"There is no folder {folder}.", fix="Give a folder with config.json, or a hub id.")
+        if single is not None:
+            return cls(folder, *_open_shards(folder, [single], None))
         if (folder / NAME_FILE).exists():
             return cls(folder, *open_named(folder))
         if (folder / SINGLE_NAME).exists():

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twostroke.assemble import EMBEDDED, build_heart, find_model
+from twostroke.assemble import build_heart, find_model
+from twostroke.assemble_folders import EMBEDDED
 from twostroke.cost.calibration import Calibration, HostRates
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment

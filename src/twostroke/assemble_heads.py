@@ -1,0 +1,168 @@
+"""Finds and loads heads that guess from the model's hidden states.
+
+Knows: settings, the rooms below.
+Must not know: how an engine is put together, servers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from twostroke.assets import spark_medusa_path
+from twostroke.backends.cpu import CpuOps, NativePacker
+from twostroke.config import Resolved
+from twostroke.cost.memory import MemoryNeeds
+from twostroke.models.common.medusa import FILE_NAME, MedusaProgram, medusa_program, read_medusa
+from twostroke.ops.step_memory import StepMemory
+from twostroke.program.hidden import last_hidden, with_hidden_kept
+from twostroke.program.model import Model
+from twostroke.program.place import place
+from twostroke.quant.formats import format_choice
+from twostroke.runner.hidden_rows import LastRows
+from twostroke.runner.medusa import ROWS, MedusaHeads, medusa_memory
+from twostroke.spec.fields import Fields
+from twostroke.speculate.heads import MedusaProposer
+from twostroke.types.errors import ConfigError, ModelError
+from twostroke.types.speculate import MEDUSA
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.hub import EMBEDDED, ModelFolder
+from twostroke.weights.json_file import read_object
+from twostroke.weights.load import load_weights
+from twostroke.weights.loaded import ModelWeights
+from twostroke.weights.tensors import wanted_tensors
+
+SHIPPED = {MEDUSA: spark_medusa_path}
+"""What `--speculate medusa` without a path means for the embedded model."""
+Report = Callable[[Exception], None]
+
+
+@dataclass(frozen=True, slots=True)
+class MedusaModel:
+    """Heads whose weights are not read yet. own: the model that is loaded, heads alone."""
+
+    folder: Path
+    made: MedusaProgram
+    own: Model
+
+    def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
+        """What model and heads need together."""
+        return replace(
+            needs,
+            weight_bytes=needs.weight_bytes + self.own.weight_bytes(format_choice(settings["weights"])),
+            buffer_bytes=needs.buffer_bytes + place(self.made.program, ROWS, 1).num_bytes,
+        )
+
+
+def _way(settings: Resolved) -> tuple[str, str]:
+    word, _, path = str(settings["speculate"]).partition(":")
+    return word, path
+
+
+def with_hidden(spec: Model, settings: Resolved) -> Model:
+    """The model; its last hidden states may be read after a step where heads are asked for."""
+    return replace(spec, program=with_hidden_kept(spec.program)) if _way(settings)[0] in SHIPPED else spec
+
+
+def find_heads(settings: Resolved, spec: Model, folder: ModelFolder) -> MedusaModel | None:
+    """The heads that are asked for. Raises ConfigError where they do not fit."""
+    way, path = _way(settings)
+    return find_medusa(heads_folder(way, path, folder.source), spec) if way == MEDUSA else None
+
+
+def heads_folder(way: str, path: str, model: str) -> Path:
+    """PATH of `--speculate medusa:PATH`, or what ships for this model."""
+    if path:
+        return Path(path).expanduser()
+    if model != EMBEDDED:
+        raise ConfigError(
+            f"--speculate {way} names no folder.",
+            why=f"Heads ship for {EMBEDDED} alone.",
+            fix=f"Write {way}:PATH with the folder of heads that were trained for this model.",
+        )
+    return SHIPPED[way]()
+
+
+def find_medusa(folder: Path, spec: Model) -> MedusaModel:
+    """Heads for this model. Raises ConfigError that names the field or the tensor that does not fit."""
+    head = last_hidden(spec.program)
+    option = f"--speculate {MEDUSA}:{folder}"
+    try:
+        config = read_medusa(Fields(read_object(folder / "config.json"), "config.json"))
+        made = medusa_program(config, spec.hidden_size, head.matrix)
+        weights = tuple(weight for weight in made.program.weights if weight is not made.shared)
+        more = tuple(f"{index}." for index in range(config.num_heads, 100))
+        own = replace(
+            spec,
+            architecture="row of Medusa heads",
+            program=replace(made.program, weights=weights),
+            ignored=more,
+            optional_prefix="",
+            stored_prefixes=(),
+        )
+        with open_heads(folder, FILE_NAME, option) as checkpoint:
+            check_sizes(checkpoint, own, option, spec)
+    except ModelError as error:
+        raise ConfigError(f"{option}: {error.what}", why=error.why, fix=error.fix) from None
+    return MedusaModel(folder, made, own)
+
+
+def build_medusa(
+    medusa: MedusaModel, weights: ModelWeights, memory: StepMemory, spec: Model, ops: CpuOps, settings: Resolved
+) -> tuple[MedusaHeads, LastRows]:
+    """The heads, loaded, and what reads hidden states for them. weights, memory: the model's."""
+    own = load_heads(medusa.folder, FILE_NAME, medusa.own, settings)
+    shared = medusa.made.shared
+    matrices = {**own.matrices, **({shared.key: weights.matrices[shared.key]} if shared else {})}
+    heads_memory = medusa_memory(medusa.made, replace(own, matrices=matrices))
+    rows = LastRows(memory, last_hidden(spec.program).rows)
+    forward = ops.compile(medusa.made.program, heads_memory)
+    return MedusaHeads(medusa.made, forward, heads_memory, rows, ops.weigh), rows
+
+
+def medusa_proposer(heads: MedusaHeads, report: Report) -> MedusaProposer:
+    """With a real clock."""
+    heads.run_once()  # the first call touches weights and buffers for the first time
+    begin_s = time.perf_counter()
+    heads.run_once()
+    return MedusaProposer(heads, heads.num_heads, time.perf_counter, time.perf_counter() - begin_s, report)
+
+
+def open_heads(folder: Path, name: str, option: str) -> Checkpoint:
+    """The folder's file of this name, or model.safetensors. Raises ConfigError or ModelError."""
+    pickled = sorted(path.name for path in folder.glob("*.pt")) + sorted(path.name for path in folder.glob("*.bin"))
+    if not (folder / name).exists() and pickled and not any(folder.glob("*.safetensors")):
+        raise ConfigError(
+            f"{option}: the folder holds {pickled[0]}, but no {name}.",
+            why="Only safetensors are read: files of PyTorch can run code.",
+            fix=f"Convert it where you trust it: safetensors.torch.save_file(torch.load('{pickled[0]}'), '{name}').",
+        )
+    return Checkpoint.open(folder, name if (folder / name).exists() else None)
+
+
+def check_sizes(checkpoint: Checkpoint, own: Model, option: str, spec: Model) -> None:
+    """Raises ConfigError that names the first tensor that is missing or of another shape."""
+    for tensor in wanted_tensors(own):
+        found = checkpoint.info(tensor.name).shape if tensor.name in checkpoint.names else None
+        if found == tensor.shape:
+            continue
+        is_there = f"has the shape {list(found)}, expected {list(tensor.shape)}" if found else "is missing"
+        raise ConfigError(
+            f"{option}: the tensor {tensor.name} {is_there}.",
+            why=f"The model has hidden states of {spec.hidden_size:,} numbers and {spec.vocab_size:,} tokens.",
+            fix="Use heads that were trained for this model, with their own config.json.",
+        )
+
+
+def load_heads(folder: Path, name: str, own: Model, settings: Resolved) -> ModelWeights:
+    """Packed into memory, in the formats of the model."""
+    packer = NativePacker(settings["cpu_level"], settings["threads"])
+    try:
+        with open_heads(folder, name, folder.name) as checkpoint:
+            return load_weights(checkpoint, own, format_choice(settings["weights"]), packer)
+    except ModelError as error:
+        raise ConfigError(f"{folder}: {error.what}", why=error.why, fix=error.fix) from None
+    finally:
+        packer.close()

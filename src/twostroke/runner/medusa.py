@@ -1,0 +1,96 @@
+"""Medusa heads on hidden states of the last step: tokens that may come next.
+
+A token is sampled of a head's logits as the model will sample of its own: the same parameters, the same draw for the
+same position.
+
+Knows: the heads' program bound to its memory, hidden states, sampling.
+Must not know: the scheduler, how many guesses pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from twostroke.models.common.medusa import MedusaProgram
+from twostroke.ops.operands import F32Array
+from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
+from twostroke.ops.token_weights import Weigh
+from twostroke.runner.forward import Forward
+from twostroke.runner.hidden_rows import LastRows
+from twostroke.sampling.sampler import sample
+from twostroke.sampling.verify import FAULTS
+from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.speculate.proposer import GuessWanted
+from twostroke.types.plan import PlannedSequence, Role
+from twostroke.types.request import Request
+from twostroke.weights.loaded import ModelWeights
+
+ROWS = 32
+"""Streams of one call, so that the logits of all heads stay small."""
+
+
+def medusa_memory(made: MedusaProgram, weights: ModelWeights) -> StepMemory:
+    """weights: those of the heads, and the model's output matrix where they read it."""
+    sizes = MemorySizes((), PAGE_TOKENS, ROWS, 1)
+    return StepMemory(made.program, weights.matrices, weights.vectors, KVKind.F32, sizes)
+
+
+class MedusaHeads:
+    """Satisfies `speculate.heads.GuessingHeads`. forward: the program bound to `memory`."""
+
+    def __init__(
+        self, made: MedusaProgram, forward: Forward, memory: StepMemory, hidden: LastRows, weigh: Weigh
+    ) -> None:
+        self._made, self._forward, self._memory = made, forward, memory
+        self._hidden, self._weigh = hidden, weigh
+        self.num_heads = made.num_heads
+
+    def run_once(self) -> None:
+        """For nothing, on one row, to see how long it takes."""
+        sizes = StepSizes(1, 0, 0)
+        self._memory.value(self._made.hidden, sizes)[...] = 0.0
+        self._forward(sizes)
+
+    def guess(self, wanted: Sequence[GuessWanted]) -> list[list[int]]:
+        """See GuessingHeads."""
+        states = [self._hidden.of(each.request.request_id, len(each.known)) for each in wanted]
+        ready = [index for index, state in enumerate(states) if state is not None]
+        found: list[list[int]] = [[] for _ in wanted]
+        for first in range(0, len(ready), ROWS):
+            part = ready[first : first + ROWS]
+            sizes = StepSizes(len(part), 0, 0)
+            inputs = self._memory.value(self._made.hidden, sizes)
+            for row, index in enumerate(part):
+                inputs[row] = states[index]
+            logits = self._forward(sizes).reshape(len(part), self.num_heads, -1)
+            for row, index in enumerate(part):
+                found[index] = self._sampled(logits[row], wanted[index])
+        return found
+
+    def _sampled(self, logits: F32Array, wanted: GuessWanted) -> list[int]:
+        """logits (heads, V) of one stream. Ends before an end token: nothing is guessed behind it."""
+        request, text = _without_logprobs(wanted.request), list(wanted.known)
+        mask, guessed = request.mask, len(request.prompt_token_ids)
+        try:
+            for row in logits[: wanted.most]:
+                planned = PlannedSequence(request, len(text) - 1, 1, text, (), True, Role.DECODE)
+                token_id = sample(self._weigh, row, planned).token_id
+                if token_id in request.end_token_ids:
+                    break
+                text.append(token_id)
+                if mask is not None:
+                    mask.feed(token_id)
+        except FAULTS:
+            pass  # what is wrong shows where the model itself comes to that token
+        finally:
+            if mask is not None:
+                mask.rewind(len(wanted.known) - guessed)
+        return text[len(wanted.known) :]
+
+
+def _without_logprobs(request: Request) -> Request:
+    params = request.params
+    if params.logprobs is None:
+        return request
+    return replace(request, params=replace(params, logprobs=None))

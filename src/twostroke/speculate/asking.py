@@ -1,0 +1,56 @@
+"""What asking a proposer brings, and how often it is asked where that does not pay.
+
+Knows: counts, seconds.
+Must not know: what a token is worth, what an ask takes.
+"""
+
+from __future__ import annotations
+
+MEMORY = 0.99
+"""What an ask counts after the next one: about the last 100 decide."""
+PRIOR_ASKS, PRIOR_TOKENS = 32.0, 64.0
+"""Before any ask: as if each of the last ones had brought two tokens."""
+
+
+class AskRecord:
+    """Of one proposer."""
+
+    __slots__ = ("_asks", "_tokens")
+
+    def __init__(self) -> None:
+        self._asks, self._tokens = PRIOR_ASKS, PRIOR_TOKENS
+
+    def add(self, tokens: int) -> None:
+        """One ask: so many tokens came true of what it gave; 0 where it gave nothing."""
+        self._asks = self._asks * MEMORY + 1.0
+        self._tokens = self._tokens * MEMORY + tokens
+
+    @property
+    def tokens(self) -> float:
+        """That came true for each ask."""
+        return self._tokens / self._asks
+
+
+PROBE_SHARE = 0.01
+"""Of the time of steps, what asking may take where it does not pay."""
+
+
+class ProbeBudget:
+    """Time for asking where asking does not pay, to see whether it does by now: a small share of the steps' time, so
+    that finding out costs next to nothing, however many requests come and go."""
+
+    __slots__ = ("_left_s",)
+
+    def __init__(self) -> None:
+        self._left_s = 0.0
+
+    def step(self, seconds: float) -> None:
+        """A step took so long."""
+        self._left_s += PROBE_SHARE * seconds
+
+    def allows(self, seconds: float) -> bool:
+        """May asking take so long now? It does then; what is saved up is no more than one ask."""
+        if self._left_s < seconds:
+            return False
+        self._left_s = 0.0
+        return True

@@ -8,8 +8,10 @@ Must not know: weights, machines.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from twostroke.assemble_folders import EMBEDDED
 from twostroke.assets import spark_path
@@ -22,7 +24,8 @@ from twostroke.weights.checkpoint import INDEX_NAME, SINGLE_NAME, Checkpoint
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.hub import resolve_config
 from twostroke.weights.json_file import read_object
-from twostroke.weights.quantized.recipe import scheme_in
+from twostroke.weights.quantized.expected import expected_formats
+from twostroke.weights.quantized.recipe import scheme_in, scheme_of
 from twostroke.weights.stored import kept_sentence
 
 
@@ -51,12 +54,20 @@ def read_model(
     try:
         if not gguf and scheme_in(path.parent) is not None and _has_weights(path.parent):
             return _quantized(model, path.parent)
-        return PlannedModel(model, read_folder(path.parent) if gguf else read_config(read_object(path)))
+        if gguf:
+            return PlannedModel(model, read_folder(path.parent))
+        config = read_object(path)
+        return PlannedModel(model, read_config(config, expected_formats(config)), _by_config(config))
     except ModelNotFound:
         raise
     except ModelError as error:
         # A plan is made from this one file: what is missing there is wrong input, not a broken model.
         raise ConfigError(f"{model}: {error.what}", why=error.why, fix=error.fix) from None
+
+
+def _by_config(config: Mapping[str, Any]) -> str:
+    scheme = scheme_of(config)
+    return "" if scheme is None else f"Quantized weights: {scheme.method}, sizes by config.json alone."
 
 
 def _has_weights(folder: Path) -> bool:

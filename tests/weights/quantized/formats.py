@@ -28,6 +28,12 @@ class Way:
     words: str
     kept: str | None
 
+    @property
+    def expected(self) -> bool:
+        """Whether config.json alone says in which kind it is kept."""
+        method = self.config.get("quantization_config", {}).get("quant_method", "mlx")
+        return method in ("gptq", "awq", "compressed-tensors", "mlx", "fp8") and self.kept != "FLAT4"
+
 
 def _gptq(bits: int, group: int, kept: str | None, sym: bool = False, order: bool = False, v1: bool = True) -> Way:
     config = {

@@ -93,7 +93,7 @@ WRONG: list[tuple[str, Change, str]] = [
 
 @pytest.mark.parametrize(("name", "change", "message"), WRONG, ids=[f"{n}-{m[:24]}" for n, _, m in WRONG])
 def test_tensors_that_are_wrong(name, change, message, tmp_path):
-    make(tmp_path, WAYS[name])
+    make(tmp_path, WAYS[name], ("up_proj.weight", "gate_proj.weight"))
     path = tmp_path / "quantized" / "model.safetensors"
     with safe_open(path, "pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}
@@ -104,7 +104,7 @@ def test_tensors_that_are_wrong(name, change, message, tmp_path):
 
 
 def test_a_file_that_ends_early(tmp_path):
-    make(tmp_path, WAYS["gptq-4"])
+    make(tmp_path, WAYS["gptq-4"], ("up_proj.weight",))
     path = tmp_path / "quantized" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1000])
     with pytest.raises(CorruptModel, match="model.safetensors is not a sound safetensors file"):
@@ -112,7 +112,7 @@ def test_a_file_that_ends_early(tmp_path):
 
 
 def test_a_config_without_quantized_tensors(tmp_path):
-    make(tmp_path, WAYS["gptq-4"])
+    make(tmp_path, WAYS["gptq-4"], ("up_proj.weight",))
     config = json.loads((tmp_path / "quantized" / "config.json").read_text())
     (tmp_path / "plain" / "config.json").write_text(json.dumps(config))
     with pytest.raises(CorruptModel, match="GPTQ.*no tensor is"):
@@ -170,7 +170,7 @@ def test_every_method_has_a_way_in_the_tests():
 def test_an_expression_that_is_none(tmp_path):
     way = WAYS["ct-4"]
     config = {**way.config["quantization_config"], "ignore": ["re:("]}
-    make(tmp_path, way)
+    make(tmp_path, way, ("up_proj.weight",))
     (tmp_path / "quantized" / "config.json").write_text(json.dumps({**LLAMA, "quantization_config": config}))
     with pytest.raises(CorruptModel, match="no regular expression"):
         load(tmp_path / "quantized")
@@ -179,7 +179,7 @@ def test_an_expression_that_is_none(tmp_path):
 def test_ignored_modules_must_not_be_quantized(tmp_path):
     way = WAYS["ct-4"]
     config = {**way.config["quantization_config"], "ignore": ["re:.*up_proj"]}
-    make(tmp_path, way)
+    make(tmp_path, way, ("up_proj.weight",))
     (tmp_path / "quantized" / "config.json").write_text(json.dumps({**LLAMA, "quantization_config": config}))
     with pytest.raises(UnsupportedModel, match="up_proj is in quantization_config.ignore"):
         load(tmp_path / "quantized")

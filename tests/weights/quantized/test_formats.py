@@ -14,6 +14,7 @@ from tests.weights.checkpoints import random_tensors, write
 from tests.weights.quantized.formats import WAYS, Way
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import unpack
+from twostroke.planner.model_config import read_model
 from twostroke.quant.formats import STORED, format_choice
 from twostroke.runner.folder import read_folder
 from twostroke.spec.formats import BF16
@@ -30,13 +31,16 @@ LLAMA: dict[str, Any] = {
 LINEAR = ("_proj.weight",)
 
 
-def make(folder: Path, way: Way, config: dict[str, Any] = LLAMA, seed: int = 0) -> dict[str, np.ndarray]:
-    """Writes folder/quantized and folder/plain (the numbers as float32); returns the numbers as float64."""
-    rng = np.random.default_rng(seed)
-    plain = {name: values.bfloat16() for name, values in random_tensors(config, seed=seed).items()}
+def make(folder: Path, way: Way, linear: tuple[str, ...] = LINEAR) -> dict[str, np.ndarray]:
+    """Writes folder/quantized and folder/plain (the numbers as float32); returns the numbers as float64.
+
+    linear: ends of the names of the tensors that are quantized.
+    """
+    rng, config = np.random.default_rng(0), LLAMA
+    plain = {name: values.bfloat16() for name, values in random_tensors(config).items()}
     quantized = dict(plain)
     numbers: dict[str, np.ndarray] = {}
-    for name in [name for name in plain if name.endswith(LINEAR)]:
+    for name in [name for name in plain if name.endswith(linear)]:
         packed = way.pack(rng, tuple(plain[name].shape))
         del quantized[name]
         quantized |= {f"{name.removesuffix('.weight')}.{part}": values for part, values in packed.tensors.items()}
@@ -60,7 +64,7 @@ def logits(folder: Path, weights: str, ids: list[int]) -> np.ndarray:
     return found
 
 
-QUICK = ("gptq-4-order", "awq", "ct-4-zeros-32", "ct-nvfp4", "fp8-tiles", "nf4-nested", "mlx-3")
+QUICK = ("gptq-4-order", "ct-nvfp4", "fp8-tiles", "mlx-3")
 """One for each way of packing; the others are for the whole suite. test_golden.py reads all formats."""
 
 
@@ -93,6 +97,12 @@ def test_every_number_and_the_logits(name, tmp_path):
                 whole = whole[:, checkpoint.read(weight.order.parts[0].name).astype(int)]
             exact = {"rtol": 1e-6, "atol": 2e-7} if way.kept else {"rtol": 0.004, "atol": 1e-9}
             np.testing.assert_allclose(unpack(weights.matrices[weight.key]), whole, **exact, err_msg=weight.key)
+    if way.expected:
+        (folder / "model.safetensors").rename(folder / "elsewhere")
+        by_config = read_model(str(folder)).spec
+        (folder / "elsewhere").rename(folder / "model.safetensors")
+        pairs = zip(by_config.program.weights, model.program.weights, strict=True)
+        assert all(ours.stored == theirs.stored for ours, theirs in pairs if theirs.parts[0].name.endswith(LINEAR))
     ids = np.random.default_rng(5).integers(0, 96, 20).tolist()
     found, expected = logits(folder, STORED, ids), logits(tmp_path / "plain", "f32", ids)
     assert relative_error(found, expected) < (0.03 if way.kept else 0.01)
@@ -102,7 +112,7 @@ def test_every_number_and_the_logits(name, tmp_path):
 
 
 def test_without_its_formats_a_config_plans_as_bf16(tmp_path):
-    make(tmp_path, WAYS["gptq-4"])
+    make(tmp_path, WAYS["bnb-int8"])
     model = read_folder(tmp_path / "plain")
     assert {weight.stored for weight in model.program.weights} == {None}
     assert format_choice(STORED)(model.program.weights[0]) == BF16

@@ -165,7 +165,7 @@ def test_auto_round_is_packed_as_another_format(packing, rng, tmp_path):
     ],
 )
 def test_configs_beside_config_json(name, text, way, tmp_path):
-    numbers = make(tmp_path, Way({}, way.pack, way.words, way.kept))
+    numbers = make(tmp_path, Way({}, way.pack, way.words, way.kept), ("down_proj.weight",))
     folder = tmp_path / "quantized"
     (folder / name).write_text(json.dumps(text))
     with Checkpoint.open(folder) as checkpoint:

@@ -53,10 +53,11 @@ class GptqScheme:
     def matrices(self, stored: StoredTensors) -> Found:
         """See Scheme."""
         for module in stored.modules(".qweight"):
-            settings = self._settings(module)
+            settings = self.settings(module)
             yield module + ".weight", GptqMatrix.of(stored, module, settings, self.held)
 
-    def _settings(self, module: str) -> GptqSettings:
+    def settings(self, module: str) -> GptqSettings:
+        """Of a module. Raises CorruptModel."""
         place = "config.json: quantization_config.dynamic"
         for pattern, members in self.dynamic:
             if members is not None and compiled(pattern, place).match(module):
@@ -107,15 +108,15 @@ class CompressedScheme:
                     why="Config and weights contradict each other.",
                     fix="Download both again.",
                 )
-            scheme = self._scheme(module, place)
+            scheme = self.scheme_for(module)
             matrix = None if scheme is None else compressed_matrix(stored, module, scheme)
             if matrix is not None:
                 yield module + ".weight", matrix
 
-    def _scheme(self, module: str, place: str) -> WeightScheme | None:
-        """The first group that names the module wins over one that means all linear layers."""
+    def scheme_for(self, module: str) -> WeightScheme | None:
+        """The first group that names the module wins over one that means all linear layers. Raises UnsupportedModel."""
         for targets, scheme in self.groups:
-            if exactly(targets, module, place + ".config_groups"):
+            if exactly(targets, module, "config.json: quantization_config.config_groups"):
                 return scheme
         for targets, scheme in self.groups:
             if any(target in ("Linear", "LinearBase", "Embedding") for target in targets):

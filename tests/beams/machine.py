@@ -102,7 +102,7 @@ def drive(core: EngineCore, cache: CacheManager, arrivals: list[tuple[int, list[
     """Run until all have ended; each group arrives before its step. The caches are checked after each step."""
     found = {request.request_id: Found() for _, group in arrivals for request in group}
     waiting = sorted(arrivals, key=lambda pair: pair[0])
-    for index in range(4000):
+    for index in range(60_000):
         while waiting and waiting[0][0] <= index:
             for request in waiting.pop(0)[1]:
                 core.scheduler.add(request)  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.beams.machine import Found, Loaded, drive, load, machine, members
 from tests.tiers import fewer
 from twostroke.scheduler.limits import SchedulerLimits
-from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.sampling_params import SamplingParams
 
@@ -55,8 +55,8 @@ def random_groups(dice: random.Random) -> list[list[Request]]:
     return groups
 
 
-def alone(model: Loaded, group: list[Request]) -> dict[str, Found]:
-    with machine(model, 60, SchedulerLimits(128, 8)) as (core, caches):
+def alone(model: Loaded, group: list[Request], kv: KVKind = KVKind.F32) -> dict[str, Found]:
+    with machine(model, 60, SchedulerLimits(128, 8), kv) as (core, caches):
         return drive(core, caches, [(0, group)])
 
 
@@ -65,14 +65,14 @@ def alone(model: Loaded, group: list[Request]) -> dict[str, Found]:
 @given(seed=st.integers(0, 2**32 - 1))
 def test_any_schedule_gives_the_answers_of_the_solo_run(family: str, seed: int, loaded: Load) -> None:
     dice, model = random.Random(seed), loaded(family)
-    groups = random_groups(dice)
+    groups, kv = random_groups(dice), dice.choice(list(KVKind))
     expected: dict[str, Found] = {}
     for group in groups:
-        expected |= alone(model, group)
+        expected |= alone(model, group, kv)
     limits = SchedulerLimits(dice.choice([4, 16, 61, 256]), dice.choice([1, 2, 4, 8]), dice.choice([0, 2]))
     longest = max(len(group[0].prompt_token_ids) + group[0].max_tokens + 1 for group in groups)
     pages = -(-longest // PAGE_TOKENS) + dice.choice([0, 1, 4, 40])
-    with machine(model, pages, limits) as (core, caches):
+    with machine(model, pages, limits, kv) as (core, caches):
         found = drive(core, caches, [(dice.randint(0, 30), group) for group in groups])
     assert found == expected
 

@@ -50,6 +50,8 @@ class LoadReport:
                 "one before any byte of an answer; their times run from the first send"
             )
         lines += [figures_text(self.figures, self.tools), "", *self.token_lines()]
+        if self.measured.guesses is not None and self.measured.guesses.guessed > 0:
+            lines.append(self.measured.guesses.text())
         return "\n".join(lines)
 
     def token_lines(self) -> list[str]:
@@ -90,6 +92,7 @@ class LoadReport:
             "definitions": PERCENTILES,
             "figures": self.figures.as_json(),
             "tokens": self.token_lines(),
+            "guesses": None if self.measured.guesses is None else self.measured.guesses.as_json(),
             "other_tools": [tool.as_json() for tool in self.tools],
         }
         if requests:

@@ -16,6 +16,7 @@ from twostroke.bench.load.client import CHAT, Asking, LoadClient
 from twostroke.bench.load.connections import Connections, open_connections
 from twostroke.bench.load.counting import require_answer, word_list
 from twostroke.bench.load.drive import Drive, Progress
+from twostroke.bench.load.guessed import GuessTotals, guess_totals
 from twostroke.bench.load.interrupt import stopped_by_interrupt
 from twostroke.bench.load.server import Facts, base_url, find_model
 from twostroke.bench.load.words import OPENING, WordList
@@ -49,7 +50,8 @@ class Target:
 
 @dataclass(slots=True)
 class Measured:
-    """One run. asked: the workload as it was sent, by the index of each observation's request (`indexes`)."""
+    """One run. asked: the workload as it was sent, by the index of each observation's request (`indexes`). guesses:
+    what the server counted of them meanwhile; None where it counts none."""
 
     seen: list[Observation]
     indexes: list[int]
@@ -57,6 +59,7 @@ class Measured:
     clipped: int
     cut: int
     interrupted: bool
+    guesses: GuessTotals | None = None
 
 
 class Session:
@@ -97,6 +100,7 @@ class Session:
             indexes.append(index)
             return seen
 
+        before = await guess_totals(self._connections.fresh, self.facts.base_url)
         drive = Drive(ask, client.now_s, progress, stop)
         ticker = asyncio.create_task(_tick(progress, watch))
         try:
@@ -109,7 +113,9 @@ class Session:
             ticker.cancel()
             await asyncio.gather(ticker, return_exceptions=True)
         watch(progress)
-        return Measured(progress.seen, indexes, asked, clipped, progress.cut, stop.is_set())
+        after = await guess_totals(self._connections.fresh, self.facts.base_url) if before is not None else None
+        guesses = after.since(before) if after is not None and before is not None else None
+        return Measured(progress.seen, indexes, asked, clipped, progress.cut, stop.is_set(), guesses)
 
     def _fitting(self, requests: Sequence[WorkloadRequest]) -> list[WorkloadRequest]:
         """None longer than the server's context, where it tells one."""

@@ -53,6 +53,31 @@ GROUPS: dict[str, Any] = {"n_group": 4, "topk_group": 2}
 deepseek_v2 = small(transformers.DeepseekV2Config, **HEADS, **EXPERTS, first_k_dense_replace=1)
 deepseek_v3 = small(transformers.DeepseekV3Config, **HEADS, **EXPERTS, **GROUPS, first_k_dense_replace=1)
 glm4_moe_lite = small(transformers.Glm4MoeLiteConfig, **HEADS, **EXPERTS)
+mistral4 = small(
+    transformers.Mistral4Config, **HEADS, **EXPERTS, first_k_dense_replace=1, architectures=["Mistral4ForCausalLM"]
+)
+GROWING: dict[str, Any] = {**MSCALED, "original_max_position_embeddings": 24, "llama_4_scaling_beta": 0.4}
+
+
+def kimi_k25() -> transformers.PretrainedConfig:
+    """A vision tower of one layer, and DeepSeek-V3 as the language model."""
+    vision = {
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "pos_emb_height": 4,
+        "pos_emb_width": 4,
+        "pos_emb_time": 1,
+    }
+    return transformers.Kimi_K25Config(
+        text_config=deepseek_v3()().to_dict(),
+        vision_config=vision,
+        projection_hidden_size=16,
+        tie_word_embeddings=False,
+        architectures=["Kimi_K25ForConditionalGeneration"],
+    )
+
 
 LATENT: dict[str, Config] = {
     "youtu": youtu(),
@@ -67,6 +92,11 @@ LATENT: dict[str, Config] = {
     "deepseek-v3": deepseek_v3(),
     "deepseek-v3-kimi-k2": deepseek_v3(
         n_group=1, topk_group=1, n_shared_experts=1, rope_parameters=MSCALED, norm_topk_prob=False
+    ),
+    "kimi-k2.5": kimi_k25,
+    "mistral4": mistral4(rope_parameters=GROWING),
+    "mistral4-direct-queries": mistral4(
+        rope_parameters=GROWING, q_lora_rank=None, norm_topk_prob=False, rope_interleave=False
     ),
     "glm-4.7-flash": glm4_moe_lite(),
     "glm-4.7-flash-layers": glm4_moe_lite(

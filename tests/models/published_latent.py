@@ -15,7 +15,7 @@ from typing import Any
 from tests.models.published import sizes
 
 LATENT_BYTES = 2 * (512 + 64)
-"""Of one position and layer, of all models here but MiniCPM3."""
+"""Of one position and layer, of all models here but MiniCPM3 and Mistral Small 4."""
 HEADS = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
 V3_ROUTER = {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "norm_topk_prob": True, "n_shared_experts": 1}
 
@@ -46,6 +46,7 @@ FLASH = {
     "topk_method": "noaux_tc",
     "n_shared_experts": 1,
 }
+SMALL_4 = {"kv_lora_rank": 256, "qk_nope_head_dim": 64, "q_lora_rank": 1024, "n_shared_experts": 1}
 
 PUBLISHED: dict[str, tuple[dict[str, Any], float, float | None, int]] = {
     "openbmb/MiniCPM3-4B": (
@@ -110,6 +111,16 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float | None, int]] = {
         1026.0,
         32.0,
         61 * LATENT_BYTES,
+    ),
+    "mistralai/Mistral-Small-4-119B": (
+        sizes(
+            "Mistral4ForCausalLM",
+            *(131_072, 4096, 12_288, 36, 32, 32),
+            **{**experts(128, 4, 2048, 0, 1.0), **SMALL_4},
+        ),
+        119.0,
+        None,
+        36 * 2 * (256 + 64),
     ),
     "zai-org/GLM-4.7-Flash": (
         sizes(

@@ -49,6 +49,8 @@ def rope_table(rope: RopeSpec, max_positions: int) -> RopeTable:
 
 def inverse_frequencies(rope: RopeSpec, max_positions: int) -> F64Array:
     """Radians per position of each pair, (rotary_dim / 2,) float64, for sequences of up to `max_positions`."""
+    if rope.kind is RopeKind.STILL:
+        return np.zeros(rope.rotary_dim // 2)
     plain = _frequencies(rope.theta, rope.rotary_dim)
     if rope.kind is RopeKind.LINEAR:
         return plain / rope.factor

@@ -31,6 +31,8 @@ class RopeKind(enum.StrEnum):
     YARN = "yarn"
     LONGROPE = "longrope"
     LLAMA3 = "llama3"
+    STILL = "still"
+    """Nothing turns: a table of this kind only has what grows with the position. No config says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +158,11 @@ def _check_partial_rotary(config: Fields, group: Fields, kind: RopeKind) -> None
 
 def _kind(group: Fields) -> RopeKind:
     word = group.text("rope_type", group.text("type", "default"))
-    if word not in RopeKind.__members__.values():
+    known = [kind for kind in RopeKind if kind is not RopeKind.STILL]
+    if word not in known:
         raise UnsupportedModel(
             f"{group.place}: rope_type {word[:40]!r} is not implemented.",
-            why="Implemented: " + ", ".join(RopeKind) + ".",
+            why="Implemented: " + ", ".join(known) + ".",
             fix="Use a model with one of these, or ask for this one in the project's issues.",
         )
     return RopeKind(word)

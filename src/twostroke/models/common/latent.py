@@ -10,7 +10,7 @@ Must not know: config fields, norms before and after the block.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twostroke.models.common.norm import Norm
 from twostroke.ops.head_linear import head_linear
@@ -20,7 +20,7 @@ from twostroke.ops.linear import linear
 from twostroke.ops.rope import rope
 from twostroke.program.trace import Tracer
 from twostroke.program.values import HeadRows, LatentKV, Rope, Tensor, Value, Weight, join
-from twostroke.spec.rope import RopeSpec
+from twostroke.spec.rope import RopeKind, RopeSpec
 
 LATENT_NORM = Norm(1e-6)
 """Of latents: every family takes this eps, whatever its config says of the other norms."""
@@ -33,7 +33,8 @@ class LatentHeads:
     """query_rank: of the latent that queries are made of; 0 where they are made of the residual. rank: of the latent
     that keys and values are made of. plain, turned: the parts of a head of q and k without and with a rotation.
     value_dim: of a head of V. interleaved: the checkpoint's rotary pairs lie side by side. bias: of the products that
-    read and write the residual, but not of q without a latent.
+    read and write the residual, but not of q without a latent. query_growth: how much queries grow with the logarithm
+    of their position, see RopeSpec.
     """
 
     hidden_size: int
@@ -47,6 +48,7 @@ class LatentHeads:
     turn: RopeSpec
     interleaved: bool
     bias: bool = False
+    query_growth: float = 0.0
 
     @property
     def pairs(self) -> int:
@@ -63,8 +65,12 @@ def attend_latents(t: Tracer, shape: LatentHeads, h: Value) -> Value:
     cache = t.cache(LatentKV(1, rank + shape.turned, 0, rank))
     latent_write(cache, join(latent, turned_key), t.slots)
     plain, turned = _queries(t, shape, h).split(heads * shape.plain, heads * shape.turned)
-    asked = head_linear(plain.heads(heads), _keys_up(t, shape))
-    turned = rope(turned.heads(heads), Rope(shape.turn), t.positions)
+    plain, turn = plain.heads(heads), replace(shape.turn, growth=shape.query_growth)
+    if shape.query_growth:
+        still = replace(turn, kind=RopeKind.STILL, rotary_dim=shape.plain, attention_factor=1.0)
+        plain = rope(plain, Rope(still), t.positions)
+    asked = head_linear(plain, _keys_up(t, shape))
+    turned = rope(turned.heads(heads), Rope(turn), t.positions)
     seen = head_linear(latent_attention(asked, turned, cache, shape.scale), _values_up(t, shape))
     output = t.matrix("o", {"self_attn.o_proj": shape.hidden_size}, heads * shape.value_dim, bias=shape.bias)
     return linear(seen.flat(), output)

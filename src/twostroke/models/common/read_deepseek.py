@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twostroke.models.common.banks import BankShape, EachExpert
+from twostroke.models.common.banks import Banks, BankShape, EachExpert, Stacks
 from twostroke.models.common.decoder import decoder_program
 from twostroke.models.common.dense import FeedForwardText
 from twostroke.models.common.feed import Feed
@@ -22,6 +22,7 @@ from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
 
 BANKS = EachExpert("mlp.experts")
+STACKS = Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj")
 CHOICE_BIAS = "mlp.gate.e_score_correction_bias"
 NORMALISED_BY = 1e-20
 """Added to the sum that weights are divided by."""
@@ -66,6 +67,28 @@ def plain_experts(parts: LatentParts) -> FeedForwardText:
     factor = fields.number("routed_scaling_factor", 1e-6, 1e6, default=1.0)
     rule = RouteRule(_chosen(fields, count), groups=groups, kept=kept, factor=factor)
     return _block(parts, count, LinearRouter("mlp.gate", count, rule))
+
+
+def normalised_experts(parts: LatentParts) -> FeedForwardText:
+    """Mistral's: shares of a softmax, those of the chosen experts divided by their sum; no groups."""
+    fields = parts.fields
+    refuse_groups(fields)
+    count = expert_count(fields)
+    normalised = fields.boolean("norm_topk_prob", True)
+    factor = fields.number("routed_scaling_factor", 1e-6, 1e6, default=1.0)
+    rule = RouteRule(_chosen(fields, count), normalised, added=NORMALISED_BY, factor=factor)
+    return _block(parts, count, LinearRouter("mlp.gate", count, rule), STACKS)
+
+
+def refuse_groups(fields: Fields) -> None:
+    """Raises UnsupportedModel where experts are chosen by group."""
+    groups = fields.integer("n_group", 1, MOST_EXPERTS, default=1)
+    if groups > 1:
+        raise UnsupportedModel(
+            f"{fields.place}: n_group {groups} is not implemented for this family.",
+            why="Its groups count by the sum of two shares, which no published model uses.",
+            fix="Use a model whose n_group is 1.",
+        )
 
 
 def mixed_program(parts: LatentParts, block: FeedForwardText, sparse: Sequence[bool]) -> ProgramText:
@@ -115,7 +138,7 @@ def _chosen(fields: Fields, count: int) -> int:
     return fields.integer("num_experts_per_tok", 1, count)
 
 
-def _block(parts: LatentParts, count: int, router: LinearRouter) -> FeedForwardText:
+def _block(parts: LatentParts, count: int, router: LinearRouter, banks: Banks = BANKS) -> FeedForwardText:
     fields, hidden = parts.fields, parts.facts.hidden_size
     inner = fields.integer("moe_intermediate_size", 1, 1 << 20)
     every = fields.integer("n_shared_experts", 0, MOST_EXPERTS, default=0)
@@ -127,5 +150,5 @@ def _block(parts: LatentParts, count: int, router: LinearRouter) -> FeedForwardT
         parts.feed.bias,
         *(f"{prefix}{name}_proj" for name in ("gate", "up", "down")),
     )
-    block = Mixture(BankShape(count, hidden, inner), router, BANKS, shared=Shared(shared) if every else None)
+    block = Mixture(BankShape(count, hidden, inner), router, banks, shared=Shared(shared) if every else None)
     return mixture(block)

@@ -147,7 +147,7 @@ int32_t check(const AttentionJob& job) {
   const int64_t behind = job.q_behind == nullptr ? 0 : layer->head_dim - layer->value_dim;
   if (job.heads < 1 || job.heads % layer->kv_heads != 0 || job.heads / layer->kv_heads > kMaxGroup) return TS_BAD_SHAPE;
   if (job.q_stride < job.heads * (layer->head_dim - behind) || job.out_stride < job.heads * layer->value_dim) return TS_BAD_SHAPE;
-  if (job.behind_stride < job.heads * behind || job.sequences < 0 || job.window < 0) return TS_BAD_SHAPE;
+  if (job.behind_stride < job.heads * behind || job.sequences < 0 || job.window == INT32_MIN) return TS_BAD_SHAPE;
   if (!(job.soft_cap >= 0.0f)) return TS_BAD_VALUE;
   for (int64_t s = 0; s < job.sequences; ++s) {
     const int64_t rows = static_cast<int64_t>(job.row_starts[s + 1]) - job.row_starts[s];

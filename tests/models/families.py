@@ -21,6 +21,7 @@ from tests.models.families_dense import SIZES as SMALL
 from tests.models.families_experts import EXPERTS
 from tests.models.families_latent import LATENT
 from tests.models.families_states import STATES
+from tests.models.grok1 import Grok1ModelForCausalLM
 from twostroke.models.common.registry import architectures, read_model
 
 LLAMA3 = {
@@ -129,7 +130,9 @@ def by_architecture() -> dict[str, tuple[str, ...]]:
 def judge(config: transformers.PretrainedConfig, **making: Any) -> transformers.PreTrainedModel:
     """The model of transformers: of the architecture that the config names, or the one that continues text."""
     if config.architectures:
-        return getattr(transformers, config.architectures[0])._from_config(config, **making)
+        own = {"Grok1ModelForCausalLM": Grok1ModelForCausalLM}
+        name = config.architectures[0]
+        return own.get(name, getattr(transformers, name, None))._from_config(config, **making)
     return transformers.AutoModelForCausalLM.from_config(config, **making)
 
 

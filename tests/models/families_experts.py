@@ -15,6 +15,7 @@ import transformers
 
 from tests.models.families_dense import Config, small
 from tests.models.families_states import BLOCKS, DELTA, MAMBA, granite
+from tests.models.grok1 import Grok1Config
 
 FEW = {"num_experts_per_tok": 2, "moe_intermediate_size": 40}
 SIGMOID = {
@@ -87,6 +88,30 @@ afmoe = small(
     **{"mup_enabled": True, "route_scale": 1.4, "global_attn_every_n_layers": 2},
 )
 
+llama4 = small(
+    transformers.Llama4TextConfig,
+    **{"num_hidden_layers": 4, "head_dim": 24, "num_local_experts": 6, "intermediate_size": 40, "floor_scale": 8},
+    **{"intermediate_size_mlp": 72, "interleave_moe_layer_step": 2, "attention_chunk_size": 20, "attn_scale": 0.3},
+    **{"moe_layers": None, "no_rope_layers": None},
+)
+LONGROPE = {
+    **{"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 256, "factor": 4.0},
+    **{"short_factor": [1.0 + 0.1 * i for i in range(8)], "long_factor": [2.0 + 0.3 * i for i in range(8)]},
+    **{"short_mscale": 1.2, "long_mscale": 1.2},
+}
+phimoe = small(transformers.PhimoeConfig, num_local_experts=6, intermediate_size=40, router_jitter_noise=0.3)
+
+grok1 = small(Grok1Config, num_experts=6, intermediate_size=40, tie_word_embeddings=True)
+
+
+def llama4_with_images() -> transformers.PretrainedConfig:
+    """A vision tower of one layer, and a language model."""
+    vision = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision |= {"vision_output_dim": 16, "projector_input_dim": 16, "projector_output_dim": 16, "image_size": 28}
+    config = transformers.Llama4Config(text_config=llama4()().to_dict(), vision_config={**vision, "patch_size": 14})
+    config.architectures = ["Llama4ForConditionalGeneration"]
+    return config
+
 
 def qwen3_5_moe_with_images() -> transformers.PretrainedConfig:
     """A vision tower of one layer, and a language model."""
@@ -137,6 +162,15 @@ EXPERTS: dict[str, Config] = {
     "hy-v3": hy_v3(),
     "solar-open": solar_open(),
     "afmoe": afmoe(),
+    "llama4": llama4(),
+    "llama4-without-norms": llama4(
+        use_qk_norm=False, attn_temperature_tuning=False, interleave_moe_layer_step=1, num_experts_per_tok=2
+    ),
+    "llama4-with-images": llama4_with_images,
+    "grok-1": grok1(),
+    "grok-1-low-cap": grok1(max_attn_value=2.0, num_experts_per_tok=3, num_hidden_layers=2),
+    "phimoe": phimoe(attention_bias=True, lm_head_bias=True),
+    "phimoe-longrope": phimoe(rope_parameters=LONGROPE, max_position_embeddings=256, sliding_window=30),
     "nemotron-h-moe": nemotron_h_moe(),
     "nemotron-h-moe-latent": nemotron_h_moe(moe_latent_size=32, mlp_bias=True),
 }

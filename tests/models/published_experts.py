@@ -1,7 +1,7 @@
 """Published config.json files of models with experts: the fields that count, and what the pages of the models say.
 
-Counts are in thousands of millions: of all parameters, and of those that a token uses. Many pages say them roughly;
-some count the embedding among those that a token uses, and some do not.
+Counts are in thousands of millions: of all parameters, and of those that a token uses (None where the page is silent).
+Many pages say them roughly; some count the embedding among those that a token uses, and some do not.
 
 Knows: facts.
 Must not know: Twostroke.
@@ -35,10 +35,14 @@ def gpt_oss(layers: int, count: int) -> dict[str, Any]:
     return sizes("GptOssForCausalLM", 201_088, 2880, 2880, layers, 64, 8, **more)
 
 
+LONG = {
+    **{"type": "longrope", "short_factor": [1.0] * 64, "long_factor": [2.0] * 64},
+    **{"short_mscale": 1.243163121016122, "long_mscale": 1.243163121016122},
+}
 NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 LFM2 = ["full_attention" if index in (2, 6, 10, 14, 18, 21) else "conv" for index in range(24)]
 
-PUBLISHED: dict[str, tuple[dict[str, Any], float, float, int, int]] = {
+PUBLISHED: dict[str, tuple[dict[str, Any], float, float | None, int, int]] = {
     "openai/gpt-oss-20b": (gpt_oss(24, 32), 20.91, 3.61, 24 * 2 * 8 * 64 * 2, 0),
     "openai/gpt-oss-120b": (gpt_oss(36, 128), 116.83, 5.13, 36 * 2 * 8 * 64 * 2, 0),
     "zai-org/GLM-4.5-Air": (
@@ -118,6 +122,36 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float, int, int]] = {
         ),
         143.0, 14.0, 62 * 2 * 32 * 128 * 2, 0,
     ),
+    "meta-llama/Llama-4-Scout-17B-16E-Instruct": (
+        {
+            "architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4",
+            "text_config": {
+                "model_type": "llama4_text", "vocab_size": 202_048, "hidden_size": 5120, "intermediate_size": 8192,
+                "intermediate_size_mlp": 16_384, "num_hidden_layers": 48, "num_attention_heads": 40,
+                "num_key_value_heads": 8, "head_dim": 128, "num_local_experts": 16, "num_experts_per_tok": 1,
+                "interleave_moe_layer_step": 1, "attention_chunk_size": 8192, "no_rope_layers": [],
+                "attn_temperature_tuning": 4, "use_qk_norm": True, "max_position_embeddings": 10_485_760,
+            },
+            "vision_config": {"hidden_size": 1408}, "vocab_size": 202_048, "hidden_size": 5120,
+        },
+        109.0, 17.0, 48 * 2 * 8 * 128 * 2, 0,
+    ),
+    "microsoft/Phi-3.5-MoE-instruct": (
+        sizes(
+            "PhiMoEForCausalLM", 32_064, 4096, 6400, 32, 32, 8, num_local_experts=16, num_experts_per_tok=2,
+            attention_bias=True, lm_head_bias=True, max_position_embeddings=131_072, rope_scaling=LONG,
+            original_max_position_embeddings=4096,
+        ),
+        41.9, 6.6, 32 * 2 * 8 * 128 * 2, 0,
+    ),
+    "hpcai-tech/grok-1": (
+        sizes(
+            "Grok1ModelForCausalLM", 131_072, 6144, 32_768, 64, 48, 8, num_experts=8, num_experts_per_tok=2,
+            attn_output_multiplier=0.08838834764831845, embedding_multiplier_scale=78.38367176906169,
+            output_multiplier_scale=0.5773502691896257, max_attn_value=30.0, model_type="grok-1", **TIED,
+        ),
+        314.0, None, 64 * 2 * 8 * 128 * 2, 0,
+    ),
     "LiquidAI/LFM2-8B-A1B": (
         sizes(
             "Lfm2MoeForCausalLM", 65_536, 2048, 7168, 24, 32, 8, **experts(32, 4, 1792), num_dense_layers=2,
@@ -132,5 +166,7 @@ ROUGHLY = {
     "ibm-granite/granite-3.1-1b-a400m-instruct": 0.1,
     "Qwen/Qwen3.5-35B-A3B": 1.0,
     "baidu/ERNIE-4.5-21B-A3B-PT": 1.0,
+    "meta-llama/Llama-4-Scout-17B-16E-Instruct": 2.0,  # its page counts the tower for images too
+    "hpcai-tech/grok-1": 2.0,
 }
 """Models whose pages say the number of parameters too roughly for a half of a hundredth, and how roughly."""

@@ -237,11 +237,13 @@ def given_back(batch: AttentionBatch, window: int) -> AttentionBatch:
     table = batch.page_table.copy()
     for s, context in enumerate(batch.context_tokens):
         position = context - (batch.row_starts[s + 1] - batch.row_starts[s])
-        table[s, : max(0, position - window + 1) // PAGE_TOKENS] = -1
+        table[s, : attention.first_seen(position, window) // PAGE_TOKENS] = -1
     return AttentionBatch(batch.row_starts, batch.context_tokens, table)
 
 
-@pytest.mark.parametrize(("kind", "window", "dim"), itertools.product(KVKind, (1, 16, 30, 100, 560), (20, 64)))
+@pytest.mark.parametrize(
+    ("kind", "window", "dim"), itertools.product(KVKind, (1, 16, 30, 100, 560, -30, -100, -512), (20, 64))
+)
 def test_pages_behind_the_window_are_never_read(ops, kind, window, dim):
     contexts, counts = (40, 150, 259, 1300), (1, 70, 1, 19)
     layer, table = filled_layer(kind, 2, dim, contexts)
@@ -267,7 +269,7 @@ def test_a_page_that_is_seen_must_be_there(ops):
         ops.attention(np.empty(q.shape, np.float32), q, layer, gone, 1.0, 60)
 
 
-@pytest.mark.parametrize(("kind", "window"), itertools.product(KVKind, (0, 700)))
+@pytest.mark.parametrize(("kind", "window"), itertools.product(KVKind, (0, 700, -700)))
 def test_long_contexts_are_the_same_in_segments(ops, kind, window):
     """1,300 positions are three segments, merged: by two threads, where there are few rows, else by one in order."""
     dim, context = 32, 1300

@@ -13,7 +13,7 @@ import pytest
 from tests.ops.banks import bank
 from tests.ops.native import FORMATS, LEVELS, Answers, check_guard, format_id, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops import experts, route
+from twostroke.ops import experts, route, sparse_mixer
 from twostroke.ops.activation import Activation
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.route import Scores
@@ -134,6 +134,32 @@ def test_more_experts_than_there_are_cannot_be_chosen(ops: CpuOps) -> None:
     for count, width in ((3, 8), (3, 5), (1025, 4)):
         with pytest.raises(BackendError):
             ops.route(np.empty((2, width), np.float32), np.zeros((2, count), np.float32), 1)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.01, 0.4])
+@pytest.mark.parametrize(("count", "chosen"), [(1, 1), (6, 2), (16, 2), (41, 5)])
+def test_a_sparse_mixer_is_the_references(ops: CpuOps, count: int, chosen: int, jitter: float) -> None:
+    logits = np.array(random_rows(33, count))
+    logits[3] = logits[3, 0]
+    logits[7:9, -1] = np.nan, np.inf
+    expected, (found, room) = np.empty((33, 2 * chosen), np.float32), guarded(33, 2 * chosen)
+    sparse_mixer.reference(expected, logits, jitter)
+    ops.sparse_mixer(found, logits, jitter)
+    check_guard(found, room)
+    clean = [row for row in range(33) if row not in (7, 8)]
+    assert np.array_equal(found[clean, chosen:], expected[clean, chosen:])
+    np.testing.assert_allclose(found[:, :chosen], expected[:, :chosen], rtol=3e-6)
+    assert all(len(set(row)) == chosen for row in found[:, chosen:])
+    one = np.empty((1, 2 * chosen), np.float32)
+    for row in (0, 3, 32):
+        ops.sparse_mixer(one, logits[row : row + 1], jitter)
+        assert np.array_equal(one[0], found[row])
+
+
+def test_what_a_sparse_mixer_cannot_choose_is_refused(ops: CpuOps) -> None:
+    for width, jitter in ((14, 0.1), (3, 0.1), (4, -0.1), (4, float("nan"))):
+        with pytest.raises(BackendError):
+            ops.sparse_mixer(np.empty((2, width), np.float32), np.zeros((2, 6), np.float32), jitter)
 
 
 def routes_of(rows: int, count: int, chosen: int) -> F32Array:

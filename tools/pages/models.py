@@ -25,7 +25,8 @@ PUBLISHED = "published*.py"
 PARITY = """# Models
 
 Every architecture that Twostroke runs. **None of them was ever loaded from a published checkpoint.** Each is tested
-with tiny random checkpoints (`tests/models/families.py`), which transformers makes.
+with tiny random checkpoints (`tests/models/families.py`), which transformers makes. It has no Grok-1, which is compared
+with a reference of our own after the published code (`tests/models/grok1.py`).
 
 ## Parity
 

@@ -173,6 +173,7 @@ struct Tile {
 };
 
 inline int64_t first_seen(const AttentionJob* job, int64_t position) {
+  if (job->window < 0) return position - position % -job->window;
   return job->window > 0 ? larger(0, position - job->window + 1) : 0;
 }
 

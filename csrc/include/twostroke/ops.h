@@ -84,6 +84,7 @@ typedef int64_t ts_integer;
   OP(selective_scan, F(value, out) F(value, x) F(value, dt) F(value, b) F(value, c) F(vector, decay) F(vector, skip) F(state, state) F(indices, slots) F(sequences, batch)) \
   OP(short_conv, F(value, out) F(value, x) F(vector, taps) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, activation)) \
   OP(soft_cap, F(value, out) F(number, cap))                                                                             \
+  OP(sparse_mixer, F(value, out) F(value, logits) F(number, jitter))                                                     \
   OP(ssd_scan, F(value, out) F(value, x) F(value, b) F(value, c) F(value, dt) F(vector, decay) F(vector, skip) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, dt_least) F(number, dt_most)) \
   OP(take_columns, F(value, out) F(value, x) F(vector, order))
 

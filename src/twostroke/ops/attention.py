@@ -1,8 +1,8 @@
 """attention: causal softmax attention of new positions over paged K and V, grouped heads, optional sliding window.
 
     q (T, H, D), out (T, H, V) float32, possibly strided with contiguous last two axes; D and V are the head sizes of K
-    and of V. Row r of sequence s at position p sees positions max(0, p - window + 1) .. p (window 0: all of 0 .. p).
-    Query head h reads KV head h // (H / kv_heads).
+    and of V. Row r of sequence s at position p sees positions max(0, p - window + 1) .. p (window 0: all of 0 .. p;
+    below 0: from the last multiple of -window on, Llama 4). Query head h reads KV head h // (H / kv_heads).
     scores = scale * q . k
     scores = soft_cap * tanh(scores / soft_cap)          where soft_cap is above 0 (Gemma 2)
     scores += slopes[h] * (position of k - p)            where slopes (H,) are given (alibi; Press et al. 2022)
@@ -46,8 +46,15 @@ LOG2_E = np.float32(1.44269504088896341)
 def seen_pages(page_ids: np.ndarray, position: int, window: int) -> np.ndarray:
     """page_ids, where those that are behind the window of every row from `position` on, whose entries say nothing, are
     the first page that is seen."""
-    first = max(0, position - window + 1) // PAGE_TOKENS if window else 0
+    first = first_seen(position, window) // PAGE_TOKENS
     return np.concatenate((np.repeat(page_ids[first : first + 1], first), page_ids[first:]))
+
+
+def first_seen(position: int, window: int) -> int:
+    """The first position that a row sees."""
+    if window < 0:
+        return position - position % -window
+    return max(0, position - window + 1) if window else 0
 
 
 def gather(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
@@ -79,7 +86,7 @@ def reference(
             values, value_scales = _gather_integers(layer, pages, context)
         for row in range(first, last):
             position = context - (last - row)
-            begin = max(0, position - window + 1) if window else 0
+            begin = first_seen(position, window)
             k = np.repeat(keys[:, begin : position + 1], heads_per_kv, axis=0)
             scores = np.einsum("hd,hnd->hn", _query(layer, q[row], scale), k)
             if soft_cap > 0:
@@ -187,5 +194,6 @@ def attention(
     if not isinstance(layer.kind, PagedKV) or isinstance(layer.kind, LatentKV):
         raise TypeError("attention needs pages of K and V")
     out = q.fresh(q.shape[0], layer.kind.value_dim)
-    q.trace.record(Attention(out, q, layer, SEQUENCES, scale, layer.kind.window, soft_cap, sinks, slopes))
+    window = -layer.kind.window if layer.kind.chunked else layer.kind.window
+    q.trace.record(Attention(out, q, layer, SEQUENCES, scale, window, soft_cap, sinks, slopes))
     return out

@@ -41,7 +41,7 @@ def rope_table(rope: RopeSpec, max_positions: int) -> RopeTable:
         cosine, sine = cos_sin(positions * frequencies)
         factor: F64Array | float = rope.attention_factor
         if rope.growth:
-            factor = factor * (1 + rope.growth * _logarithms(1 + positions // rope.original_positions))
+            factor = factor * (1 + rope.growth * _logarithms(1 + (positions + rope.ahead) // rope.original_positions))
         cos[first:last] = cosine * factor
         sin[first:last] = sine * factor
     return RopeTable(cos, sin)
@@ -52,6 +52,8 @@ def inverse_frequencies(rope: RopeSpec, max_positions: int) -> F64Array:
     if rope.kind is RopeKind.STILL:
         return np.zeros(rope.rotary_dim // 2)
     plain = _frequencies(rope.theta, rope.rotary_dim)
+    if rope.still:
+        return np.zeros_like(plain)
     if rope.kind is RopeKind.LINEAR:
         return plain / rope.factor
     if rope.kind is RopeKind.DYNAMIC:

@@ -225,12 +225,14 @@ class PagedKV:
     """K and V of every position, in pages. window: positions that a query sees, itself included; 0 means all.
 
     v_dim: the head size of V where it is not that of K, head_dim; 0 where it is.
+    chunked: a query sees from the last multiple of `window` on, so at most that many.
     """
 
     kv_heads: int
     head_dim: int
     window: int = 0
     v_dim: int = 0
+    chunked: bool = False
 
     @property
     def value_dim(self) -> int:

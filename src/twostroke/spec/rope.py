@@ -41,8 +41,8 @@ class RopeSpec:
 
     attention_factor multiplies cos and sin (yarn, longrope). low_freq_factor and high_freq_factor belong to llama3,
     beta_fast, beta_slow and truncate to yarn, short_factors and long_factors (rotary_dim / 2 of each) to longrope.
-    growth is for queries of Ministral 3: cos and sin of position p are multiplied by
-    1 + growth log(1 + floor(p / original_positions)).
+    growth is for queries of Ministral 3 and Llama 4: cos and sin of position p are multiplied by
+    1 + growth log(1 + floor((p + ahead) / original_positions)). still: nothing turns; that factor is all there is.
     """
 
     kind: RopeKind
@@ -59,6 +59,8 @@ class RopeSpec:
     short_factors: tuple[float, ...] = ()
     long_factors: tuple[float, ...] = ()
     growth: float = 0.0
+    ahead: int = 0
+    still: bool = False
 
     @property
     def reach(self) -> int:

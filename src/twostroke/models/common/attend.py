@@ -102,8 +102,13 @@ def joined_in_order(name: str) -> JoinedText:
     return joined
 
 
-def attend(t: Tracer, shape: Heads, h: Value, *, window: int = 0, turn: RopeSpec | None = None) -> Value:
-    """The block's output for the normed rows h, not yet added. turn: the rotation of this layer; None for none."""
+def attend(
+    t: Tracer, shape: Heads, h: Value, *, window: int = 0, turn: RopeSpec | None = None, chunked: bool = False
+) -> Value:
+    """The block's output for the normed rows h, not yet added. turn: the rotation of this layer; None for none.
+
+    chunked: rows see from the last multiple of `window` on.
+    """
     joined = linear(h, shape.joined(t, shape) if shape.joined else _joined(t, shape, turn))
     *gates, q, k, v = joined.split(*([shape.query] * (1 + shape.gated)), shape.kv, shape.kv)
     if shape.wide_norm:
@@ -114,14 +119,14 @@ def attend(t: Tracer, shape: Heads, h: Value, *, window: int = 0, turn: RopeSpec
         q, k = _normed(t, shape, shape.head_norm, q, k, turn)
     if turn and shape.query_growth:
         q = rope(q, Rope(replace(turn, growth=shape.query_growth)), t.positions)
-        k = rope(k, Rope(turn), t.positions)
+        k = k if turn.still else rope(k, Rope(turn), t.positions)
     elif turn:
         turned = rope(join(q, k), Rope(turn), t.positions).flat()
         q, k = turned.columns(0, shape.query).heads(shape.num_heads), turned.columns(shape.query, shape.kv)
         k = k.heads(shape.num_kv_heads)
     if shape.head_norm and shape.norm_after_rope:
         q, k = _normed(t, shape, shape.head_norm, q, k, turn)
-    cache = t.cache(PagedKV(shape.num_kv_heads, shape.head_dim, window))
+    cache = t.cache(PagedKV(shape.num_kv_heads, shape.head_dim, window, chunked=chunked))
     kv_write(cache, k, v.heads(shape.num_kv_heads), t.slots)
     sinks = t.vector(shape.names.sinks, shape.num_heads, suffix="") if shape.names.sinks else None
     factor = shape.scale or shape.head_dim**-0.5

@@ -18,11 +18,12 @@ from twostroke.program.values import HeadRows, Value
 
 class NormKind(enum.Enum):
     """RMS: without a mean and a bias (Zhang and Sennrich 2019). LAYER: with both (Ba et al. 2016). PLAIN_LAYER: without
-    a bias."""
+    a bias. UNIT: RMS without weights."""
 
     RMS = enum.auto()
     LAYER = enum.auto()
     PLAIN_LAYER = enum.auto()
+    UNIT = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,9 @@ class Norm:
 
     def __call__(self, t: Tracer, name: str, x: Value, *, in_place: bool = False) -> Value:
         """The norm of each row. in_place: over x itself, which must not be read afterwards."""
+        if self.kind is NormKind.UNIT:
+            ones = t.constant("ones", (1.0,) * x.width)
+            return rms_norm(x.flat(), ones, self.eps, in_place=in_place)
         weight = t.vector(name, x.width, plus=self.plus)
         if self.kind is NormKind.RMS:
             return rms_norm(x.flat(), weight, self.eps, in_place=in_place)
@@ -43,6 +47,8 @@ class Norm:
 
     def of_heads(self, t: Tracer, name: str, x: Value, order: HeadRows | None = None) -> Value:
         """The norm of each head of x (T, H, D), over x, with one weight for all heads. order: of that weight."""
+        if self.kind is NormKind.UNIT:
+            return head_norm(x, t.constant("ones", (1.0,) * x.shape[1]), self.eps)
         if self.kind is not NormKind.RMS:
             raise ValueError("heads have RMS norms")
         return head_norm(x, t.vector(name, x.shape[1], plus=self.plus, order=order), self.eps)

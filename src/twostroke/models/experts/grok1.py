@@ -1,0 +1,69 @@
+"""Grok-1: norms around both blocks, capped scores, two of eight experts whose weights are not made one (xAI 2024).
+
+The law is xAI's published JAX code; the names of tensors are those of its conversion to safetensors by HPC-AI Tech.
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.attend import AttentionNames, attend
+from twostroke.models.common.banks import BankShape, EachExpert
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.mixture import LinearRouter, Mixture
+from twostroke.models.common.mixture_fields import expert_count
+from twostroke.models.common.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.activation import Activation
+from twostroke.ops.add import add
+from twostroke.ops.experts import ExpertRule
+from twostroke.ops.route import RouteRule
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    **{"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "hidden_act": "gelu_pytorch_tanh", "num_experts": 8},
+    **{"max_attn_value": 30.0, "attn_output_multiplier": 1.0, "tie_word_embeddings": True},
+    **{"embedding_multiplier_scale": 1.0, "output_multiplier_scale": 1.0},
+}
+NAMES = AttentionNames("attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.o_proj")
+BANKS = EachExpert("moe_block.experts", gate="linear", up="linear_v", down_name="linear_1")
+GELU = ("gelu", "gelu_new", "gelu_pytorch_tanh")
+"""Names of the one activation: JAX's gelu is the approximation by tanh."""
+
+
+@architecture("Grok1ModelForCausalLM", "Grok1ForCausalLM", model_type="grok-1")
+def grok1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """attn_output_multiplier is the scale of the scores itself, max_attn_value caps them."""
+    parts = read_parts(fields, SILENT)
+    fields, facts, norm = parts.fields, parts.facts, parts.norm
+    if fields.text("hidden_act", "") not in GELU:
+        raise fields.wrong("hidden_act", "Experts of this family have gelu.")
+    heads = replace(
+        parts.heads,
+        scale=fields.number("attn_output_multiplier", 1e-6, 1e6),
+        soft_cap=fields.number("max_attn_value", 1e-3, 1e6),
+        names=NAMES,
+    )
+    turn = rope_from_config(fields, heads.head_dim, facts.max_positions)
+    count = expert_count(fields)
+    rule = RouteRule(fields.integer("num_experts_per_tok", 1, count, default=2))
+    shape = BankShape(count, facts.hidden_size, parts.feed.inner_size)
+    block = Mixture(shape, LinearRouter("moe_block.gate", count, rule), BANKS, ExpertRule(Activation.GELU_TANH))
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        seen = attend(t, heads, norm(t, "pre_attn_norm", x), turn=turn)
+        x = add(x, norm(t, "post_attn_norm", seen, in_place=True))
+        made = block(t, norm(t, "pre_moe_norm", x))
+        return add(x, norm(t, "post_moe_norm", made, in_place=True))
+
+    decoder = replace(
+        parts.decoder,
+        embedding_scale=fields.number("embedding_multiplier_scale", 1e-6, 1e6),
+        logit_scale=fields.number("output_multiplier_scale", 1e-6, 1e6),
+    )
+    return facts, decoder_program(decoder, layer)

@@ -1,0 +1,137 @@
+"""Llama 4: chunks of positions with rotations, full layers without, one expert a token beside a shared one (Meta 2025).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from twostroke.models.common.attend import Heads, attend
+from twostroke.models.common.banks import BankShape, Stacks
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.dense import FeedForwardText
+from twostroke.models.common.fields import silu_only
+from twostroke.models.common.mixture import LinearRouter, Mixture, Shared, mixture
+from twostroke.models.common.mixture_fields import LARGEST, expert_count, named_feed
+from twostroke.models.common.nested import nested_text
+from twostroke.models.common.norm import Norm, NormKind
+from twostroke.models.common.read import Parts, read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.add import add
+from twostroke.ops.experts import ExpertRule
+from twostroke.ops.route import RouteRule, Scores
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.refused_fields import refuse_fields
+from twostroke.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
+
+SILENT = {
+    **{"head_dim": 128, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2},
+    **{"intermediate_size": 8192, "intermediate_size_mlp": 16_384, "num_local_experts": 16, "num_experts_per_tok": 1},
+    **{"no_rope_layer_interval": 4, "interleave_moe_layer_step": 1, "floor_scale": 8192, "attn_scale": 0.1},
+}
+BANKS = Stacks("feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj", transposed=True)
+PREFIXES = (("language_model.model.", "model."), ("language_model.lm_head.", "lm_head."))
+NOT_TEXT = ("vision_model.", "multi_modal_projector.")
+
+Attention = Callable[[Tracer, int, Value], Value]
+
+
+@architecture("Llama4ForCausalLM", model_type="llama4_text")
+def llama4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Layers that turn see their own chunk of attention_chunk_size positions; the others see everything, by queries
+    that grow with the logarithm of the position."""
+    silu_only(fields)
+    parts = read_parts(fields, SILENT, kv_absent=8)
+    fields, facts, norm = parts.fields, parts.facts, parts.norm
+    blocks = _blocks(fields, facts.hidden_size, facts.num_layers)
+    attention = _attention(parts)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        x = add(x, attention(t, index, norm(t, "input_layernorm", x)))
+        return blocks[index](t, x, norm(t, "post_attention_layernorm", x))
+
+    return facts, decoder_program(parts.decoder, layer)
+
+
+@architecture("Llama4ForConditionalGeneration", model_type="llama4")
+def llama4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The language model of a checkpoint that also sees images."""
+    text = nested_text(fields, "text_config")
+    refuse_fields(text, "Llama4ForCausalLM", "llama4_text")
+    facts, program = llama4(text)
+    return replace(facts, stored_prefixes=PREFIXES, ignored=(*facts.ignored, *NOT_TEXT)), program
+
+
+def _attention(parts: Parts) -> Attention:
+    fields, layers = parts.fields, parts.facts.num_layers
+    biased = fields.boolean("attention_bias", False)
+    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, interleaved=True)
+    turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions, theta=500_000.0)
+    unit = Norm(parts.norm.eps, NormKind.UNIT) if fields.boolean("use_qk_norm", True) else None
+    turning = replace(heads, head_norm=unit, norm_after_rope=True)
+    # What published files call a number of layers is a yes or a no for transformers.
+    tuned = bool(fields.values.get("attn_temperature_tuning", True))
+    still: RopeSpec | None = None
+    if tuned:
+        floor = fields.integer("floor_scale", 1, MAX_POSITIONS)
+        still = replace(turn, original_positions=floor, ahead=1, still=True, attention_factor=1.0)
+    growing: Heads = replace(heads, query_growth=fields.number("attn_scale", 0.0, 1e3) if tuned else 0.0)
+    turns = _turning(fields, layers)
+    chunks = _chunks(fields, turns)
+
+    def text(t: Tracer, index: int, h: Value) -> Value:
+        window = chunks[index]
+        shape, spec = (turning, turn) if turns[index] else (growing, still)
+        return attend(t, shape, h, window=window, turn=spec, chunked=window > 0)
+
+    return text
+
+
+def _turning(fields: Fields, layers: int) -> tuple[bool, ...]:
+    """no_rope_layers says 1 for layers that turn; where it is absent or empty, all but every fourth."""
+    named = fields.integers("no_rope_layers")
+    if not named:
+        every = fields.integer("no_rope_layer_interval", 1, 4096)
+        return tuple((index + 1) % every != 0 for index in range(layers))
+    if len(named) != layers or any(each not in (0, 1) for each in named):
+        raise fields.wrong("no_rope_layers", f"It must say {layers} times 0 or 1.")
+    return tuple(each == 1 for each in named)
+
+
+def _chunks(fields: Fields, turns: tuple[bool, ...]) -> tuple[int, ...]:
+    """Positions of a chunk for each layer, 0 for all: layer_types, or the layers that turn."""
+    size = fields.optional_integer("attention_chunk_size", 1, MAX_POSITIONS)
+    size = size or (0 if fields.has("attention_chunk_size") else 8192)
+    types = fields.texts("layer_types") or ["chunked_attention" if each else "full_attention" for each in turns]
+    known = {"chunked_attention": size, "full_attention": 0}
+    if len(types) != len(turns) or any(each not in known for each in types):
+        raise fields.wrong("layer_types", f"It must say chunked_attention or full_attention {len(turns)} times.")
+    return tuple(known[each] for each in types)
+
+
+def _blocks(fields: Fields, hidden: int, layers: int) -> tuple[FeedForwardText, ...]:
+    """moe_layers, or every interleave_moe_layer_step-th layer, has experts."""
+    step = fields.integer("interleave_moe_layer_step", 1, 4096)
+    usual = range(step - 1, layers, step)
+    sparse = set(fields.integers("moe_layers")) if fields.has("moe_layers") else set(usual)
+    count, inner = expert_count(fields), fields.integer("intermediate_size", 1, LARGEST)
+    rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), scores=Scores.SIGMOID)
+    experts = mixture(
+        Mixture(
+            BankShape(count, hidden, inner),
+            LinearRouter("feed_forward.router", count, rule),
+            BANKS,
+            ExpertRule(weigh_inputs=True),
+            Shared(named_feed(hidden, inner, "feed_forward.shared_expert")),
+        )
+    )
+    feed = named_feed(hidden, fields.integer("intermediate_size_mlp", 1, LARGEST), "feed_forward")
+
+    def dense(t: Tracer, residual: Value, h: Value) -> Value:
+        return add(residual, feed(t, h))
+
+    return tuple(experts if index in sparse else dense for index in range(layers))

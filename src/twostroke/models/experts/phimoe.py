@@ -1,0 +1,82 @@
+"""Phi-3.5-MoE: layer norms, biases, two experts chosen one after the other (Microsoft 2024).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.banks import BankShape, EachExpert
+from twostroke.models.common.decoder import decoder_program
+from twostroke.models.common.fields import silu_only
+from twostroke.models.common.layers import sparse_layer
+from twostroke.models.common.mixture import Mixture, Router, mixture
+from twostroke.models.common.mixture_fields import expert_count
+from twostroke.models.common.norm import NormKind
+from twostroke.models.common.read import Parts, read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.linear import linear
+from twostroke.ops.sparse_mixer import sparse_mixer
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import RopeKind, RopeSpec, rope_from_config
+
+SILENT = {
+    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "intermediate_size": 6400, "num_local_experts": 16},
+    **{"bos_token_id": 1, "eos_token_id": 2},
+}
+BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2")
+CHOSEN = 2
+"""What the rule of choosing is written for, in transformers too."""
+
+
+@architecture("PhimoeForCausalLM", "PhiMoEForCausalLM", model_type="phimoe")
+def phimoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Noise on the router's inputs and logits is for training alone; its size is that of what counts as near."""
+    silu_only(fields)
+    parts = read_parts(fields, SILENT, kv_absent=8, kind=NormKind.LAYER)
+    fields, hidden = parts.fields, parts.facts.hidden_size
+    biased = fields.boolean("attention_bias", False)
+    parts = replace(
+        parts,
+        heads=replace(parts.heads, qkv_bias=biased, output_bias=biased),
+        decoder=replace(parts.decoder, head_bias=fields.boolean("lm_head_bias", False)),
+    )
+    turn, window = _turn(parts), window_of(fields, 0)
+    count = expert_count(fields)
+    if fields.integer("num_experts_per_tok", 1, count, default=CHOSEN) != CHOSEN:
+        raise fields.wrong("num_experts_per_tok", f"A token meets {CHOSEN} experts in this family.")
+    router = _router(count, fields.number("router_jitter_noise", 0.0, 10.0, default=0.01))
+    block = mixture(Mixture(BankShape(count, hidden, parts.feed.inner_size), router, BANKS))
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return sparse_layer(t, parts, block, x, window=window, turn=turn)
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+def _router(count: int, jitter: float) -> Router:
+    def router(t: Tracer, h: Value) -> Value:
+        logits = linear(h, t.matrix("router", {"block_sparse_moe.gate": count}, h.width))
+        return sparse_mixer(logits, CHOSEN, jitter)
+
+    return router
+
+
+def _turn(parts: Parts) -> RopeSpec:
+    """longrope, whose cosines are multiplied by short_mscale or long_mscale: only equal ones are implemented.
+
+    Beyond the trained positions the long factors count, as in the published code; transformers 5.23 takes the short
+    ones at any length.
+    """
+    fields = parts.fields
+    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, theta=1e6)
+    if turn.kind is RopeKind.DEFAULT:
+        return turn
+    group = fields.group("rope_scaling") or fields.group("rope_parameters") or fields
+    short, long = (group.number(name, 1e-3, 1e3) for name in ("short_mscale", "long_mscale"))
+    if short != long:
+        raise group.wrong("long_mscale", f"Only what short_mscale is ({short:g}) is implemented.")
+    return replace(turn, attention_factor=short)

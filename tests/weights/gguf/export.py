@@ -59,9 +59,10 @@ def stacked(tensors: dict[str, np.ndarray], config: dict[str, Any]) -> dict[str,
 def converted(name: str, values: np.ndarray, arch: str, config: dict[str, Any]) -> np.ndarray:
     """What the converter stores for a tensor."""
     heads = config.get("num_attention_heads", 0)
-    if arch == "llama" and ".q_proj." in name:
+    pairs = arch in ("llama", "granite", "smollm3")
+    if pairs and ".q_proj." in name:
         return interleaved(values, heads)
-    if arch == "llama" and ".k_proj." in name:
+    if pairs and ".k_proj." in name:
         return interleaved(values, config.get("num_key_value_heads") or heads)
     if arch.startswith("gemma") and name.endswith("norm.weight"):
         return values + 1
@@ -131,17 +132,20 @@ def add_hyperparameters(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(heads)
     writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    for key in ("attn_logit_softcapping", "final_logit_softcapping"):
-        if config.get(key):
-            writer.add_float32(f"{writer.arch}.{key}", config[key])
-    if config["model_type"] == "gemma2":
-        writer.add_sliding_window(config["sliding_window"])
+    if "norm_epsilon" in config:
+        writer.add_layer_norm_eps(config["norm_epsilon"])
+    else:
+        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    add_of_family(writer, config)
     writer.add_vocab_size(config["vocab_size"])
+    if config["model_type"] == "phi3":
+        add_phi3_rope(writer, config, dim)
+        return
     writer.add_rope_dimension_count(dim)
     writer.add_key_length(dim)
     writer.add_value_length(dim)
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope = rope.get("full_attention", rope)
     writer.add_rope_freq_base(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
     if rope.get("rope_type") in ("yarn", "linear"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
@@ -156,6 +160,35 @@ def add_hyperparameters(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None
         writer.add_expert_used_count(config["num_experts_per_tok"])
     if config.get("moe_intermediate_size"):
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+
+
+def add_of_family(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    """What some families alone have."""
+    for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+        if config.get(key):
+            writer.add_float32(f"{writer.arch}.{key}", config[key])
+    if config["model_type"] in ("gemma2", "gemma3_text", "phi3") and config.get("sliding_window"):
+        writer.add_sliding_window(config["sliding_window"])
+    if config["model_type"] == "granite":
+        writer.add_attention_scale(config["attention_multiplier"])
+        writer.add_embedding_scale(config["embedding_multiplier"])
+        writer.add_residual_scale(config["residual_multiplier"])
+        writer.add_logit_scale(config["logits_scaling"])
+
+
+def add_phi3_rope(writer: gguf.GGUFWriter, config: dict[str, Any], dim: int) -> None:
+    """Phi3MiniModel.set_gguf_parameters and generate_extra_tensors."""
+    rope = config["rope_parameters"]
+    positions = config["max_position_embeddings"]
+    original = config.get("original_max_position_embeddings") or rope.get("original_max_position_embeddings", positions)
+    writer.add_rope_scaling_orig_ctx_len(original)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_dimension_count(int(rope.get("partial_rotary_factor", 1.0) * dim))
+    if rope.get("rope_type") == "longrope":
+        scale = positions / original
+        writer.add_rope_scaling_attn_factors(np.sqrt(1 + np.log(scale) / np.log(original)) if scale > 1 else 1.0)
+        writer.add_tensor("rope_factors_long.weight", np.array(rope["long_factor"], np.float32))
+        writer.add_tensor("rope_factors_short.weight", np.array(rope["short_factor"], np.float32))
 
 
 def llama3_divisors(rope: dict[str, Any], dim: int) -> np.ndarray:

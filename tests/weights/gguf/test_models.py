@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 
-from tests.models.families import make_checkpoint
+from tests.models.families import FAMILIES, make_checkpoint
+from tests.models.families_classic import starcoder2
+from tests.models.families_dense import LINEAR_AT_FULL, gemma3
 from tests.models.parity import Loaded, relative_error
 from tests.weights.gguf.export import all_of, write_gguf
 from tests.weights.gguf.files import array, info, number, raw, string, strings, write
@@ -40,7 +42,19 @@ SAME = {
     "gpt2-odd-sizes": "gpt2",
     "mixtral-experts": "llama",
     "qwen3-moe": "qwen3moe",
+    "gemma3-sixth": "gemma3",
+    "granite": "granite",
+    "smollm3": "smollm3",
+    "olmo2": "olmo2",
+    "phi3": "phi3",
+    "starcoder2-no-biases": "starcoder2",
+    "starcoder2-no-window": "starcoder2",
 }
+MORE = {
+    "gemma3-sixth": gemma3(sliding_window_pattern=6, num_hidden_layers=7, rope_parameters=LINEAR_AT_FULL),
+    "starcoder2-no-window": starcoder2(sliding_window=None),
+}
+"""What a file can say of these families."""
 
 
 def test_every_family_is_one_that_there_is():
@@ -52,9 +66,13 @@ def test_every_family_is_one_that_there_is():
 
 
 @pytest.mark.parametrize("family", SAME)
-def test_the_same_weights_and_logits(family, tmp_path):
+def test_the_same_weights_and_logits(family, tmp_path, monkeypatch):
+    for name, config in MORE.items():
+        monkeypatch.setitem(FAMILIES, name, config)
     make_checkpoint(family, tmp_path / "hf")
-    if family == "gemma2":  # no key of the file says how scores are scaled: by the heads' size, but of the model of 27B
+    if family.startswith(
+        ("gemma2", "gemma3")
+    ):  # no key of the file says how scores are scaled: by the heads' size, but of the model of 27B
         config = json.loads((tmp_path / "hf" / "config.json").read_text())
         (tmp_path / "hf" / "config.json").write_text(
             json.dumps({**config, "query_pre_attn_scalar": config["head_dim"]})
@@ -77,9 +95,22 @@ def test_the_same_weights_and_logits(family, tmp_path):
     assert np.array_equal(*logits)
 
 
-def test_divisors_of_the_rotation_are_llama_3_s(tmp_path):
-    make_checkpoint("llama3-grouped", tmp_path / "hf")
-    folder = unfold(write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "llama"), None)
+def test_one_set_of_divisors_without_the_other_is_refused(tmp_path):
+    make_checkpoint("phi3-longrope-long", tmp_path / "hf")
+    data = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "phi3").read_bytes()
+    path = write(tmp_path / "y.gguf", data.replace(b"rope_factors_short", b"rope_factors_shorn"))
+    with pytest.raises(CorruptModel, match="holds rope_factors_long.weight, and not the tensor"):
+        unfold(path, None)
+
+
+@pytest.mark.parametrize(
+    ("family", "arch"),
+    [("llama3-grouped", "llama"), ("phi3-longrope-long", "phi3"), ("phi3-longrope-short", "phi3")],
+)
+def test_divisors_of_the_rotation(family, arch, tmp_path):
+    """Those of llama 3, and Phi-3's two sets with a part of each head that turns."""
+    make_checkpoint(family, tmp_path / "hf")
+    folder = unfold(write_gguf(tmp_path / "hf", tmp_path / "x.gguf", arch), None)
     ids = np.random.default_rng(5).integers(0, 100, 40).tolist()
     found, expected = (Loaded(each, ReferenceOps()).run(ids, [40]) for each in (folder, tmp_path / "hf"))
     assert relative_error(found, expected) < 1e-5

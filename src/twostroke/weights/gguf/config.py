@@ -38,17 +38,6 @@ NUMBERS = {
 }
 """Key without the architecture -> field of config.json."""
 
-OF_MODEL_TYPE = {
-    "gpt2": {
-        "num_hidden_layers": "n_layer",
-        "max_position_embeddings": "n_positions",
-        "hidden_size": "n_embd",
-        "intermediate_size": "n_inner",
-        "num_attention_heads": "n_head",
-    },
-}
-"""Fields that a family calls otherwise."""
-
 READ_ELSEWHERE = frozenset(
     {
         "vocab_size", "expert_count", "attention.value_length", "rope.dimension_count", "rope.scaling.type",
@@ -78,6 +67,8 @@ ONLY = {
 
 MOST = 1 << 40
 
+Divisors = tuple[list[float], ...]
+
 
 def family_of(values: Mapping[str, Value], place: str) -> tuple[str, Family]:
     """The architecture's name in the file, and its entry. Raises UnsupportedModel."""
@@ -101,15 +92,16 @@ def config_of(
     values: Mapping[str, Value],
     tensors: Mapping[str, StoredTensor],
     vocabulary: TokenList,
-    divisors: list[float] | None,
+    divisors: Divisors | None,
 ) -> dict[str, Any]:
-    """The members of config.json. divisors: of the frequencies of rotation, where the file has a tensor of them.
+    """The members of config.json. divisors: of the frequencies of rotation, where the file has tensors of them: one, or
+    those of short and of long contexts.
 
     Raises UnsupportedModel or CorruptModel naming the key.
     """
     name, family = family_of(values, vocabulary.place)
     said = _Said(values, name, vocabulary.place)
-    config = {field: said.number(key) for key, field in NUMBERS.items() if said.has(key)}
+    config = {field: said.number(key) for key, field in {**NUMBERS, **family.keys}.items() if said.has(key)}
     experts = said.number("expert_count") if said.has("expert_count") else 0
     if experts:
         config |= {"num_local_experts": experts}
@@ -117,8 +109,8 @@ def config_of(
         config.pop("sliding_window", None)
     elif not family.windows:
         raise said.wrong("attention.sliding_window", f"A {family.hf} has none.")
-    said.check()
-    _check_heads(config, said)
+    said.check(family.keys)
+    _check_heads(config, said, family)
     config |= {
         "architectures": [family.hf],
         "model_type": family.model_type,
@@ -132,18 +124,14 @@ def config_of(
         "rope_scaling": _rope(said, config, divisors),
         **family.fixed,
     }
-    if family.model_type == "gemma2":
-        config["query_pre_attn_scalar"] = _gemma2_scalar(config)
-    renamed = OF_MODEL_TYPE.get(family.model_type, {})
-    return {renamed.get(field, field): value for field, value in config.items()}
+    if family.wide:
+        config["query_pre_attn_scalar"] = _score_scalar(config, family.wide)
+    return {family.renamed.get(field, field): value for field, value in config.items()}
 
 
-GEMMA2_27B_LAYERS = 46
-"""The one Gemma 2 whose scores are scaled by its width for each head. No key says so; llama.cpp goes by this too."""
-
-
-def _gemma2_scalar(config: Mapping[str, Any]) -> int:
-    if config.get("num_hidden_layers") == GEMMA2_27B_LAYERS:
+def _score_scalar(config: Mapping[str, Any], wide: int) -> int:
+    """Gemma 2 and 3: by the heads' size, but of the models of 27B."""
+    if config.get("num_hidden_layers") == wide:
         return int(config["hidden_size"] // config["num_attention_heads"])
     return int(config.get("head_dim", 256))
 
@@ -182,9 +170,9 @@ class _Said:
             raise self.wrong(key, "It must be a number.")
         return found
 
-    def check(self) -> None:
-        """Raises UnsupportedModel for a key that is neither read nor known to change nothing."""
-        for key in self._values.keys() - NUMBERS.keys() - READ_ELSEWHERE - WITHOUT_EFFECT:
+    def check(self, own: Mapping[str, str]) -> None:
+        """Raises UnsupportedModel for a key that is neither read (own: the family's) nor known to change nothing."""
+        for key in self._values.keys() - NUMBERS.keys() - own.keys() - READ_ELSEWHERE - WITHOUT_EFFECT:
             if key in ONLY and self._values[key] == ONLY[key]:
                 continue
             raise UnsupportedModel(
@@ -198,11 +186,14 @@ class _Said:
         return CorruptModel(f"{self._place}: {self._prefix}{key} is {value}.", why=why, fix="Download the file again.")
 
 
-def _check_heads(config: dict[str, Any], said: _Said) -> None:
+def _check_heads(config: dict[str, Any], said: _Said, family: Family) -> None:
     dim = config.get("head_dim")
     if dim is None and config.get("num_attention_heads"):
         dim = config.get("hidden_size", 0) // config["num_attention_heads"]
-    for key in ("attention.value_length", "rope.dimension_count"):
+    keys = ["attention.value_length", "rope.dimension_count"]
+    if family.partial and said.has(keys[1]) and dim and 0 < said.number(keys[1]) < dim:
+        config["partial_rotary_factor"] = said.number(keys.pop()) / dim
+    for key in keys:
         if said.has(key) and said.number(key) != dim:
             raise UnsupportedModel(
                 f"{said.wrong(key, '').what[:-1]}, and heads have {dim} elements.",
@@ -221,11 +212,13 @@ def _dtype(tensors: Mapping[str, StoredTensor]) -> str:
     return "float32" if types <= {"F32"} else "float16" if types <= {"F32", "F16"} else "bfloat16"
 
 
-def _rope(said: _Said, config: Mapping[str, Any], divisors: list[float] | None) -> dict[str, Any] | None:
+def _rope(said: _Said, config: Mapping[str, Any], divisors: Divisors | None) -> dict[str, Any] | None:
     kind = said.text("rope.scaling.type", "none")
-    if divisors is not None:
-        factors = {"short_factor": divisors, "long_factor": divisors, "factor": 1.0, "attention_factor": 1.0}
+    if divisors is not None and len(divisors) == 1:
+        factors = {"short_factor": divisors[0], "long_factor": divisors[0], "factor": 1.0, "attention_factor": 1.0}
         return {"rope_type": "longrope", **factors}
+    if divisors is not None:
+        return _longrope(said, config, divisors)
     if kind == "none" and said.has("rope.scale_linear"):
         factor = said.number("rope.scale_linear")
         return {"rope_type": "linear", "factor": factor} if factor != 1.0 else None
@@ -246,3 +239,14 @@ def _rope(said: _Said, config: Mapping[str, Any], divisors: list[float] | None) 
     positions = config.get("max_position_embeddings", 0)
     found["original_max_position_embeddings"] = said.number("rope.scaling.original_context_length", positions)
     return found
+
+
+def _longrope(said: _Said, config: Mapping[str, Any], divisors: Divisors) -> dict[str, Any]:
+    """Phi-3: other divisors for long contexts. attn_factor is what transformers computes."""
+    short, long = divisors
+    positions = config.get("max_position_embeddings", 0)
+    original = said.number("rope.scaling.original_context_length", positions)
+    found = {"rope_type": "longrope", "short_factor": short, "long_factor": long, "factor": positions / original}
+    if said.has("rope.scaling.attn_factor"):
+        found["attention_factor"] = said.number("rope.scaling.attn_factor")
+    return {**found, "original_max_position_embeddings": original}

@@ -22,7 +22,10 @@ class Family:
     layers: what stands before a layer's number. pairs: rows of q and k lie as pairs that turn together, and are put
     back into halves. less_one: tensors whose values had one added. turned: matrices that are stored as (columns, rows)
     in our checkpoints. experts: what a file of this family with experts is read as. windows: whether it may have a
-    sliding window. fixed: fields that all of them have.
+    sliding window. fixed: fields that all of them have. keys: those that this family alone has, and what config.json
+    calls them. renamed: our usual field -> theirs. wide: the one model whose scores are scaled by its width for each
+    head has so many layers; no key says so, and llama.cpp goes by this too. partial: whether less than a whole head may
+    turn.
     """
 
     hf: str
@@ -36,6 +39,10 @@ class Family:
     experts: str = ""
     windows: bool = False
     fixed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    renamed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    wide: int = 0
+    partial: bool = False
 
 
 OUTER = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
@@ -88,6 +95,35 @@ GEMMA_NORMS = frozenset(
     {"attn_norm", "ffn_norm", "output_norm", "post_attention_norm", "post_ffw_norm", "attn_q_norm", "attn_k_norm"}
 )
 
+AFTER = {
+    **{stem: name for stem, name in ATTENTION.items() if stem != "attn_norm"},
+    "post_attention_norm": "post_attention_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+    **GATED,
+}
+JOINED = {
+    "attn_norm": "input_layernorm",
+    "attn_qkv": "self_attn.qkv_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_up": "mlp.gate_up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+PLAIN = {**ATTENTION, "ffn_norm": "post_attention_layernorm", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
+GRANITE = {
+    "attention.scale": "attention_multiplier",
+    "embedding_scale": "embedding_multiplier",
+    "residual_scale": "residual_multiplier",
+    "logit_scale": "logits_scaling",
+}
+GPT2_FIELDS = {
+    "num_hidden_layers": "n_layer",
+    "max_position_embeddings": "n_positions",
+    "hidden_size": "n_embd",
+    "intermediate_size": "n_inner",
+    "num_attention_heads": "n_head",
+}
+
 FAMILIES: dict[str, Family] = {
     "llama": Family("LlamaForCausalLM", "llama", OUTER, DENSE, pairs=True, experts="mixtral"),
     "mixtral": Family(
@@ -124,6 +160,30 @@ FAMILIES: dict[str, Family] = {
         less_one=GEMMA_NORMS,
         windows=True,
         fixed={"hidden_activation": "gelu_pytorch_tanh"},
+        wide=46,
+    ),
+    "gemma3": Family(
+        "Gemma3ForCausalLM",
+        "gemma3_text",
+        OUTER,
+        SANDWICH,
+        less_one=GEMMA_NORMS,
+        windows=True,
+        fixed={"hidden_activation": "gelu_pytorch_tanh", "sliding_window_pattern": 6},
+        keys={"rope.freq_base_swa": "rope_local_base_freq"},
+        wide=62,
+    ),
+    "granite": Family("GraniteForCausalLM", "granite", OUTER, DENSE, pairs=True, keys=GRANITE),
+    "smollm3": Family("SmolLM3ForCausalLM", "smollm3", OUTER, DENSE, pairs=True, fixed={"no_rope_layer_interval": 4}),
+    "olmo2": Family("Olmo2ForCausalLM", "olmo2", OUTER, AFTER),
+    "phi3": Family("Phi3ForCausalLM", "phi3", OUTER, JOINED, windows=True, partial=True),
+    "starcoder2": Family(
+        "Starcoder2ForCausalLM",
+        "starcoder2",
+        OUTER,
+        PLAIN,
+        fixed={"hidden_act": "gelu_pytorch_tanh", "sliding_window": None},
+        renamed={"layer_norm_epsilon": "norm_epsilon", "attention_bias": "use_bias"},
     ),
     "gpt2": Family(
         "GPT2LMHeadModel",
@@ -132,6 +192,7 @@ FAMILIES: dict[str, Family] = {
         GPT2_LAYER,
         layers="transformer.h.",
         turned=frozenset({"attn_qkv", "attn_output", "ffn_up", "ffn_down"}),
+        renamed=GPT2_FIELDS,
     ),
 }
 """By general.architecture; `mixtral` is what a llama file with experts is read as, and no name of a file."""

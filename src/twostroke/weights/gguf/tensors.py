@@ -19,6 +19,7 @@ import numpy as np
 from twostroke.ops.operands import F32Array, I32Array, U8Array, bf16_to_f32
 from twostroke.ops.stored_layout import StoredValues
 from twostroke.spec.formats import WeightKind
+from twostroke.types.errors import CorruptModel
 from twostroke.weights.gguf.blocks import READ_AS_FLOATS, decode
 from twostroke.weights.gguf.container import GgufFile, StoredTensor
 from twostroke.weights.gguf.families import Family
@@ -133,7 +134,7 @@ def named_tensors(
     rows_of = {"attn_q": heads, "attn_k": kv_heads}
     for file in files.values():
         for stored, tensor in file.tensors.items():
-            if stored in ROTATION_DIVISORS:
+            if stored in _DIVISORS:
                 continue
             number, stem, ending = _parts(stored)
             name, expert = _our_name(family, number, stem)
@@ -152,18 +153,30 @@ def named_tensors(
             yield whole.format(expert), GgufTensor(file, stored, 0, shape, head_rows, turned, plus)
 
 
-ROTATION_DIVISORS = ("rope_freqs.weight",)
-"""Read into config.json: what the frequencies of rotation are divided by."""
+ROTATION_DIVISORS = (("rope_freqs.weight",), ("rope_factors_short.weight", "rope_factors_long.weight"))
+"""Read into config.json: what frequencies of rotation are divided by; the second for short and for long contexts."""
+
+_DIVISORS = frozenset(name for names in ROTATION_DIVISORS for name in names)
 
 
-def rotation_divisors(files: Mapping[str, GgufFile]) -> list[float] | None:
-    """The divisors, where the files have them."""
-    for file in files.values():
-        for name in ROTATION_DIVISORS:
-            if name in file.tensors:
-                tensor = file.tensors[name]
-                return [float(value) for value in expanded(tensor, file.read_blocks(name, 0, tensor.rows)).reshape(-1)]
+def rotation_divisors(files: Mapping[str, GgufFile]) -> tuple[list[float], ...] | None:
+    """The divisors, where the files have them. Raises CorruptModel where one of two is not there."""
+    places = {name: file for file in files.values() for name in _DIVISORS & file.tensors.keys()}
+    for names in ROTATION_DIVISORS:
+        if places.keys() >= set(names):
+            return tuple(_numbers(places[name], name) for name in names)
+    if places:
+        raise CorruptModel(
+            f"The file holds {min(places)}, and not the tensor that belongs to it.",
+            why="Frequencies of rotation have divisors for short contexts and others for long ones.",
+            fix="Download the file again.",
+        )
     return None
+
+
+def _numbers(file: GgufFile, name: str) -> list[float]:
+    tensor = file.tensors[name]
+    return [float(value) for value in expanded(tensor, file.read_blocks(name, 0, tensor.rows)).reshape(-1)]
 
 
 def _parts(stored: str) -> tuple[str | None, str, str]:

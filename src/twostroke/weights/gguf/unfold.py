@@ -33,7 +33,7 @@ from twostroke.weights.json_file import read_object
 NAME_FILE = "gguf.json"
 UNFOLDED = "gguf"
 """The part of the cache folder that is this module's."""
-VERSION = "1"
+VERSION = "2"
 
 
 def unfold(path: Path, cache: Path | None) -> Path:

@@ -103,6 +103,18 @@ def compressed(folder: Path) -> None:
         group_size=32,
         scale_dtype=torch.uint8,
     )
+    one(
+        "mxfp8",
+        "mxfp8-quantized",
+        10,
+        num_bits=8,
+        type="float",
+        symmetric=True,
+        strategy="group",
+        group_size=32,
+        scale_dtype=torch.uint8,
+    )
+    one("int4-whole-zeros", "pack-quantized", 11, num_bits=4, type="int", symmetric=False, strategy="tensor")
 
 
 def mlx(folder: Path) -> None:
@@ -130,15 +142,12 @@ def mlx(folder: Path) -> None:
             {k: torch.from_numpy(np.array(v)) for k, v in tensors.items()},
             torch.from_numpy(np.array(found.astype(mx.float32))),
         )
-    codes, scales = mx.quantize(mx.array(weight(30).numpy()), group_size=32, bits=4, mode="mxfp4")
-    found = mx.dequantize(codes, scales, group_size=32, bits=4, mode="mxfp4", dtype=mx.float32)
-    write(
-        folder,
-        "mlx-mxfp4",
-        {"group_size": 32, "bits": 4, "mode": "mxfp4"},
-        {"weight": torch.from_numpy(np.array(codes)), "scales": torch.from_numpy(np.array(scales))},
-        torch.from_numpy(np.array(found)),
-    )
+    for seed, (mode, bits, group) in enumerate((("mxfp4", 4, 32), ("nvfp4", 4, 16), ("mxfp8", 8, 32)), 30):
+        codes, scales = mx.quantize(mx.array(weight(seed).numpy()), group_size=group, bits=bits, mode=mode)
+        found = mx.dequantize(codes, scales, group_size=group, bits=bits, mode=mode, dtype=mx.float32)
+        tensors = {"weight": torch.from_numpy(np.array(codes)), "scales": torch.from_numpy(np.array(scales))}
+        config = {"group_size": group, "bits": bits, "mode": mode}
+        write(folder, f"mlx-{mode}", config, tensors, torch.from_numpy(np.array(found)))
 
 
 def bitsandbytes(folder: Path) -> None:

@@ -65,6 +65,10 @@ WRONG: list[tuple[str, Change, str]] = [
     ("gptq-4", put("scales", one(float("nan"))), "up_proj.scales holds numbers that are NaN"),
     ("gptq-4", put("qweight", lambda q: q.float()), "up_proj.qweight .*type F32"),
     ("gptq-4", put("qweight", lambda q: q[:-1]), "up_proj"),
+    ("gptq-8-rows", put("qweight", lambda q: q[:0]), "up_proj.qweight .*it is empty"),
+    ("ct-4", put("weight_shape", lambda s: s * 0), "up_proj.weight_packed .*weight_shape"),
+    ("ct-4", put("weight_shape", lambda s: -s), "up_proj.weight_packed .*weight_shape"),
+    ("fp8-tiles", put("weight_scale_inv", lambda s: s[:0]), "weight_scale_inv .*it is empty"),
     ("gptq-4-order", put("g_idx", one(99)), "up_proj.g_idx .*groups from 0 to 99, and there are 4"),
     ("gptq-4-order", put("g_idx", one(-1)), "up_proj.g_idx .*groups from -1"),
     ("gptq-4-sym-32", put("qzeros", one(0)), "up_proj.qzeros .*symmetric"),
@@ -156,10 +160,13 @@ def test_configs_that_are_refused(quantization, error, message):
 
 
 def test_mlx_modes_that_are_refused():
-    with pytest.raises(UnsupportedModel, match="mode 'nvfp4'"):
-        scheme_of({"quantization": {"mode": "nvfp4", "bits": 4, "group_size": 16}})
-    with pytest.raises(UnsupportedModel, match="bits '7'"):
-        scheme_of({"quantization": {"bits": 7, "group_size": 64}})
+    for members, message in (
+        ({"mode": "other", "bits": 4, "group_size": 16}, "mode 'other'.*affine, mxfp4, nvfp4, mxfp8"),
+        ({"bits": 7, "group_size": 64}, "bits '7'"),
+        ({"mode": "nvfp4", "bits": 4, "group_size": 32}, "group_size '32'"),
+    ):
+        with pytest.raises(UnsupportedModel, match=message):
+            scheme_of({"quantization": members})
 
 
 def test_every_method_has_a_way_in_the_tests():

@@ -22,7 +22,7 @@ ROUNDED = {"bitsandbytes-int8": 2e-3, "compressed-nvfp4": 4e-3}
 
 def test_all_libraries_are_there():
     names = [path.stem for path in GOLDEN]
-    assert len(names) == 21
+    assert len(names) == 25
     assert {name.partition("-")[0] for name in names} == {"awq", "bitsandbytes", "compressed", "mlx"}
 
 

@@ -159,8 +159,9 @@ class PackedMatrix:
         zero = None
         if not scheme.symmetric:
             zero = stored.part(name + "_zero_point", (*WORDS, "I8"))
-            wanted = scale_rows if zero.info.dtype == "I8" else words_for(scale_rows, bits)
-            if int(np.prod(zero.shape)) != wanted * groups:
+            plain = zero.info.dtype == "I8"
+            wanted = scale_rows if plain else words_for(scale_rows, bits)
+            if zero.shape != (wanted, groups) and not (plain and zero.shape == (wanted * groups,)):
                 raise zero.wrong(f"It has the shape {list(zero.shape)}, expected [{wanted}, {groups}].")
         has_order = stored.has(name + "_g_idx")
         g_idx = stored.part(name + "_g_idx", WORDS, (columns,)) if has_order else None

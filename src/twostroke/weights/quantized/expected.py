@@ -70,7 +70,10 @@ def _(scheme: AwqScheme, module: str, part: Tensor) -> frozenset[WeightKind]:
 @_kinds.register
 def _(scheme: MlxScheme, module: str, part: Tensor) -> frozenset[WeightKind]:
     bits, group, mode = scheme.own.get(module, scheme.usual)
-    return affine_kinds(bits, part.shape[1], group) if mode == "affine" else frozenset({WeightKind.E2M1_32})
+    if mode == "affine":
+        return affine_kinds(bits, part.shape[1], group)
+    small = {"mxfp4": WeightKind.E2M1_32, "nvfp4": WeightKind.E2M1_16}
+    return frozenset({small[mode]}) if mode in small else _NONE
 
 
 @_kinds.register

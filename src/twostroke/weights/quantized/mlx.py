@@ -1,9 +1,9 @@
-"""MLX's affine matrices, and those of its microscaling modes.
+"""MLX's affine matrices, and which modes there are.
 
     x.weight (rows, columns * bits / 32) uint32    codes along the columns, lowest bits first
     x.scales, x.biases (rows, groups) float16, bfloat16 or float32
 
-value = scale * code + bias. In the modes mxfp4 and nvfp4 codes are floats of 4 bits, and scales are bytes.
+value = scale * code + bias. In the other modes codes are floats of 4 or 8 bits, and scales are bytes.
 
 Knows: these tensors.
 Must not know: who reads them.
@@ -22,8 +22,21 @@ from twostroke.weights.quantized.bits import unpacked, words_for
 from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, words_of
 from twostroke.weights.quantized.parts import FLOATS, WORDS, StoredPart, StoredTensors
 
-BITS = (2, 3, 4, 5, 6, 8)
-GROUPS = (32, 64, 128)
+
+@dataclass(frozen=True, slots=True)
+class MlxMode:
+    """What a mode may have."""
+
+    bits: tuple[int, ...]
+    groups: tuple[int, ...]
+
+
+MODES = {
+    "affine": MlxMode((2, 3, 4, 5, 6, 8), (32, 64, 128)),
+    "mxfp4": MlxMode((4,), (32,)),
+    "nvfp4": MlxMode((4,), (16,)),
+    "mxfp8": MlxMode((8,), (32,)),
+}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

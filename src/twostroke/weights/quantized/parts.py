@@ -42,10 +42,11 @@ class RawTensor(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StoredPart:
-    """One stored tensor."""
+    """One stored tensor. seen_as: the type that its bytes are, where they are stored as whole numbers."""
 
     name: str
     tensor: RawTensor
+    seen_as: str = ""
 
     @property
     def info(self) -> TensorInfo:
@@ -53,13 +54,22 @@ class StoredPart:
         return self.tensor.info
 
     @property
+    def dtype(self) -> str:
+        """The type of its elements."""
+        return self.seen_as or self.info.dtype
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        """As stored."""
-        return self.tensor.info.shape
+        """In elements."""
+        stored = self.tensor.info.shape
+        if not self.seen_as or not stored:
+            return stored
+        each = _RAW[self.info.dtype].itemsize // _RAW[self.seen_as].itemsize
+        return (*stored[:-1], stored[-1] * each)
 
     def rows(self, first: int, count: int) -> NDArray[Any]:
         """Rows as they are stored, bf16 and floats of 8 bits as whole numbers."""
-        raw = self.tensor.read_raw(first, count).view(_RAW[self.info.dtype])
+        raw = self.tensor.read_raw(first, count).view(_RAW[self.dtype])
         return raw.reshape((count, *self.shape[1:]) if self.shape else ())
 
     def whole(self) -> NDArray[Any]:
@@ -69,7 +79,7 @@ class StoredPart:
     def floats(self, first: int = 0, count: int | None = None) -> F32Array:
         """Rows as float32. Raises CorruptModel where one is NaN or infinite."""
         raw = self.rows(first, self.info.rows - first if count is None else count)
-        dtype = self.info.dtype
+        dtype = self.dtype
         if dtype == "BF16":
             found = bf16_to_f32(raw)
         elif dtype == "F8_E4M3":
@@ -119,6 +129,8 @@ class StoredTensors:
         part = StoredPart(name, self.tensors[name])
         if part.info.dtype not in dtypes:
             raise part.wrong(f"It has the type {part.info.dtype}, expected {' or '.join(dtypes)}.")
+        if 0 in part.shape:
+            raise part.wrong(f"It has the shape {list(part.shape)}: it is empty.")
         if shape is not None and not _fits(part.shape, shape):
             expected = ", ".join("any" if size is None else str(size) for size in shape)
             raise part.wrong(f"It has the shape {list(part.shape)}, expected [{expected}].")

@@ -172,14 +172,14 @@ def _fbgemm(fields: Fields) -> Scheme:
 def _mlx(fields: Fields) -> Scheme:
     def read(group: Fields) -> tuple[int, int, str]:
         mode = group.text("mode", "affine")
-        if mode not in ("affine", "mxfp4"):
-            raise _refuse(group, "mode", mode, "affine and mxfp4")
-        small = mode == "mxfp4"
-        bits, size = group.integer("bits", 1, 8, 4), group.integer("group_size", 1, 1 << 16, 32 if small else 64)
-        if bits not in mlx.BITS or (small and bits != 4):
-            raise _refuse(group, "bits", bits, ", ".join(map(str, mlx.BITS)))
-        if size not in mlx.GROUPS or (small and size != 32):
-            raise _refuse(group, "group_size", size, ", ".join(map(str, mlx.GROUPS)))
+        if mode not in mlx.MODES:
+            raise _refuse(group, "mode", mode, ", ".join(mlx.MODES))
+        bits, size = group.integer("bits", 1, 8, 4), group.integer("group_size", 1, 1 << 16, 64)
+        wanted = mlx.MODES[mode]
+        if bits not in wanted.bits:
+            raise _refuse(group, "bits", bits, ", ".join(map(str, wanted.bits)))
+        if size not in wanted.groups:
+            raise _refuse(group, "group_size", size, ", ".join(map(str, wanted.groups)))
         return bits, size, mode
 
     own = {}

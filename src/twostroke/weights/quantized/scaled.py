@@ -80,7 +80,7 @@ class ScaledMatrix:
     @property
     def kinds(self) -> frozenset[WeightKind]:
         """Whole numbers in groups of one row can be kept; floats of 8 bits cannot."""
-        if self.weight.info.dtype != "I8" or self.tile[0] not in (0, 1):
+        if self.weight.dtype != "I8" or self.tile[0] not in (0, 1):
             return frozenset()
         return affine_kinds(8, self.shape[1], self._columns)
 
@@ -91,7 +91,7 @@ class ScaledMatrix:
 
     def values(self, first: int, count: int) -> F32Array:
         """See QuantizedMatrix."""
-        if self.weight.info.dtype == "I8":
+        if self.weight.dtype == "I8":
             return self._grouped(first, count).values()
         codes: F32Array = E4M3[self.weight.rows(first, count)]
         if not np.isfinite(codes).all():

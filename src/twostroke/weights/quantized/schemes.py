@@ -10,7 +10,7 @@ Must not know: how codes become numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from twostroke.spec.fields import Fields
@@ -201,16 +201,16 @@ class MlxScheme:
             if mode == "affine":
                 yield name, MlxMatrix.of(stored, module, bits, group)
                 continue
-            nv = mode == "nvfp4"
-            codes = stored.part(name, ("U32",))
             scales = stored.part(module + ".scales", ("U8",))
-            if nv:
-                raise UnsupportedModel(
-                    f"{name[:200]}: MLX's mode nvfp4 cannot be read.",
-                    why="Read are the modes affine and mxfp4.",
-                    fix="Use another quantization of the same model.",
-                )
-            yield name, SmallFloatMatrix.of("MLX MXFP4, groups of 32", codes, scales, 32)
+            codes = stored.part(name, ("U32",))
+            if mode == "nvfp4":
+                scales = replace(scales, seen_as="F8_E4M3")
+            if mode == "mxfp8":
+                codes = replace(codes, seen_as="F8_E4M3")
+                yield name, ScaledMatrix.of("MLX MXFP8, groups of 32", codes, scales, (1, 32))
+            else:
+                words = f"MLX {mode.upper()}, groups of {group}"
+                yield name, SmallFloatMatrix.of(words, codes, scales, group)
 
 
 @dataclass(frozen=True, slots=True)

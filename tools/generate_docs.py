@@ -22,7 +22,7 @@ from tools.pages.models import models_page
 from twostroke.cli.command import EXIT_CODES
 from twostroke.cli.main import VERBS, main
 from twostroke.ops.registry import registry
-from twostroke.options import CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS, Option
+from twostroke.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS, Option
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Written by tools/generate_docs.py from the code; do not edit. -->\n\n"
@@ -34,7 +34,13 @@ def config_page() -> str:
         NOTE + "# Configuration\n",
         "Flags win over variables, variables over defaults. `twostroke config` prints each with its reason.\n",
     ]
-    for title, options in (("Engine", ENGINE_OPTIONS), ("Server", SERVER_OPTIONS), ("Cluster", CLUSTER_OPTIONS)):
+    tables = {
+        "Engine": ENGINE_OPTIONS,
+        "Server": SERVER_OPTIONS,
+        "Adapters": ADAPTER_OPTIONS,
+        "Cluster": CLUSTER_OPTIONS,
+    }
+    for title, options in tables.items():
         lines += [f"## {title}\n", "| flag | variable | meaning | default |", "| --- | --- | --- | --- |"]
         lines += [_option_row(option) for option in options]
         lines.append("")

@@ -11,13 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
+from twostroke.adapters.shelf import AdapterShelf
+from twostroke.assemble_adapters import AdapterPlan, plan_adapters
 from twostroke.assemble_caches import draft_pools, longest_sequence, own_pools, step_memory
 from twostroke.assemble_folders import compared_heads_folder, locate, name_of
 from twostroke.assemble_guesses import (
@@ -30,9 +30,10 @@ from twostroke.assemble_guesses import (
     ways_of,
 )
 from twostroke.assemble_heads import MedusaModel, build_medusa, find_heads, medusa_proposer, with_hidden
-from twostroke.backends.cpu import CpuOps, NativePacker, best_level, require_level
+from twostroke.assemble_weights import Progress, Report, load, settler_of
+from twostroke.backends.cpu import CpuOps, best_level, require_level
 from twostroke.backends.cpu.health import check_kernels
-from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, populate, settle
+from twostroke.backends.cpu.huge_pages import populate
 from twostroke.beams.book import BeamBook
 from twostroke.cache.manager import CacheManager
 from twostroke.config import (
@@ -67,7 +68,8 @@ from twostroke.ops.step_memory import StepMemory, page_table_bytes
 from twostroke.program.cache_groups import cache_groups
 from twostroke.program.model import Model
 from twostroke.program.place import place
-from twostroke.quant.formats import STORED, format_choice
+from twostroke.program.program import Program
+from twostroke.quant.formats import format_choice
 from twostroke.run_delay import RunDelay
 from twostroke.runner.backing import PoolBacking
 from twostroke.runner.folder import read_folder
@@ -87,17 +89,11 @@ from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.background_check import BackgroundCheck
-from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub import ModelFolder
-from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
-from twostroke.weights.packed_cache import NO_CACHE, PACKED, CachedWeights, cached_weights, kept_folder
+from twostroke.weights.packed_cache import kept_folder
 from twostroke.weights.settle import Settler
-from twostroke.weights.stored import tell_stored
-
-Progress = Callable[[int, int, str], None]
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +107,7 @@ class Found:
     kv_plan: KVPlan
     costs: WhatIf
     guessing: GuessingModel | None = None
+    adapters: AdapterPlan | None = None
 
     @property
     def name(self) -> str:
@@ -138,6 +135,7 @@ class Heart:
     grammars: GrammarCompiler
     costs: WhatIf
     guesser: Guesser
+    adapters: AdapterShelf | None
 
     @property
     def session(self) -> Session:
@@ -191,6 +189,10 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         table_bytes=spec.rope_bytes(context) + tables,
         process_bytes=PROCESS_BYTES,
     )
+    adapters = plan_adapters(resolver, spec)
+    if adapters is not None:
+        needs = adapters.added_to(needs, settings["max_step_tokens"], sequences)
+        adapters.check_beside(guessing)
     if guessing is not None:
         needs = guessing.added_to(needs, settings)
     kv_plan = resolve_memory(resolver, needs, machine)
@@ -200,7 +202,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     if objectives_of(settings).any:
         check_objectives(costs, objectives_of(settings))
         resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
-    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing)
+    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters)
 
 
 def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: Machine) -> DraftModel | None:
@@ -238,22 +240,21 @@ def build_heart(
     spec, folder = found.spec, found.folder.path
     tokenizer = Tokenizer.from_folder(folder)
     generation = read_generation_defaults(folder)
-    loaded = load(found, resolved, progress, report)
+    loaded = load(folder, spec, resolved, progress, report)
     weights, weights_check = loaded.weights, BackgroundCheck(loaded.file)
     closing = ExitStack()
     closing.callback(weights_check.close)
     ops = CpuOps(resolved["cpu_level"], resolved["threads"])
     closing.callback(ops.close)
-    settler = _settler(weights, found.machine)
+    settler = settler_of(weights, found.machine)
     closing.callback(settler.close)
     sizes = (resolved["max_step_tokens"], resolved["max_sequences"])
-    pools = own_pools(spec, found.kv_plan)
-    memory = step_memory(spec, weights, pools, resolved)
+    program, memory, shelf = _program_and_memory(found, weights, resolved)
     backing = PoolBacking([layer.data for layer in memory.layers_of(0)], populate)
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, ops, report)
-    runner = ModelRunner(ops.compile(spec.program, memory), memory, time.perf_counter, RunDelay(), ops.weigh, readers)
-    cache = CacheManager(pools, PAGE_TOKENS, backing.on_fresh_page)
+    runner = ModelRunner(ops.compile(program, memory), memory, time.perf_counter, RunDelay(), ops.weigh, readers)
+    cache = CacheManager(own_pools(spec, found.kv_plan), PAGE_TOKENS, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
     step_limits = SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS)
     scheduler = Scheduler(cache, step_limits, _policy(found, resolved), guesser)
@@ -261,17 +262,17 @@ def build_heart(
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
     closing.callback(grammars.close)
-    limits = _limits(found, resolved, ends)
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     session = Session(
         book,
         tokenizer,
-        limits,
+        _limits(found, resolved, ends),
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
         observer=observer,
         grammars=grammars,
         ledger=ledger,
+        adapters=shelf,
     )
     report_fault = _fault_report("engine fault", report)
     watched = runner if witness is None else WitnessedExecutor(runner, witness)
@@ -305,6 +306,7 @@ def build_heart(
         grammars,
         found.costs,
         guesser,
+        shelf,
     )
 
 
@@ -322,8 +324,8 @@ def _guessing(
         heads, rows = build_medusa(guessing, weights, memory, found.spec, ops, resolved)
         return medusa_proposer(heads, told), (rows,)
     if isinstance(guessing, DraftModel):
-        own = replace(found, folder=guessing.folder, spec=guessing.spec)
-        own_weights, pools = load(own, resolved, None, report).weights, draft_pools(found.spec, found.kv_plan)
+        own_weights = load(guessing.folder.path, guessing.spec, resolved, None, report).weights
+        pools = draft_pools(found.spec, found.kv_plan)
         return build_draft(guessing, own_weights, ops, resolved, pools, told), ()
     return None, ()
 
@@ -334,28 +336,23 @@ def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None
     return BuiltSync(**_fields(heart), engine=SyncEngine(heart.stepper))
 
 
+def _program_and_memory(
+    found: Found, weights: ModelWeights, resolved: Resolved
+) -> tuple[Program, StepMemory, AdapterShelf | None]:
+    """The model's program, or that with places for adapters; the arrays of its steps; the adapters."""
+    pools = own_pools(found.spec, found.kv_plan)
+    if found.adapters is None:
+        return found.spec.program, step_memory(found.spec.program, weights, pools, resolved), None
+    shelf = found.adapters.build()
+    return found.adapters.program, step_memory(found.adapters.program, shelf.beside(weights), pools, resolved), shelf
+
+
 def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack) -> Sink | None:
     if resolved["trace"] is None:
         return None
     file = RecordFile(Path(resolved["trace"]).expanduser(), costs.source, report)
     closing.callback(file.close)
     return file.write
-
-
-def load(found: Found, resolved: Resolved, progress: Progress | None, report: Report) -> CachedWeights:
-    """Packed weights: mapped from the cache, packed into it, or (cache off, or f32 of the embedded) into memory."""
-    format_for = format_choice(resolved["weights"])
-    packer = NativePacker(resolved["cpu_level"], resolved["threads"])
-    try:
-        with Checkpoint.open(found.folder.path) as checkpoint:
-            if resolved["weights"] == STORED:
-                tell_stored(found.spec, checkpoint, report)
-            if resolved["cache"] == NO_CACHE:
-                return CachedWeights(load_weights(checkpoint, found.spec, format_for, packer, progress))
-            cache_folder = Path(resolved["cache"]).expanduser() / PACKED
-            return cached_weights(cache_folder, checkpoint, found.spec, format_for, packer, progress, report)
-    finally:
-        packer.close()
 
 
 def _limits(found: Found, resolved: Resolved, ends: frozenset[int]) -> EngineLimits:
@@ -373,11 +370,6 @@ def _policy(found: Found, resolved: Resolved) -> Policy:
         return ArrivalPolicy()
     limits = SchedulerLimits(resolved["max_step_tokens"], resolved["max_sequences"])
     return objective_policy(found.costs.now, objectives_of(resolved), limits, PAGE_TOKENS, guessed=guessed)
-
-
-def _settler(weights: ModelWeights, machine: Machine) -> Settler:
-    mapped = weights.mapped if weights.mapped is not None and machine.huge_pages else np.empty(0, np.uint8)
-    return Settler(mapped, settle, HUGE_PAGE_BYTES)
 
 
 def print_report(sentence: str) -> None:

@@ -11,6 +11,7 @@ from twostroke.cost.memory import KVPlan
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.program.cache_groups import cache_groups
 from twostroke.program.model import Model
+from twostroke.program.program import Program
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.speculate.guess_limiter import GUESS_ROWS
 from twostroke.types.cache_pools import CachePools
@@ -32,8 +33,8 @@ def longest_sequence(pools: CachePools, context_tokens: int) -> int:
     return context_tokens if pools.most_pages is None else pools.most_pages * PAGE_TOKENS
 
 
-def step_memory(spec: Model, weights: ModelWeights, pools: CachePools, settings: Resolved) -> StepMemory:
+def step_memory(program: Program, weights: ModelWeights, pools: CachePools, settings: Resolved) -> StepMemory:
     """Arrays for the largest step and for these pools."""
     limits = (settings["context"], settings["max_step_tokens"], settings["max_sequences"])
     sizes = MemorySizes(pools.num_pages, *limits, pools.state_slots, GUESS_ROWS)
-    return StepMemory(spec.program, weights.matrices, weights.vectors, kv_kind(settings["kv_format"]), sizes)
+    return StepMemory(program, weights.matrices, weights.vectors, kv_kind(settings["kv_format"]), sizes)

@@ -19,7 +19,9 @@ from twostroke.cluster.arithmetic import arithmetic_of
 from twostroke.cluster.link import secret_key
 from twostroke.cluster.replica import ReplicaServer
 from twostroke.cluster.replica_core import PREFILL_TOKENS, ReplicaCore
+from twostroke.config import collect, refuse_adapters
 from twostroke.cost.shape import Segment
+from twostroke.env import asked_by_environment
 from twostroke.fleet.wire import ReplicaFacts
 from twostroke.scheduler.step_time import StepTime
 from twostroke.spec.formats import PAGE_TOKENS
@@ -46,6 +48,7 @@ def build_replica(
     progress: Callable[[int, int, str], None] | None = None,
 ) -> BuiltReplica:
     """Load a model and make a replica that listens. Raises TwostrokeError."""
+    refuse_adapters(collect(options, asked_by_environment()), "Replicas")
     found = assemble.find_model(model, options)
     heart = assemble.build_heart(found, progress, say)
     resolved, stepper, spec = heart.resolved, heart.stepper, found.spec

@@ -13,7 +13,7 @@ from typing import Any
 
 from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
 from twostroke.env import Machine
-from twostroke.options import BY_NAME
+from twostroke.options import ADAPTER_OPTIONS, BY_NAME, Option
 from twostroke.program.model import Model
 from twostroke.quant.formats import STORED
 from twostroke.scheduler.gap_limiter import GapRule
@@ -65,17 +65,26 @@ def collect(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[
     for name, text in environment.items():
         if name in BY_NAME:
             source = f"the variable TWOSTROKE_{name.upper()}"
-            asked[name] = Asked(BY_NAME[name].read(text, source), source)
+            asked[name] = Asked(_read(BY_NAME[name], text, source), source)
     for name, value in options.items():
-        if value is None:
+        if value is None or value == ():
             continue
         if name not in BY_NAME:
             near = difflib.get_close_matches(name, BY_NAME, 1)
             hint = f"Did you mean {near[0]!r}?" if near else "Options: " + ", ".join(BY_NAME) + "."
             raise ConfigError(f"There is no option {name!r}.", fix=hint)
         option = BY_NAME[name]
-        asked[name] = Asked(option.read(str(value), option.flag), option.flag)
+        asked[name] = Asked(_read(option, value, option.flag), option.flag)
     return asked
+
+
+def _read(option: Option, value: Any, source: str) -> Any:
+    """An option that may be given several times takes a mapping, a list, or one text with commas between."""
+    if not option.many:
+        return option.read(str(value), source)
+    if isinstance(value, Mapping):
+        value = [f"{key}={each}" for key, each in value.items()]
+    return tuple(option.read(str(each), source) for each in (value.split(",") if isinstance(value, str) else value))
 
 
 class Resolver:
@@ -204,6 +213,8 @@ def resolve_memory(resolver: Resolver, needs: MemoryNeeds, machine: Machine) -> 
     resolver.put("weight_bytes", needs.weight_bytes, "packed size of the chosen format")
     resolver.put("buffer_bytes", needs.buffer_bytes, "activations of one step and its logits")
     resolver.put("table_bytes", needs.table_bytes, "rotations and page tables of the longest context")
+    if needs.adapter_bytes:
+        resolver.put("adapter_bytes", needs.adapter_bytes, "places for adapters")
     resolver.put("process_bytes", needs.process_bytes, "interpreter, tokenizer, requests: what stays after any load")
     resolver.put("kv_memory", plan.kv_bytes, plan.reason)
     resolver.put("kv_tokens", plan.tokens, needs.caches.words())
@@ -224,6 +235,17 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
             f"Listening on {host} without an API key is refused.",
             why="Any client that reaches that address could use the server.",
             fix="Give --api-key, or listen on 127.0.0.1.",
+        )
+
+
+def refuse_adapters(asked: Mapping[str, Asked], who: str) -> None:
+    """Raises ConfigError where an option of adapters is asked for."""
+    given = next((asked[option.name] for option in ADAPTER_OPTIONS if option.name in asked), None)
+    if given is not None:
+        raise ConfigError(
+            f"{who} serve no adapters, and {given.source} asks for some.",
+            why="A front does not know which replica has which adapter.",
+            fix="Leave it out, or serve from one process, without replicas.",
         )
 
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from twostroke import assemble
+from twostroke.adapters.shelf import AdapterShelf
 from twostroke.cost.explanation import Explanation
 from twostroke.cost.ledger import MAX_FINISHED
 from twostroke.engine.sync_engine import SyncEngine
@@ -23,7 +25,7 @@ from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate, required
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.types.errors import BackendError, InvalidRequest
+from twostroke.types.errors import BackendError, ConfigError, InvalidRequest
 from twostroke.types.field_values import whole_numbers
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 from twostroke.types.request import FinishReason
@@ -35,7 +37,8 @@ TextOrTokens = str | Sequence[int]
 class LLM:
     """For any number of threads: prompts that are under way at the same time share their steps.
 
-    model: "spark" (embedded), a folder, or a hub id. options: names of `twostroke serve --help`, as weights="int4".
+    model: "spark" (embedded), a folder, or a hub id. options: names of `twostroke serve --help`, as weights="int4" or
+    adapter={"sql": "adapters/sql"}.
     progress(done, total, what) is called while weights load. Raises ModelError, OutOfMemory, ConfigError.
     """
 
@@ -104,8 +107,10 @@ class LLM:
         self,
         prompts: TextOrTokens | Sequence[TextOrTokens],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        adapter: str | Sequence[str | None] | None = None,
     ) -> list[GenerationOutput]:
-        """Answer one prompt or many (texts or token ids), in their order. params: one for all, or one each.
+        """Answer one prompt or many (texts or token ids), in their order. params, adapter: one for all, or one each.
 
         Raises InvalidRequest for wrong prompts, BackendError where the engine failed on one.
         """
@@ -116,7 +121,10 @@ class LLM:
             each = params
         if len(each) != len(asked):
             raise InvalidRequest(f"{len(asked)} prompts and {len(each)} SamplingParams.", fix="Give one, or one each.")
-        made = [self._prompt(prompt, own) for prompt, own in zip(asked, each, strict=True)]
+        names = [adapter] * len(asked) if isinstance(adapter, str) or adapter is None else list(adapter)
+        if len(names) != len(asked):
+            raise InvalidRequest(f"{len(asked)} prompts and {len(names)} adapters.", fix="Give one, or one each.")
+        made = [self._prompt(*one) for one in zip(asked, each, names, strict=True)]
         outputs = [_unbroken(output) for output in self.engine.generate(made)]
         texts = [prompt if isinstance(prompt, str) else None for prompt in asked]
         return [replace(output, prompt=text) for output, text in zip(outputs, texts, strict=True)]
@@ -145,13 +153,21 @@ class LLM:
         )
         return self.generate(prompts, params)
 
-    def chat(self, messages: Sequence[Mapping[str, Any]], params: SamplingParams | None = None) -> GenerationOutput:
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        params: SamplingParams | None = None,
+        *,
+        adapter: str | None = None,
+    ) -> GenerationOutput:
         """The assistant's next message. messages: objects with role and content. Raises as `generate` does."""
         prompt = self._rendered(messages, False)
         token_ids = self.tokenizer.encode_rendered(prompt.text, quoted=prompt.quoted)
-        return replace(self.generate([token_ids], params)[0], prompt=prompt.text)
+        return replace(self.generate([token_ids], params, adapter=adapter)[0], prompt=prompt.text)
 
-    def stream(self, prompt: TextOrTokens, params: SamplingParams | None = None) -> Iterator[Delta]:
+    def stream(
+        self, prompt: TextOrTokens, params: SamplingParams | None = None, *, adapter: str | None = None
+    ) -> Iterator[Delta]:
         """The answer piece by piece. Closing the iterator ends the request. Raises as `generate` does."""
         asked = params or self.default_params()
         if asked.chooses:
@@ -161,7 +177,21 @@ class LLM:
                 why="It is known only when all of them are there.",
                 fix="Use generate.",
             )
-        return self.engine.stream([self._prompt(prompt, asked)])
+        return self.engine.stream([self._prompt(prompt, asked, adapter)])
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """Names that `generate`, `chat` and `stream` take."""
+        shelf = self._built.adapters
+        return () if shelf is None else tuple(each.name for each in shelf.loaded())
+
+    def load_adapter(self, name: str, folder: str | Path) -> None:
+        """Add a LoRA adapter while the engine runs. Raises ConfigError, also where max_adapters leaves no place."""
+        self._shelf().load(name, Path(folder).expanduser())
+
+    def unload_adapter(self, name: str) -> None:
+        """Requests that have it go on with it. Raises InvalidRequest for a name that is not loaded."""
+        self._shelf().unload(name)
 
     def explain(self, request_id: str) -> list[Explanation]:
         """Why a request that has ended took as long as it did, for each of its completions.
@@ -210,9 +240,14 @@ class LLM:
         template = required(self._template, self.model_name)
         return quoting.shown(template.render(messages, each_text=quoting.hide))
 
-    def _prompt(self, prompt: TextOrTokens, params: SamplingParams) -> Prompt:
+    def _shelf(self) -> AdapterShelf:
+        if self._built.adapters is None:
+            raise ConfigError("This engine has no place for adapters.", fix="Give it some: LLM(..., max_adapters=4).")
+        return self._built.adapters
+
+    def _prompt(self, prompt: TextOrTokens, params: SamplingParams, adapter: str | None = None) -> Prompt:
         ids = self.prompt_tokens(prompt) if isinstance(prompt, str) else whole_numbers("prompt", prompt)
-        return Prompt(tuple(ids), without_words(params, self.tokenizer.encode_rendered))
+        return Prompt(tuple(ids), without_words(params, self.tokenizer.encode_rendered), adapter=adapter)
 
 
 def _prompt_list(prompts: TextOrTokens | Sequence[TextOrTokens]) -> list[TextOrTokens]:

@@ -16,6 +16,7 @@ from typing import Any
 from twostroke.types.errors import ConfigError
 from twostroke.types.speculate import BY_MODEL, SHIPPED_HEADS, WAYS
 
+_ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 
@@ -67,6 +68,14 @@ def parse_switch(text: str) -> bool:
     return words[text.strip().lower()]
 
 
+def parse_adapter(text: str) -> tuple[str, str]:
+    """ "sql=adapters/sql" -> a name and a folder. Raises ValueError."""
+    name, equals, folder = (part.strip() for part in text.partition("="))
+    if not equals or not folder or not _ADAPTER_NAME.fullmatch(name):
+        raise ValueError("write NAME=FOLDER, such as sql=adapters/sql; names are letters, digits, and any of ._:/-")
+    return name, folder
+
+
 def parse_url(text: str) -> str:
     """ "http://127.0.0.1:4318". Raises ValueError."""
     if not re.fullmatch(r"https?://[^\s/]+\S*", text.strip()):
@@ -100,7 +109,8 @@ def one_of(*choices: str) -> Callable[[str], str]:
 class Option:
     """name: Python and TWOSTROKE_ name; the flag is --name with dashes. default: what happens without it, in words.
 
-    secret: its value is never printed. switch: the flag alone turns it on.
+    secret: its value is never printed. switch: the flag alone turns it on. many: it may be given several times; its
+    value is a tuple.
     """
 
     name: str
@@ -110,6 +120,7 @@ class Option:
     default: str
     secret: bool = False
     switch: bool = False
+    many: bool = False
 
     @property
     def flag(self) -> str:
@@ -238,6 +249,26 @@ SERVER_OPTIONS: tuple[Option, ...] = (
     Option("otlp", "URL", parse_url, "Send OpenTelemetry spans to this OTLP/HTTP collector.", "none"),
 )
 
+ADAPTER_OPTIONS: tuple[Option, ...] = (
+    Option(
+        "adapter",
+        "NAME=FOLDER",
+        parse_adapter,
+        "A LoRA adapter as PEFT saves it, asked for as a model of this name; may be given several times.",
+        "none",
+        many=True,
+    ),
+    Option(
+        "adapter_folder",
+        "FOLDER",
+        parse_text,
+        "Clients may load adapters that lie in this folder, and unload any: POST /v1/load_lora_adapter.",
+        "none: they may not",
+    ),
+    Option("max_adapters", "COUNT", parse_count, "Most adapters at a time.", "those given; 8 more with a folder"),
+    Option("adapter_rank", "COUNT", parse_count, "Largest rank of adapters that are loaded later.", "16"),
+)
+
 CLUSTER_OPTIONS: tuple[Option, ...] = (
     Option(
         "cluster_secret",
@@ -249,4 +280,6 @@ CLUSTER_OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-BY_NAME: dict[str, Option] = {option.name: option for option in ENGINE_OPTIONS + SERVER_OPTIONS + CLUSTER_OPTIONS}
+BY_NAME: dict[str, Option] = {
+    option.name: option for option in ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS + CLUSTER_OPTIONS
+}

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
 
-from tests.ops.banks import bank
+from tests.ops.banks import joined
 from tests.ops.native import LEVELS, check_guard, format_id, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops import low_rank
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight
-from twostroke.quant.formats import INT4, INT8
+from twostroke.quant.codec import pack_weight
+from twostroke.quant.formats import INT8
 from twostroke.spec.formats import BF16, F32, WeightFormat
 from twostroke.types.errors import BackendError
+
+ADAPTERS = np.array([0, 0, 2, -1, *[1] * 37, -1, -1, 0, 2, 1, 3, 3, 2], np.int32)
+ROWS, FIRST, COUNT = len(ADAPTERS), 3, 4
 
 
 @pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
@@ -25,45 +30,119 @@ def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
     made.close()
 
 
+@cache
+def ranked_bank(rows: int, room: int, ranks: tuple[int, ...], weight_format: WeightFormat) -> PackedWeight:
+    """A matrix for each rank, zeros from its rank on."""
+    rng = np.random.default_rng([rows, room])
+    matrices = [rng.standard_normal((rows, room), dtype=np.float32) for _ in ranks]
+    for matrix, rank in zip(matrices, ranks, strict=True):
+        matrix[:, rank:] = 0
+    return joined([pack_weight(each, weight_format) for each in matrices])
+
+
 def adapted(
-    ops: CpuOps, product: F32Array, x: F32Array, down: PackedWeight, up: PackedWeight, adapters: I32Array
+    ops: CpuOps, product: F32Array, x: F32Array, down: PackedWeight, up: PackedWeight, ranks: F32Array, who: I32Array
 ) -> F32Array:
-    out, room = guarded(len(x), up.rows)
-    ops.low_rank(out, product, x, down, up, adapters, np.empty((len(x), down.rows), np.float32))
+    out, room = guarded(len(x), product.shape[1])
+    ops.low_rank(out, product, x, down, up, ranks, who, np.full((len(x), down.columns), np.nan, np.float32), FIRST)
     check_guard(out, room)
     return out
 
 
-@pytest.mark.parametrize("weight_format", [F32, BF16, INT8, INT4], ids=format_id)
-@pytest.mark.parametrize(("rank", "columns", "width"), [(1, 1, 1), (8, 64, 96), (5, 300, 65), (64, 127, 200)])
+@pytest.mark.parametrize("weight_format", [F32, BF16], ids=format_id)
+@pytest.mark.parametrize(
+    ("ranks", "columns", "rows"), [((1, 8, 3, 0), 1, 1), ((8, 5, 16, 0), 64, 96), ((7, 24, 9, 0), 300, 577)]
+)
 def test_adapted_rows_are_the_references(
-    ops: CpuOps, weight_format: WeightFormat, rank: int, columns: int, width: int
+    ops: CpuOps, weight_format: WeightFormat, ranks: tuple[int, ...], columns: int, rows: int
 ) -> None:
-    x, product = random_rows(17, columns), random_rows(17, width)
-    down, up = bank(3, rank, columns, weight_format), bank(3, width, rank, weight_format)
-    adapters = np.array([0, 0, 2, -1, 1, 1, 1, 1, 1, 1, -1, -1, 0, 2, 1, 0, 2], np.int32)
-    found, expected = adapted(ops, product, x, down, up, adapters), np.empty((17, width), np.float32)
-    low_rank.reference(expected, product, np.ascontiguousarray(x), down, up, adapters, np.empty((17, rank), np.float32))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
-    assert np.array_equal(found[adapters < 0], product[adapters < 0])
-    for row in range(17):
-        alone = adapted(ops, product[row : row + 1], x[row : row + 1], down, up, adapters[row : row + 1])
-        assert np.array_equal(alone[0], found[row])
+    room, width = -(-max(ranks) // 8) * 8, rows + FIRST + 2
+    x, product = random_rows(ROWS, columns), random_rows(ROWS, width)
+    banks = [ranked_bank(size, room, ranks, weight_format) for size in (columns, rows)]
+    numbers, expected = np.array(ranks, np.float32), np.empty((ROWS, width), np.float32)
+    found = adapted(ops, product, x, *banks, numbers, ADAPTERS)
+    middle = np.empty((ROWS, room), np.float32)
+    low_rank.reference(expected, product, np.ascontiguousarray(x), *banks, numbers, ADAPTERS, middle, FIRST)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+    untouched = (ADAPTERS < 0) | (ADAPTERS == 3)
+    assert np.array_equal(found[untouched], product[untouched]) and not np.array_equal(found, product)
+    assert np.array_equal(found[:, :FIRST], product[:, :FIRST])
+    assert np.array_equal(found[:, FIRST + rows :], product[:, FIRST + rows :])
+    for row in range(ROWS):
+        alone = slice(row, row + 1)
+        assert np.array_equal(
+            adapted(ops, product[alone], x[alone], *banks, numbers, ADAPTERS[alone])[0], found[row]
+        ), row
 
 
-@pytest.mark.parametrize("wrong", [-2, 3])
+def test_a_result_may_lie_where_the_product_is(ops: CpuOps) -> None:
+    banks = [ranked_bank(size, 8, (8, 8, 8, 8), F32) for size in (40, 70)]
+    x, product, ranks = random_rows(5, 40), random_rows(5, 75), np.full(4, 8, np.float32)
+    who = np.array([0, 1, -1, 2, 2], np.int32)
+    inside = np.ascontiguousarray(product)
+    ops.low_rank(inside, inside, x, *banks, ranks, who, np.empty((5, 8), np.float32), FIRST)
+    assert np.array_equal(inside, adapted(ops, product, x, *banks, ranks, who))
+
+
+def test_a_rank_says_how_much_of_a_matrix_is_read(ops: CpuOps) -> None:
+    """Zeros behind an adapter's rank change no bit; a bank of more room gives the same bits."""
+    x, product, who = random_rows(3, 100), random_rows(3, 200), np.zeros(3, np.int32)
+    small, large = (
+        [ranked_bank(size, 8, (5, 5, 5, 5), BF16) for size in (100, 190)],
+        [ranked_bank(size, 8, (5, 5, 5, 5), BF16) for size in (100, 190)],
+    )
+    wide = [joined([pack_weight(np.pad(_matrix(bank), ((0, 0), (0, 24))), BF16)] * 4) for bank in large]
+    found = adapted(ops, product, x, *small, np.full(4, 5, np.float32), who)
+    for rank in (5, 8, 32):
+        assert np.array_equal(adapted(ops, product, x, *wide, np.full(4, rank, np.float32), who), found)
+
+
+def _matrix(bank: PackedWeight) -> F32Array:
+    from twostroke.ops.operands import unpack
+
+    return unpack(bank.expert(0))
+
+
+@pytest.mark.parametrize("wrong", [-2, 4])
 def test_the_number_of_no_adapter_is_refused(ops: CpuOps, wrong: int) -> None:
-    x, down, up = random_rows(2, 8), bank(3, 4, 8, F32), bank(3, 8, 4, F32)
+    banks, ranks = [ranked_bank(8, 8, (8, 8, 8, 8), F32)] * 2, np.full(4, 8, np.float32)
+    who, x, wide = np.array([0, wrong], np.int32), random_rows(2, 8), random_rows(2, 13)
     with pytest.raises(BackendError, match="an index lies outside its range"):
-        adapted(ops, random_rows(2, 8), x, down, up, np.array([0, wrong], np.int32))
+        adapted(ops, wide, x, *banks, ranks, who)
     with pytest.raises(IndexError):
-        low_rank.reference(
-            np.empty((1, 8), np.float32), x[:1], x[:1], down, up, np.array([wrong], np.int32), np.empty((1, 4))
+        low_rank.reference(wide.copy(), wide, x, *banks, ranks, who, np.empty((2, 8), np.float32), FIRST)
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 9.0, np.nan])
+def test_a_rank_without_room_is_refused(ops: CpuOps, wrong: float) -> None:
+    banks = [ranked_bank(8, 8, (8, 8, 8, 8), F32)] * 2
+    with pytest.raises(BackendError, match="an index lies outside its range"):
+        adapted(
+            ops,
+            random_rows(2, 13),
+            random_rows(2, 8),
+            *banks,
+            np.array([8, 8, 8, wrong], np.float32),
+            np.zeros(2, np.int32),
         )
 
 
-def test_banks_that_do_not_fit_are_refused(ops: CpuOps) -> None:
-    x, adapters = random_rows(2, 8), np.zeros(2, np.int32)
-    for down, up in ((bank(3, 4, 8, F32), bank(2, 8, 4, F32)), (bank(3, 4, 8, F32), bank(3, 8, 5, F32))):
-        with pytest.raises(BackendError):
-            adapted(ops, x, x, down, up, adapters)
+@pytest.mark.parametrize(
+    ("down", "up", "count"),
+    [
+        ((8, 8, F32), (8, 16, F32), 4),  # other room for ranks
+        ((9, 8, F32), (8, 8, F32), 4),  # other inputs
+        ((8, 8, F32), (11, 8, F32), 4),  # more rows than the result has
+        ((8, 8, INT8), (8, 8, INT8), 4),  # no floats
+        ((8, 4, F32), (8, 4, F32), 4),  # no multiple of 8
+        ((8, 8, F32), (8, 8, F32), 3),  # another number of adapters
+    ],
+)
+def test_banks_that_do_not_fit_are_refused(
+    ops: CpuOps, down: tuple[int, int, WeightFormat], up: tuple[int, int, WeightFormat], count: int
+) -> None:
+    banks = [ranked_bank(rows, room, (room,) * 4, weight_format) for rows, room, weight_format in (down, up)]
+    with pytest.raises(BackendError):
+        adapted(
+            ops, random_rows(2, 13), random_rows(2, 8), *banks, np.full(count, 4, np.float32), np.zeros(2, np.int32)
+        )

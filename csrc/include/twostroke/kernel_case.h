@@ -42,10 +42,6 @@ inline const char* kernel_of<ts_experts_args>(const KernelCase& asked) {
   return product_kernel(asked);
 }
 template <>
-inline const char* kernel_of<ts_low_rank_args>(const KernelCase& asked) {
-  return product_kernel(asked);
-}
-template <>
 inline const char* kernel_of<ts_head_linear_args>(const KernelCase& asked) {
   return product_kernel(asked);
 }

@@ -76,7 +76,7 @@ typedef int64_t ts_integer;
   OP(linear_add, F(value, out) F(value, x) F(weight, weight))                                                            \
   OP(linear_silu, F(value, out) F(value, x) F(weight, weight))                                                           \
   OP(multiply, F(value, out) F(value, x) F(value, gate) F(integer, activation))                                          \
-  OP(low_rank, F(value, out) F(value, product) F(value, x) F(weight, down) F(weight, up) F(indices, adapters) F(value, middle)) \
+  OP(low_rank, F(value, out) F(value, product) F(value, x) F(weight, down) F(weight, up) F(vector, ranks) F(indices, adapters) F(value, middle) F(integer, first)) \
   OP(rms_norm, F(value, out) F(value, x) F(vector, weight) F(number, eps))                                               \
   OP(rope, F(value, out) F(rope_table, table) F(indices, positions))                                                     \
   OP(route, F(value, out) F(value, logits) F(integer, normalised) F(vector, bias) F(integer, scores) F(integer, groups) F(integer, kept) F(integer, best) F(number, least) F(number, added) F(number, factor)) \

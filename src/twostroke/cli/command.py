@@ -84,6 +84,8 @@ def option_flags(options: tuple[Option, ...]) -> Callable[[Decorated], Decorated
             kind: dict[str, Any] = (
                 {"is_flag": True, "flag_value": "on"} if option.switch else {"metavar": option.metavar}
             )
+            if option.many:
+                kind["multiple"] = True
             function = click.option(option.flag, option.name, default=None, help=text, **kind)(function)
         return function
 

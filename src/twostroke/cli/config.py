@@ -13,12 +13,12 @@ import click
 
 from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.config import Setting
-from twostroke.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
+from twostroke.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 
 
 @click.command(cls=ExampleCommand, example="twostroke config --weights int4 --context 8k")
 @click.argument("model", default="spark")
-@option_flags(ENGINE_OPTIONS + SERVER_OPTIONS)
+@option_flags(ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def command(model: str, as_json: bool, verbose: bool, **options: Any) -> None:

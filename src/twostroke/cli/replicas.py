@@ -23,8 +23,10 @@ def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json
     """Threads and memory of this machine are divided among the replicas, unless they are asked for."""
     from twostroke.assemble import find_model
     from twostroke.cluster.keeper import LocalKeeper
-    from twostroke.env import process_environment
+    from twostroke.config import collect, refuse_adapters
+    from twostroke.env import asked_by_environment, process_environment
 
+    refuse_adapters(collect(options, asked_by_environment()), "Replicas")
     of_engine = {option.name for option in ENGINE_OPTIONS}
     engine = {name: value for name, value in options.items() if name in of_engine and value is not None}
     whole = find_model(model, engine)

@@ -23,7 +23,7 @@ from twostroke.cli.collector import lasting_heap
 from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.interrupt import finish_undisturbed
 from twostroke.cli.progress import progress_bar
-from twostroke.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
+from twostroke.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ KEY_HEADER = ' -H "Authorization: Bearer $TWOSTROKE_API_KEY"'
     cls=ExampleCommand, example="twostroke serve meta-llama/Llama-3.2-1B-Instruct --weights int4 --port 8000"
 )
 @click.argument("model", default="spark")
-@option_flags(ENGINE_OPTIONS + SERVER_OPTIONS)
+@option_flags(ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS)
 @click.option("--replicas", type=click.IntRange(1, 64), default=None, help=REPLICAS_HELP)
 @click.option("--supervise", is_flag=True, help="Serve from a process that is started again when native code dies.")
 @click.option("--worker-fds", "worker_fds", type=(int, int, int), default=None, hidden=True)
@@ -130,7 +130,12 @@ def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
         environment["TWOSTROKE_API_KEY"] = options["api_key"]
     environment = {name: value for name, value in environment.items() if name not in ("NOTIFY_SOCKET", "WATCHDOG_PID")}
     given = {name: value for name, value in options.items() if value is not None and name != "api_key"}
-    words = [word for name, value in given.items() for word in (BY_NAME[name].flag, value)]
+    words = [
+        word
+        for name, value in given.items()
+        for each in (value if isinstance(value, tuple) else (value,))
+        for word in (BY_NAME[name].flag, each)
+    ]
 
     def worker(listening: int, line: int, notes: int) -> list[str]:
         fds = ["--worker-fds", str(listening), str(line), str(notes)]

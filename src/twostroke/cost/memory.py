@@ -27,18 +27,19 @@ may be held while a load lasts; this is what stays after it (heap.py)."""
 @dataclass(frozen=True, slots=True)
 class MemoryNeeds:
     """weight_bytes: packed. buffer_bytes: activations and logits. table_bytes: what grows with the context (rotations,
-    page tables). process_bytes: of the process itself."""
+    page tables). process_bytes: of the process itself. adapter_bytes: of places for adapters."""
 
     weight_bytes: int
     buffer_bytes: int
     caches: CacheNeeds
     table_bytes: int = 0
     process_bytes: int = 0
+    adapter_bytes: int = 0
 
     @property
     def fixed_bytes(self) -> int:
         """All but the caches."""
-        return self.weight_bytes + self.buffer_bytes + self.table_bytes + self.process_bytes
+        return self.weight_bytes + self.buffer_bytes + self.table_bytes + self.process_bytes + self.adapter_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def _too_big(needs: MemoryNeeds, available: str, kv_bytes: int) -> OutOfMemory:
         "weights": needs.weight_bytes,
         "buffers": needs.buffer_bytes,
         "tables for the context": needs.table_bytes,
+        "adapters": needs.adapter_bytes,
         "the process itself": needs.process_bytes,
         "KV cache": kv_bytes,
     }

@@ -23,6 +23,7 @@ from twostroke.engine.completion_text import CompletionText, Piece
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Nobody, Observer
 from twostroke.text.detokenizer import CONTEXT_TOKENS, Vocabulary, showing
+from twostroke.types.adapter import NO_ADAPTER, TakenAdapter
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.grammar import Grammar, TokenMask
@@ -38,6 +39,19 @@ class Grammars(Protocol):
 
     def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
         """At once. Raises InvalidRequest, Overloaded; the future does, too, or has `count` machines."""
+
+
+class Adapters(Protocol):
+    """Which adapters there are, and who has them; any thread may ask."""
+
+    def check(self, name: str | None) -> None:
+        """Raises InvalidRequest for one that is not loaded."""
+
+    def take(self, name: str) -> TakenAdapter:
+        """It stays as it is until it is given back. Raises InvalidRequest."""
+
+    def give_back(self, slot: int) -> None:
+        """The request has ended."""
 
 
 class RequestBook(Protocol):
@@ -88,6 +102,7 @@ class Session:
         observer: Observer | None = None,
         grammars: Grammars | None = None,
         ledger: Ledger | None = None,
+        adapters: Adapters | None = None,
     ) -> None:
         self.limits = limits
         self._book = book
@@ -100,6 +115,7 @@ class Session:
         self._live: dict[str, _Live] = {}
         self._groups: dict[str, list[str]] = {}
         self._choosing: dict[str, ChosenAnswers] = {}
+        self._adapters, self._taken = adapters, dict[str, TakenAdapter]()  # by request id
         self._numbers = itertools.count(1)
 
     @property
@@ -117,6 +133,10 @@ class Session:
 
     def check(self, prompt: Prompt) -> int:
         """The output tokens that `prompt` may have. Raises InvalidRequest. Changes nothing; any thread may call it."""
+        if self._adapters is not None:
+            self._adapters.check(prompt.adapter)
+        elif prompt.adapter is not None:
+            raise InvalidRequest("This engine has no adapters.", param="model")
         return self.limits.check(prompt)
 
     def compiling(self, prompt: Prompt) -> Future[tuple[TokenMask, ...]] | None:
@@ -146,7 +166,7 @@ class Session:
         name = prompt.request_id or self.new_request_id()
         if name in self._groups:
             raise InvalidRequest(f"A request with the id {name!r} is running.", param="request_id")
-        params = prompt.params
+        adapter, params = self._take_adapter(name, prompt), prompt.params
         if params.chooses:
             self._choosing[name] = ChosenAnswers(params)
             if params.logprobs is None:
@@ -169,11 +189,12 @@ class Session:
                     max_tokens=max_tokens,
                     end_token_ids=ends | frozenset(params.stop_token_ids),
                     arrival_s=now,
-                    cache_salt=prompt.cache_salt,
+                    cache_salt=adapter.salt + prompt.cache_salt,
                     priority=prompt.priority,
                     mask=prompt.masks[index] if prompt.masks else None,
                     objectives=prompt.objectives,
                     speculate=prompt.speculate,
+                    adapter=adapter.slot,
                 )
                 self._book.add(request)
                 self.ledger.arrive(request)
@@ -182,10 +203,23 @@ class Session:
                 added.append(request.request_id)
         except BaseException:
             self.abort(name, now)
-            self._groups.pop(name, None)
+            self._end_group(name)
             self._choosing.pop(name, None)
             raise
         return name
+
+    def _take_adapter(self, name: str, prompt: Prompt) -> TakenAdapter:
+        if self._adapters is None or prompt.adapter is None:
+            return NO_ADAPTER
+        taken = self._taken[name] = self._adapters.take(prompt.adapter)
+        return taken
+
+    def _end_group(self, name: str) -> None:
+        """Nothing of the request is live."""
+        self._groups.pop(name, None)
+        taken = self._taken.pop(name, None)
+        if taken is not None and self._adapters is not None:
+            self._adapters.give_back(taken.slot)
 
     def abort(self, request_id: str, now: float) -> list[Delta]:
         """End what is left of a request; an id that is not live changes nothing."""
@@ -317,7 +351,7 @@ class Session:
         del self._live[request.request_id]
         members = self._groups.get(request.group_id, [])
         if not any(member in self._live for member in members):
-            self._groups.pop(request.group_id, None)
+            self._end_group(request.group_id)
 
 
 def _ended_before(event: FinishedEvent, reason: FinishReason, num_tokens: int) -> FinishedEvent:

@@ -6,7 +6,7 @@ Must not know: what ops compute, plans, requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,6 +28,8 @@ from twostroke.program.op import Op
 from twostroke.program.place import LINE_BYTES, Placement, place
 from twostroke.program.program import Program
 from twostroke.program.values import (
+    ADAPTERS,
+    LOGIT_ADAPTERS,
     SLOTS,
     Cache,
     Indices,
@@ -103,8 +105,9 @@ class GroupInputs:
 
 
 class StepMemory:
-    """The arrays. token_ids, positions (T,), state_slots (S,), logit_rows (R,) and the inputs of each page group are
-    filled before each step. `slots` and `batch` are the first group's; there is one even where no layer has pages."""
+    """The arrays. token_ids, positions, adapters (T,), state_slots (S,), logit_rows (R,) and the inputs of each page
+    group are filled before each step. `slots` and `batch` are the first group's; there is one even where no layer has
+    pages."""
 
     def __init__(
         self,
@@ -131,6 +134,13 @@ class StepMemory:
         self.state_slots: I32Array = np.zeros(sizes.max_sequences, np.int32)
         self._states, self._state_of = _state_arrays(program, sizes.state_slots)
         self.logit_rows: I32Array = np.zeros(sizes.max_logit_rows, np.int32)
+        self.logit_adapters: I32Array = np.full(sizes.max_logit_rows, -1, np.int32)
+        self.has_adapters = any(
+            item in (ADAPTERS, LOGIT_ADAPTERS)
+            for call in program.calls
+            for item in call.operands()
+            if isinstance(item, Indices)
+        )
         rows = (np.zeros(sizes.max_sequences + 1, np.int32), np.zeros(sizes.max_sequences, np.int32))
         self.page_inputs = tuple(
             GroupInputs(
@@ -172,6 +182,12 @@ class StepMemory:
         for group, source, target in copies:
             for layer in self.layers_of(group):
                 layer.data[target] = layer.data[source]
+
+    def choose_logit_rows(self, rows: Sequence[int] | I32Array) -> None:
+        """The rows of the step that need logits (R,); the adapters of all rows are written."""
+        self.logit_rows[: len(rows)] = rows
+        if self.has_adapters:
+            self.logit_adapters[: len(rows)] = self.adapters[self.logit_rows[: len(rows)]]
 
     @property
     def has_states(self) -> bool:

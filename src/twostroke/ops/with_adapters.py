@@ -1,12 +1,11 @@
 """with_adapters: the program with what low-rank adapters add to named products (LoRA, Hu et al. 2021).
 
-A product that is named gets one call behind it, whatever the number of adapters: it adds to each row what the adapter
-of that row adds, and leaves rows without an adapter as they are. Rows beside each other with one adapter are multiplied
-together, and a row's bits do not depend on its neighbours' adapters. Where several tensors make one product (q, k and
-v), their adapters are one matrix of all ranks, with zeros where a rank is not of a tensor.
+A tensor that is named gets one call behind the product that it is a part of, whatever the number of adapters. The call
+adds to the tensor's columns of each row what the adapter of that row adds, and leaves rows without an adapter as they
+are. A row's bits do not depend on its neighbours' adapters. Where several tensors make one product (q, k and v), each
+that is named has a call of its own.
 
-Take the program as its model file says it and fuse afterwards. Nothing loads adapters or gives requests one yet: the
-matrices are for the caller to fill, and the step's `adapters` say -1 for every row until they are written.
+Take the program as its model file says it and fuse afterwards.
 
 Knows: linear, low_rank, names of tensors.
 Must not know: folders of adapters, requests, arrays.
@@ -14,57 +13,69 @@ Must not know: folders of adapters, requests, arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from twostroke.ops.column_orders import untaken
 from twostroke.ops.linear import Linear
-from twostroke.ops.low_rank import low_rank
+from twostroke.ops.low_rank import RANK_STEP, low_rank
+from twostroke.program.op import Op
 from twostroke.program.program import Program
-from twostroke.program.values import ADAPTERS, Tensor, Weight
+from twostroke.program.values import ADAPTERS, LOGIT_ADAPTERS, Size, Tensor, Value, Vector, Weight
 from twostroke.types.errors import ConfigError
 
 ROLE = "adapter"
+ENDING = ".weight"
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterSpec:
-    """count: of adapters. rank: the largest of them; smaller ones are filled up with zeros.
+    """count: of adapters at a time. ranks: for each module, the largest rank that an adapter may have there.
 
-    modules: the last words of the names of linears, as "q_proj", or whole names, as "model.layers.0.mlp.down_proj".
+    A module is the whole name of a product's tensor, without ".weight": "model.layers.0.mlp.down_proj".
     """
 
     count: int
-    rank: int
-    modules: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AdaptedPart:
-    """What of an adapted product is one linear's: rows [first_row, first_row + rows), ranks from first_rank on."""
-
-    module: str
-    first_row: int
-    rows: int
-    first_rank: int
+    ranks: Mapping[str, int]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class AdaptedProduct:
-    """down: a bank of (all ranks, columns) matrices. up: a bank of (rows, all ranks), factors multiplied in."""
+class AdaptedPart:
+    """The banks of one tensor of a product. down: (columns, ranks) matrices. up: (rows, ranks), factors multiplied in.
 
-    weight: Weight
+    first_row: of the tensor's rows in the product. ranks: how many of each adapter count.
+    """
+
+    tensor: Tensor
+    first_row: int
     down: Weight
     up: Weight
-    parts: tuple[AdaptedPart, ...]
+    ranks: Vector
+
+    @property
+    def module(self) -> str:
+        """What adapters call it."""
+        return module_of(self.tensor)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AdaptedProgram:
-    """The program, and the matrices that it reads beside those of the model."""
+    """The program, and the banks that it reads beside the model's matrices."""
 
     program: Program
-    products: tuple[AdaptedProduct, ...]
+    parts: tuple[AdaptedPart, ...]
+
+
+def module_of(tensor: Tensor) -> str:
+    """The name of the layer that a tensor is the matrix of."""
+    return tensor.name.removesuffix(ENDING)
+
+
+def linear_tensors(program: Program) -> dict[str, Tensor]:
+    """The tensors of all products, by module: what adapters can change. The embedding is none where it is the head."""
+    embedded = {part for call in program.calls if call.NAME == "embed" for part in _weight_parts(call)}
+    linears = (call.weight for call in program.calls if isinstance(call, Linear))
+    return {module_of(part): part for weight in linears for part in weight.parts if part not in embedded}
 
 
 def with_adapters(program: Program, spec: AdapterSpec) -> AdaptedProgram:
@@ -74,53 +85,64 @@ def with_adapters(program: Program, spec: AdapterSpec) -> AdaptedProgram:
     """
     if spec.count == 0:
         return AdaptedProgram(program, ())
-    found: dict[Weight, AdaptedProduct] = {}
-    met: set[str] = set()
-    calls = []
+    known = linear_tensors(program)
+    unknown = [name for name in spec.ranks if name not in known]
+    if unknown:
+        raise unknown_modules(unknown, known)
+    made: dict[Weight, tuple[AdaptedPart, ...]] = {}
+    calls: list[Op] = []
     in_order = untaken(program)  # adapters know the columns as the checkpoint has them
     for call in program.calls:
-        parts = tuple(_parts(call.weight, spec, met)) if isinstance(call, Linear) else ()
-        if not isinstance(call, Linear) or not parts:
+        if not isinstance(call, Linear):
             calls.append(call)
             continue
-        product = found.setdefault(call.weight, _product(call.weight, spec, parts))
-        before = call.out.fresh()
-        calls.append(Linear(before, call.x, call.weight))
-        calls.append(low_rank(call.out, before, in_order.get(call.x, call.x), product.down, product.up, ADAPTERS))
-    unknown = [name for name in spec.modules if name not in met]
-    if unknown:
-        known = sorted({_module(part.name).rpartition(".")[2] for part in _linear_tensors(program)})
-        raise ConfigError(
-            f"Adapters change {', '.join(unknown[:3])}, which no product of this model is made of.",
-            why="Its products are made of " + ", ".join(known[:16]) + ".",
-            fix="Use adapters that were trained for this model; those of experts and embeddings cannot be used.",
-        )
-    return AdaptedProgram(Program.of(tuple(calls), program.logits), tuple(found.values()))
+        if call.weight not in made:
+            made[call.weight] = tuple(_parts(call.weight, spec))
+        calls += _adapted(call, in_order.get(call.x, call.x), made[call.weight])
+    parts = tuple(part for each in made.values() for part in each)
+    return AdaptedProgram(Program.of(tuple(calls), program.logits), parts)
 
 
-def _parts(weight: Weight, spec: AdapterSpec, met: set[str]) -> Iterator[AdaptedPart]:
-    """The tensors of a product that adapters change. met: takes the names that were found."""
-    row = rank = 0
-    for tensor in weight.parts:
-        module = _module(tensor.name)
-        named = {module, module.rpartition(".")[2]} & set(spec.modules)
-        if named:
-            met |= named
-            yield AdaptedPart(module, row, tensor.length, rank)
-            rank += spec.rank
+def unknown_modules(names: list[str], known: Mapping[str, Tensor]) -> ConfigError:
+    """The error for modules that are no products."""
+    endings = sorted({name.rpartition(".")[2] for name in known})
+    return ConfigError(
+        f"Adapters change {', '.join(name[:100] for name in names[:3])}, which no product of this model is made of.",
+        why="Its products are made of " + ", ".join(endings[:16]) + ".",
+        fix="Use adapters that were trained for this model; those of experts and embeddings cannot be used.",
+    )
+
+
+def _adapted(call: Linear, x: Value, parts: tuple[AdaptedPart, ...]) -> Iterator[Op]:
+    """The product, and what is added to it, over it: each call writes a view of the same memory. x: of adapters."""
+    if not parts:
+        yield call
+        return
+    adapters = ADAPTERS if call.out.rows is Size.TOKENS else LOGIT_ADAPTERS
+    before = _same_memory(call.out)
+    yield Linear(before, call.x, call.weight)
+    for index, part in enumerate(parts):
+        out = call.out if index == len(parts) - 1 else _same_memory(call.out)
+        yield low_rank(out, before, x, part.down, part.up, part.ranks, adapters, part.first_row)
+        before = out
+
+
+def _same_memory(value: Value) -> Value:
+    return Value(value.trace, value.rows, value.shape, value)
+
+
+def _parts(weight: Weight, spec: AdapterSpec) -> Iterator[AdaptedPart]:
+    """The tensors of a product that adapters change."""
+    row = 0
+    for index, tensor in enumerate(weight.parts):
+        rank = spec.ranks.get(module_of(tensor), 0)
+        if rank:
+            room, key = -(-rank // RANK_STEP) * RANK_STEP, f"{weight.key}:{index}"
+            down = Weight(f"{key}:down", ROLE, weight.columns, room, (), experts=spec.count)
+            up = Weight(f"{key}:up", ROLE, tensor.length, room, (), experts=spec.count)
+            yield AdaptedPart(tensor, row, down, up, Vector(f"{key}:ranks", spec.count, ()))
         row += tensor.length
 
 
-def _product(weight: Weight, spec: AdapterSpec, parts: tuple[AdaptedPart, ...]) -> AdaptedProduct:
-    ranks = spec.rank * len(parts)
-    down = Weight(f"{weight.key}:down", ROLE, ranks, weight.columns, (), experts=spec.count)
-    up = Weight(f"{weight.key}:up", ROLE, weight.rows, ranks, (), experts=spec.count)
-    return AdaptedProduct(weight, down, up, parts)
-
-
-def _module(tensor: str) -> str:
-    return tensor.removesuffix(".weight")
-
-
-def _linear_tensors(program: Program) -> Iterator[Tensor]:
-    return (part for call in program.calls if isinstance(call, Linear) for part in call.weight.parts)
+def _weight_parts(call: Op) -> Iterator[Tensor]:
+    return (part for item in call.operands() if isinstance(item, Weight) for part in item.parts)

@@ -289,8 +289,8 @@ class StateCache(Cache):
 
 @dataclass(frozen=True, slots=True)
 class Indices:
-    """An int32 input of the step: `token_ids`, `positions`, `slots`, `adapters` (T,), `state_slots` (S,), `logit_rows`
-    (R,)."""
+    """An int32 input of the step: `token_ids`, `positions`, `slots`, `adapters` (T,), `state_slots` (S,), `logit_rows`,
+    `logit_adapters` (R,)."""
 
     name: str
     count: Size
@@ -307,4 +307,5 @@ SLOTS = Indices("slots", Size.TOKENS)
 STATE_SLOTS = Indices("state_slots", Size.SEQUENCES)
 LOGIT_ROWS = Indices("logit_rows", Size.LOGIT_ROWS)
 ADAPTERS = Indices("adapters", Size.TOKENS)
+LOGIT_ADAPTERS = Indices("logit_adapters", Size.LOGIT_ROWS)
 SEQUENCES = Sequences()

@@ -49,7 +49,7 @@ class OpByOp:
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
         """See Forward."""
-        self.memory.logit_rows[: len(rows)] = rows
+        self.memory.choose_logit_rows(rows)
         return self._head(StepSizes(sizes.tokens, sizes.sequences, len(rows)))
 
     def _head(self, sizes: StepSizes) -> F32Array:

@@ -22,7 +22,6 @@ def write_plan(plan: Plan, memory: StepMemory) -> StepSizes:
     batch, count = memory.batch, len(sequences)
     batch.row_starts[1 : count + 1] = ends
     batch.context_tokens[:count] = [s.start + s.num_tokens for s in sequences]
-    memory.logit_rows[: len(chosen)] = chosen
     if memory.has_states:
         memory.state_slots[:count] = [sequence.state_slot for sequence in sequences]
     for index, sequence in enumerate(sequences):
@@ -31,14 +30,17 @@ def write_plan(plan: Plan, memory: StepMemory) -> StepSizes:
         for table, inputs in zip(sequence.tables, memory.page_inputs, strict=False):
             inputs.batch.page_table[index, : len(table)] = table
             _fill_slots(inputs, memory.positions[rows], rows, index)
+    memory.choose_logit_rows(chosen)
     return StepSizes(plan.num_tokens, count, len(chosen))
 
 
 def _fill_rows(sequence: PlannedSequence, memory: StepMemory, rows: slice) -> None:
-    """Write one sequence's tokens and positions."""
+    """Write one sequence's tokens, positions and adapter."""
     start, stop = sequence.start, sequence.start + sequence.num_tokens
     memory.token_ids[rows] = sequence.token_ids
     memory.positions[rows] = np.arange(start, stop, dtype=np.int32)
+    if memory.has_adapters:
+        memory.adapters[rows] = sequence.request.adapter
 
 
 def _fill_slots(inputs: GroupInputs, positions: I32Array, rows: slice, index: int) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from twostroke.server.adapter_routes import adapter_routes
 from twostroke.server.body import reading
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
@@ -33,7 +33,6 @@ from twostroke.server.errors import (
     Problem,
     no_embeddings,
     problem_of,
-    unknown_model,
     unknown_request,
     unknown_response,
 )
@@ -45,6 +44,7 @@ from twostroke.server.live.routes import live_routes
 from twostroke.server.messages_request import MessagesRequest, count_tokens, messages_call
 from twostroke.server.messages_shape import MessagesShape
 from twostroke.server.metrics import CONTENT_TYPE
+from twostroke.server.model_list import model_list, one_model
 from twostroke.server.openapi import openapi_document
 from twostroke.server.page_files import page_routes
 from twostroke.server.parts import ServerParts
@@ -104,6 +104,7 @@ def routes_of(parts: ServerParts) -> list[Route]:
         Route("/detokenize", _read(parts, detokenize), methods=["POST"]),
         Route("/tokenizer_info", _constant(lambda: tokenizer_info(parts)), methods=["GET"]),
         Route("/openapi.json", _constant(lambda: openapi_document(parts)), methods=["GET"]),
+        *adapter_routes(parts),
         Route("/v1/models", _models(parts), methods=["GET"]),
         Route("/v1/models/{name:path}", _model(parts), methods=["GET"]),
         Route("/v1/requests/{name:path}/explain", _explain(parts), methods=["GET"]),
@@ -173,36 +174,16 @@ async def _no_response(request: Request) -> Response:
     raise HttpProblem(unknown_response(request.path_params["name"]))
 
 
-def _model_object(parts: ServerParts) -> dict[str, object]:
-    """With the keys of OpenAI's and of Anthropic's model object."""
-    since = datetime.fromtimestamp(parts.created_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {
-        "id": parts.served_name,
-        "object": "model",
-        "created": parts.created_s,
-        "owned_by": "twostroke",
-        "max_model_len": parts.context_tokens,
-        "type": "model",
-        "display_name": parts.served_name,
-        "created_at": since,
-    }
-
-
 def _models(parts: ServerParts) -> Endpoint:
     async def endpoint(_request: Request) -> Response:
-        name = parts.served_name
-        page = {"has_more": False, "first_id": name, "last_id": name}
-        return _json({"object": "list", "data": [_model_object(parts)], **page})
+        return _json(model_list(parts))
 
     return endpoint
 
 
 def _model(parts: ServerParts) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        asked = request.path_params["name"]
-        if asked != parts.served_name:
-            raise HttpProblem(unknown_model(asked, parts.served_name))
-        return _json(_model_object(parts))
+        return _json(one_model(request.path_params["name"], parts))
 
     return endpoint
 

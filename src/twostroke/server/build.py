@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +19,7 @@ from twostroke.config import Resolved, resolve_overload, resolve_server, room_se
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.heap import keep_little
 from twostroke.scheduler.step_time import StepTime
+from twostroke.server.adapters import ServedAdapters
 from twostroke.server.body_budget import BodyBudget
 from twostroke.server.crash_notes import CrashNotes
 from twostroke.server.door import Door, DoorRules
@@ -32,6 +34,7 @@ from twostroke.server.parts import Limits, ServerParts
 from twostroke.server.quarantine import Quarantine
 from twostroke.server.spans import otlp_spans
 from twostroke.text.special_tokens import read_special_tokens
+from twostroke.types.errors import ConfigError
 
 
 @dataclass(eq=False)
@@ -64,11 +67,14 @@ def build_server(
     resolve_server(found.resolver, found.name)
     resolve_overload(found.resolver, found.kv_plan.tokens)
     metrics = ServerMetrics()
+    folder = adapter_folder(found.resolver.asked_value("adapter_folder"))
     forecast = _forecast(found)
     quarantine = Quarantine(notes)
     witness = None if notes is None else quarantine
     heart = assemble.build_heart(found, progress, assemble.print_report, Listeners(metrics, forecast), witness)
     resolved = heart.resolved
+    if heart.adapters is not None:
+        heart.adapters.reserve(resolved["served_name"])
     engine = AsyncEngine(heart.stepper)
 
     def wait_s(requests: int, tokens: int) -> float:
@@ -102,6 +108,7 @@ def build_server(
         explain=heart.explainer.explain,
         work=heart.session.ledger.history.work,
         listeners=listeners,
+        adapters=ServedAdapters(heart.adapters, folder),
         view=EngineView(
             heart.session.ledger,
             heart.cache.page_states,
@@ -112,6 +119,14 @@ def build_server(
     shown = ("served_name", "weights", "weight_bytes", "threads", "cpu_level", "kv_tokens", "kv_memory", "context")
     facts = {name: resolved[name] for name in shown} | {"room": room_sentence(resolved)}
     return BuiltServer(parts, resolved, facts, heart)
+
+
+def adapter_folder(text: str | None) -> Path | None:
+    """Where clients may load adapters from. Raises ConfigError where it is no folder."""
+    folder = None if text is None else Path(text).expanduser()
+    if folder is not None and not folder.is_dir():
+        raise ConfigError(f"--adapter-folder {folder} is no folder.", fix="Give one that holds folders of adapters.")
+    return folder
 
 
 def _forecast(found: assemble.Found) -> Forecast:

@@ -16,7 +16,7 @@ from typing import Any
 from twostroke import __version__, assemble_folders
 from twostroke.cluster.front import Address, FrontStepper, no_check
 from twostroke.cluster.link import secret_key
-from twostroke.config import Resolved, Resolver, collect, resolve_overload, resolve_server
+from twostroke.config import Resolved, Resolver, collect, refuse_adapters, resolve_overload, resolve_server
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.session import Session
@@ -76,7 +76,9 @@ def build_front(
     check: called while it waits; raises where no replica will come.
     """
     keep_little()
-    resolver = Resolver(collect(options, asked_by_environment()))
+    asked = collect(options, asked_by_environment())
+    refuse_adapters(asked, "Fronts")
+    resolver = Resolver(asked)
     folder = assemble_folders.locate(model, resolver.asked_value("revision"))
     spec = read_folder(folder.path)
     tokenizer = Tokenizer.from_folder(folder.path)

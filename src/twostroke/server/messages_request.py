@@ -14,8 +14,9 @@ import msgspec
 
 from twostroke.server.calls import Call
 from twostroke.server.decode import check_depth, decode
+from twostroke.server.model_list import check_model
 from twostroke.server.parts import ServerParts
-from twostroke.server.prompts import call_of_chat, check_model, prompt_of_chat
+from twostroke.server.prompts import call_of_chat, prompt_of_chat
 from twostroke.server.schema import ChatRequest, FunctionSpec, Tool, checked_chat
 from twostroke.types.errors import InvalidRequest
 

@@ -68,7 +68,7 @@ class MessagesShape:
             "id": self._call.response_id,
             "type": "message",
             "role": "assistant",
-            "model": self._parts.served_name,
+            "model": self._call.model,
             "content": content,
             "stop_reason": None,
             "stop_sequence": None,

@@ -48,7 +48,7 @@ class Envelope:
             "id": self.call.response_id,
             "object": self._kinds[streamed],
             "created": self.call.created_s,
-            "model": self._parts.served_name,
+            "model": self.call.model,
             "system_fingerprint": self._parts.fingerprint,
             "choices": list(choices),
         }

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from twostroke.server.adapter_routes import LOAD_PATH, UNLOAD_PATH
+from twostroke.server.adapters import LoadRequest, UnloadRequest
 from twostroke.server.live.routes import MAX_FRAMES
 from twostroke.server.messages_request import CountRequest, MessagesRequest
 from twostroke.server.openapi_answers import ANSWERS, DETAILS, ERROR, MESSAGES_ERROR, STREAMED
@@ -43,12 +45,12 @@ _GETS = {
 def openapi_document(parts: ServerParts) -> dict[str, Any]:
     """OpenAPI 3.1."""
     kinds = [kind for kind, _, _, _ in _REQUESTS.values()]
-    references, requests = msgspec.json.schema_components(kinds, ref_template=_REF)
+    references, requests = msgspec.json.schema_components([*kinds, LoadRequest, UnloadRequest], ref_template=_REF)
     for name, properties in DETAILS.items():
         own = requests[name]["properties"]
         own |= {key: schema for key, schema in properties.items() if key in own}
     paths: dict[str, Any] = {}
-    for (path, (_, answer, summary, streams)), reference in zip(_REQUESTS.items(), references, strict=True):
+    for (path, (_, answer, summary, streams)), reference in zip(_REQUESTS.items(), references, strict=False):
         error = "MessagesError" if path.startswith("/v1/messages") else "Error"
         body = {"required": True, "content": {"application/json": {"schema": _with_model(reference, path, parts)}}}
         paths[path] = {"post": _operation(summary, answer, error, streams=streams) | {"requestBody": body}}
@@ -57,7 +59,7 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
     paths["/v1/models/{name}"] = {"get": _operation("One model.", "Model", "Error", streams=False) | _named(parts)}
     explained = _operation("What a request's time went to.", "Explanation", "Error", streams=False)
     paths["/v1/requests/{name}/explain"] = {"get": explained | _named(parts)}
-    paths |= _engine_paths()
+    paths |= _engine_paths() | _adapter_paths()
     paths["/v1/embeddings"] = {"post": _refused("No embeddings here.")}
     paths |= _responses_paths(parts)
     paths["/metrics"] = {"get": _text("Prometheus metrics.")}
@@ -76,7 +78,9 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
 def _with_model(reference: Mapping[str, Any], path: str, parts: ServerParts) -> dict[str, Any]:
     if path.endswith("tokenize"):
         return dict(reference)
-    return {"allOf": [reference, {"type": "object", "properties": {"model": {"const": parts.served_name}}}]}
+    names = [parts.served_name, *parts.adapters.names()]
+    model = {"const": names[0]} if len(names) == 1 else {"enum": names}
+    return {"allOf": [reference, {"type": "object", "properties": {"model": model}}]}
 
 
 def _operation(summary: str, answer: str, error: str, *, streams: bool) -> dict[str, Any]:
@@ -101,6 +105,21 @@ def _engine_paths() -> dict[str, Any]:
         "/v1/engine/steps": {"get": {**frames, "parameters": frames_query(MAX_FRAMES)}},
         "/v1/engine/trace": {"get": {**traced, "parameters": TRACE_QUERY}},
     }
+
+
+def _adapter_paths() -> dict[str, Any]:
+    """Loading and unloading, where the server allows it."""
+    references = msgspec.json.schema_components((LoadRequest, UnloadRequest), ref_template=_REF)[0]
+    paths = {}
+    for path, summary, schema in zip(
+        (LOAD_PATH, UNLOAD_PATH), ("Load an adapter.", "Unload an adapter."), references, strict=True
+    ):
+        made = _text(summary)
+        made["responses"] |= _errors("Error", (400, 404, 408, 413))
+        paths[path] = {
+            "post": made | {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+        }
+    return paths
 
 
 def _responses_paths(parts: ServerParts) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from twostroke.cost.explanation import Explanation
 from twostroke.cost.work import Work
+from twostroke.server.adapters import ServedAdapters
 from twostroke.server.body_budget import BodyBudget
 from twostroke.server.door import Door
 from twostroke.server.facts import Listener
@@ -160,7 +161,7 @@ class ServerParts:
     door: bounds on what waits. bodies: on what comes in. lanes: threads that read them.
     fields: what is said of fields that are not known. drain_s: for what runs, after a signal.
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: hear of each HTTP request at
-    its end.
+    its end. adapters: names beside served_name that requests may ask for.
     """
 
     engine: ServedEngine
@@ -190,3 +191,4 @@ class ServerParts:
     view: EngineView = field(default_factory=EngineView)
     closing: Closing = field(default_factory=Closing)
     listeners: Sequence[Listener] = (request_ended,)
+    adapters: ServedAdapters = field(default_factory=ServedAdapters)

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from twostroke.server.calls import Call
 from twostroke.server.decode import decode
-from twostroke.server.errors import HttpProblem, unknown_model
 from twostroke.server.grammar import AskedGrammar, grammar_of
 from twostroke.server.legacy_functions import in_old_words, to_tools
+from twostroke.server.model_list import adapter_of, check_model
 from twostroke.server.other_engines import unlimited
 from twostroke.server.parts import ServedTemplate, ServedTokenizer, ServerParts
 from twostroke.server.schema import (
@@ -241,6 +241,7 @@ def _call(
             request.priority or 0,
             objectives=LatencyObjectives(request.ttft_s, request.itl_s),
             speculate=request.speculate,
+            adapter=adapter_of(request.model, parts),
         )
         for place, (ids, own) in enumerate(zip(lists, params, strict=True))
     )
@@ -257,13 +258,8 @@ def _call(
         progress=bool(request.return_progress),
         continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
         grammar_field=form.field,
+        model=request.model,
     )
-
-
-def check_model(name: str, parts: ServerParts) -> None:
-    """Raises HttpProblem (404)."""
-    if name != parts.served_name:
-        raise HttpProblem(unknown_model(name, parts.served_name))
 
 
 def _split_prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | list[int]]:

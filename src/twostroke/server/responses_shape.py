@@ -165,7 +165,7 @@ class ResponsesShape:
             "instructions": asked.instructions,
             "max_output_tokens": asked.max_output_tokens,
             "metadata": asked.metadata or {},
-            "model": self._parts.served_name,
+            "model": self._call.model,
             "output": [] if counts is None else [self._item(block, True) for block in self._turn.made.blocks],
             "parallel_tool_calls": asked.parallel_tool_calls is not False,
             "previous_response_id": None,

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from twostroke.server.decode import decode
+from twostroke.server.model_list import check_model
 from twostroke.server.parts import ServerParts
-from twostroke.server.prompts import check_model, prompt_of_chat
+from twostroke.server.prompts import prompt_of_chat
 from twostroke.server.schema import ChatRequest, Tool, checked_chat
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 

@@ -24,7 +24,7 @@ class Prompt:
 
     masks: params.grammar compiled, one machine at its beginning for each completion; the shell makes them where they
     are missing. A prompt that has them can be run once. shown_token_ids: special tokens that are part of this answer's
-    text all the same.
+    text all the same. adapter: the name of the adapter to compute it with; None for the model alone.
     """
 
     token_ids: tuple[int, ...]
@@ -36,6 +36,7 @@ class Prompt:
     masks: tuple[TokenMask, ...] = field(default=(), compare=False, repr=False)
     shown_token_ids: frozenset[int] = frozenset()
     speculate: str | None = None
+    adapter: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

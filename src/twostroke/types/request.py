@@ -35,7 +35,8 @@ class Request:
     work. objectives: its own promises in place of the engine's. speculate: how its next tokens are guessed, in place of
     the engine's way. mask: fed with each output token when it is committed;
     None where any token may come. resumed_token_ids: output that was made elsewhere before: it counts as output, is not
-    told again, and the mask has taken it in.
+    told again, and the mask has taken it in. adapter: the number of the adapter that its rows are computed with; -1 for
+    none. Requests with different adapters have different salts.
     """
 
     request_id: str
@@ -52,6 +53,7 @@ class Request:
     speculate: str | None = None
     mask: TokenMask | None = field(default=None, compare=False, repr=False)
     resumed_token_ids: tuple[int, ...] = ()
+    adapter: int = -1
 
     @property
     def steered(self) -> bool:

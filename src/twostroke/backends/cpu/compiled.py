@@ -55,7 +55,7 @@ class CompiledProgram:
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
         """See Forward."""
-        self._memory.logit_rows[: len(rows)] = rows
+        self._memory.choose_logit_rows(rows)
         return self._logits_of(StepSizes(sizes.tokens, sizes.sequences, len(rows)))
 
     def _logits_of(self, sizes: StepSizes) -> F32Array:

@@ -1,0 +1,79 @@
+"""The arrays that hold adapters: for each adapted tensor a bank of matrices, with a place (slot) for each adapter.
+
+Untouched slots take no memory until an adapter is put there. A slot must not be filled while rows are computed with it.
+
+Knows: packed layouts, the parts of an adapted program.
+Must not know: names of adapters, requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from twostroke.adapters.lora_folder import LoraFolder
+from twostroke.ops.operands import CACHE_LINE_BYTES, F32Array, PackedWeight, pack_floats
+from twostroke.ops.with_adapters import AdaptedPart
+from twostroke.program.values import Weight
+from twostroke.spec.formats import WeightFormat
+from twostroke.types.errors import ConfigError
+
+
+def bank_bytes(parts: Iterable[AdaptedPart], weight_format: WeightFormat) -> int:
+    """What the banks of these parts take once all slots are filled."""
+    banks = (bank for part in parts for bank in (part.down, part.up))
+    return sum(bank.experts * weight_format.data_bytes(bank.rows, bank.columns) for bank in banks)
+
+
+class AdapterBank:
+    """matrices, vectors: by the keys of the adapted program, beside the model's."""
+
+    def __init__(self, parts: tuple[AdaptedPart, ...], weight_format: WeightFormat) -> None:
+        self._parts = parts
+        self.matrices = {bank.key: _empty(bank, weight_format) for part in parts for bank in (part.down, part.up)}
+        self.vectors: dict[str, F32Array] = {part.ranks.key: np.zeros(part.ranks.length, np.float32) for part in parts}
+        self.count = parts[0].ranks.length if parts else 0
+
+    def require_room(self, folder: LoraFolder) -> None:
+        """Raises ConfigError where an adapter changes a module, or has a rank, that there are no banks for."""
+        rooms = {part.module: part.down.columns for part in self._parts}
+        for name, module in folder.modules.items():
+            if module.rank > rooms.get(name, 0):
+                raise ConfigError(
+                    f"It has the rank {module.rank} in {name}, and the engine has room for {rooms.get(name, 0)} there.",
+                    fix="Start the engine with a larger --adapter-rank, or with this adapter.",
+                )
+
+    def fill(self, slot: int, folder: LoraFolder) -> None:
+        """Put an adapter into a slot that no row is computed with. Raises ConfigError, CorruptModel.
+
+        Where it raises, the slot adds nothing.
+        """
+        self.require_room(folder)
+        for ranks in self.vectors.values():
+            ranks[slot] = 0
+        for part in self._parts:
+            if part.module in folder.modules:
+                self._fill(slot, part, *folder.matrices(part.module))
+        for part in self._parts:
+            module = folder.modules.get(part.module)
+            self.vectors[part.ranks.key][slot] = 0 if module is None else module.rank
+
+    def _fill(self, slot: int, part: AdaptedPart, down: F32Array, up: F32Array) -> None:
+        tensor = part.tensor
+        rows = up if tensor.order is None else up[list(tensor.order.index)]
+        rows = rows if tensor.rows is None else rows[slice(*tensor.rows)]
+        for weight, matrix in ((part.down, down.T), (part.up, rows)):
+            room = np.zeros((weight.rows, weight.columns), np.float32)
+            room[:, : matrix.shape[1]] = matrix
+            bank = self.matrices[weight.key]
+            bank.expert(slot).data[:] = pack_floats(room, bank.format)
+
+
+def _empty(weight: Weight, weight_format: WeightFormat) -> PackedWeight:
+    """Zeros, which the system backs with memory when they are written."""
+    size = weight.experts * weight_format.data_bytes(weight.rows, weight.columns)
+    room = np.zeros(size + CACHE_LINE_BYTES, np.uint8)
+    data = room[-room.ctypes.data % CACHE_LINE_BYTES :][:size]
+    return PackedWeight(weight_format, weight.rows, weight.columns, data, experts=weight.experts)

@@ -1,0 +1,40 @@
+"""POST /v1/load_lora_adapter and /v1/unload_lora_adapter, as vLLM has them.
+
+Knows: routes, what is done with their bodies.
+Must not know: what an adapter is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from twostroke.server.adapters import LoadRequest, UnloadRequest
+from twostroke.server.body import reading
+from twostroke.server.decode import decode
+from twostroke.server.parts import ServerParts
+
+LOAD_PATH, UNLOAD_PATH = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
+
+
+def adapter_routes(parts: ServerParts) -> list[Route]:
+    """POST, answered with a sentence. Files are read in a thread of their own, not in the lanes of short requests."""
+
+    def load(body: bytes) -> str:
+        return parts.adapters.load(decode(body, LoadRequest))
+
+    def unload(body: bytes) -> str:
+        return parts.adapters.unload(decode(body, UnloadRequest))
+
+    def route(path: str, answer: Callable[[bytes], str]) -> Route:
+        async def endpoint(request: Request) -> Response:
+            async with reading(request, parts.limits, parts.bodies) as body:
+                return PlainTextResponse(await asyncio.to_thread(answer, bytes(body)))
+
+        return Route(path, endpoint, methods=["POST"])
+
+    return [route(LOAD_PATH, load), route(UNLOAD_PATH, unload)]

@@ -1,0 +1,87 @@
+"""Adapters by HTTP: the names that requests may ask for, loading and unloading (the routes of vLLM).
+
+Clients load from one folder that the server was started with, and from no other place; without it they load nothing.
+
+Knows: the shelf of adapters, paths.
+Must not know: sockets, what an adapter computes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from twostroke.adapters.shelf import AdapterShelf
+from twostroke.server.errors import HttpProblem, Problem
+from twostroke.types.errors import ConfigError, InvalidRequest
+
+NOT_ALLOWED = Problem(
+    404,
+    "Clients may not change the adapters of this server: it was started without --adapter-folder.",
+    code="adapters_fixed",
+)
+
+
+class LoadRequest(msgspec.Struct, kw_only=True):
+    """lora_path: a folder in the server's folder of adapters. load_inplace: in place of one of the same name."""
+
+    lora_name: str
+    lora_path: str
+    load_inplace: bool | None = None
+
+
+class UnloadRequest(msgspec.Struct, kw_only=True):
+    """lora_int_id: vLLM's second name of an adapter, which is not needed."""
+
+    lora_name: str
+    lora_int_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServedAdapters:
+    """shelf: None where the engine has no place for any. folder: where clients may load from; None for nowhere."""
+
+    shelf: AdapterShelf | None = None
+    folder: Path | None = None
+
+    def names(self) -> tuple[str, ...]:
+        """What `model` may be, beside the model's own name."""
+        return () if self.shelf is None else tuple(each.name for each in self.shelf.loaded())
+
+    def load(self, request: LoadRequest) -> str:
+        """-> a sentence. Raises HttpProblem where it is not allowed, InvalidRequest where it cannot be loaded."""
+        shelf, folder = self._allowed()
+        if not request.lora_name or len(request.lora_name) > 200 or not request.lora_name.isprintable():
+            raise InvalidRequest("lora_name must have 1 to 200 printable characters.", param="lora_name")
+        try:
+            path = (folder / request.lora_path).resolve()
+            inside = path.is_relative_to(folder.resolve())
+        except (OSError, ValueError, RuntimeError) as error:
+            raise InvalidRequest("lora_path is no path.", param="lora_path", why=f"{error}."[:200]) from None
+        if not inside:
+            raise InvalidRequest(
+                "lora_path lies outside the server's folder of adapters.",
+                param="lora_path",
+                fix="Give the name of a folder in it.",
+            )
+        try:
+            shelf.load(request.lora_name, path, again=bool(request.load_inplace))
+        except ConfigError as error:
+            raise InvalidRequest(error.what, param="lora_path", why=error.why, fix=error.fix) from None
+        return f"Success: LoRA adapter '{request.lora_name}' added successfully."
+
+    def unload(self, request: UnloadRequest) -> str:
+        """-> a sentence. Raises HttpProblem: 404 where it is not allowed, or not loaded."""
+        shelf, _ = self._allowed()
+        try:
+            shelf.unload(request.lora_name)
+        except InvalidRequest as error:
+            raise HttpProblem(Problem(404, error.what, param="lora_name", code="adapter_not_found")) from None
+        return f"Success: LoRA adapter '{request.lora_name}' removed successfully."
+
+    def _allowed(self) -> tuple[AdapterShelf, Path]:
+        if self.shelf is None or self.folder is None:
+            raise HttpProblem(NOT_ALLOWED)
+        return self.shelf, self.folder

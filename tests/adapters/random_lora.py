@@ -1,0 +1,36 @@
+"""Adapters of random numbers, written without PEFT.
+
+Knows: the names of PEFT's files and tensors.
+Must not know: what a test expects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from twostroke.ops.with_adapters import linear_tensors
+from twostroke.program.model import Model
+
+
+def write_random_lora(
+    folder: Path, model: Model, endings: Iterable[str], rank: int = 4, seed: int = 1, size: float = 0.1, **config: Any
+) -> Path:
+    """Random A and B for all modules whose names end so; -> the folder."""
+    dice, tensors, wanted = np.random.default_rng(seed), {}, set(endings)
+    for module, tensor in linear_tensors(model.plain).items():
+        if module.rpartition(".")[2] in wanted:
+            rows, columns = tensor.shape[::-1] if tensor.transposed else tensor.shape
+            for half, shape in (("A", (rank, columns)), ("B", (rows, rank))):
+                numbers = dice.standard_normal(shape, dtype=np.float32) * np.float32(size)
+                tensors[f"base_model.model.{module}.lora_{half}.weight"] = numbers
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "adapter_model.safetensors")
+    fields = {"peft_type": "LORA", "r": rank, "lora_alpha": 2 * rank, "target_modules": sorted(wanted), **config}
+    (folder / "adapter_config.json").write_text(json.dumps(fields))
+    return folder

@@ -1,0 +1,55 @@
+"""Logits with adapters against PEFT's, on tiny checkpoints of families that lay their products out in each way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.adapters.lora_files import Adapted, write_lora
+from tests.models.families import make_checkpoint
+from tests.models.parity import BAR, relative_error
+from twostroke.backends.cpu import CpuOps
+
+TOKENS = 40
+ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "separate tensors of a joined product": ("llama3-grouped", {"target_modules": ALL}),
+    "some of them": ("qwen3-head-norms", {"target_modules": ["q_proj", "v_proj"], "r": 8}),
+    "all-linear, stabilized": ("qwen2-biases", {"target_modules": "all-linear", "use_rslora": True}),
+    "a regular expression and patterns": (
+        "llama-biases",
+        {
+            "target_modules": r".*layers\.(0|2)\..*(q|down)_proj",
+            "rank_pattern": {r"layers\.\d+\.mlp\.down_proj": 7, "q_proj": 1},
+            "alpha_pattern": {"model.layers.0.self_attn.q_proj": 3, "down_proj": 20},
+        },
+    ),
+    "some layers": ("mistral-window", {"target_modules": ["v_proj", "up_proj"], "layers_to_transform": [1]}),
+    "fused tensors": ("phi3", {"target_modules": ["qkv_proj", "gate_up_proj", "o_proj", "down_proj"]}),
+    "transposed matrices": ("gpt2", {"target_modules": ["c_attn", "c_proj", "c_fc"], "fan_in_fan_out": True}),
+    "rows in another order": ("gpt-neox", {"target_modules": ["query_key_value", "dense", "dense_h_to_4h"]}),
+    "rotary pairs side by side": ("cohere", {"target_modules": ["q_proj", "k_proj", "o_proj"]}),
+    "the head": ("llama3-grouped", {"target_modules": ["lm_head", "o_proj"]}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_logits_agree_with_peft(case: str, tmp_path: Path) -> None:
+    family, config = CASES[case]
+    judge = make_checkpoint(family, tmp_path)
+    token_ids = np.random.default_rng(5).integers(0, judge.get_input_embeddings().num_embeddings, TOKENS).tolist()
+    with torch.no_grad():
+        alone = judge(torch.tensor([token_ids])).logits[0].numpy()
+        adapted = write_lora(judge, tmp_path / "lora", **config)
+        expected = adapted(torch.tensor([token_ids])).logits[0].numpy()
+    assert relative_error(alone, expected) > 0.01
+    ops = CpuOps(None, 2)
+    loaded = Adapted(tmp_path, [tmp_path / "lora"], ops)
+    for slot, law in ((0, expected), (-1, alone)):
+        for chunks in ([TOKENS], [7, 16, 1, 16]):
+            assert relative_error(loaded.run(token_ids, chunks, slot), law) < BAR
+    ops.close()

@@ -1,0 +1,147 @@
+"""What adapters cost a decode step: a batch of sequences without adapters, with one for all, with one for each.
+
+    python -m tools.measure_adapters [--shape llama-3.2-1b] [--weights int8] [--batch 8] [--rank 16]
+        [--modules q_proj,v_proj] [--tokens 20] [--rounds 5] [--threads 2] [--json]
+
+Random weights and random adapters. In turns: each round decodes `tokens` tokens of every sequence in each way, without
+adapters also in an engine that has no places for them. Medians of the seconds that the model's calls took in a step.
+
+Knows: the engine's assembly, clocks. Must not know: kernels, HTTP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.adapters.random_lora import write_random_lora
+
+from twostroke.assemble import build_heart, find_model, print_report
+from twostroke.bench.checkpoints import shape_folder, write_checkpoint
+from twostroke.engine.observer import Nobody
+from twostroke.engine.sync_engine import SyncEngine
+from twostroke.env import read_machine
+from twostroke.runner.folder import read_folder
+from twostroke.types.output import Prompt
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+from twostroke.types.sampling_params import SamplingParams
+
+PROMPT_TOKENS = 64
+
+
+class StepSeconds(Nobody):
+    """Seconds of the model's calls, of steps in which all sequences decode, and of those that read all prompts."""
+
+    def __init__(self, batch: int) -> None:
+        self._batch = batch
+        self.decode: list[float] = []
+        self.prefill: list[float] = []
+
+    def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
+        """See Observer."""
+        if plan.num_tokens == len(plan.sequences) == self._batch:
+            self.decode.append(result.model_s)
+        elif plan.num_tokens == self._batch * PROMPT_TOKENS:
+            self.prefill.append(result.model_s)
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """adapters: the name that each sequence of the batch asks for."""
+
+    engine: SyncEngine
+    seconds: StepSeconds
+    adapters: list[str | None]
+
+    def run(self, tokens: int, seed: int) -> tuple[float, float]:
+        """(median seconds of a decode step, median seconds of reading all prompts). No two prompts begin alike."""
+        self.seconds.decode.clear()
+        self.seconds.prefill.clear()
+        params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
+        prompts = [
+            Prompt(
+                tuple((97 * seed + 31 * place + each) % 200 + 2 for each in range(PROMPT_TOKENS)), params, adapter=name
+            )
+            for place, name in enumerate(self.adapters)
+        ]
+        self.engine.generate(prompts)
+        return median(self.seconds.decode), median(self.seconds.prefill)
+
+
+def engine_of(folder: Path, asked: argparse.Namespace, adapters: dict[str, Path]) -> tuple[SyncEngine, StepSeconds]:
+    """An engine, and what hears of its steps."""
+    seconds = StepSeconds(asked.batch)
+    options: dict[str, Any] = {"weights": asked.weights, "kv_memory": "600MB", "max_step_tokens": "512"}
+    if asked.threads:
+        options["threads"] = asked.threads
+    heart = build_heart(find_model(str(folder), {**options, "adapter": adapters}), None, print_report, seconds)
+    heart.settler.wait()
+    return SyncEngine(heart.stepper), seconds
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--shape", default="llama-3.2-1b")
+    parser.add_argument("--weights", default="int8")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--modules", default="q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj")
+    parser.add_argument("--tokens", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", default=None)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    folder = write_checkpoint(asked.shape, shape_folder(asked.shape, read_machine().cache_folder))
+    with tempfile.TemporaryDirectory() as room:
+        names = [f"adapter-{place}" for place in range(asked.batch)]
+        model, modules = read_folder(folder), asked.modules.split(",")
+        made = {
+            name: write_random_lora(Path(room) / name, model, modules, asked.rank, seed)
+            for seed, name in enumerate(names)
+        }
+        plain, adapted = engine_of(folder, asked, {}), engine_of(folder, asked, made)
+    ways = {
+        "no places": Way(*plain, [None] * asked.batch),
+        "none": Way(*adapted, [None] * asked.batch),
+        "one for all": Way(*adapted, [names[0]] * asked.batch),
+        "one for each": Way(*adapted, list(names)),
+    }
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for turn in range(asked.rounds + 1):
+        for name, way in ways.items():
+            figures = way.run(asked.tokens, turn)
+            if turn:  # the first is for warming up
+                found[name].append(figures)
+    report = {}
+    for name, figures in found.items():
+        shares = [
+            [own / base - 1 for own, base in zip(*pair, strict=True)]
+            for pair in zip(figures, found["no places"], strict=True)
+        ]
+        report[name] = {
+            "decode_ms": 1e3 * median(each[0] for each in figures),
+            "prefill_ms": 1e3 * median(each[1] for each in figures),
+            "decode_more": median(each[0] for each in shares),
+            "prefill_more": median(each[1] for each in shares),
+        }
+    if asked.json:
+        print(json.dumps({"settings": vars(asked), "ways": report}, indent=2))
+        return 0
+    print(f"{asked.shape} {asked.weights}, batch {asked.batch}, rank {asked.rank}, {asked.modules}")
+    for name, each in report.items():
+        print(
+            f"{name:<14} decode {each['decode_ms']:7.2f} ms ({each['decode_more']:+.1%})"
+            f"   prompts {each['prefill_ms']:7.1f} ms ({each['prefill_more']:+.1%})"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -63,7 +63,7 @@ def compare(loaded: Loaded, params: SamplingParams, size: int, ends: frozenset[i
     return found
 
 
-@pytest.mark.parametrize(("width", "early", "penalty", "least"), thinned(GRID, "beams", fewer(12, quick=4)), ids=str)
+@pytest.mark.parametrize(("width", "early", "penalty", "least"), thinned(GRID, "beams", fewer(8, quick=4)), ids=str)
 def test_beams_and_scores_are_those_of_transformers(
     width: int, early: bool | str, penalty: float, least: int, llama: Loaded
 ) -> None:
@@ -88,7 +88,7 @@ def test_searches_end_in_all_ways(llama: Loaded) -> None:
     assert {each.reason for each in compare(llama, params, 5, frozenset())} == {FinishReason.LENGTH}
 
 
-@pytest.mark.parametrize("family", ["mistral-window", "mamba2", "qwen3-next"])
+@pytest.mark.parametrize("family", ["mistral-window", "mamba2", "qwen3-next", "deepseek-v2-lite"])
 def test_windows_and_states_are_copied_with_their_beam(family: str, tmp_path: Path) -> None:
     params = SamplingParams(n=3, best_of=4, use_beam_search=True, logprobs=0)
     compare(load(family, tmp_path), params, 24, frozenset({11}))

@@ -58,6 +58,7 @@ _REQUEST = _row(
     COUNT,
 )
 _LATENCY = object_of(count=COUNT, objective_s=_MAYBE_SECONDS)
+_GUESSES = object_of(guessed=COUNT, accepted=COUNT, won_s=_SECONDS, lost_s=_SECONDS)
 FRAME: dict[str, Any] = {
     **object_of(
         frame={"type": "integer", "minimum": 1},
@@ -67,7 +68,16 @@ FRAME: dict[str, Any] = {
         runs=list_of(_RUN),
         requests=list_of(_REQUEST),
         more_requests=COUNT,
-        ended=list_of(object_of(request=TEXT, arrival_s=_TIME, parts_s=OBJECT, reason=TEXT, ttft_s=_MAYBE_SECONDS)),
+        ended=list_of(
+            object_of(
+                request=TEXT,
+                arrival_s=_TIME,
+                parts_s=OBJECT,
+                reason=TEXT,
+                ttft_s=_MAYBE_SECONDS,
+                guesses=maybe(_GUESSES),
+            )
+        ),
         gauges={"type": "object", "additionalProperties": {"type": "number"}},
         pages=list_of(_row({"enum": [0, 1, 2, 3, 4]}, COUNT)),
         latency=object_of(ttft=_LATENCY, itl=_LATENCY),

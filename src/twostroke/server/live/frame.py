@@ -23,6 +23,7 @@ from itertools import groupby
 from typing import Any
 
 from twostroke.cost.account import Account, record_of
+from twostroke.cost.explain_guesses import seconds_of_guesses
 from twostroke.cost.prefill_share import prefill_share
 from twostroke.cost.record import StepRecord
 from twostroke.cost.record_json import request_to_json
@@ -90,7 +91,7 @@ class Frames:
                 for each in live[:MAX_REQUESTS]
             ],
             "more_requests": max(0, len(live) - MAX_REQUESTS),
-            "ended": [_ended(account) for account in ended],
+            "ended": [_ended(account, ledger.cost) for account in ended],
             "gauges": asdict(gauges) if is_dataclass(gauges) and not isinstance(gauges, type) else {},
             "pages": _spans(self._view.pages()),
             "latency": dict(latency),
@@ -140,10 +141,20 @@ def _times(record: StepRecord, since_s: float) -> list[int]:
     return [*(round(1e6 * seconds) for seconds in spans), record.waiting]
 
 
-def _ended(account: Account) -> dict[str, Any]:
+def _ended(account: Account, cost: StepCost | None) -> dict[str, Any]:
     value = request_to_json(record_of(account))
     value["parts_s"] = {name: _round(seconds) for name, seconds in value["parts_s"].items()}
-    return {**value, "reason": account.reason.value, "ttft_s": _round(account.ttft_s)}
+    guesses = _guesses(account, cost)
+    return {**value, "reason": account.reason.value, "ttft_s": _round(account.ttft_s), "guesses": guesses}
+
+
+def _guesses(account: Account, cost: StepCost | None) -> dict[str, Any] | None:
+    """Tokens guessed and accepted, predicted seconds won and lost; None where nothing was guessed."""
+    counts = account.guesses
+    if not counts.steps:
+        return None
+    won_s, lost_s = seconds_of_guesses(account, cost)
+    return {"guessed": counts.guessed, "accepted": counts.accepted, "won_s": _round(won_s), "lost_s": _round(lost_s)}
 
 
 def _spans(states: bytes) -> list[list[int]]:

@@ -57,7 +57,11 @@ export class Lanes {
 }
 
 function told(each) {
-  if (each.ended) return `${count(each.ended.output_tokens)} tokens, ${ENDS[each.ended.reason] ?? each.ended.reason}`;
+  if (each.ended) {
+    const guesses = each.ended.guesses;
+    const guessed = guesses ? `, ${count(guesses.accepted)} of ${count(guesses.guessed)} guesses` : "";
+    return `${count(each.ended.output_tokens)} tokens${guessed}, ${ENDS[each.ended.reason] ?? each.ended.reason}`;
+  }
   if (each.phase === "filling") return `prefill, ${count(each.computed)} of ${count(each.prompt)}`;
   return PHASES[each.phase] ?? each.phase;
 }

@@ -102,8 +102,15 @@ export class Summary {
         parts
           .filter(({ seconds }) => seconds > SMALL * whole)
           .map(({ name, seconds }) => `${name} ${duration(seconds)}`)
-          .join(" · "),
+          .join(" · ") +
+        guessesTold(last.guesses),
     );
     this.why.hidden = false;
   }
+}
+
+function guessesTold(guesses) {
+  if (!guesses) return "";
+  const won = `${duration(guesses.won_s)} won, ${duration(guesses.lost_s)} for verifying (predicted)`;
+  return ` · guesses ${guesses.accepted} of ${guesses.guessed} accepted: ${won}`;
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.models.published import sizes
-from tests.models.published_states import states_bytes
+from tests.models.published_states import GRANITE_LAYERS, mamba, states_bytes
 
 TIED = {"tie_word_embeddings": True}
 GRANITE = {**TIED, "num_experts_per_tok": 8}
@@ -59,6 +59,20 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float | None, int, int]] = {
     "ibm-granite/granite-3.1-3b-a800m-instruct": (
         sizes("GraniteMoeForCausalLM", 49_155, 1536, 512, 32, 24, 8, **GRANITE, num_local_experts=40),
         3.3, 0.8, 32 * 2 * 8 * 64 * 2, 0,
+    ),
+    "ibm-granite/granite-4.0-h-tiny": (
+        sizes(
+            "GraniteMoeHybridForCausalLM", 100_352, 1536, 512, 40, 12, 4, num_local_experts=64, num_experts_per_tok=6,
+            shared_intermediate_size=1024, layer_types=GRANITE_LAYERS, **TIED, **mamba(48, 64, 128),
+        ),
+        6.94, 1.0, 4 * 2 * 4 * 128 * 2, states_bytes(36, 48 * 64 * 128, 3072 + 256),
+    ),
+    "ibm-granite/granite-4.0-h-small": (
+        sizes(
+            "GraniteMoeHybridForCausalLM", 100_352, 4096, 768, 40, 32, 8, num_local_experts=72, num_experts_per_tok=10,
+            shared_intermediate_size=1536, layer_types=GRANITE_LAYERS, **TIED, **mamba(128, 64, 128),
+        ),
+        32.2, 9.0, 4 * 2 * 8 * 128 * 2, states_bytes(36, 128 * 64 * 128, 8192 + 256),
     ),
     "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": (
         sizes(

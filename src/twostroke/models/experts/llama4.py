@@ -37,7 +37,7 @@ BANKS = Stacks("feed_forward.experts.gate_up_proj", "feed_forward.experts.down_p
 PREFIXES = (("language_model.model.", "model."), ("language_model.lm_head.", "lm_head."))
 NOT_TEXT = ("vision_model.", "multi_modal_projector.")
 
-Attention = Callable[[Tracer, int, Value], Value]
+AttentionText = Callable[[Tracer, int, Value], Value]
 
 
 @architecture("Llama4ForCausalLM", model_type="llama4_text")
@@ -66,7 +66,7 @@ def llama4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     return replace(facts, stored_prefixes=PREFIXES, ignored=(*facts.ignored, *NOT_TEXT)), program
 
 
-def _attention(parts: Parts) -> Attention:
+def _attention(parts: Parts) -> AttentionText:
     fields, layers = parts.fields, parts.facts.num_layers
     biased = fields.boolean("attention_bias", False)
     heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, interleaved=True)

@@ -27,6 +27,7 @@ from twostroke.weights.json_file import read_object
 from twostroke.weights.quantized.expected import expected_formats
 from twostroke.weights.quantized.recipe import scheme_in, scheme_of
 from twostroke.weights.stored import kept_sentence
+from twostroke.weights.tensors import with_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +79,4 @@ def _quantized(model: str, folder: Path) -> PlannedModel:
     """The formats of a folder's matrices are known from their headers alone."""
     spec = read_folder(folder)
     with Checkpoint.open(folder) as checkpoint:
-        return PlannedModel(model, spec, kept_sentence(spec, checkpoint) or "")
+        return PlannedModel(model, spec, kept_sentence(spec, with_prefix(checkpoint, spec)) or "")

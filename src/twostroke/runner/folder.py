@@ -24,6 +24,7 @@ from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.numpy_packer import NumpyPacker
 from twostroke.weights.quantized.recipe import scheme_in
 from twostroke.weights.stored import column_orders, stored_formats
+from twostroke.weights.tensors import with_prefix
 from twostroke.weights.tied import HEAD, has_other_head
 
 
@@ -53,7 +54,8 @@ def read_folder(folder: Path, kept: Path | None = None) -> Model:
 def _read_quantized(folder: Path, config: Mapping[str, Any], kept: Path | None) -> Model:
     """The formats that keep what the checkpoint holds need its tensors: these must be sound."""
     with Checkpoint.open(folder) as checkpoint:
-        stored, orders = stored_formats(checkpoint), column_orders(checkpoint)
+        named = with_prefix(checkpoint, read_model(config))
+        stored, orders = stored_formats(named), column_orders(named)
         model = read_model(config, stored, orders)
         if HEAD in model.ignored and has_other_head(checkpoint, model, kept):
             return read_model({**config, "tie_word_embeddings": False}, stored, orders)

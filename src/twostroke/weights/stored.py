@@ -23,6 +23,7 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.quantized.matrix import BankMatrix
 from twostroke.weights.quantized.tensor import ORDER, QuantizedTensor
 from twostroke.weights.tensor_source import TensorInfo
+from twostroke.weights.tensors import with_prefix
 
 PIECE_ELEMENTS = 1 << 21
 """Packed at a time; NumPy holds a few copies of them on the way."""
@@ -131,7 +132,8 @@ def kept_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
 
 def tell_stored(model: Model, checkpoint: Checkpoint, report: Callable[[str], None]) -> None:
     """Reports `kept_sentence` and `expanded_sentence` where there are such."""
-    for sentence in (kept_sentence(model, checkpoint), expanded_sentence(model, checkpoint)):
+    named = with_prefix(checkpoint, model)
+    for sentence in (kept_sentence(model, named), expanded_sentence(model, named)):
         if sentence is not None:
             report(sentence)
 

@@ -22,14 +22,16 @@ from tests.weights.quantized.packers import Packed
 from tests.weights.quantized.test_formats import LLAMA, logits, make
 from twostroke.ops.operands import PackedWeight, unpack
 from twostroke.program.values import HeadRows, Tensor, Weight
-from twostroke.quant.formats import STORED
+from twostroke.quant.formats import STORED, format_choice
 from twostroke.runner.folder import read_folder
 from twostroke.spec.formats import BF16
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.blobs import Blob, MemoryTarget
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.load import load_weights
+from twostroke.weights.numpy_packer import NumpyPacker
 from twostroke.weights.quantized.present import found_sentence
-from twostroke.weights.stored import kept_sentence, pack_stored_matrix, stored_formats
+from twostroke.weights.stored import kept_sentence, pack_stored_matrix, stored_formats, tell_stored
 
 LAYER = "model.layers.0."
 DOWN, UP, GATE = (f"{LAYER}mlp.{name}_proj" for name in ("down", "up", "gate"))
@@ -268,3 +270,24 @@ def test_gpt_oss_as_it_is_published(tmp_path, monkeypatch):
     expected = logits(theirs, "f32", ids)
     assert relative_error(logits(ours, STORED, ids), expected) < 0.03
     assert np.array_equal(logits(ours, "f32", ids), expected)
+
+
+def test_a_language_model_in_a_checkpoint_that_sees_images(rng, tmp_path, capsys):
+    """Its tensors have other names in the files than in the program."""
+    make_checkpoint("gemma3-with-images", tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+    names = [name for name in tensors if "language_model" in name and name.endswith("_proj.weight")]
+    for name in names:
+        packed = packers.int8_rows(rng, tuple(tensors.pop(name).shape))
+        tensors |= parts_of(name.removesuffix(".weight"), packed)
+    quantized = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    write(tmp_path, {**config, "quantization_config": quantized}, tensors)
+    model = read_folder(tmp_path)
+    kinds = {weight.role: weight.stored.kind.name for weight in model.program.weights if weight.stored}
+    assert len(names) >= 7 and kinds["qkv"] == "AFFINE8_64"
+    with Checkpoint.open(tmp_path) as checkpoint:
+        load_weights(checkpoint, model, format_choice(STORED), NumpyPacker())
+        tell_stored(model, checkpoint, print)
+    assert "Quantized weights: bitsandbytes INT8, one scale a row: kept as it is" in capsys.readouterr().out

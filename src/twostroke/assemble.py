@@ -19,6 +19,7 @@ from typing import Any
 from twostroke.adapters.shelf import AdapterShelf
 from twostroke.assemble_adapters import AdapterPlan, plan_adapters
 from twostroke.assemble_caches import draft_pools, longest_sequence, own_pools, step_memory
+from twostroke.assemble_eagle import EagleModel, build_eagle
 from twostroke.assemble_folders import compared_heads_folder, locate, name_of
 from twostroke.assemble_guesses import (
     DraftModel,
@@ -323,6 +324,10 @@ def _guessing(
     if isinstance(guessing, MedusaModel):
         heads, rows = build_medusa(guessing, weights, memory, found.spec, ops, resolved)
         return medusa_proposer(heads, told), (rows,)
+    if isinstance(guessing, EagleModel):
+        pools = draft_pools(found.spec, found.kv_plan)
+        eagle, history = build_eagle(guessing, weights, memory, ops, resolved, pools, told)
+        return eagle, (history,)
     if isinstance(guessing, DraftModel):
         own_weights = load(guessing.folder.path, guessing.spec, resolved, None, report).weights
         pools = draft_pools(found.spec, found.kv_plan)

@@ -73,17 +73,25 @@ class DraftModel:
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """What model and draft need together: each has room for as many tokens of K and V as the other. The draft's
         cache groups come behind the model's."""
-        context, sequences = self.context(settings), settings["max_sequences"]
-        buffers = place(self.spec.program, self.rows(settings), sequences).num_bytes
-        own = self.spec.cache_needs(kv_kind(settings["kv_format"]), context, sequences, self.rows(settings))
-        tables = len(own.groups) * page_table_bytes(context, sequences)
-        return replace(
-            needs,
-            weight_bytes=needs.weight_bytes + self.spec.weight_bytes(format_choice(settings["weights"])),
-            buffer_bytes=needs.buffer_bytes + buffers,
-            caches=replace(needs.caches, groups=needs.caches.groups + own.groups),
-            table_bytes=needs.table_bytes + self.spec.rope_bytes(context) + tables,
-        )
+        weight_bytes = self.spec.weight_bytes(format_choice(settings["weights"]))
+        return needs_with(needs, self.spec, weight_bytes, self.rows(settings), self.context(settings), settings)
+
+
+def needs_with(
+    needs: MemoryNeeds, spec: Model, weight_bytes: int, rows: int, context: int, settings: Resolved
+) -> MemoryNeeds:
+    """What a model needs together with a second one, whose cache groups come behind its own. rows, context: of a step
+    of the second."""
+    sequences = settings["max_sequences"]
+    own = spec.cache_needs(kv_kind(settings["kv_format"]), context, sequences, rows)
+    tables = len(own.groups) * page_table_bytes(context, sequences)
+    return replace(
+        needs,
+        weight_bytes=needs.weight_bytes + weight_bytes,
+        buffer_bytes=needs.buffer_bytes + place(spec.program, rows, sequences).num_bytes,
+        caches=replace(needs.caches, groups=needs.caches.groups + own.groups),
+        table_bytes=needs.table_bytes + spec.rope_bytes(context) + tables,
+    )
 
 
 def draft_name(settings: Resolved) -> str | None:

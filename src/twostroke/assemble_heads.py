@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from twostroke.assets import spark_medusa_path
-from twostroke.backends.cpu import CpuOps, NativePacker
+from twostroke.assemble_eagle import EagleModel, find_eagle
+from twostroke.assemble_heads_files import check_sizes, load_heads, open_heads
+from twostroke.assets import spark_eagle_path, spark_medusa_path
+from twostroke.backends.cpu import CpuOps
 from twostroke.config import Resolved
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.models.common.medusa import FILE_NAME, MedusaProgram, medusa_program, read_medusa
@@ -26,15 +28,12 @@ from twostroke.runner.medusa import ROWS, MedusaHeads, medusa_memory
 from twostroke.spec.fields import Fields
 from twostroke.speculate.heads import MedusaProposer
 from twostroke.types.errors import ConfigError, ModelError
-from twostroke.types.speculate import MEDUSA
-from twostroke.weights.checkpoint import Checkpoint
+from twostroke.types.speculate import EAGLE, MEDUSA
 from twostroke.weights.hub import EMBEDDED, ModelFolder
 from twostroke.weights.json_file import read_object
-from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
-from twostroke.weights.tensors import wanted_tensors
 
-SHIPPED = {MEDUSA: spark_medusa_path}
+SHIPPED = {MEDUSA: spark_medusa_path, EAGLE: spark_eagle_path}
 """What `--speculate medusa` without a path means for the embedded model."""
 Report = Callable[[Exception], None]
 
@@ -63,13 +62,16 @@ def _way(settings: Resolved) -> tuple[str, str]:
 
 def with_hidden(spec: Model, settings: Resolved) -> Model:
     """The model; its last hidden states may be read after a step where heads are asked for."""
-    return replace(spec, program=with_hidden_kept(spec.program)) if _way(settings)[0] in SHIPPED else spec
+    return replace(spec, program=with_hidden_kept(spec.program)) if _way(settings)[0] == MEDUSA else spec
 
 
-def find_heads(settings: Resolved, spec: Model, folder: ModelFolder) -> MedusaModel | None:
+def find_heads(settings: Resolved, spec: Model, folder: ModelFolder) -> MedusaModel | EagleModel | None:
     """The heads that are asked for. Raises ConfigError where they do not fit."""
     way, path = _way(settings)
-    return find_medusa(heads_folder(way, path, folder.source), spec) if way == MEDUSA else None
+    if way not in SHIPPED:
+        return None
+    found = heads_folder(way, path, folder.source)
+    return find_medusa(found, spec) if way == MEDUSA else find_eagle(found, spec)
 
 
 def heads_folder(way: str, path: str, model: str) -> Path:
@@ -128,41 +130,3 @@ def medusa_proposer(heads: MedusaHeads, report: Report) -> MedusaProposer:
     begin_s = time.perf_counter()
     heads.run_once()
     return MedusaProposer(heads, heads.num_heads, time.perf_counter, time.perf_counter() - begin_s, report)
-
-
-def open_heads(folder: Path, name: str, option: str) -> Checkpoint:
-    """The folder's file of this name, or model.safetensors. Raises ConfigError or ModelError."""
-    pickled = sorted(path.name for path in folder.glob("*.pt")) + sorted(path.name for path in folder.glob("*.bin"))
-    if not (folder / name).exists() and pickled and not any(folder.glob("*.safetensors")):
-        raise ConfigError(
-            f"{option}: the folder holds {pickled[0]}, but no {name}.",
-            why="Only safetensors are read: files of PyTorch can run code.",
-            fix=f"Convert it where you trust it: safetensors.torch.save_file(torch.load('{pickled[0]}'), '{name}').",
-        )
-    return Checkpoint.open(folder, name if (folder / name).exists() else None)
-
-
-def check_sizes(checkpoint: Checkpoint, own: Model, option: str, spec: Model) -> None:
-    """Raises ConfigError that names the first tensor that is missing or of another shape."""
-    for tensor in wanted_tensors(own):
-        found = checkpoint.info(tensor.name).shape if tensor.name in checkpoint.names else None
-        if found == tensor.shape:
-            continue
-        is_there = f"has the shape {list(found)}, expected {list(tensor.shape)}" if found else "is missing"
-        raise ConfigError(
-            f"{option}: the tensor {tensor.name} {is_there}.",
-            why=f"The model has hidden states of {spec.hidden_size:,} numbers and {spec.vocab_size:,} tokens.",
-            fix="Use heads that were trained for this model, with their own config.json.",
-        )
-
-
-def load_heads(folder: Path, name: str, own: Model, settings: Resolved) -> ModelWeights:
-    """Packed into memory, in the formats of the model."""
-    packer = NativePacker(settings["cpu_level"], settings["threads"])
-    try:
-        with open_heads(folder, name, folder.name) as checkpoint:
-            return load_weights(checkpoint, own, format_choice(settings["weights"]), packer)
-    except ModelError as error:
-        raise ConfigError(f"{folder}: {error.what}", why=error.why, fix=error.fix) from None
-    finally:
-        packer.close()

@@ -198,7 +198,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "Guess the next tokens and verify several in a step, where that is faster; the answers stay the same, bit for "
         "bit. ngram: from the request's own text. suffix: from finished answers under the same salt, too. auto: "
         "suffix. draft:MODEL: by a small model of the same vocabulary (draft:spark-draft for spark). medusa:PATH: by "
-        "heads on the model's hidden state, in a folder with medusa_lm_head.safetensors (medusa alone: spark's).",
+        "heads on the model's hidden state, in a folder with medusa_lm_head.safetensors (medusa alone: spark's). "
+        "eagle:PATH: by an EAGLE layer over hidden states (eagle alone: spark's).",
         "off",
     ),
     Option("cache", "FOLDER", parse_text, "Folder for packed weights; 'off' keeps none.", "$XDG_CACHE_HOME/twostroke"),

@@ -151,3 +151,14 @@ def test_faults_end_its_guesses_and_nothing_else() -> None:
     assert draft.propose([GuessWanted(request(), [1, 2, 3], 2)]) == [NO_GUESS]
     assert len(faults) == MOST_FAULTS + 1
     assert cache.pages_used == 0
+
+
+def test_tokens_that_are_not_certain_are_computed_again() -> None:
+    model = PagedModel(256)
+    draft, _ = proposer(model)
+    asked = request()
+    draft.propose([GuessWanted(asked, [1, 2, 3], 4)])
+    draft.certain(asked, 3)
+    model.rows = 0
+    assert draft.propose([GuessWanted(asked, [1, 2, 3, 4, 5, 6], 1)]) == [Guess([7])]
+    assert model.rows == 3  # 4, 5 and 6

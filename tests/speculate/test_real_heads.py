@@ -18,14 +18,14 @@ from safetensors.torch import load_file, save_file
 
 from tests.speculate.test_real_engine import PARAMS, QUESTIONS, AllOfThem, facts, outputs
 from twostroke import LLM
-from twostroke.assets import spark_medusa_path
+from twostroke.assets import spark_eagle_path, spark_medusa_path
 from twostroke.types.errors import ConfigError
 from twostroke.types.output import Prompt
 
 SMALL = {"context": 256, "kv_memory": "830KB", "max_sequences": 8, "threads": 2}
-WAYS = ("medusa",)
-FOLDERS = {"medusa": spark_medusa_path}
-FILES = {"medusa": "medusa_lm_head.safetensors"}
+WAYS = ("medusa", "eagle")
+FOLDERS = {"medusa": spark_medusa_path, "eagle": spark_eagle_path}
+FILES = {"medusa": "medusa_lm_head.safetensors", "eagle": "model.safetensors"}
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -68,10 +68,10 @@ def test_streams_that_are_put_back_and_given_up_change_nothing(llm: LLM) -> None
 def test_heads_that_fail_are_left_alone(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     way = str(llm._built.resolved["speculate"])
     plain = facts(outputs(llm, PARAMS["greedy"], "off"))
-    proposer = llm._built.guesser._ways[way][0]
+    found = llm._built.guesser._ways[way][0]
+    proposer, broken = (found, "_heads") if way == "medusa" else (found._writer, "_executor")
     monkeypatch.setattr(proposer, "_faults", 0)
     monkeypatch.setattr(proposer, "_report", lambda error: None)
-    broken = "_heads" if hasattr(proposer, "_heads") else "_executor"
     monkeypatch.setattr(proposer, broken, None)
     assert facts(outputs(llm, PARAMS["greedy"], way)) == plain
     assert proposer._faults == 3
@@ -90,24 +90,35 @@ def changed(way: str, folder: Path, config: dict[str, object], tensors: dict[str
 
 
 @pytest.mark.parametrize(
-    ("config", "tensors", "words"),
+    ("way", "config", "tensors", "words"),
     [
         (
+            "medusa",
             {},
             {"0.0.linear.weight": torch.zeros(128, 128)},
             r"0\.0\.linear\.weight has the shape \[128, 128\]",
         ),
-        ({}, {"1.0.linear.bias": None}, r"1\.0\.linear\.bias is missing.*256 numbers and 4,096 tokens"),
-        ({"original_lm_head": False}, {}, r"tensor 0\.\d\.weight is missing"),
-        ({"medusa_num_heads": 0}, {}, "medusa_num_heads"),
-        ({}, {"0.0.linear.weight": torch.full((256, 256), float("nan"))}, r"0\.0\.linear\.weight .*NaN"),
+        ("medusa", {}, {"1.0.linear.bias": None}, r"1\.0\.linear\.bias is missing.*256 numbers and 4,096 tokens"),
+        ("medusa", {"original_lm_head": False}, {}, r"tensor 0\.\d\.weight is missing"),
+        ("medusa", {"medusa_num_heads": 0}, {}, "medusa_num_heads"),
+        ("medusa", {}, {"0.0.linear.weight": torch.full((256, 256), float("nan"))}, r"0\.0\.linear\.weight .*NaN"),
+        ("eagle", {"hidden_size": 128}, {}, "hidden_size.*256 numbers"),
+        ("eagle", {"vocab_size": 32000}, {}, "vocab_size.*4,096 tokens"),
+        ("eagle", {"num_hidden_layers": 2}, {}, "one layer"),
+        (
+            "eagle",
+            {},
+            {"fc.weight": torch.zeros(256, 256)},
+            r"fc\.weight has the shape \[256, 256\], expected \[256, 512\]",
+        ),
+        ("eagle", {}, {"layers.0.mlp.up_proj.weight": None}, r"layers\.0\.mlp\.up_proj\.weight is missing"),
     ],
 )
 def test_heads_that_do_not_fit_are_refused_by_the_tensor(
-    tmp_path: Path, config: dict[str, object], tensors: dict[str, object], words: str
+    tmp_path: Path, way: str, config: dict[str, object], tensors: dict[str, object], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
-        LLM("spark", speculate=changed("medusa", tmp_path / "heads", config, tensors))
+        LLM("spark", speculate=changed(way, tmp_path / "heads", config, tensors))
 
 
 def test_broken_missing_and_pickled_heads_are_refused(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Trains what guesses spark's next tokens: Medusa heads or an EAGLE layer, on spark's own probabilities.
 
-    python -m tools.spark.train_heads medusa        some minutes on one core -> src/twostroke/assets/spark_medusa
-    python -m tools.spark.train_heads eagle         -> src/twostroke/assets/spark_eagle
+    python -m tools.spark.train_heads medusa        12 minutes on one core -> src/twostroke/assets/spark_medusa
+    python -m tools.spark.train_heads eagle         8 minutes -> src/twostroke/assets/spark_eagle
 
 Knows: spark's folder, the dialogues, the heads.
 Must not know: how spark was trained.
@@ -107,13 +107,14 @@ def main() -> None:
     """Train and export."""
     parser = argparse.ArgumentParser(description=__doc__ or "", formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=("medusa", "eagle"))
-    parser.add_argument("--minutes", type=float, default=8)
-    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--minutes", type=float, help="time budget (medusa 12, eagle 8)")
+    parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
+    minutes = options.minutes or (12 if options.kind == "medusa" else 8)
     reuse_memory()
     model = spark_model(ASSETS / "spark")
     heads: Heads
@@ -123,8 +124,8 @@ def main() -> None:
         heads = Eagle(EAGLE, model.model.embed_tokens.weight)
     tokenizer = Tokenizer.from_file(str(DEFAULT_PATH))
     dialogues = Dialogues(load(), tokenizer, seed=7, batch_tokens=4096, short_share=0.1)
-    heads.load_state_dict(train(heads, model, options.minutes, options.lr, dialogues))
-    export(heads, options.kind, options.out or ASSETS / f"spark_{options.kind}", options.minutes)
+    heads.load_state_dict(train(heads, model, minutes, options.lr, dialogues))
+    export(heads, options.kind, options.out or ASSETS / f"spark_{options.kind}", minutes)
 
 
 if __name__ == "__main__":

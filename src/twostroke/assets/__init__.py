@@ -22,3 +22,8 @@ def spark_draft_path() -> Path:
 def spark_medusa_path() -> Path:
     """The folder of Medusa heads for spark (bfloat16, about 1 MB)."""
     return _HERE / "spark_medusa"
+
+
+def spark_eagle_path() -> Path:
+    """The folder of an EAGLE layer for spark (bfloat16, about 1 MB)."""
+    return _HERE / "spark_eagle"

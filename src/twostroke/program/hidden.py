@@ -18,20 +18,23 @@ class LastHidden:
     """rows: the last hidden states behind the final norm, of the rows that need logits. matrix: makes logits of them.
 
     body: the residual that the head takes its rows from, of all rows of the step; it stays valid until the next step.
+    norm: the only call between both; None where there are others.
     """
 
     rows: Value
     matrix: Weight
     body: Value
+    norm: Op | None
 
 
 def last_hidden(program: Program) -> LastHidden:
     """Found by walking the head. Raises ValueError for a program without a head."""
     body = next((value for call in program.head for value in call.reads() if value.rows is Size.TOKENS), None)
-    for call in reversed(program.head):
+    for index, call in reversed(list(enumerate(program.head))):
         matrix = next((item for item in call.operands() if isinstance(item, Weight)), None)
         if matrix is not None and body is not None:
-            return LastHidden(_read_by(call), matrix, body)
+            between = program.head[1:index]
+            return LastHidden(_read_by(call), matrix, body, between[0] if len(between) == 1 else None)
     raise ValueError("the program has no head")
 
 

@@ -81,7 +81,7 @@ _OPENAI_SAMPLING = {
     "presence_penalty": _between(-2, 2),
     "frequency_penalty": _between(-2, 2),
     "priority": _between(0, 100, "integer"),
-    "speculate": {"enum": [*WAYS, None], "description": "Also draft or medusa, where the server has one."},
+    "speculate": {"enum": [*WAYS, None], "description": "Also draft, medusa or eagle, where the server has one."},
     "best_of": {
         **_between(1, 128, "integer"),
         "description": "So many answers are made, and the n with the highest mean log probability are given, best "

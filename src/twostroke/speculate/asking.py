@@ -10,20 +10,29 @@ MEMORY = 0.99
 """What an ask counts after the next one: about the last 100 decide."""
 PRIOR_ASKS, PRIOR_TOKENS = 32.0, 64.0
 """Before any ask: as if each of the last ones had brought two tokens."""
+TRUSTED_ASKS = 24
+"""What computes guesses is asked this often before it is judged: what an ask takes and brings must be seen."""
 
 
 class AskRecord:
     """Of one proposer."""
 
-    __slots__ = ("_asks", "_tokens")
+    __slots__ = ("_asks", "_tokens", "count")
 
     def __init__(self) -> None:
         self._asks, self._tokens = PRIOR_ASKS, PRIOR_TOKENS
+        self.count = 0
 
     def add(self, tokens: int) -> None:
         """One ask: so many tokens came true of what it gave; 0 where it gave nothing."""
+        self.count += 1
         self._asks = self._asks * MEMORY + 1.0
         self._tokens = self._tokens * MEMORY + tokens
+
+    @property
+    def is_judged(self) -> bool:
+        """Was it asked often enough to say what asking brings?"""
+        return self.count >= TRUSTED_ASKS
 
     @property
     def tokens(self) -> float:

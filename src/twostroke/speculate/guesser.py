@@ -240,7 +240,8 @@ class Guesser:
             return proposer.longest if brought * self._limiter.token_s(shape) > proposer.ask_s else 0
         first, later = self._acceptance.rates(proposer.name, state.record)
         asking_s = shape.streams * proposer.ask_s
-        return self._limiter.most(shape, first, later, asking_s, proposer.token_s, proposer.longest)
+        most = self._limiter.most(shape, first, later, asking_s, proposer.token_s, proposer.longest)
+        return most if asked.is_judged else max(PROBE_TOKENS, most)
 
     def _wants_a_guess(self, state: _State, stream: Stream) -> bool:
         """Whether a guess is wanted now; the outcome of a free trial is learned on the way."""

@@ -47,7 +47,7 @@ def test_a_matrix_that_another_op_reads_stays():
 
 def test_adapters_see_the_columns_as_they_were():
     made = with_column_orders(tied(), every)
-    adapted = with_adapters(made, AdapterSpec(2, 3, ("up",))).program
+    adapted = with_adapters(made, AdapterSpec(2, {"up": 3})).program
     added = next(call for call in adapted.calls if isinstance(call, LowRank))
     take = next(call for call in adapted.calls if isinstance(call, TakeColumns))
     assert added.x is take.x

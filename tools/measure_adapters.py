@@ -60,13 +60,16 @@ class Way:
     adapters: list[str | None]
 
     def run(self, tokens: int, seed: int) -> tuple[float, float]:
-        """(median seconds of a decode step, median seconds of reading all prompts). No two prompts begin alike."""
+        """(median seconds of a decode step, median seconds of reading all prompts). No prompt has another's pages."""
         self.seconds.decode.clear()
         self.seconds.prefill.clear()
         params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
         prompts = [
             Prompt(
-                tuple((97 * seed + 31 * place + each) % 200 + 2 for each in range(PROMPT_TOKENS)), params, adapter=name
+                tuple((97 * seed + 31 * place + each) % 200 + 2 for each in range(PROMPT_TOKENS)),
+                params,
+                cache_salt=f"{id(self)} {seed} {place}",
+                adapter=name,
             )
             for place, name in enumerate(self.adapters)
         ]

@@ -1,4 +1,4 @@
-// ts_attention: causal softmax attention over paged K and V, with the online softmax (Milakov and Gimelshein 2018; Dao et al.
+// ts_attention: softmax attention over paged K and V, causal or both ways, with the online softmax (Milakov and Gimelshein 2018; Dao et al.
 // 2022) over fixed tiles of 64 positions, and a merge in order over fixed segments of 512 positions. No score matrix is ever
 // whole.
 //
@@ -20,7 +20,7 @@ void run_segment(const AttentionJob* job, const Block& block, int64_t segment, c
   const KVLayout layout(job->layer);
   const TileRun run_tile = attention_way(job->layer->kind, job->layer->latent != 0, job->matrix).run;
   const int64_t begin = larger(segment * kSegment, first_seen(job, block.first_position) / kTile * kTile);
-  const int64_t end = smaller((segment + 1) * kSegment, block.first_position + block.tokens);
+  const int64_t end = smaller((segment + 1) * kSegment, block_end(job, block));
   for (int64_t i = 0; i < block.heads; ++i) part(block.head(job, i), i).clear(block.rows, job->value_padded);
   Tile tile;
   for (int64_t start = begin; start < end; start += kTile) {
@@ -108,7 +108,7 @@ void whole_task(void* opaque, int64_t index, int32_t thread) {
   const Block block(job, thread, s, index - job->starts[s].task, heads_in_step(job, s));
   load_queries(job, block);
   const int64_t first = first_seen(job, block.first_position) / kSegment;
-  const int64_t last = (block.first_position + block.tokens - 1) / kSegment;
+  const int64_t last = (block_end(job, block) - 1) / kSegment;
   run_segment(job, block, first, [](const HeadRows& head, int64_t) { return head.whole; });
   for (int64_t segment = first + 1; segment <= last; ++segment) {
     run_segment(job, block, segment, [](const HeadRows& head, int64_t) { return head.segment; });
@@ -147,7 +147,7 @@ int32_t check(const AttentionJob& job) {
   const int64_t behind = job.q_behind == nullptr ? 0 : layer->head_dim - layer->value_dim;
   if (job.heads < 1 || job.heads % layer->kv_heads != 0 || job.heads / layer->kv_heads > kMaxGroup) return TS_BAD_SHAPE;
   if (job.q_stride < job.heads * (layer->head_dim - behind) || job.out_stride < job.heads * layer->value_dim) return TS_BAD_SHAPE;
-  if (job.behind_stride < job.heads * behind || job.sequences < 0 || job.window == INT32_MIN) return TS_BAD_SHAPE;
+  if (job.behind_stride < job.heads * behind || job.sequences < 0 || job.window == INT32_MIN || job.ahead < 0) return TS_BAD_SHAPE;
   if (!(job.soft_cap >= 0.0f)) return TS_BAD_VALUE;
   for (int64_t s = 0; s < job.sequences; ++s) {
     const int64_t rows = static_cast<int64_t>(job.row_starts[s + 1]) - job.row_starts[s];
@@ -246,7 +246,7 @@ const char* latent_attention_kernel(const KernelCase& asked) { return attention_
 int32_t ts_attention(ts_context* context, const ts_kv_layer* layer, const float* q, int64_t q_stride, int64_t heads,
                      const int32_t* row_starts, const int32_t* context_tokens, int64_t sequences, const int32_t* page_table,
                      int64_t page_table_stride, float scale, int32_t window, float soft_cap, const float* sinks, const float* slopes,
-                     float* out, int64_t out_stride) {
+                     int32_t ahead, float* out, int64_t out_stride) {
   if (context == nullptr) return TS_BAD_POINTER;
   const int32_t status = twostroke::check_layer(layer);
   if (status != TS_OK) return status;
@@ -267,6 +267,7 @@ int32_t ts_attention(ts_context* context, const ts_kv_layer* layer, const float*
   job.soft_cap = soft_cap;
   job.sinks = sinks;
   job.slopes = slopes;
+  job.ahead = ahead;
   job.out = out;
   job.out_stride = out_stride;
   return twostroke::run_attention(context, &job);

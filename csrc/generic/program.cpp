@@ -19,7 +19,7 @@ int32_t run(ts_context* context, const ts_attention_args& a) {
     if (each.data != nullptr && each.length != a.q.heads) return TS_BAD_SHAPE;
   return ts_attention(context, a.layer, a.q.data, a.q.stride, a.q.heads, s.row_starts, s.context_tokens, s.count, s.page_table,
                       s.max_pages, static_cast<float>(a.scale), static_cast<int32_t>(a.window), static_cast<float>(a.soft_cap), a.sinks.data,
-                      a.slopes.data, a.out.data, a.out.stride);
+                      a.slopes.data, static_cast<int32_t>(a.ahead), a.out.data, a.out.stride);
 }
 
 int32_t run(ts_context* context, const ts_embed_args& a) {

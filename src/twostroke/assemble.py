@@ -11,14 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from twostroke.adapters.shelf import AdapterShelf
 from twostroke.assemble_adapters import AdapterPlan, plan_adapters
-from twostroke.assemble_caches import draft_pools, longest_sequence, own_pools, step_memory
+from twostroke.assemble_caches import cache_of, draft_pools, longest_sequence, own_pools, scheduler_limits, step_memory
 from twostroke.assemble_eagle import EagleModel, build_eagle
 from twostroke.assemble_folders import compared_heads_folder, locate, name_of
 from twostroke.assemble_guesses import (
@@ -31,6 +31,7 @@ from twostroke.assemble_guesses import (
     ways_of,
 )
 from twostroke.assemble_heads import MedusaModel, build_medusa, find_heads, medusa_proposer, with_hidden
+from twostroke.assemble_task import Texts, build_texts, read_for_task
 from twostroke.assemble_weights import Progress, Report, load, settler_of
 from twostroke.backends.cpu import CpuOps, best_level, require_level
 from twostroke.backends.cpu.health import check_kernels
@@ -71,6 +72,7 @@ from twostroke.program.model import Model
 from twostroke.program.place import place
 from twostroke.program.program import Program
 from twostroke.quant.formats import format_choice
+from twostroke.retrieval.sentence_files import SentenceFiles
 from twostroke.run_delay import RunDelay
 from twostroke.runner.backing import PoolBacking
 from twostroke.runner.folder import read_folder
@@ -78,7 +80,6 @@ from twostroke.runner.hidden_rows import StepReader
 from twostroke.runner.runner import ModelRunner
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.gap_limiter import GapRule
-from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.objective_policy import objective_policy
 from twostroke.scheduler.policy import ArrivalPolicy, Policy, arrival_policy
 from twostroke.scheduler.scheduler import Scheduler
@@ -109,6 +110,7 @@ class Found:
     costs: WhatIf
     guessing: GuessingModel | None = None
     adapters: AdapterPlan | None = None
+    files: SentenceFiles = field(default_factory=SentenceFiles)
 
     @property
     def name(self) -> str:
@@ -137,6 +139,7 @@ class Heart:
     costs: WhatIf
     guesser: Guesser
     adapters: AdapterShelf | None
+    texts: Texts
 
     @property
     def session(self) -> Session:
@@ -175,8 +178,8 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     folder = locate(
         model, resolver.asked_value("revision"), kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder)
     )
-    spec = read_folder(folder.path, compared_heads_folder(resolver, machine))
-    resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec), machine, best_level())
+    spec, files = read_for_task(resolver, folder.path, compared_heads_folder(resolver, machine))
+    resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
     settings = resolver.resolved()
     require_level(settings["cpu_level"])
     context, sequences = settings["context"], settings["max_sequences"]
@@ -203,7 +206,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     if objectives_of(settings).any:
         check_objectives(costs, objectives_of(settings))
         resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
-    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters)
+    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files)
 
 
 def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: Machine) -> DraftModel | None:
@@ -241,6 +244,7 @@ def build_heart(
     spec, folder = found.spec, found.folder.path
     tokenizer = Tokenizer.from_folder(folder)
     generation = read_generation_defaults(folder)
+    texts = build_texts(spec, resolved["pooling"], found.files, tokenizer, folder)
     loaded = load(folder, spec, resolved, progress, report)
     weights, weights_check = loaded.weights, BackgroundCheck(loaded.file)
     closing = ExitStack()
@@ -249,16 +253,14 @@ def build_heart(
     closing.callback(ops.close)
     settler = settler_of(weights, found.machine)
     closing.callback(settler.close)
-    sizes = (resolved["max_step_tokens"], resolved["max_sequences"])
     program, memory, shelf = _program_and_memory(found, weights, resolved)
     backing = PoolBacking([layer.data for layer in memory.layers_of(0)], populate)
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, ops, report)
     runner = ModelRunner(ops.compile(program, memory), memory, time.perf_counter, RunDelay(), ops.weigh, readers)
-    cache = CacheManager(own_pools(spec, found.kv_plan), PAGE_TOKENS, backing.on_fresh_page)
+    cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
-    step_limits = SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS)
-    scheduler = Scheduler(cache, step_limits, _policy(found, resolved), guesser)
+    scheduler = Scheduler(cache, scheduler_limits(resolved, spec), _policy(found, resolved), guesser)
     book = BeamBook(scheduler)
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
@@ -300,7 +302,7 @@ def build_heart(
         generation,
         settler,
         weights_check,
-        Explainer(ledger, found.costs, Options(*sizes, step_rule(resolved))),
+        Explainer(ledger, found.costs, _options(resolved)),
         closing,
         cache,
         scheduler,
@@ -308,7 +310,12 @@ def build_heart(
         found.costs,
         guesser,
         shelf,
+        texts,
     )
+
+
+def _options(resolved: Resolved) -> Options:
+    return Options(resolved["max_step_tokens"], resolved["max_sequences"], step_rule(resolved))
 
 
 def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:
@@ -363,7 +370,7 @@ def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack
 def _limits(found: Found, resolved: Resolved, ends: frozenset[int]) -> EngineLimits:
     context, pools = resolved["context"], own_pools(found.spec, found.kv_plan)
     reach = (context, found.spec.vocab_size, longest_sequence(pools, context))
-    return EngineLimits(*reach, ends, objectives_of(resolved), ways_of(resolved, found.spec))
+    return EngineLimits(*reach, ends, objectives_of(resolved), ways_of(resolved, found.spec), task=found.spec.task)
 
 
 def _policy(found: Found, resolved: Resolved) -> Policy:
@@ -373,7 +380,7 @@ def _policy(found: Found, resolved: Resolved) -> Policy:
         return arrival_policy(found.costs.now, GapRule(), PAGE_TOKENS, guessed)
     if not objectives_of(resolved).any:
         return ArrivalPolicy()
-    limits = SchedulerLimits(resolved["max_step_tokens"], resolved["max_sequences"])
+    limits = scheduler_limits(resolved, found.spec)
     return objective_policy(found.costs.now, objectives_of(resolved), limits, PAGE_TOKENS, guessed=guessed)
 
 

@@ -1,4 +1,4 @@
-"""Pools and arrays of the caches, from the plan of memory.
+"""Pools and arrays of the caches, from the plan of memory, and the largest step.
 
 Knows: settings, the rooms below.
 Must not know: how an engine is put together, servers.
@@ -6,12 +6,16 @@ Must not know: how an engine is put together, servers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from twostroke.cache.manager import CacheManager
 from twostroke.config import Resolved, kv_kind
 from twostroke.cost.memory import KVPlan
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.program.cache_groups import cache_groups
 from twostroke.program.model import Model
 from twostroke.program.program import Program
+from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.speculate.guess_limiter import GUESS_ROWS
 from twostroke.types.cache_pools import CachePools
@@ -38,3 +42,14 @@ def step_memory(program: Program, weights: ModelWeights, pools: CachePools, sett
     limits = (settings["context"], settings["max_step_tokens"], settings["max_sequences"])
     sizes = MemorySizes(pools.num_pages, *limits, pools.state_slots, GUESS_ROWS)
     return StepMemory(program, weights.matrices, weights.vectors, kv_kind(settings["kv_format"]), sizes)
+
+
+def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> CacheManager:
+    """What manages the model's caches. on_fresh: see CacheManager."""
+    return CacheManager(own_pools(spec, plan), PAGE_TOKENS, on_fresh, shares=not spec.whole_prompts)
+
+
+def scheduler_limits(settings: Resolved, spec: Model) -> SchedulerLimits:
+    """What a step may hold."""
+    sizes = (settings["max_step_tokens"], settings["max_sequences"])
+    return SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS, whole_prompts=spec.whole_prompts)

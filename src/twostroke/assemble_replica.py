@@ -15,6 +15,7 @@ from typing import Any
 
 from twostroke import assemble
 from twostroke.assemble_caches import own_pools
+from twostroke.assemble_task import require_generating
 from twostroke.cluster.arithmetic import arithmetic_of
 from twostroke.cluster.link import secret_key
 from twostroke.cluster.replica import ReplicaServer
@@ -50,6 +51,7 @@ def build_replica(
     """Load a model and make a replica that listens. Raises TwostrokeError."""
     refuse_adapters(collect(options, asked_by_environment()), "Replicas")
     found = assemble.find_model(model, options)
+    require_generating(found.spec)
     heart = assemble.build_heart(found, progress, say)
     resolved, stepper, spec = heart.resolved, heart.stepper, found.spec
     with Checkpoint.open(found.folder.path) as checkpoint:

@@ -20,6 +20,7 @@ from twostroke.scheduler.gap_limiter import GapRule
 from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
+from twostroke.types.pooling import Task
 from twostroke.types.speculate import NO_WAYS
 
 QUEUED_REQUESTS, QUEUED_POOLS, DRAIN_S = 1024, 16, 30.0
@@ -115,11 +116,15 @@ class Resolver:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known of a model before its weights are read. source: folder or hub id, for messages."""
+    """What is known of a model before its weights are read. source: folder or hub id, for messages.
+
+    text_tokens: the longest text that its files name, None where they name none.
+    """
 
     source: str
     revision: str | None
     spec: Model
+    text_tokens: int | None = None
 
 
 def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best_level: str) -> None:
@@ -129,19 +134,20 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
     resolver.put("revision", facts.revision, "of the folder or hub snapshot")
     weights = resolver.pick("weights", *_usual_weights(spec))
     resolver.pick("kv_format", "f32" if weights == "f32" else "bf16", f"default with {weights} weights")
-    longest = min(spec.max_positions, MAX_DEFAULT_CONTEXT)
-    context = resolver.pick("context", longest, "the model's own" if longest == spec.max_positions else "default limit")
+    context = resolver.pick("context", *_usual_context(facts))
     if context > spec.longest_context:
         raise ConfigError(
             f"--context {context} is more than the model's {spec.longest_context} positions.",
             fix=f"Ask for at most {spec.longest_context}.",
         )
     promised = resolve_objectives(resolver).any
-    step_tokens = resolver.pick(
-        "max_step_tokens",
-        OBJECTIVE_STEP_TOKENS if promised else STEP_TOKENS,
-        "only a cap: steps are sized by the objectives" if promised else "default",
-    )
+    step_tokens = resolver.pick("max_step_tokens", *_usual_step(spec, context, promised))
+    if spec.whole_prompts and step_tokens < context:
+        raise ConfigError(
+            f"--max-step-tokens {step_tokens} is less than the context of {context}.",
+            why="In this model positions see later ones, so a text is computed in one step.",
+            fix=f"Give --context {step_tokens} too, or raise the first.",
+        )
     resolver.put("step_limiter", *_step_limiter(promised, resolver.asked_value("max_step_tokens") is not None))
     sequences = resolver.pick("max_sequences", 64, "default")
     if sequences > step_tokens:
@@ -158,18 +164,35 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
 
 
 def _resolve_guesses(resolver: Resolver, spec: Model) -> None:
-    """A state cannot go back behind a wrong guess yet, so models with states are not guessed."""
-    if not spec.state_bytes():
+    """Models with states are not guessed, and those that generate nothing."""
+    why = _why_no_guesses(spec)
+    if not why:
         resolver.pick("speculate", "off", "default: no guesses")
         return
     asked = resolver.asked_value("speculate")
     if asked not in (None, *NO_WAYS):
-        raise ConfigError(
-            f"--speculate {asked} is not possible with this model.",
-            why="Its layers keep states, which cannot go back behind a wrong guess.",
-            fix="Leave it out.",
-        )
-    resolver.put("speculate", "off", "layers keep states, which cannot go back behind a wrong guess")
+        raise ConfigError(f"--speculate {asked} is not possible with this model.", why=f"{why}.", fix="Leave it out.")
+    resolver.put("speculate", "off", why[0].lower() + why[1:])
+
+
+def _why_no_guesses(spec: Model) -> str:
+    if spec.task is not Task.GENERATE:
+        return f"A model for the task {spec.task} makes no tokens"
+    return "Its layers keep states, which cannot go back behind a wrong guess" if spec.state_bytes() else ""
+
+
+def _usual_context(facts: ModelFacts) -> tuple[int, str]:
+    longest = facts.spec.max_positions
+    if facts.text_tokens is not None and facts.text_tokens < min(longest, MAX_DEFAULT_CONTEXT):
+        return facts.text_tokens, "max_seq_length of sentence_bert_config.json"
+    return (longest, "the model's own") if longest <= MAX_DEFAULT_CONTEXT else (MAX_DEFAULT_CONTEXT, "default limit")
+
+
+def _usual_step(spec: Model, context: int, promised: bool) -> tuple[int, str]:
+    usual = OBJECTIVE_STEP_TOKENS if promised else STEP_TOKENS
+    if spec.whole_prompts and context > usual:
+        return context, "a text is computed in one step"
+    return usual, "only a cap: steps are sized by the objectives" if promised else "default"
 
 
 def _usual_weights(spec: Model) -> tuple[str, str]:

@@ -15,12 +15,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from twostroke import assemble
 from twostroke.adapters.shelf import AdapterShelf
 from twostroke.cost.explanation import Explanation
 from twostroke.cost.ledger import MAX_FINISHED
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.program.model import Model
+from twostroke.retrieval.embedder import EmbeddingOptions, VectorOptions
+from twostroke.retrieval.reranker import PairOptions, Ranked, pairs_of, ranked
 from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate, required
 from twostroke.text.quoting import Quoting, Rendered
@@ -28,6 +33,7 @@ from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import BackendError, ConfigError, InvalidRequest
 from twostroke.types.field_values import whole_numbers
 from twostroke.types.output import Delta, GenerationOutput, Prompt
+from twostroke.types.pooling import Task
 from twostroke.types.request import FinishReason
 from twostroke.types.sampling_params import SamplingParams
 
@@ -193,6 +199,65 @@ class LLM:
         """Requests that have it go on with it. Raises InvalidRequest for a name that is not loaded."""
         self._shelf().unload(name)
 
+    def embed(
+        self,
+        texts: TextOrTokens | Sequence[TextOrTokens],
+        *,
+        prompt_name: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool = True,
+        truncate_prompt_tokens: int | None = None,
+    ) -> NDArray[np.float32]:
+        """(texts, width) float32: the vector of each text or list of token ids, of length 1 where `normalize` is True.
+
+        prompt_name: which of the model's prompts stands before each text. dimensions: the first so many numbers, for
+        models trained for that. truncate_prompt_tokens: cut longer texts; without it they are refused. Raises
+        InvalidRequest, also for a model that generates text (start it with task="embed"); BackendError.
+        """
+        embedder = self._built.texts.embedder
+        if embedder is None:
+            raise _other_task("embed", self.spec.task)
+        options = VectorOptions(dimensions, normalize)
+        embedder.check(options)
+        asked = EmbeddingOptions(prompt_name, truncate_prompt_tokens)
+        prompts = [embedder.prompt(text, asked) for text in _prompt_list(texts)]
+        sums = self._rows_sums(prompts)
+        found = [embedder.vector(prompt, rows, options) for prompt, rows in zip(prompts, sums, strict=True)]
+        return np.array(found, np.float32).reshape(len(found), -1)
+
+    def score(
+        self,
+        queries: str | Sequence[str],
+        documents: str | Sequence[str],
+        *,
+        instruction: str | None = None,
+        truncate_prompt_tokens: int | None = None,
+    ) -> list[float]:
+        """How relevant each document is: one query for all documents, or one each. instruction: what makes a document
+        relevant, for models that read one. Raises as `embed` does."""
+        reranker = self._built.texts.reranker
+        if reranker is None:
+            raise _other_task("score", self.spec.task)
+        asked = PairOptions(instruction, truncate_prompt_tokens)
+        pairs = pairs_of(queries, documents)
+        sums = self._rows_sums([reranker.prompt(query, document, asked) for query, document in pairs])
+        return [reranker.score(rows) for rows in sums]
+
+    def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        top_n: int | None = None,
+        instruction: str | None = None,
+        truncate_prompt_tokens: int | None = None,
+    ) -> list[Ranked]:
+        """The documents' places and scores, the best first. Raises as `embed` does."""
+        if top_n is not None and top_n < 1:
+            raise InvalidRequest(f"top_n must be at least 1, not {top_n}.", param="top_n")
+        scores = self.score(query, documents, instruction=instruction, truncate_prompt_tokens=truncate_prompt_tokens)
+        return ranked(scores, top_n)
+
     def explain(self, request_id: str) -> list[Explanation]:
         """Why a request that has ended took as long as it did, for each of its completions.
 
@@ -235,6 +300,9 @@ class LLM:
             self.engine.stop()
             self._built.close()
 
+    def _rows_sums(self, prompts: Sequence[Prompt]) -> list[bytes]:
+        return [_unbroken(output).rows_sum for output in self.engine.generate(prompts)]
+
     def _rendered(self, messages: Sequence[Mapping[str, Any]], parse_special: bool) -> Rendered:
         quoting = Quoting() if parse_special else self.tokenizer.quoting()
         template = required(self._template, self.model_name)
@@ -248,6 +316,15 @@ class LLM:
     def _prompt(self, prompt: TextOrTokens, params: SamplingParams, adapter: str | None = None) -> Prompt:
         ids = self.prompt_tokens(prompt) if isinstance(prompt, str) else whole_numbers("prompt", prompt)
         return Prompt(tuple(ids), without_words(params, self.tokenizer.encode_rendered), adapter=adapter)
+
+
+def _other_task(wanted: str, task: Task) -> InvalidRequest:
+    fix = {Task.GENERATE: "Start it with task='embed' or task='rerank', where it was trained for that."}
+    return InvalidRequest(
+        f"This model cannot {wanted}.",
+        why=f"It is served for the task {task}.",
+        fix=fix.get(task, "Use another model."),
+    )
 
 
 def _prompt_list(prompts: TextOrTokens | Sequence[TextOrTokens]) -> list[TextOrTokens]:

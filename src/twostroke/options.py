@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twostroke.types.errors import ConfigError
+from twostroke.types.pooling import Pooling, Task
 from twostroke.types.speculate import BY_MODEL, SHIPPED_HEADS, WAYS
 
 _ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
@@ -158,6 +159,21 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         parse_bytes,
         "Memory for the KV cache, such as 2GB.",
         "90% of the free memory, at most what can be used",
+    ),
+    Option(
+        "task",
+        "TASK",
+        one_of("auto", *Task),
+        "What the model is served for: generate text, embed texts, or rerank documents. auto: what the checkpoint is "
+        "made for.",
+        "auto",
+    ),
+    Option(
+        "pooling",
+        "ROWS",
+        one_of(*Pooling),
+        "Which rows of a text make its embedding: the last, cls (the first), or the mean of all.",
+        "what modules.json says, else last for a decoder and cls for an encoder",
     ),
     Option("context", "TOKENS", parse_count, "Longest prompt and answer together.", "the model's own, at most 32768"),
     Option(

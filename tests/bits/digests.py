@@ -97,7 +97,7 @@ def _logits(model: Model, weights: ModelWeights, kv: KVKind, ops: CpuOps) -> np.
     forward = ops.compile(model.program, memory)
     ids = [(31 * place + 7) % model.vocab_size for place in range(sum(CHUNKS))]
     pages, rows, start = np.array([5, 2, 7, 1, 0, 3, 6, 4], np.int32), [], 0
-    for count in CHUNKS:
+    for count in (sum(CHUNKS),) if model.whole_prompts else CHUNKS:
         rows.append(forward(write_rows(memory, ids[start : start + count], start, pages)).copy())
         start += count
     found = np.concatenate(rows)

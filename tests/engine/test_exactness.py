@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.faults.guesses import Seer
-from tests.models.families import FAMILIES, by_architecture, make_checkpoint
+from tests.models.families import FAMILIES, generating, make_checkpoint
 from tests.scheduler.fakes import LineCost
 from tests.tiers import TIER, fewer, levels, thinned
 from twostroke.backends.cpu import CpuOps
@@ -61,7 +61,7 @@ def cases() -> list[tuple[str, str, KVKind]]:
     A quick run takes one family of each architecture, in one pair. The seed of the day chooses families and pairs.
     """
     formats, kinds, chosen = list(FORMATS), list(KVKind), []
-    for place, families in enumerate(by_architecture().values()):
+    for place, families in enumerate(generating().values()):
         for index, family in enumerate(thinned(families, "exactness", fewer(len(FAMILIES), quick=1))):
             chosen.append((family, *PAIRS[(TIER.seed + 7 * (place + index)) % len(PAIRS)]))
         for index, name in enumerate([] if TIER.quick else formats):
@@ -294,10 +294,10 @@ def test_guesses_change_nothing_but_the_number_of_steps(load, pools, right):
     assert engine.scheduler._num_steps < plain if right == 1.0 else True
 
 
-@pytest.mark.parametrize("architecture", thinned(list(by_architecture()), "directed", fewer(len(FAMILIES), quick=6)))
+@pytest.mark.parametrize("architecture", thinned(list(generating()), "directed", fewer(len(FAMILIES), quick=6)))
 def test_preemption_and_prefix_hits_do_happen_and_change_nothing(architecture, load, pools):
     """A directed case for each, so that the property above cannot pass by never meeting them."""
-    loaded, level = load(by_architecture()[architecture][0], "int8"), levels()[-1]
+    loaded, level = load(generating()[architecture][0], "int8"), levels()[-1]
     stem = tuple(range(20, 90))
     params = SamplingParams(temperature=1.0, logprobs=2)
     requests = [Request(str(i), str(i), (*stem, i), params, i, 60, frozenset(), 0.0) for i in range(4)]
@@ -313,7 +313,7 @@ def test_preemption_and_prefix_hits_do_happen_and_change_nothing(architecture, l
 
 def test_every_architecture_and_every_pair_of_formats_is_under_the_law() -> None:
     families = {family for family, _, _ in CASES}
-    for architecture, known in by_architecture().items():
+    for architecture, known in generating().items():
         assert families & set(known), architecture
         assert TIER.quick or set(known) <= families
     assert {weights for _, weights, _ in CASES} == set(FORMATS) and {kv for _, _, kv in CASES} == set(KVKind)

@@ -18,11 +18,13 @@ from transformers.core_model_loading import revert_weight_conversion
 from tests.models.families_classic import CLASSIC
 from tests.models.families_dense import DENSE
 from tests.models.families_dense import SIZES as SMALL
+from tests.models.families_encoders import ENCODERS
 from tests.models.families_experts import EXPERTS
 from tests.models.families_latent import LATENT
 from tests.models.families_states import STATES
 from tests.models.grok1 import Grok1ModelForCausalLM
 from twostroke.models.common.registry import architectures, read_model
+from twostroke.types.pooling import Task
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -109,6 +111,7 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     **DENSE,
     **CLASSIC,
     **STATES,
+    **ENCODERS,
     **EXPERTS,
     **LATENT,
 }
@@ -125,6 +128,12 @@ def by_architecture() -> dict[str, tuple[str, ...]]:
     if bare:
         raise ValueError(f"tests/models/families.py has no tiny config of {', '.join(bare)}")
     return found
+
+
+def generating() -> dict[str, tuple[str, ...]]:
+    """Those of `by_architecture` that generate text."""
+    tasks = {entry.name: entry.form.task for entry in architectures().values()}
+    return {name: families for name, families in by_architecture().items() if tasks[name] is Task.GENERATE}
 
 
 def judge(config: transformers.PretrainedConfig, **making: Any) -> transformers.PreTrainedModel:

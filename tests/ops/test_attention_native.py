@@ -17,6 +17,7 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.ops import attention, kv_write
 from twostroke.ops.kv_pages import quantize_rows
 from twostroke.ops.operands import AttentionBatch, KVLayer, bf16_to_f32, new_kv_layer
+from twostroke.program.values import ALL_AHEAD
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.errors import BackendError
 
@@ -342,3 +343,38 @@ def test_bad_indices_are_refused(ops):
         batch = AttentionBatch(np.array([0, 1], np.int32), np.array([context], np.int32), np.array([[page]], np.int32))
         with pytest.raises(BackendError):
             ops.attention(one.copy(), one, layer, batch, 1.0, 0)
+
+
+AHEAD = list(itertools.product(KVKind, ((1, 1), (2, 3)), (20, 64), ((0, ALL_AHEAD), (31, 30), (1, 700))))
+
+
+@pytest.mark.parametrize(("kind", "shape", "dim", "reach"), AHEAD)
+def test_rows_that_see_later_ones(ops, kind, shape, dim, reach):
+    """Whole texts, of which the last has three segments; beside them a chunk of one. Each has the same bits alone."""
+    window, ahead = reach
+    heads, more = shape[0] * shape[1], (0.0, None, None, ahead)
+    contexts, counts = (1, 40, 150, 1300), (1, 40, 150, 5)
+    layer, table = filled_layer(kind, shape[0], dim, contexts)
+    batch, q = batch_of(contexts, counts, table), queries(sum(counts), heads, 2, dim, 99)
+    found, expected = (np.empty(q.shape, np.float32) for _ in range(2))
+    ops.attention(found, q, layer, batch, dim**-0.5, window, *more)
+    if Answers.checked:
+        attention.reference(expected, q, layer, batch, dim**-0.5, window, *more)
+        assert near(kind, found, expected)
+    single = CpuOps(ops.level, 1)
+    for s, other in itertools.product((1, 2, 3), (ops, single)):
+        rows = slice(int(batch.row_starts[s]), int(batch.row_starts[s + 1]))
+        one = batch_of(contexts[s : s + 1], counts[s : s + 1], table[s : s + 1].copy())
+        out = np.empty((counts[s], heads, dim), np.float32)
+        other.attention(out, np.ascontiguousarray(q[rows]), layer, one, dim**-0.5, window, *more)
+        assert np.array_equal(out, found[rows])
+    single.close()
+
+
+def test_a_negative_reach_is_refused(ops):
+    layer, table = filled_layer(KVKind.F32, 1, 16, (40,))
+    q = normal(20, 2, 16, seed=97)
+    with pytest.raises(BackendError):
+        ops.attention(
+            np.empty(q.shape, np.float32), q, layer, batch_of((40,), (20,), table), 0.25, 0, 0.0, None, None, -1
+        )

@@ -50,7 +50,7 @@ SHORT: dict[str, dict[str, Any]] = {
 DOCUMENT = json.loads(json.dumps(openapi_document(fake_parts())))
 SCHEMA: Any = schemathesis.openapi.from_dict(DOCUMENT)
 OPERATIONS = [(result.ok().path, result.ok().method) for result in SCHEMA.get_all_operations()]
-REFUSED = ("/v1/embeddings", LOAD_PATH, UNLOAD_PATH)  # by a server as the fake one is
+REFUSED = ("/v1/embeddings", "/v1/rerank", "/v1/score", LOAD_PATH, UNLOAD_PATH)  # by a server as the fake one is
 TYPED = [(path, method) for path, method in OPERATIONS if method == "post" and path not in REFUSED]
 QUERIED = [("/v1/engine/steps", "get"), ("/v1/engine/trace", "get")]
 WRONG = [(*each, GenerationMode.NEGATIVE) for each in [*TYPED, QUERIED[1]]]

@@ -44,6 +44,8 @@ GENERATING: dict[str, dict[str, Any]] = {
 NOT_GENERATING = {
     "/v1/messages/count_tokens",
     "/v1/embeddings",
+    "/v1/rerank",
+    "/v1/score",
     "/tokenize",
     "/detokenize",
 }

@@ -32,7 +32,8 @@ with a reference of our own after the published code (`tests/models/grok1.py`).
 
 The error is the greatest difference between our logits and those of transformers, as a share of the range of the
 logits. Weights, K and V are float32. It is the worst of all tiny checkpoints of the architecture: over prefill, prefill
-in chunks and every decode step at each native level, and over the prefill of the NumPy reference. The promise is 1e-3;
+in chunks and every decode step at each native level, and over the prefill of the NumPy reference. Of an encoder it is
+that of the last layer's rows, or of a classifier's scores, over whole texts. The promise is 1e-3;
 `tests/models/test_parity.py` holds 1e-4. The records are in `docs/parity.json`; `python -m tools.measure_parity` writes
 them. An architecture without a record cannot be on this page.
 """

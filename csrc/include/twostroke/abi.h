@@ -11,7 +11,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)  // only what stands here leaves the library
 
-#define TS_ABI_VERSION 17
+#define TS_ABI_VERSION 18
 #define TS_PANEL_ROWS 64
 #define TS_PAGE_TOKENS 16
 
@@ -72,11 +72,11 @@ int32_t ts_rope(ts_context*, float* x, int64_t x_stride, int64_t tokens, int64_t
                 const float* sin_table, int64_t table_positions, int64_t half_rotary, const int32_t* positions);
 int32_t ts_kv_write(ts_context*, const ts_kv_layer*, const float* k, int64_t k_stride, const float* v, int64_t v_stride,
                     const int32_t* slots, int64_t tokens);
-// soft_cap: 0 for none. sinks, slopes: (heads,) or NULL.
+// soft_cap: 0 for none. sinks, slopes: (heads,) or NULL. ahead: positions behind its own that a row sees; 0 for causal attention.
 int32_t ts_attention(ts_context*, const ts_kv_layer*, const float* q, int64_t q_stride, int64_t heads, const int32_t* row_starts,
                      const int32_t* context_tokens, int64_t sequences, const int32_t* page_table, int64_t page_table_stride,
-                     float scale, int32_t window, float soft_cap, const float* sinks, const float* slopes, float* out,
-                     int64_t out_stride);
+                     float scale, int32_t window, float soft_cap, const float* sinks, const float* slopes, int32_t ahead,
+                     float* out, int64_t out_stride);
 int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_rows, const int32_t* rows, int64_t count,
                        int64_t columns, float* out, int64_t out_stride);
 

@@ -35,7 +35,7 @@ struct AttentionJob {
   int64_t q_stride, behind_stride, heads, sequences, page_table_stride, out_stride;
   float scale, soft_cap;  // soft_cap: 0 for none
   const float *sinks, *slopes;  // of each query head, or NULL
-  int32_t window;
+  int32_t window, ahead;  // ahead: positions behind its own that a row sees as well
   int64_t group, tokens_per_block, key_padded, value_padded;  // padded: head sizes, to whole vectors
   int64_t heads_together;  // KV heads of a task whose rows are few
   bool split;
@@ -177,6 +177,16 @@ inline int64_t first_seen(const AttentionJob* job, int64_t position) {
   return job->window > 0 ? larger(0, position - job->window + 1) : 0;
 }
 
+// One behind the last position that a row of sequence s sees.
+inline int64_t seen_end(const AttentionJob* job, int64_t s, int64_t position) {
+  return smaller(position + 1 + job->ahead, job->context_tokens[s]);
+}
+
+// One behind the last position that some row of the block sees.
+inline int64_t block_end(const AttentionJob* job, const Block& block) {
+  return seen_end(job, block.sequence, block.first_position + block.tokens - 1);
+}
+
 // An entry of the block's page table. For pages behind the windows of all its rows, whose entries say nothing, the first page that some
 // row sees: their scores are never looked at, but the tile is read whole.
 inline int32_t page_of(const AttentionJob* job, const Block& block, int64_t page) {
@@ -187,7 +197,7 @@ inline int32_t page_of(const AttentionJob* job, const Block& block, int64_t page
 // Where K of the block's first head begins in page p of tile `tile`; behind the last tile come the heads that are read next. NULL: there
 // is none.
 inline const uint8_t* keys_after(const AttentionJob* job, const Block& block, int64_t tile, int64_t p) {
-  const int64_t end = block.first_position + block.tokens, tiles = divide_up(end, kTile);
+  const int64_t end = block_end(job, block), tiles = divide_up(end, kTile);
   const bool same = tile < tiles;
   if (!same) tile += first_seen(job, block.first_position) / kTile - tiles;
   const int64_t page = tile * kTilePages + p, head = block.first_head + (same ? 0 : block.heads);
@@ -205,7 +215,7 @@ inline void look_ahead(const KVLayout& layout, const Block& block, int64_t i, Ti
 
 // For the block's first head.
 inline void find_tile(const AttentionJob* job, const Block& block, int64_t start, Tile* tile) {
-  const int64_t end = block.first_position + block.tokens;
+  const int64_t end = block_end(job, block);
   const KVLayout layout(job->layer);
   tile->start = start;
   tile->pages = static_cast<int>(smaller(kTilePages, divide_up(end - start, TS_PAGE_TOKENS)));
@@ -219,7 +229,7 @@ inline void find_tile(const AttentionJob* job, const Block& block, int64_t start
   for (int64_t t = 0; t < block.tokens; ++t) {
     const int64_t position = block.first_position + t;
     const Span span = {static_cast<int>(larger(first_seen(job, position) - start, 0)),
-                       static_cast<int>(smaller(position + 1 - start, kTile))};
+                       static_cast<int>(smaller(seen_end(job, block.sequence, position) - start, kTile))};
     for (int64_t g = 0; g < job->group; ++g) tile->spans[t * job->group + g] = span;
     if (span.empty()) continue;
     tile->first = span.begin < tile->first ? span.begin : tile->first;

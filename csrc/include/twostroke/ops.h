@@ -58,7 +58,7 @@ typedef int64_t ts_integer;
 #define TS_OPS(OP)                                                                                                       \
   OP(activate, F(value, out) F(integer, activation))                                                                     \
   OP(add, F(value, out) F(value, x))                                                                                     \
-  OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window) F(number, soft_cap) F(vector, sinks) F(vector, slopes)) \
+  OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window) F(number, soft_cap) F(vector, sinks) F(vector, slopes) F(integer, ahead)) \
   OP(delta_rule, F(value, out) F(value, q) F(value, k) F(value, v) F(value, a) F(value, b) F(vector, decay) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, strength)) \
   OP(embed, F(value, out) F(weight, table) F(indices, token_ids))                                                        \
   OP(experts, F(value, out) F(value, x) F(value, routes) F(weight, gate_up) F(weight, down) F(value, rows) F(value, middle) F(value, pairs) F(integer, activation) F(number, limit) F(number, shift) F(integer, weigh_inputs)) \

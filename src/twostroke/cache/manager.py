@@ -64,11 +64,17 @@ class Holding:
 class CacheManager:
     """All caches of one engine. pools: their sizes; a number is that of pages that stay, without any other group.
 
-    on_fresh: see PagePool; hears of the first group's pages.
+    on_fresh: see PagePool; hears of the first group's pages. shares: False where no sequence can go on from another's
+    beginning; then nothing is kept of a sequence that has ended.
     """
 
     def __init__(
-        self, pools: CachePools | int, page_tokens: int, on_fresh: Callable[[int], None] | None = None
+        self,
+        pools: CachePools | int,
+        page_tokens: int,
+        on_fresh: Callable[[int], None] | None = None,
+        *,
+        shares: bool = True,
     ) -> None:
         sizes = CachePools.full(pools) if isinstance(pools, int) else pools
         self.page_tokens = page_tokens
@@ -82,7 +88,8 @@ class CacheManager:
         if not self.groups and self.states is None:
             raise ValueError("a cache needs pages or slots")
         self._notes: MissNotes | None = None
-        if self.groups:
+        self._shares = shares
+        if self.groups and shares:
             self._notes = MissNotes(self.groups[0].num_pages)
             self.groups[0].watch(self._notes)
         self._holdings: dict[str, Holding] = {}
@@ -161,6 +168,8 @@ class CacheManager:
 
     def match(self, salt: str, tokens: Sequence[int]) -> Prefix:
         """What is cached of the full pages of these tokens."""
+        if not self._shares:
+            return NOTHING_CACHED
         most, num_tokens = len(tokens) // self.page_tokens, len(tokens)
         paths: list[Sequence[Node]] = [group.tree.match(salt, tokens, most) for group in self.groups]
         if self.states is not None:
@@ -302,7 +311,7 @@ class CacheManager:
         holding.filled_tokens = computed_tokens
         size, begin = self.page_tokens, holding.full_pages
         end = computed_tokens // size
-        if begin >= end:
+        if begin >= end or not self._shares:
             return
         holding.full_pages = end
         tokens = known_tokens[begin * size : end * size]

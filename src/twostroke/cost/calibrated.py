@@ -55,7 +55,7 @@ class CalibratedCost:
         self._warm_bytes, self._cold_bytes = calibration.warm_bytes, calibration.cold_bytes
         self._layers = tuple(_product(calibration, products) for products in table.layer_products)
         self._banks = tuple((bank, _product(calibration, bank)) for bank in table.banks)
-        self._head = _product(calibration, table.head_products[0])
+        self._head = _product(calibration, table.head_product)
         if kv_kind not in calibration.attention:
             raise _unmeasured(f"a KV cache in {kv_kind.name.lower()}")
         self._attention_rates = calibration.attention[kv_kind]

@@ -25,7 +25,7 @@ class RooflineCost:
         shares = hardware.efficiency
         self._counter = counter
         table = counter.table
-        head = table.head_products[0].kind
+        head = table.head_product.kind
         products: list[Products | ExpertBank] = [*table.layer_products, *table.banks]
         layers = max(products, key=lambda each: each.elements).kind
         self._layer_s_per_flop = 1 / (hardware.product_rate(layers) * shares.products)

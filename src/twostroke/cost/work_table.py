@@ -85,3 +85,8 @@ class WorkTable:
     banks: tuple[ExpertBank, ...]
     heads: int
     query_heads: int
+
+    @property
+    def head_product(self) -> Products:
+        """The head's first product; where the head has none, as that of an embedding, one of no elements."""
+        return next(iter(self.head_products), Products(self.layer_products[0].kind, 0, 0))

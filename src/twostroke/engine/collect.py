@@ -40,6 +40,7 @@ class Collector:
             num_cached_tokens=self._pieces[0][-1].num_cached_tokens,
             prompt_logprobs=self._prompt_logprobs(),
             num_other_tokens=self._pieces[0][-1].num_other_tokens,
+            rows_sum=self._pieces[0][-1].rows_sum,
         )
 
     def _prompt_logprobs(self) -> tuple[TokenLogprob, ...] | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest, prompt_too_long
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.output import Prompt
+from twostroke.types.pooling import Task
 from twostroke.types.speculate import BY_MODEL, NO_WAYS, WAYS
 
 MAX_OBJECTIVE_S = 3600.0
@@ -23,7 +24,8 @@ class EngineLimits:
 
     pool_tokens: what the KV pool holds when nothing else runs. end_token_ids: what ends an answer of this model.
     objectives: what is promised to everybody; one request may ask for less haste, not for more. speculate: the ways of
-    guessing that a request may ask for. beams: can beams be searched?
+    guessing that a request may ask for. beams: can beams be searched? task: what the model
+    is served for.
     """
 
     context_tokens: int
@@ -33,17 +35,21 @@ class EngineLimits:
     objectives: LatencyObjectives = NO_OBJECTIVES
     speculate: tuple[str, ...] = WAYS
     beams: bool = True
+    task: Task = Task.GENERATE
 
     def check(self, prompt: Prompt) -> int:
         """The number of output tokens that the request may have.
 
         Raises ContextLengthExceeded or InvalidRequest with the figures; nothing is ever cut silently.
         """
+        self._check_task(prompt)
         self._check_ids(prompt)
         self._check_objectives(prompt)
         self._check_speculate(prompt)
         self._check_beams(prompt)
         length = len(prompt.token_ids)
+        if prompt.pooling is not None:
+            return self._check_pooled(length)
         if length >= self.context_tokens:
             raise prompt_too_long(length, self.context_tokens, exact=True)
         asked = prompt.params.max_tokens
@@ -56,6 +62,34 @@ class EngineLimits:
                 fix=f"Ask for at most {self.context_tokens - length:,} tokens, or shorten the prompt.",
             )
         return self._fit_pool(length, asked, prompt.params.min_tokens)
+
+    def _check_task(self, prompt: Prompt) -> None:
+        if (prompt.pooling is None) is (self.task is Task.GENERATE):
+            return
+        if prompt.pooling is None:
+            raise InvalidRequest(
+                "This model generates no text: it makes vectors or scores of texts.",
+                code="unsupported_model",
+                why=f"It is served for the task {self.task}.",
+                fix="Ask it for embeddings or scores, or serve a model that generates.",
+            )
+        raise InvalidRequest(
+            "This model generates text; it makes no vectors or scores of texts.",
+            code="unsupported_model",
+            fix="Start it with --task embed or --task rerank, or serve an embedding model.",
+        )
+
+    def _check_pooled(self, length: int) -> int:
+        """A pooled prompt may fill the whole context: it has no output."""
+        most = min(self.context_tokens, self.pool_tokens)
+        if length > most:
+            raise ContextLengthExceeded(
+                f"The text has {length:,} tokens, and at most {most:,} fit.",
+                param="prompt",
+                code="context_length_exceeded",
+                fix="Shorten it, or send truncate_prompt_tokens.",
+            )
+        return 0
 
     def _fit_pool(self, length: int, asked: int | None, min_tokens: int) -> int:
         room = min(self.context_tokens, self.pool_tokens) - length

@@ -80,6 +80,7 @@ class _Live:
     last_token_s: float | None = None
     pieces: list[Piece] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # not delivered yet
+    rows_sum: bytes = b""
     ending: tuple[FinishReason, str] | None = None  # decided here, to be told to the scheduler
 
 
@@ -195,6 +196,7 @@ class Session:
                     objectives=prompt.objectives,
                     speculate=prompt.speculate,
                     adapter=adapter.slot,
+                    pooling=prompt.pooling,
                 )
                 self._book.add(request)
                 self.ledger.arrive(request)
@@ -245,6 +247,7 @@ class Session:
                 self._take_token(live, event)
             elif isinstance(event, PromptEvent):
                 live.prompt_logprobs += event.logprobs
+                live.rows_sum = event.rows_sum
             else:
                 ending = live.ending
                 early = event if ending is None else _ended_before(event, ending[0], live.text.num_tokens)
@@ -345,6 +348,7 @@ class Session:
             end_logprob=end.end_logprob,
             retry_after_s=end.retry_after_s,
             score=end.score,
+            rows_sum=live.rows_sum,
         )
 
     def _forget(self, request: Request) -> None:

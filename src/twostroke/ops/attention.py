@@ -1,8 +1,9 @@
-"""attention: causal softmax attention of new positions over paged K and V, grouped heads, optional sliding window.
+"""attention: softmax attention of new positions over paged K and V, grouped heads, optional sliding window.
 
     q (T, H, D), out (T, H, V) float32, possibly strided with contiguous last two axes; D and V are the head sizes of K
     and of V. Row r of sequence s at position p sees positions max(0, p - window + 1) .. p (window 0: all of 0 .. p;
-    below 0: from the last multiple of -window on, Llama 4). Query head h reads KV head h // (H / kv_heads).
+    below 0: from the last multiple of -window on, Llama 4), and the next `ahead` ones as far as the sequence goes: 0
+    for causal attention. Query head h reads KV head h // (H / kv_heads).
     scores = scale * q . k
     scores = soft_cap * tanh(scores / soft_cap)          where soft_cap is above 0 (Gemma 2)
     scores += slopes[h] * (position of k - p)            where slopes (H,) are given (alibi; Press et al. 2022)
@@ -74,6 +75,7 @@ def reference(
     soft_cap: float = 0.0,
     sinks: F32Array | None = None,
     slopes: F32Array | None = None,
+    ahead: int = 0,
 ) -> None:
     """See the module."""
     heads_per_kv = q.shape[1] // layer.kv_heads
@@ -86,22 +88,22 @@ def reference(
             values, value_scales = _gather_integers(layer, pages, context)
         for row in range(first, last):
             position = context - (last - row)
-            begin = first_seen(position, window)
-            k = np.repeat(keys[:, begin : position + 1], heads_per_kv, axis=0)
+            begin, end = first_seen(position, window), min(position + 1 + ahead, context)
+            k = np.repeat(keys[:, begin:end], heads_per_kv, axis=0)
             scores = np.einsum("hd,hnd->hn", _query(layer, q[row], scale), k)
             if soft_cap > 0:
                 scores = np.tanh(scores / (soft_cap * LOG2_E)) * np.float32(soft_cap * LOG2_E)
             if slopes is not None:
-                scores += (slopes * LOG2_E)[:, None] * np.arange(begin - position, 1, dtype=np.float32)
+                scores += (slopes * LOG2_E)[:, None] * np.arange(begin - position, end - position, dtype=np.float32)
             peaks = scores.max(axis=-1, keepdims=True)
             weights = np.exp2(scores - peaks)
             total = weights.sum(axis=-1, keepdims=True)
             if sinks is not None:
                 with np.errstate(over="ignore"):  # beside an infinite sink all weights are nothing
                     total = total + np.exp2((sinks * LOG2_E)[:, None] - peaks)
-            v = np.repeat(values[:, begin : position + 1], heads_per_kv, axis=0)
+            v = np.repeat(values[:, begin:end], heads_per_kv, axis=0)
             if layer.kind.is_integer:
-                scales = np.repeat(value_scales[:, begin : position + 1], heads_per_kv, axis=0)
+                scales = np.repeat(value_scales[:, begin:end], heads_per_kv, axis=0)
                 sums = np.einsum("hn,hnd->hd", _rounded_in_tiles(weights, scales, begin), v)
             else:
                 sums = np.einsum("hn,hnd->hd", weights, v)
@@ -167,6 +169,7 @@ class Attention(Op):
     soft_cap: float = 0.0
     sinks: Vector | None = None
     slopes: Vector | None = None
+    ahead: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """2 FLOPs for each visible position, head and dimension of K, 2 for each of V; each sequence's K and V are read
@@ -190,10 +193,11 @@ def attention(
     sinks: Vector | None = None,
     slopes: Vector | None = None,
 ) -> Value:
-    """What each row of q (T, H, D) sees in `layer`, whose kind says the window. soft_cap: 0 for none."""
+    """What each row of q (T, H, D) sees in `layer`, whose kind says how far. soft_cap: 0 for none."""
     if not isinstance(layer.kind, PagedKV) or isinstance(layer.kind, LatentKV):
         raise TypeError("attention needs pages of K and V")
-    out = q.fresh(q.shape[0], layer.kind.value_dim)
-    window = -layer.kind.window if layer.kind.chunked else layer.kind.window
-    q.trace.record(Attention(out, q, layer, SEQUENCES, scale, window, soft_cap, sinks, slopes))
+    kind = layer.kind
+    out = q.fresh(q.shape[0], kind.value_dim)
+    window = -kind.window if kind.chunked else kind.window
+    q.trace.record(Attention(out, q, layer, SEQUENCES, scale, window, soft_cap, sinks, slopes, kind.ahead))
     return out

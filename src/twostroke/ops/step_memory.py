@@ -31,6 +31,7 @@ from twostroke.program.values import (
     ADAPTERS,
     LOGIT_ADAPTERS,
     SLOTS,
+    TOKEN_TYPES,
     Cache,
     Indices,
     LatentKV,
@@ -105,9 +106,9 @@ class GroupInputs:
 
 
 class StepMemory:
-    """The arrays. token_ids, positions, adapters (T,), state_slots (S,), logit_rows (R,) and the inputs of each page
-    group are filled before each step. `slots` and `batch` are the first group's; there is one even where no layer has
-    pages."""
+    """The arrays. token_ids, positions, token_types, adapters (T,), state_slots (S,), logit_rows (R,) and the inputs of
+    each page group are filled before each step. `slots` and `batch` are the first group's; there is one even where no
+    layer has pages. has_types: does the program read token_types?"""
 
     def __init__(
         self,
@@ -130,6 +131,8 @@ class StepMemory:
             rope: rope_table(rope.spec, sizes.context_tokens) for rope in program.ropes
         }
         self.token_ids, self.positions = (np.zeros(sizes.max_step_tokens, np.int32) for _ in range(2))
+        self.token_types: I32Array = np.zeros(sizes.max_step_tokens, np.int32)
+        self.has_types = any(item == TOKEN_TYPES for call in program.body for item in call.operands())
         self.adapters: I32Array = np.full(sizes.max_step_tokens, -1, np.int32)
         self.state_slots: I32Array = np.zeros(sizes.max_sequences, np.int32)
         self._states, self._state_of = _state_arrays(program, sizes.state_slots)

@@ -14,6 +14,7 @@ from twostroke.program.op import FormatChoice
 from twostroke.program.program import Program
 from twostroke.program.values import PagedKV
 from twostroke.spec.formats import KVKind
+from twostroke.types.pooling import Task
 
 F32_BYTES = 4
 
@@ -56,17 +57,23 @@ class CommonFacts:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Model(CommonFacts):
-    """A model in numbers. plain: the program as its file says it; program: the same with calls fused."""
+    """A model in numbers. plain: the program as its file says it; program: the same with calls fused.
+
+    task: what a row of its result is: logits of the next token, an embedding, or scores.
+    """
 
     architecture: str
     plain: Program
     program: Program
+    task: Task = Task.GENERATE
 
     @classmethod
-    def of(cls, facts: CommonFacts, architecture: str, plain: Program, program: Program) -> Model:
+    def of(
+        cls, facts: CommonFacts, architecture: str, plain: Program, program: Program, task: Task = Task.GENERATE
+    ) -> Model:
         """The facts with what belongs to them."""
         known = {field.name: getattr(facts, field.name) for field in fields(CommonFacts)}
-        return cls(**known, architecture=architecture, plain=plain, program=program)
+        return cls(**known, architecture=architecture, plain=plain, program=program, task=task)
 
     def rope_bytes(self, positions: int) -> int:
         """Bytes of the tables of rotations for this many positions: cos and sin, float32."""
@@ -110,6 +117,11 @@ class Model(CommonFacts):
     def state_bytes(self) -> int:
         """Bytes of what a sequence keeps whatever its length: the states of all layers."""
         return sum(F32_BYTES * state.elements for state in self.program.states())
+
+    @property
+    def whole_prompts(self) -> bool:
+        """Do positions see later ones, so that a prompt must be computed in one step?"""
+        return any(kind.ahead for kind in self.program.paged())
 
     @property
     def windows(self) -> tuple[int, ...]:

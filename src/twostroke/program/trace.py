@@ -27,6 +27,7 @@ from twostroke.program.values import (
     SLOTS,
     STATE_SLOTS,
     TOKEN_IDS,
+    TOKEN_TYPES,
     Cache,
     CacheKind,
     HeadRows,
@@ -56,7 +57,7 @@ class Tracer:
     """Inputs of the step are attributes; matrices, vectors and caches are asked for; ops record themselves."""
 
     token_ids, positions, slots, state_slots, logit_rows = TOKEN_IDS, POSITIONS, SLOTS, STATE_SLOTS, LOGIT_ROWS
-    sequences = SEQUENCES
+    token_types, sequences = TOKEN_TYPES, SEQUENCES
 
     def __init__(self, stored: StoredChoice = nothing_stored) -> None:
         """stored: for the tensors of a matrix the format that keeps them."""

@@ -220,12 +220,17 @@ class Rope:
     spec: RopeSpec
 
 
+ALL_AHEAD = 1 << 30
+"""For PagedKV.ahead: a query sees every position of its sequence that follows it."""
+
+
 @dataclass(frozen=True, slots=True)
 class PagedKV:
     """K and V of every position, in pages. window: positions that a query sees, itself included; 0 means all.
 
     v_dim: the head size of V where it is not that of K, head_dim; 0 where it is.
     chunked: a query sees from the last multiple of `window` on, so at most that many.
+    ahead: positions behind its own that a query sees as well; 0 for causal attention.
     """
 
     kv_heads: int
@@ -233,6 +238,7 @@ class PagedKV:
     window: int = 0
     v_dim: int = 0
     chunked: bool = False
+    ahead: int = 0
 
     @property
     def value_dim(self) -> int:
@@ -289,8 +295,8 @@ class StateCache(Cache):
 
 @dataclass(frozen=True, slots=True)
 class Indices:
-    """An int32 input of the step: `token_ids`, `positions`, `slots`, `adapters` (T,), `state_slots` (S,), `logit_rows`,
-    `logit_adapters` (R,)."""
+    """An int32 input of the step: `token_ids`, `token_types`, `positions`, `slots`, `adapters` (T,), `state_slots`
+    (S,), `logit_rows`, `logit_adapters` (R,)."""
 
     name: str
     count: Size
@@ -302,6 +308,7 @@ class Sequences:
 
 
 TOKEN_IDS = Indices("token_ids", Size.TOKENS)
+TOKEN_TYPES = Indices("token_types", Size.TOKENS)
 POSITIONS = Indices("positions", Size.TOKENS)
 SLOTS = Indices("slots", Size.TOKENS)
 STATE_SLOTS = Indices("state_slots", Size.SEQUENCES)

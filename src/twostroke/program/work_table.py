@@ -23,7 +23,7 @@ def work_table(model: Model, formats: StoredFormats) -> WorkTable:
     logits, selected = (_sum(head, part, formats) for part in (OpPart.PRODUCT, OpPart.OTHER))
     return WorkTable(
         num_layers=model.num_layers,
-        vocab_size=model.vocab_size,
+        vocab_size=model.program.logits.width,
         kv_kind=formats.kv,
         weight_bytes=model.weight_bytes(formats.format_for),
         kv_token_bytes=model.kv_bytes_per_token(formats.kv),

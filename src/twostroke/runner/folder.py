@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from twostroke.models.common.forms import Form
 from twostroke.models.common.registry import read_model
 from twostroke.program.model import Model
 from twostroke.program.values import Weight
 from twostroke.quant.formats import KEPT_WIDE
 from twostroke.spec.formats import F32, WeightFormat
 from twostroke.types.errors import ModelError
+from twostroke.types.pooling import Task
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.unfold import NAME_FILE
 from twostroke.weights.json_file import read_object
@@ -28,38 +30,45 @@ from twostroke.weights.tensors import with_prefix
 from twostroke.weights.tied import HEAD, has_other_head
 
 
-def read_folder(folder: Path, kept: Path | None = None) -> Model:
+def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = None) -> Model:
     """The model of a folder. Where tie_word_embeddings is true and the checkpoint holds another head, the file counts.
 
-    kept: the folder where the answer of that comparison is kept; None compares each time. Raises CorruptModel or
-    UnsupportedModel for config.json alone: weights that are missing or broken are found where they are loaded.
+    kept: the folder where the answer of that comparison is kept; None compares each time. asked: what it is to be
+    served as; None for what it is made for. Raises CorruptModel or UnsupportedModel for config.json alone: weights that
+    are missing or broken are found where they are loaded.
     """
     config = read_object(folder / "config.json")
     if (folder / NAME_FILE).is_file():
         with Checkpoint.open(folder) as checkpoint:
-            return read_model(config, stored_formats(checkpoint))
+            return read_model(config, stored_formats(checkpoint), asked=asked)
     if scheme_in(folder) is not None:
-        return _read_quantized(folder, config, kept)
+        return _read_quantized(folder, config, kept, asked)
     model = read_model(config)
-    if HEAD not in model.ignored:
-        return model
+    if model.task is not Task.GENERATE:
+        return read_model(config, asked=asked)
+    if HEAD in model.ignored and _has_other_head(folder, model, kept):
+        config = {**config, "tie_word_embeddings": False}
+    return read_model(config, asked=asked)
+
+
+def _has_other_head(folder: Path, model: Model, kept: Path | None) -> bool:
+    """Also False where the checkpoint cannot be read: whoever loads it finds out."""
     try:
         with Checkpoint.open(folder) as checkpoint:
-            other = has_other_head(checkpoint, model, kept)
-            return read_model({**config, "tie_word_embeddings": False}) if other else model
+            return has_other_head(checkpoint, model, kept)
     except ModelError:
-        return model
+        return False
 
 
-def _read_quantized(folder: Path, config: Mapping[str, Any], kept: Path | None) -> Model:
+def _read_quantized(folder: Path, config: Mapping[str, Any], kept: Path | None, asked: Form | None) -> Model:
     """The formats that keep what the checkpoint holds need its tensors: these must be sound."""
     with Checkpoint.open(folder) as checkpoint:
         named = with_prefix(checkpoint, read_model(config))
         stored, orders = stored_formats(named), column_orders(named)
         model = read_model(config, stored, orders)
-        if HEAD in model.ignored and has_other_head(checkpoint, model, kept):
-            return read_model({**config, "tie_word_embeddings": False}, stored, orders)
-        return model
+        if model.task is Task.GENERATE and HEAD in model.ignored and has_other_head(checkpoint, model, kept):
+            config = {**config, "tie_word_embeddings": False}
+        return read_model(config, stored, orders, asked)
 
 
 def load_folder(

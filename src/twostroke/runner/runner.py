@@ -15,6 +15,7 @@ from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.ops.token_weights import Weigh, weigh
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
+from twostroke.runner.pool_rows import NOT_FINITE, pool_rows
 from twostroke.runner.step_inputs import write_plan
 from twostroke.sampling.logprobs import token_logprob
 from twostroke.sampling.verify import sample_rows
@@ -64,8 +65,12 @@ class ModelRunner:
         for reader in self._readers:
             reader.read(plan, sizes, sampled)
         scored = self._score(plan, sizes)
+        pooled = pool_rows(plan, self._forward, sizes)
+        failed |= {
+            name: NOT_FINITE for name, rows_sum in pooled.items() if not np.isfinite(np.frombuffer(rows_sum)).all()
+        }
         model_s, sampling_s = model_end_s - started_s, self._clock() - model_end_s
-        return StepResult(sampled, failed, model_s, sampling_s, scored, delayed_s=self._delay())
+        return StepResult(sampled, failed, model_s, sampling_s, scored, delayed_s=self._delay(), pooled=pooled)
 
     def _sample(self, plan: Plan, logits: F32Array) -> tuple[dict[str, tuple[SampledToken, ...]], dict[str, str]]:
         sampled: dict[str, tuple[SampledToken, ...]] = {}
@@ -91,7 +96,7 @@ class ModelRunner:
         scored: dict[str, tuple[TokenLogprob, ...]] = {}
         first_row = 0
         for sequence in plan.sequences:
-            if sequence.scores:
+            if sequence.scores and sequence.request.pooling is None:
                 shift = first_row - sequence.start
                 scored[sequence.request.request_id] = tuple(self._scores(sequence, shift, sizes))
             first_row += sequence.num_tokens

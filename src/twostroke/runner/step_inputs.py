@@ -41,6 +41,10 @@ def _fill_rows(sequence: PlannedSequence, memory: StepMemory, rows: slice) -> No
     memory.positions[rows] = np.arange(start, stop, dtype=np.int32)
     if memory.has_adapters:
         memory.adapters[rows] = sequence.request.adapter
+    if memory.has_types:
+        pooling = sequence.request.pooling
+        second = None if pooling is None else pooling.second_text
+        memory.token_types[rows] = 0 if second is None else memory.positions[rows] >= second
 
 
 def _fill_slots(inputs: GroupInputs, positions: I32Array, rows: slice, index: int) -> None:

@@ -21,13 +21,14 @@ class SchedulerLimits:
     """max_step_tokens: rows of a step. max_sequences: sequences of a step, and running ones.
 
     watermark_pages: pages that an admission leaves free, so that running sequences can grow. max_draft_tokens: guesses
-    that a step verifies, of all sequences together.
+    that a step verifies, of all sequences together. whole_prompts: a prompt is computed in one step or not at all.
     """
 
     max_step_tokens: int = 512
     max_sequences: int = 64
     watermark_pages: int = 2
     max_draft_tokens: int = 0
+    whole_prompts: bool = False
 
 
 @dataclass(slots=True)
@@ -100,3 +101,12 @@ class SequenceBudget:
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
         """Everything or nothing."""
         return wanted_tokens if step.num_sequences < self.max_sequences else 0
+
+
+@dataclass(frozen=True, slots=True)
+class WholePrompts:
+    """A prompt whose positions see each other is computed in one step. The last of a scheduler's limits."""
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """Everything that the sequence has to compute, or nothing."""
+        return wanted_tokens if wanted_tokens == sequence.remaining else 0

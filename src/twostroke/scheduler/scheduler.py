@@ -16,7 +16,7 @@ from twostroke.scheduler.admission import PageAdmission, SiblingRule
 from twostroke.scheduler.cache_limiters import cache_limiters
 from twostroke.scheduler.drafts import Drafter, Drafts
 from twostroke.scheduler.ending import Ending
-from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget, StepLoad, TokenBudget
+from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget, StepLoad, TokenBudget, WholePrompts
 from twostroke.scheduler.misses import MissReasons
 from twostroke.scheduler.plan_in_work import PlanInWork
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
@@ -61,6 +61,7 @@ class Scheduler:
         self._policy = policy or ArrivalPolicy()
         budgets: tuple[Limiter, ...] = (SequenceBudget(limits.max_sequences), TokenBudget(limits.max_step_tokens))
         self._limiters = budgets + self._policy.limiters + cache_limiters(cache, limits)
+        self._limiters += (WholePrompts(),) if limits.whole_prompts else ()
         self._has_states = cache.states is not None
         self._pages = PageAdmission(cache, limits.watermark_pages)
         # A state cannot go back to before guesses that were wrong.
@@ -255,10 +256,10 @@ class Scheduler:
             sequence.first_scheduled_s = step.now
         step.load.add(sequence, num_tokens + len(draft))
         sequence.last_step = self._num_steps + 1
-        scores = NO_SCORES if request.params.prompt_logprobs is None else sequence.scores_in(end)
+        scores = sequence.scores_in(end) if request.wants_rows else NO_SCORES
         slot = self._cache.slot_of(request_id) if self._has_states else -1
         step.planned[request_id] = PlannedSequence(
-            request, start, num_tokens + len(draft), known, tables, samples, role, scores, slot, draft
+            request, start, num_tokens + len(draft), known, tables, samples, role, scores, slot, draft, sequence.pooled
         )
 
     def _give_up(self, sequence: Sequence, by: str) -> None:
@@ -284,7 +285,7 @@ class Scheduler:
         if self._siblings.holds_back(sequence, self._queues.running):
             return Hold.SIBLING
         salt, known = sequence.request.cache_salt, sequence.known
-        matched = NOTHING_CACHED if sequence.to_score else self._cache.match(salt, known)
+        matched = self._cache.match(salt, known) if sequence.may_skip else NOTHING_CACHED
         if not self._pages.fits_now(sequence, matched, self._queues.running):
             return Hold.PAGES
         if not self._policy.may_run(sequence, self._queues):
@@ -323,7 +324,9 @@ class Scheduler:
             return
         if planned.scores:
             sequence.scored = planned.scores.stop
-            events.append(PromptEvent(request_id, result.prompt_logprobs.get(request_id, ())))
+            sequence.pooled = result.pooled.get(request_id, b"")
+            logprobs = result.prompt_logprobs.get(request_id, ())
+            events.append(PromptEvent(request_id, logprobs, sequence.pooled))
         draft = planned.draft_token_ids
         sequence.computed = planned.start + planned.num_tokens - len(draft)
         ending = self._take_tokens(sequence, planned, result.sampled.get(request_id, ()), now, events)

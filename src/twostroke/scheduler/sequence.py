@@ -28,8 +28,9 @@ class Sequence:
     tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.
     objectives: what was promised. prefill_tokens, prefill_s: of its prompt alone, without what was cached when it came,
     where a policy predicts. last_step: the last one that computed it. scored: prompt positions that have their log
-    probabilities. points: positions at which a chunk ends, because a snapshot of its state is taken there. paused: all
-    that is known was computed, and the next token comes from outside (`Steering`).
+    probabilities, or are in `pooled`, the sum of the rows of a pooled prompt so far. points: positions at which a chunk
+    ends, because a snapshot of its state is taken there. paused: all that is known was computed, and the next token
+    comes from outside (`Steering`).
     """
 
     request: Request
@@ -38,6 +39,7 @@ class Sequence:
     computed: int = 0
     role: Role = Role.PREFILL
     scored: int = 0
+    pooled: bytes = b""
     admission: int | None = None
     num_cached_tokens: int | None = None
     prefix_miss: PrefixMiss | None = None
@@ -63,9 +65,16 @@ class Sequence:
 
     @property
     def to_score(self) -> range:
-        """Positions that must be computed, cached or not, because their logits score the prompt token behind them."""
-        asked = self.request.params.prompt_logprobs is not None
-        return range(self.scored, len(self.request.prompt_token_ids) - 1) if asked else range(0)
+        """Positions that must be computed, cached or not: their logits score the prompt token behind them, or their
+        rows are pooled."""
+        wanted = self.request.wanted_rows
+        return range(max(self.scored, wanted.start), wanted.stop)
+
+    @property
+    def may_skip(self) -> bool:
+        """Can cached positions be left out? The last one is computed in any case."""
+        wanted = self.to_score
+        return not wanted or wanted.start == len(self.known) - 1
 
     def scores_in(self, end: int) -> range:
         """Of the positions [computed, end), those that are `to_score`."""

@@ -31,7 +31,7 @@ from twostroke.server.errors import (
     INVALID,
     HttpProblem,
     Problem,
-    no_embeddings,
+    other_task,
     problem_of,
     unknown_request,
     unknown_response,
@@ -51,12 +51,22 @@ from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import chat_call, completion_call, salted
 from twostroke.server.responses_request import ResponsesRequest, responses_call
 from twostroke.server.responses_shape import ResponsesShape
+from twostroke.server.retrieval_request import (
+    EmbeddingRequest,
+    RerankRequest,
+    ScoreRequest,
+    embedding_call,
+    rerank_call,
+    score_call,
+)
+from twostroke.server.retrieval_shape import EmbeddingShape, RerankShape, ScoreShape
 from twostroke.server.schema import ChatRequest, CompletionRequest
 from twostroke.server.security import Gate, client_of
 from twostroke.server.shape import Shape
 from twostroke.server.stream import Answer
 from twostroke.server.tokens import detokenize, tokenize, tokenizer_info
 from twostroke.types.errors import TokenizerFailed, TwostrokeError
+from twostroke.types.pooling import Task
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 log = logging.getLogger(__name__)
@@ -90,16 +100,10 @@ def create_app(parts: ServerParts) -> ASGIApp:
 def routes_of(parts: ServerParts) -> list[Route]:
     """Every path of the public API: all but the page and its view of the engine."""
     return [
-        Route("/v1/chat/completions", _generate(parts, chat_call, _chat_shape, ChatRequest), methods=["POST"]),
-        Route(
-            "/v1/completions", _generate(parts, completion_call, CompletionShape, CompletionRequest), methods=["POST"]
-        ),
-        Route("/v1/responses", _generate(parts, responses_call, ResponsesShape, ResponsesRequest), methods=["POST"]),
+        *_task_routes(parts),
         Route("/v1/responses/{name}", _no_response, methods=["GET", "DELETE"]),
         Route("/v1/responses/{name}/input_items", _no_response, methods=["GET"]),
-        Route("/v1/messages", _generate(parts, messages_call, MessagesShape, MessagesRequest), methods=["POST"]),
         Route("/v1/messages/count_tokens", _read(parts, _counted), methods=["POST"]),
-        Route("/v1/embeddings", _no_embeddings(parts), methods=["POST"]),
         Route("/tokenize", _read(parts, tokenize), methods=["POST"]),
         Route("/detokenize", _read(parts, detokenize), methods=["POST"]),
         Route("/tokenizer_info", _constant(lambda: tokenizer_info(parts)), methods=["GET"]),
@@ -113,6 +117,23 @@ def routes_of(parts: ServerParts) -> list[Route]:
         Route("/live", _live(parts), methods=["GET"]),
         Route("/metrics", _metrics(parts), methods=["GET"]),
         Route("/version", _version(parts), methods=["GET"]),
+    ]
+
+
+def _task_routes(parts: ServerParts) -> list[Route]:
+    """The paths that run the model, each for one task."""
+    served: list[tuple[str, Task, Any, Any, Any]] = [
+        ("/v1/chat/completions", Task.GENERATE, chat_call, _chat_shape, ChatRequest),
+        ("/v1/completions", Task.GENERATE, completion_call, CompletionShape, CompletionRequest),
+        ("/v1/responses", Task.GENERATE, responses_call, ResponsesShape, ResponsesRequest),
+        ("/v1/messages", Task.GENERATE, messages_call, MessagesShape, MessagesRequest),
+        ("/v1/embeddings", Task.EMBED, embedding_call, EmbeddingShape, EmbeddingRequest),
+        ("/v1/rerank", Task.RERANK, rerank_call, RerankShape, RerankRequest),
+        ("/v1/score", Task.RERANK, score_call, ScoreShape, ScoreRequest),
+    ]
+    return [
+        Route(path, _for(task, parts, _generate(parts, read, shape, kind)), methods=["POST"])
+        for path, task, read, shape, kind in served
     ]
 
 
@@ -163,11 +184,13 @@ def _counted(body: bytes, parts: ServerParts) -> dict[str, Any]:
     return {"input_tokens": count_tokens(body, parts)}
 
 
-def _no_embeddings(parts: ServerParts) -> Endpoint:
-    async def endpoint(_request: Request) -> Response:
-        raise HttpProblem(no_embeddings(parts.served_name))
+def _for(task: Task, parts: ServerParts, endpoint: Endpoint) -> Endpoint:
+    """The endpoint, where the model is served for its task."""
 
-    return endpoint
+    async def refuse(_request: Request) -> Response:
+        raise HttpProblem(other_task(parts.served_name, parts.task, task))
+
+    return endpoint if parts.task is task else refuse
 
 
 async def _no_response(request: Request) -> Response:

@@ -109,6 +109,8 @@ def build_server(
         work=heart.session.ledger.history.work,
         listeners=listeners,
         adapters=ServedAdapters(heart.adapters, folder),
+        embedder=heart.texts.embedder,
+        reranker=heart.texts.reranker,
         view=EngineView(
             heart.session.ledger,
             heart.cache.page_states,

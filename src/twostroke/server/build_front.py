@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from twostroke import __version__, assemble_folders
+from twostroke.assemble_task import read_for_task, require_generating
 from twostroke.cluster.front import Address, FrontStepper, no_check
 from twostroke.cluster.link import secret_key
 from twostroke.config import Resolved, Resolver, collect, refuse_adapters, resolve_overload, resolve_server
@@ -23,7 +24,6 @@ from twostroke.engine.session import Session
 from twostroke.env import asked_by_environment
 from twostroke.fleet.wire import ReplicaFacts
 from twostroke.heap import keep_little
-from twostroke.runner.folder import read_folder
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.server.body_budget import BodyBudget
 from twostroke.server.build import door_rules
@@ -80,7 +80,7 @@ def build_front(
     refuse_adapters(asked, "Fronts")
     resolver = Resolver(asked)
     folder = assemble_folders.locate(model, resolver.asked_value("revision"))
-    spec = read_folder(folder.path)
+    spec = require_generating(read_for_task(resolver, folder.path, None)[0])
     tokenizer = Tokenizer.from_folder(folder.path)
     generation = read_generation_defaults(folder.path)
     found = assemble_folders.name_of(folder)

@@ -26,6 +26,7 @@ from twostroke.types.errors import (
 from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT
 from twostroke.types.grammar import TOO_HEAVY
 from twostroke.types.output import Delta
+from twostroke.types.pooling import Task
 from twostroke.types.request import FinishReason
 
 MESSAGES_PATH = "/v1/messages"
@@ -147,11 +148,24 @@ def unknown_response(asked: str) -> Problem:
     )
 
 
-def no_embeddings(served: str) -> Problem:
-    """400: the model has none."""
+_TASK_PATHS = {
+    Task.GENERATE: "generates text: ask /v1/chat/completions or /v1/completions",
+    Task.EMBED: "makes embeddings: ask /v1/embeddings",
+    Task.RERANK: "scores pairs of texts: ask /v1/rerank or /v1/score",
+}
+
+
+def other_task(served: str, own: Task, wanted: Task) -> Problem:
+    """400: the model is served for another task than the path's."""
+    start = {
+        Task.GENERATE: "serve a model that generates text",
+        Task.EMBED: "serve a model that makes embeddings, or start this one with --task embed",
+        Task.RERANK: "serve a reranker, or start this one with --task rerank if it is a Qwen3-Reranker",
+    }
     return Problem(
         400,
-        f"The model {served!r} generates text and has no embeddings. Serve an embedding model elsewhere for this call.",
+        f"This path is for the task {wanted}, and the model {served!r} {_TASK_PATHS[own]}. "
+        f"For this path, {start[wanted]}.",
         param="model",
         code="unsupported_model",
     )

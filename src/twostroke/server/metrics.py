@@ -254,10 +254,12 @@ class RequestMetrics:
         self.prompt_cached = Counter("twostroke_prompt_tokens_cached", "Of prompts read, found cached.", registry=made)
         self.prompt_computed = Counter("twostroke_prompt_tokens_computed", "Of prompts read, computed.", registry=made)
         self.asked_n = _tokens("twostroke_request_asked_n", "Completions asked for of a prompt.", made)
+        self.pooled = Counter("twostroke_pooled_texts", "Texts or pairs read to be embedded or scored.", registry=made)
         self.asked_tokens = _tokens("twostroke_request_asked_tokens", "Most tokens of each completion asked for.", made)
 
     def asked(self, prompt: Prompt, context_tokens: int) -> None:
         """A prompt came in."""
+        self.pooled.inc(prompt.pooling is not None)
         room = context_tokens - len(prompt.token_ids)
         self.asked_n.observe(prompt.params.n)
         self.asked_tokens.observe(room if prompt.params.max_tokens is None else prompt.params.max_tokens)

@@ -19,15 +19,27 @@ from twostroke.server.openapi_answers import ANSWERS, DETAILS, ERROR, MESSAGES_E
 from twostroke.server.openapi_engine import ENGINE_ANSWERS, TRACE_QUERY, frames_query
 from twostroke.server.parts import ServerParts
 from twostroke.server.responses_request import ResponsesRequest
+from twostroke.server.retrieval_request import EmbeddingRequest, RerankRequest, ScoreRequest
 from twostroke.server.schema import ChatRequest, CompletionRequest
 from twostroke.server.tokens import DetokenizeRequest, TokenizeRequest
+from twostroke.types.pooling import Task
 
 _REF = "#/components/schemas/{name}"
-_REQUESTS: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
+_GENERATING: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
     "/v1/chat/completions": (ChatRequest, "ChatCompletion", "Answer a conversation.", True),
     "/v1/completions": (CompletionRequest, "Completion", "Continue texts.", True),
     "/v1/responses": (ResponsesRequest, "Response", "Answer a conversation, in items.", True),
     "/v1/messages": (MessagesRequest, "Message", "Answer a conversation, in Anthropic's form.", True),
+}
+_EMBEDDING: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
+    "/v1/embeddings": (EmbeddingRequest, "Embeddings", "Make vectors of texts.", False),
+}
+_RERANKING: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
+    "/v1/rerank": (RerankRequest, "Ranks", "Rank documents for a query.", False),
+    "/v1/score": (ScoreRequest, "Scores", "Score pairs of texts.", False),
+}
+_BY_TASK = {Task.GENERATE: _GENERATING, Task.EMBED: _EMBEDDING, Task.RERANK: _RERANKING}
+_REQUESTS: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
     "/v1/messages/count_tokens": (CountRequest, "TokenCount", "Count a conversation's tokens.", False),
     "/tokenize": (TokenizeRequest, "Tokens", "Text to token ids.", False),
     "/detokenize": (DetokenizeRequest, "Detokenized", "Token ids to text.", False),
@@ -44,13 +56,14 @@ _GETS = {
 
 def openapi_document(parts: ServerParts) -> dict[str, Any]:
     """OpenAPI 3.1."""
-    kinds = [kind for kind, _, _, _ in _REQUESTS.values()]
+    served = _BY_TASK[parts.task] | _REQUESTS
+    kinds = [kind for kind, _, _, _ in served.values()]
     references, requests = msgspec.json.schema_components([*kinds, LoadRequest, UnloadRequest], ref_template=_REF)
     for name, properties in DETAILS.items():
-        own = requests[name]["properties"]
+        own = requests.get(name, {}).get("properties", {})
         own |= {key: schema for key, schema in properties.items() if key in own}
     paths: dict[str, Any] = {}
-    for (path, (_, answer, summary, streams)), reference in zip(_REQUESTS.items(), references, strict=False):
+    for (path, (_, answer, summary, streams)), reference in zip(served.items(), references, strict=False):
         error = "MessagesError" if path.startswith("/v1/messages") else "Error"
         body = {"required": True, "content": {"application/json": {"schema": _with_model(reference, path, parts)}}}
         paths[path] = {"post": _operation(summary, answer, error, streams=streams) | {"requestBody": body}}
@@ -60,7 +73,8 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
     explained = _operation("What a request's time went to.", "Explanation", "Error", streams=False)
     paths["/v1/requests/{name}/explain"] = {"get": explained | _named(parts)}
     paths |= _engine_paths() | _adapter_paths()
-    paths["/v1/embeddings"] = {"post": _refused("No embeddings here.")}
+    for path in (path for own in _BY_TASK.values() for path in own if path not in served):
+        paths[path] = {"post": _refused("Another task than the model's.")}
     paths |= _responses_paths(parts)
     paths["/metrics"] = {"get": _text("Prometheus metrics.")}
     return {

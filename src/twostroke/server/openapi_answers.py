@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from twostroke.server.json_schema import COUNT, OBJECT, TEXT, list_of, maybe, object_of, or_null
+from twostroke.server.retrieval_request import MAX_TEXTS, REFUSED
 from twostroke.server.schema import NEUTRAL
 from twostroke.types.speculate import WAYS
 
@@ -31,6 +32,12 @@ _USAGE = object_of(
     completion_tokens=COUNT,
     total_tokens=COUNT,
     prompt_tokens_details=object_of(cached_tokens=COUNT),
+)
+_READ_USAGE = object_of(prompt_tokens=COUNT, total_tokens=COUNT)
+_EMBEDDING = object_of(
+    object=_const("embedding"),
+    index=COUNT,
+    embedding={"anyOf": [list_of({"type": "number"}), {**TEXT, "description": "float32, little-endian, in base64."}]},
 )
 _MODEL = object_of(id=TEXT, object=_const("model"), created=COUNT, owned_by=TEXT, max_model_len=COUNT)
 _CHAT_CHOICE = object_of(
@@ -118,6 +125,11 @@ _RESPONSES_FIELDS = {
     "tool_choice": {"anyOf": [{"enum": ["auto", "none", "required", None]}, object_of(type=TEXT, name=TEXT)]},
     **dict.fromkeys(("previous_response_id", "conversation", "prompt", "max_tool_calls"), _NULL),
 }
+_TEXTS = {
+    "priority": _between(0, 100, "integer"),
+    "truncate_prompt_tokens": maybe({"type": "integer", "minimum": -1}),
+    **dict.fromkeys(REFUSED, _NULL),
+}
 DETAILS: dict[str, dict[str, Any]] = {
     "ChatRequest": {
         **_OPENAI_SAMPLING,
@@ -127,6 +139,26 @@ DETAILS: dict[str, dict[str, Any]] = {
     "CompletionRequest": {**_OPENAI_SAMPLING, "logprobs": _between(0, 5, "integer")},
     "ResponsesRequest": _RESPONSES_FIELDS,
     "CountRequest": _MESSAGES_FIELDS,
+    "EmbeddingRequest": {
+        **_TEXTS,
+        "input": {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "maxItems": MAX_TEXTS},
+                {"type": "array", "items": COUNT, "minItems": 1},
+                {"type": "array", "items": {"type": "array", "items": COUNT, "minItems": 1}, "minItems": 1},
+            ]
+        },
+        "dimensions": maybe({"type": "integer", "minimum": 1, "description": "At most the model's own."}),
+        "instruction": _NULL,
+    },
+    "RerankRequest": {
+        **_TEXTS,
+        "query": {"type": "string", "minLength": 1},
+        "top_n": maybe({"type": "integer", "minimum": 1}),
+        "max_tokens_per_doc": maybe({"type": "integer", "minimum": 1}),
+    },
+    "ScoreRequest": _TEXTS,
     "MessagesRequest": {**_SAMPLING, **_MESSAGES_FIELDS, "max_tokens": {"type": "integer", "minimum": 1}},
     "ResponseTool": {"type": _const("function"), "name": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,128}$"}},
     "MessagesTool": {
@@ -173,6 +205,23 @@ ANSWERS: dict[str, Any] = {
         stop_reason={"enum": ["end_turn", "max_tokens", "stop_sequence", "tool_use"]},
         stop_sequence=or_null("string"),
         usage=object_of(input_tokens=COUNT, cache_read_input_tokens=COUNT, output_tokens=COUNT),
+    ),
+    "Embeddings": object_of(
+        id=TEXT, object=_const("list"), created=COUNT, model=TEXT, data=list_of(_EMBEDDING), usage=_READ_USAGE
+    ),
+    "Ranks": object_of(
+        id=TEXT,
+        model=TEXT,
+        results=list_of(object_of(index=COUNT, relevance_score={"type": "number"})),
+        usage=_READ_USAGE,
+    ),
+    "Scores": object_of(
+        id=TEXT,
+        object=_const("list"),
+        created=COUNT,
+        model=TEXT,
+        data=list_of(object_of(index=COUNT, object=_const("score"), score={"type": "number"})),
+        usage=_READ_USAGE,
     ),
     "TokenCount": object_of(input_tokens=COUNT),
     "Tokens": object_of(count=COUNT, max_model_len=COUNT, tokens=list_of(COUNT), token_strs=or_null("array")),

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 from twostroke.cost.explanation import Explanation
 from twostroke.cost.work import Work
+from twostroke.retrieval.embedder import Embedder
+from twostroke.retrieval.reranker import Reranker
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.body_budget import BodyBudget
 from twostroke.server.door import Door
@@ -27,6 +29,7 @@ from twostroke.server.quarantine import Quarantine
 from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.turn import TurnForm
 from twostroke.types.output import Delta, Prompt
+from twostroke.types.pooling import Task
 
 
 class ServedEngine(Protocol):
@@ -161,7 +164,8 @@ class ServerParts:
     door: bounds on what waits. bodies: on what comes in. lanes: threads that read them.
     fields: what is said of fields that are not known. drain_s: for what runs, after a signal.
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: hear of each HTTP request at
-    its end. adapters: names beside served_name that requests may ask for.
+    its end. adapters: names beside served_name that requests may ask for. embedder, reranker:
+    what makes prompts of texts; both None where the model generates text.
     """
 
     engine: ServedEngine
@@ -190,5 +194,14 @@ class ServerParts:
     work: Callable[[], Work] = Work
     view: EngineView = field(default_factory=EngineView)
     closing: Closing = field(default_factory=Closing)
+    embedder: Embedder | None = None
+    reranker: Reranker | None = None
     listeners: Sequence[Listener] = (request_ended,)
     adapters: ServedAdapters = field(default_factory=ServedAdapters)
+
+    @property
+    def task(self) -> Task:
+        """What the model is served for."""
+        if self.embedder is not None:
+            return Task.EMBED
+        return Task.GENERATE if self.reranker is None else Task.RERANK

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from twostroke.text.byte_alphabet import bytes_of
 from twostroke.text.control_tokens import ControlTokens
+from twostroke.text.frame import Frame, frame_of
 from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.special_tokens import SpecialTokens, ids_of_texts, read_special_tokens
 from twostroke.text.template_files import read_sources
@@ -96,6 +97,10 @@ class Tokenizer:
         _utf8(text)
         return len(self._encoding(text, False)) if not quoted else len(self._encoded(text, False, quoted, None))
 
+    def frame(self, pair: bool) -> Frame:
+        """The special tokens around one text, or around a pair of texts."""
+        return self._pair_frame if pair else self._text_frame
+
     def quoting(self) -> Quoting:
         """For one prompt: finds control tokens in what a client wrote."""
         return Quoting(self._control.find, self._control.always)
@@ -132,6 +137,14 @@ class Tokenizer:
         """The id of a token as written in the vocabulary, or None."""
         found: int | None = self._library.token_to_id(token)
         return found
+
+    @cached_property
+    def _text_frame(self) -> Frame:
+        return frame_of(self._library, False)
+
+    @cached_property
+    def _pair_frame(self) -> Frame:
+        return frame_of(self._library, True)
 
     @cached_property
     def _bound(self) -> TokenBound | None:

@@ -27,10 +27,14 @@ class TokenEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PromptEvent:
-    """Log probabilities of the next tokens of the prompt, for a request that asked; the first token has none."""
+    """Log probabilities of the next tokens of the prompt, for a request that asked; the first token has none.
+
+    rows_sum: of a pooled prompt, the sum of its rows so far: float64 numbers as bytes.
+    """
 
     request_id: str
     logprobs: tuple[TokenLogprob, ...]
+    rows_sum: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from twostroke.types.grammar import TokenMask
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.parts import TimeParts
+from twostroke.types.pooling import PooledRows
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
 from twostroke.types.sampling_params import SamplingParams
@@ -24,7 +25,8 @@ class Prompt:
 
     masks: params.grammar compiled, one machine at its beginning for each completion; the shell makes them where they
     are missing. A prompt that has them can be run once. shown_token_ids: special tokens that are part of this answer's
-    text all the same. adapter: the name of the adapter to compute it with; None for the model alone.
+    text all the same. adapter: the name of the adapter to compute it with; None for the model alone. pooling: the
+    prompt becomes one vector, and there is no answer; params then say nothing.
     """
 
     token_ids: tuple[int, ...]
@@ -37,6 +39,7 @@ class Prompt:
     shown_token_ids: frozenset[int] = frozenset()
     speculate: str | None = None
     adapter: str | None = None
+    pooling: PooledRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class Delta:
     was chosen among several (`SamplingParams.best_of`). num_other_tokens: generated for those that were not, on the
     last piece of index 0.
     retry_after_s: on the last piece of a request that was refused because it would be late; `error` says why.
+    rows_sum: on the last piece of a pooled prompt, the sum of its rows: float64 numbers as bytes.
     """
 
     request_id: str
@@ -107,6 +111,7 @@ class Delta:
     retry_after_s: float | None = None
     score: float | None = None
     num_other_tokens: int = 0
+    rows_sum: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,7 @@ class Completion:
 @dataclass(frozen=True, slots=True)
 class GenerationOutput:
     """All n answers to one prompt. prompt_logprobs: of the prompt's tokens from the second on, where asked for.
-    num_other_tokens: generated for answers that were not chosen."""
+    num_other_tokens: generated for answers that were not chosen. rows_sum: of a pooled prompt, as in Delta."""
 
     request_id: str
     prompt_token_ids: tuple[int, ...]
@@ -139,6 +144,7 @@ class GenerationOutput:
     prompt: str | None = field(default=None)
     prompt_logprobs: tuple[TokenLogprob, ...] | None = None
     num_other_tokens: int = 0
+    rows_sum: bytes = b""
 
     @property
     def text(self) -> str:

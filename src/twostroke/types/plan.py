@@ -32,8 +32,9 @@ class PlannedSequence(NamedTuple):
     the prompt is chunked. tables: for each page group (`program.cache_groups`), the pages of positions
     [0, start + num_tokens), in order; -1 for a page behind the group's window, which is never read. samples: True where
     the last known position is planned, so that its logits give the next token. scores: the planned positions whose
-    logits give the log probability of the prompt token behind them, where the request asks for that. state_slot: where
-    its state lies in every state cache; -1 where the model has none.
+    logits give the log probability of the prompt token behind them, or whose rows are pooled, where the request asks
+    for that. pooled: the sum of the rows that earlier steps gave, as in `StepResult`. state_slot: where its state lies
+    in every state cache; -1 where the model has none.
 
     draft_token_ids: guesses of what follows the known tokens, computed at the last of the planned positions. What is
     sampled at a guess counts where it and all guesses before it are what was sampled. Empty where samples is False.
@@ -49,6 +50,7 @@ class PlannedSequence(NamedTuple):
     scores: range = range(0)
     state_slot: int = -1
     draft_token_ids: tuple[int, ...] = ()
+    pooled: bytes = b""
 
     @property
     def page_ids(self) -> Sequence[int]:

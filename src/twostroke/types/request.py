@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from twostroke.types.grammar import TokenMask
 from twostroke.types.objectives import LatencyObjectives
+from twostroke.types.pooling import PooledRows
 from twostroke.types.sampling_params import SamplingParams
 
 
@@ -36,7 +37,8 @@ class Request:
     the engine's way. mask: fed with each output token when it is committed;
     None where any token may come. resumed_token_ids: output that was made elsewhere before: it counts as output, is not
     told again, and the mask has taken it in. adapter: the number of the adapter that its rows are computed with; -1 for
-    none. Requests with different adapters have different salts.
+    none. Requests with different adapters have different salts. pooling: the rows that become one vector; such a
+    request has no output.
     """
 
     request_id: str
@@ -54,6 +56,20 @@ class Request:
     mask: TokenMask | None = field(default=None, compare=False, repr=False)
     resumed_token_ids: tuple[int, ...] = ()
     adapter: int = -1
+    pooling: PooledRows | None = None
+
+    @property
+    def wants_rows(self) -> bool:
+        """Are rows of the prompt part of the answer?"""
+        return self.pooling is not None or self.params.prompt_logprobs is not None
+
+    @property
+    def wanted_rows(self) -> range:
+        """The prompt's positions whose rows of the head are needed, whether or not they are cached."""
+        length = len(self.prompt_token_ids)
+        if self.pooling is not None:
+            return self.pooling.positions(length)
+        return range(length - 1 if self.params.prompt_logprobs is not None else 0)
 
     @property
     def steered(self) -> bool:

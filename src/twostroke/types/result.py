@@ -35,6 +35,7 @@ class StepResult:
 
     failed: request id -> reason, for requests whose own work failed; they end, the others go on.
     prompt_logprobs: request id -> of the prompt tokens behind its planned `scores`, in order.
+    pooled: request id -> the sum of its pooled rows so far, float64 numbers as bytes.
     cold: memory was being made ready while the step ran, so that its time says nothing of later steps.
     delayed_s: since the last step, how long the step's thread was ready to run while the processor ran another program.
     """
@@ -46,3 +47,4 @@ class StepResult:
     prompt_logprobs: Mapping[str, tuple[TokenLogprob, ...]] = field(default_factory=dict)
     cold: bool = False
     delayed_s: float = 0.0
+    pooled: Mapping[str, bytes] = field(default_factory=dict)

@@ -47,7 +47,7 @@ class Heads:
     where `norm_after_rope`. wide_norm: of the whole of q and of k. interleaved: the checkpoint's rotary pairs lie side
     by side. slopes: of alibi, one for each query head. gated: q's tensor has the rows of a gate behind those of each
     head; what the head sees is multiplied by the gate's sigmoid. query_growth: how much queries grow with the logarithm
-    of their position, see RopeSpec; for heads that turn whole.
+    of their position, see RopeSpec; for heads that turn whole. ahead: see PagedKV.
     """
 
     hidden_size: int
@@ -67,6 +67,7 @@ class Heads:
     joined: JoinedText | None = None
     gated: bool = False
     query_growth: float = 0.0
+    ahead: int = 0
 
     @property
     def query(self) -> int:
@@ -126,7 +127,7 @@ def attend(
         k = k.heads(shape.num_kv_heads)
     if shape.head_norm and shape.norm_after_rope:
         q, k = _normed(t, shape, shape.head_norm, q, k, turn)
-    cache = t.cache(PagedKV(shape.num_kv_heads, shape.head_dim, window, chunked=chunked))
+    cache = t.cache(PagedKV(shape.num_kv_heads, shape.head_dim, window, chunked=chunked, ahead=shape.ahead))
     kv_write(cache, k, v.heads(shape.num_kv_heads), t.slots)
     sinks = t.vector(shape.names.sinks, shape.num_heads, suffix="") if shape.names.sinks else None
     factor = shape.scale or shape.head_dim**-0.5

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from twostroke.models.common.forms import CAUSAL, LOGITS, Form, causal_name, form_named, formed, require_form
 from twostroke.ops.column_orders import OrderChoice, no_orders, with_column_orders
 from twostroke.ops.patterns import PATTERNS
 from twostroke.program.check import check
@@ -27,9 +28,7 @@ from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.refused_fields import refuse_fields
 from twostroke.types.errors import UnsupportedModel
-
-CAUSAL = "ForCausalLM"
-"""What most names of architectures end with."""
+from twostroke.types.pooling import Task
 
 COMMON = "common"
 """The folder of what families share; it holds no architecture."""
@@ -45,23 +44,29 @@ Reader = Callable[[Fields], tuple[CommonFacts, ProgramText]]
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A model file's entry. other_types: what model_type may say beside the usual word."""
+    """A model file's entry. other_types: what model_type may say beside the usual word. form: of its program."""
 
     name: str
     model_type: str
     read: Reader
     other_types: tuple[str, ...] = ()
+    form: Form = LOGITS
 
 
 _entries: dict[str, Architecture] = {}
 
 
-def architecture(*names: str, model_type: str, other_types: tuple[str, ...] = ()) -> Callable[[Reader], Reader]:
-    """Register a reader under the names that `architectures` in config.json may hold; the first is the usual one."""
+def architecture(
+    *names: str, model_type: str, other_types: tuple[str, ...] = (), form: Form = LOGITS
+) -> Callable[[Reader], Reader]:
+    """Register a reader under the names that `architectures` in config.json may hold; the first is the usual one.
+
+    form: what the program makes.
+    """
 
     def add(read: Reader) -> Reader:
         for name in names:
-            _entries[name] = Architecture(names[0], model_type, read, other_types)
+            _entries[name] = Architecture(names[0], model_type, read, other_types, form)
         return read
 
     return add
@@ -86,38 +91,47 @@ def _import_folder(package: str) -> None:
 
 
 def read_model(
-    config: Mapping[str, Any], stored: StoredChoice = nothing_stored, orders: OrderChoice = no_orders
+    config: Mapping[str, Any],
+    stored: StoredChoice = nothing_stored,
+    orders: OrderChoice = no_orders,
+    asked: Form | None = None,
 ) -> Model:
     """The model of a config.json. CorruptModel (impossible value) and UnsupportedModel name the field.
 
     stored: for the tensors of a matrix the format that keeps what the checkpoint holds. orders: which matrices are kept
-    with their columns sorted.
+    with their columns sorted. asked: what to serve it as; None for what its architecture is made for.
     """
     fields = Fields(config, "config.json")
-    entry = _entry(fields)
+    entry, own = _entry(fields)
+    form = require_form(own, asked, entry.name)
     refuse_fields(fields, entry.name, (entry.model_type, *entry.other_types))
     facts, text = entry.read(fields)
     trace = Tracer(stored)
-    plain = with_column_orders(trace.program(text(trace)), orders)
+    facts, whole = formed(facts, trace.program(text(trace)), form)
+    plain = with_column_orders(whole, orders)
     program = fuse(plain, PATTERNS)
     check(program)
-    return Model.of(facts, entry.name, plain, program)
+    return Model.of(facts, entry.name, plain, program, form.task)
 
 
-def _entry(fields: Fields) -> Architecture:
+def _entry(fields: Fields) -> tuple[Architecture, Form]:
+    """The entry of a config, and what its checkpoint is made for."""
     known = architectures()
     named = fields.texts("architectures")
     for name in named:
         if name in known:
-            return known[name]
+            return known[name], known[name].form
+        if causal_name(name) in known:
+            return known[causal_name(name)], form_named(name, fields)
     model_type = fields.text("model_type", "")
     if not named:
         for entry in known.values():
-            if model_type in (entry.model_type, *entry.other_types):
-                return entry
+            if model_type in (entry.model_type, *entry.other_types) and entry.form.task is not Task.RERANK:
+                return entry, entry.form
     word = (", ".join(named) or model_type)[:80]
     near = difflib.get_close_matches(named[0] if named else model_type, known, n=3, cutoff=0.5)
-    short = ", ".join(dict.fromkeys(name.removesuffix(CAUSAL) for name in known))
+    served = (entry.name for entry in known.values() if entry.form.task is not Task.RERANK)
+    short = ", ".join(dict.fromkeys(name.removesuffix(CAUSAL) for name in served))
     raise UnsupportedModel(
         f"The architecture {word or 'of this model'} is not implemented.",
         why=f"config.json: architectures must name one of these, {CAUSAL} behind most: {short}.",

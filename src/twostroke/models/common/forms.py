@@ -1,0 +1,104 @@
+"""What a checkpoint of a model is served as: its head makes logits, embeddings or scores.
+
+    XForCausalLM                  logits, or what `--task` asks for
+    XModel                        embeddings: the checkpoint has no head
+    XForSequenceClassification    scores by a classifier, `score`
+
+Knows: the endings of architectures' names, the programs of other heads.
+Must not know: which models there are, folders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from twostroke.ops.heads import chosen, classes, features
+from twostroke.program.model import CommonFacts
+from twostroke.program.program import Program
+from twostroke.spec.fields import Fields
+from twostroke.types.errors import UnsupportedModel
+from twostroke.types.pooling import Task
+
+CAUSAL = "ForCausalLM"
+"""What most names of architectures end with."""
+
+BARE, CLASSIFIER = "Model", "ForSequenceClassification"
+MAX_LABELS = 1 << 16
+USUAL_PREFIX = "model."
+
+
+def unchanged(program: Program) -> Program:
+    """The program as its file says it."""
+    return program
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """task: what the result's rows are. change: from the program of a model file to this one."""
+
+    task: Task = Task.GENERATE
+    change: Callable[[Program], Program] = unchanged
+
+
+LOGITS = Form()
+EMBEDDINGS = Form(Task.EMBED, features)
+
+
+def tokens_form(token_ids: Sequence[int]) -> Form:
+    """Scores are logits of these tokens."""
+    return Form(Task.RERANK, lambda program: chosen(program, token_ids))
+
+
+def num_labels(fields: Fields) -> int:
+    """Of a classifier: id2label, num_labels, or transformers' 2."""
+    named = fields.group("id2label")
+    if named is not None:
+        return len(named.values)
+    return fields.integer("num_labels", 1, MAX_LABELS, default=2)
+
+
+def form_named(architecture: str, fields: Fields) -> Form:
+    """The form that the ending of a decoder's name says."""
+    if architecture.endswith(CLASSIFIER):
+        count = num_labels(fields)
+        return Form(Task.RERANK, lambda program: classes(program, "score", count))
+    return EMBEDDINGS if architecture.endswith(BARE) else LOGITS
+
+
+def formed(facts: CommonFacts, plain: Program, form: Form) -> tuple[CommonFacts, Program]:
+    """The facts and the program of a form: tensors that it leaves out may be in the checkpoint, and names may begin
+    without the usual prefix."""
+    if form.change is unchanged:
+        return facts, plain
+    program = form.change(plain)
+    left_out = _names(plain) - _names(program)
+    ignored = (*facts.ignored, *sorted(left_out))
+    return replace(facts, ignored=ignored, optional_prefix=facts.optional_prefix or USUAL_PREFIX), program
+
+
+def causal_name(architecture: str) -> str:
+    """The decoder's name for one of its other forms, as Qwen3Model and Qwen3ForSequenceClassification."""
+    for ending in (CLASSIFIER, BARE):
+        if architecture.endswith(ending):
+            return architecture.removesuffix(ending) + CAUSAL
+    return architecture
+
+
+def require_form(own: Form, asked: Form | None, architecture: str) -> Form:
+    """The form asked for. Raises UnsupportedModel where the checkpoint is made for another one."""
+    if asked is None or asked.task is own.task:
+        return own
+    if own.task is not Task.GENERATE:
+        raise UnsupportedModel(
+            f"A {architecture} cannot be served for the task {asked.task}.",
+            why=f"Its checkpoint is made for the task {own.task}.",
+            fix="Leave out --task.",
+        )
+    return asked
+
+
+def _names(program: Program) -> set[str]:
+    """Of the tensors that a program reads."""
+    parts = [part for weight in program.weights for part in (*weight.parts, *weight.bias)]
+    return {part.name for part in (*parts, *(part for vector in program.vectors for part in vector.parts))}

@@ -1,0 +1,150 @@
+"""BERT and RoBERTa: learned places, norms after the blocks, biases everywhere (Devlin et al. 2018; Liu et al. 2019).
+
+XLM-RoBERTa and CamemBERT are RoBERTa with other vocabularies (Conneau et al. 2019).
+
+Knows: their config fields, the names of their tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from twostroke.models.common.attend import AttentionNames, Heads
+from twostroke.models.common.encoder import SCORES, VECTORS, Inputs, after_layer, classified
+from twostroke.models.common.feed import Feed
+from twostroke.models.common.fields import activation, head_dim, read_facts, refuse_setting
+from twostroke.models.common.forms import num_labels
+from twostroke.models.common.norm import Norm, NormKind
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.gather_rows import gather_rows
+from twostroke.program.trace import Tracer
+from twostroke.program.values import ALL_AHEAD, Value
+from twostroke.spec.fields import Fields
+from twostroke.types.errors import UnsupportedModel
+
+NAMES = AttentionNames("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
+NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
+UNUSED = ("pooler.", "cls.", "lm_head.", "embeddings.position_ids")
+"""Of heads for training, and a buffer of old files."""
+
+HeadText = Callable[[Tracer, Value], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """What a config says. prefix: of the names of all tensors but a head's."""
+
+    prefix: str
+    facts: CommonFacts
+    inputs: Inputs
+    heads: Heads
+    feed: Feed
+    norm: Norm
+
+    def program(self, head: HeadText) -> tuple[CommonFacts, ProgramText]:
+        """With what makes the result of the last layer's rows."""
+
+        def text(t: Tracer) -> Value:
+            with t.layer(self.prefix):
+                x = self.inputs(t)
+                for index in range(self.facts.num_layers):
+                    with t.layer(f"encoder.layer.{index}."):
+                        x = after_layer(t, self.heads, self.feed, self.norm, x, NORMS)
+            return head(t, x)
+
+        return self.facts, text
+
+
+def rows(t: Tracer, x: Value) -> Value:
+    """The last layer's rows as they are."""
+    return gather_rows(x, t.logit_rows)
+
+
+@architecture("BertModel", "BertForMaskedLM", model_type="bert", form=VECTORS)
+def bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Without its pooler: sentence-transformers pools the last layer's rows."""
+    return _read(fields, "bert.").program(rows)
+
+
+@architecture("BertForSequenceClassification", model_type="bert", form=SCORES)
+def bert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The pooler, and a classifier behind it."""
+    labels = num_labels(fields)
+    read = _read(fields, "bert.")
+    # The pooler is used here, so that it must be there; transformers has the prefix in every such checkpoint.
+    facts = replace(read.facts, ignored=tuple(name for name in read.facts.ignored if "pooler" not in name))
+    return replace(read, facts=facts).program(lambda t, x: classified(t, x, "bert.pooler.dense", "classifier", labels))
+
+
+@architecture("XLMRobertaModel", "XLMRobertaForMaskedLM", model_type="xlm-roberta", form=VECTORS)
+def xlm_roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """As RoBERTa."""
+    return _read(fields, "roberta.", padded=True).program(rows)
+
+
+@architecture("RobertaModel", "RobertaForMaskedLM", model_type="roberta", form=VECTORS)
+def roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Places begin behind that of the padding."""
+    return _read(fields, "roberta.", padded=True).program(rows)
+
+
+@architecture("XLMRobertaForSequenceClassification", model_type="xlm-roberta", form=SCORES)
+def xlm_roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """As RoBERTa's."""
+    return _scoring_roberta(fields)
+
+
+@architecture("RobertaForSequenceClassification", model_type="roberta", form=SCORES)
+def roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """A head of two products."""
+    return _scoring_roberta(fields)
+
+
+def _scoring_roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    labels = num_labels(fields)
+    names = ("classifier.dense", "classifier.out_proj")
+    return _read(fields, "roberta.", padded=True).program(lambda t, x: classified(t, x, *names, labels))
+
+
+def _read(fields: Fields, prefix: str, *, padded: bool = False) -> Encoder:
+    """padded: the first place is the one behind that of pad_token_id."""
+    refuse_setting(fields, "is_decoder", "Positions would not see later ones, and others would be expected of it.")
+    refuse_setting(fields, "add_cross_attention", "The layers would also see another encoder's output.")
+    _absolute_only(fields)
+    ignored = (*UNUSED, *(prefix + name for name in UNUSED))
+    facts = read_facts(fields, positions=512, ignored=ignored, optional_prefix=prefix)
+    first = fields.integer("pad_token_id", 0, 1 << 20, default=1) + 1 if padded else 0
+    places = facts.max_positions
+    if places <= first:
+        raise fields.wrong("max_position_embeddings", f"The first {first} places are for padding, and none is left.")
+    width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
+    norm = Norm(fields.number("layer_norm_eps", 1e-15, 0.1, default=1e-12), NormKind.LAYER)
+    dim = head_dim(fields, width, num_heads)
+    inner = fields.integer("intermediate_size", 1, 1 << 20)
+    return Encoder(
+        prefix,
+        replace(facts, max_positions=places - first),
+        Inputs(facts.vocab_size, width, norm, places, first, fields.integer("type_vocab_size", 0, 64, default=2)),
+        Heads(width, num_heads, num_heads, dim, qkv_bias=True, output_bias=True, names=NAMES, ahead=ALL_AHEAD),
+        Feed(
+            width,
+            inner,
+            activation(fields, "hidden_act", "gelu"),
+            bias=True,
+            gate="",
+            up="intermediate.dense",
+            down="output.dense",
+        ),
+        norm,
+    )
+
+
+def _absolute_only(fields: Fields) -> None:
+    word = fields.text("position_embedding_type", "absolute")
+    if word != "absolute":
+        raise UnsupportedModel(
+            f"config.json: position_embedding_type {word[:40]!r} is not implemented.",
+            why="Implemented: absolute.",
+            fix="Use a model with learned absolute positions.",
+        )

@@ -1,0 +1,80 @@
+"""ModernBERT: rotary positions, norms before gated blocks, windows on two of three layers (Warner et al. 2024).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.attend import AttentionNames, Heads, attend, joined_in_order
+from twostroke.models.common.encoder import VECTORS, Inputs
+from twostroke.models.common.feed import Feed
+from twostroke.models.common.fields import activation, head_dim, read_facts, with_silent
+from twostroke.models.common.norm import Norm, NormKind
+from twostroke.models.common.read import pattern_windows
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.add import add
+from twostroke.ops.gather_rows import gather_rows
+from twostroke.program.trace import Tracer
+from twostroke.program.values import ALL_AHEAD, Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import MAX_POSITIONS, ropes_by_layer_type
+
+SILENT = {"local_attention": 128, "global_attn_every_n_layers": 3, "max_position_embeddings": 8192, "norm_eps": 1e-5}
+THETAS = {"sliding_attention": ("local_rope_theta", 10_000.0), "full_attention": ("global_rope_theta", 160_000.0)}
+UNUSED = ("head.", "decoder.")
+
+
+@architecture("ModernBertModel", "ModernBertForMaskedLM", model_type="modernbert", form=VECTORS)
+def modernbert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Every third layer sees everything; the others half of local_attention each way. Layer 0 has no first norm."""
+    fields = with_silent(fields, SILENT)
+    facts = read_facts(fields, positions=8192, ignored=UNUSED, optional_prefix="model.")
+    width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
+    kind = NormKind.LAYER if fields.boolean("norm_bias", False) else NormKind.PLAIN_LAYER
+    norm = Norm(fields.number("norm_eps", 1e-15, 0.1), kind)
+    half = fields.integer("local_attention", 2, MAX_POSITIONS) // 2
+    every = fields.integer("global_attn_every_n_layers", 1, 4096)
+    usual = tuple(half + 1 if index % every else 0 for index in range(facts.num_layers))
+    windows = pattern_windows(fields, facts.num_layers, half + 1, 0) if fields.texts("layer_types") else usual
+    dim = head_dim(fields, width, num_heads)
+    ropes = ropes_by_layer_type(fields, dim, facts.max_positions, THETAS, "full_attention")
+    biased = fields.boolean("attention_bias", False)
+    heads = Heads(
+        width,
+        num_heads,
+        num_heads,
+        dim,
+        qkv_bias=biased,
+        output_bias=biased,
+        names=AttentionNames(o="attn.Wo"),
+        joined=joined_in_order("attn.Wqkv"),
+    )
+    feed = Feed(
+        width,
+        fields.integer("intermediate_size", 1, 1 << 20),
+        activation(fields, "hidden_activation", "gelu"),
+        bias=fields.boolean("mlp_bias", False),
+        gate_up="mlp.Wi",
+        down="mlp.Wo",
+    )
+    inputs = Inputs(facts.vocab_size, width, norm, words_name="embeddings.tok_embeddings", norm_name="embeddings.norm")
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        window = windows[index]
+        own = replace(heads, ahead=window - 1 if window else ALL_AHEAD)
+        turn = ropes["sliding_attention" if window else "full_attention"]
+        h = norm(t, "attn_norm", x) if index else x
+        x = add(x, attend(t, own, h, window=window, turn=turn))
+        return add(x, feed(t, norm(t, "mlp_norm", x)))
+
+    def text(t: Tracer) -> Value:
+        with t.layer("model."):
+            x = inputs(t)
+            for index in range(facts.num_layers):
+                with t.layer(f"layers.{index}."):
+                    x = layer(t, index, x)
+            return norm(t, "final_norm", gather_rows(x, t.logit_rows), in_place=True)
+
+    return facts, text

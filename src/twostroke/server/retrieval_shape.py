@@ -1,0 +1,108 @@
+"""Embeddings, ranks and scores as their APIs' answers.
+
+Knows: the JSON of OpenAI's embeddings, Jina's and Cohere's ranks, vLLM's scores.
+Must not know: sockets, the engine.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from twostroke.retrieval.embedder import VectorOptions
+from twostroke.retrieval.reranker import ranked
+from twostroke.server.calls import Call
+from twostroke.server.errors import Problem
+from twostroke.server.parts import ServerParts
+from twostroke.server.retrieval_request import text_of
+from twostroke.server.shape import HEARTBEAT, Counts, Event
+from twostroke.types.output import Delta
+
+
+class WholeShape:
+    """A Shape of answers that are never streamed. rows: of each prompt, the sum of its rows."""
+
+    heartbeat = HEARTBEAT
+    closing = b""
+
+    def __init__(self, call: Call, parts: ServerParts) -> None:
+        self.call, self._parts = call, parts
+        self.rows = [b""] * len(call.prompts)
+
+    def collect(self, index: int, delta: Delta) -> None:
+        """See Shape."""
+        self.rows[index] = delta.rows_sum or self.rows[index]
+
+    def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
+        """Nothing is streamed."""
+        return []
+
+    def progress_events(self, news: dict[str, Any]) -> list[Event]:
+        """Nothing is streamed."""
+        return []
+
+    def last_events(self, counts: Counts) -> list[Event]:
+        """Nothing is streamed."""
+        return []
+
+    def problem_events(self, problem: Problem) -> list[Event]:
+        """Nothing is streamed."""
+        return []
+
+    def scores(self) -> list[float]:
+        """Of each pair."""
+        reranker = self._parts.reranker
+        return [] if reranker is None else [reranker.score(rows) for rows in self.rows]
+
+    def counted(self, **answer: Any) -> dict[str, Any]:
+        """The answer with the model's name and the tokens that were read."""
+        tokens = self.call.num_prompt_tokens
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return {**answer, "model": self._parts.served_name, "usage": usage}
+
+
+class EmbeddingShape(WholeShape):
+    """OpenAI's list of embeddings."""
+
+    def whole(self, counts: Counts) -> dict[str, Any]:
+        """See Shape."""
+        asked = self.call.asked
+        options = VectorOptions(asked.dimensions, asked.normalize is not False)
+        data = [
+            {"object": "embedding", "index": index, "embedding": self._embedding(index, options)}
+            for index in range(len(self.rows))
+        ]
+        return self.counted(object="list", id=self.call.response_id, created=self.call.created_s, data=data)
+
+    def _embedding(self, index: int, options: VectorOptions) -> list[float] | str:
+        embedder = self._parts.embedder
+        if embedder is None:
+            return []
+        vector = embedder.vector(self.call.prompts[index], self.rows[index], options)
+        if self.call.asked.encoding_format == "base64":
+            return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
+        return [float(number) for number in vector]
+
+
+class RerankShape(WholeShape):
+    """The best documents first, with their places in the request."""
+
+    def whole(self, counts: Counts) -> dict[str, Any]:
+        """See Shape."""
+        asked = self.call.asked
+        results: list[dict[str, Any]] = []
+        for each in ranked(self.scores(), asked.top_n):
+            found: dict[str, Any] = {"index": each.index, "relevance_score": each.score}
+            if asked.return_documents is not False:
+                found["document"] = {"text": text_of(asked.documents[each.index])}
+            results.append(found)
+        return self.counted(id=self.call.response_id, results=results)
+
+
+class ScoreShape(WholeShape):
+    """One score for each pair, in the order of the pairs."""
+
+    def whole(self, counts: Counts) -> dict[str, Any]:
+        """See Shape."""
+        data = [{"index": index, "object": "score", "score": score} for index, score in enumerate(self.scores())]
+        return self.counted(id=self.call.response_id, object="list", created=self.call.created_s, data=data)

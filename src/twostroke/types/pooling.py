@@ -1,0 +1,47 @@
+"""What a model is served for, and which rows of a prompt become one vector.
+
+Knows: words, positions.
+Must not know: vectors, models, text.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Task(enum.StrEnum):
+    """GENERATE: text, token by token. EMBED: one vector for each text. RERANK: scores for each pair of texts."""
+
+    GENERATE = "generate"
+    EMBED = "embed"
+    RERANK = "rerank"
+
+
+class Pooling(enum.StrEnum):
+    """Which of a prompt's rows are taken. LAST: the last one. CLS: the first one. MEAN: the mean of all."""
+
+    LAST = "last"
+    CLS = "cls"
+    MEAN = "mean"
+
+
+@dataclass(frozen=True, slots=True)
+class PooledRows:
+    """How a prompt becomes one vector. skipped: tokens at the beginning that a mean leaves out.
+
+    second_text: the position where the second text of a pair begins, for models that tell the two apart; None for one
+    text.
+    """
+
+    pooling: Pooling
+    skipped: int = 0
+    second_text: int | None = None
+
+    def positions(self, num_tokens: int) -> range:
+        """The positions of a prompt of so many tokens whose rows are taken; at least one."""
+        if self.pooling is Pooling.LAST:
+            return range(num_tokens - 1, num_tokens)
+        if self.pooling is Pooling.CLS:
+            return range(1)
+        return range(min(self.skipped, num_tokens - 1), num_tokens)

@@ -82,8 +82,8 @@ class Comparison:
 
 def spark(options: argparse.Namespace) -> None:
     """Questions at three temperatures; a question whose answer stands in the prompt; loops of a greedy model."""
-    with LLM("spark", speculate="draft:spark-draft", threads=options.threads) as llm:
-        ways = ("off", "ngram", "suffix", "auto", "draft")
+    with LLM("spark", speculate=options.speculate, threads=options.threads) as llm:
+        ways = ("off", "ngram", "suffix", "auto", options.speculate.partition(":")[0])
         compare = Comparison(llm, ways, options.rounds)
         questions = ["what is ttft", "how does prefill differ from decode", "what is a kv cache"]
         prompts = [llm.chat_tokens(question) for question in questions]
@@ -187,6 +187,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=32)
     parser.add_argument("--rate", type=float, default=0.7)
     parser.add_argument("--ways", default="auto")
+    parser.add_argument("--speculate", default="draft:spark-draft", help="spark: what computes guesses")
     parser.add_argument("--threads", type=int, default=None)
     options = parser.parse_args()
     {"spark": spark, "oracle": oracle, "rows": rows, "never-lose": never_lose}[options.run](options)

@@ -76,7 +76,6 @@ class DraftProposer:
 
     name = "draft"
     computes, longest = True, LONGEST_GUESS
-    ask_s = 0.0
 
     def __init__(
         self,
@@ -94,12 +93,13 @@ class DraftProposer:
         self._steps = self._faults = 0
         self.token_s, self.spent_s = first_token_s, 0.0
         self._step_times = deque([first_token_s], maxlen=TIMED_STEPS)
+        self.ask_s, self._ask_times, self._writing_s = 0.0, deque[float](maxlen=TIMED_STEPS), 0.0
 
     def propose(self, wanted: Sequence[GuessWanted]) -> list[Guess]:
         """See Proposer. A draft that fails guesses nothing, and the large model goes on alone."""
         if self._faults >= MOST_FAULTS:
             return [NO_GUESS] * len(wanted)
-        begin_s = self._clock()
+        begin_s, self._writing_s = self._clock(), 0.0
         try:
             found = self._guesses(wanted)
         except Exception as error:
@@ -114,6 +114,9 @@ class DraftProposer:
                 if each.request.mask is not None:
                     each.request.mask.rewind(len(each.known) - len(each.request.prompt_token_ids))
         self._faults = 0
+        if found:  # what reading known tokens takes, which comes before any guess, beside what each further one takes
+            self._ask_times.append(max(0.0, self.spent_s - self._writing_s - self.token_s) / len(wanted))
+            self.ask_s = statistics.median(self._ask_times)
         return [found.get(each.request.request_id, NO_GUESS) for each in wanted]
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
@@ -152,6 +155,7 @@ class DraftProposer:
                 [self._planned(each, len(each.text) - 1, 1, Role.DECODE, True) for each in writers.values()], writers
             )
             self._step_times.append(self._clock() - before_s)
+            self._writing_s += self._step_times[-1]
             self.token_s = statistics.median(self._step_times)
         return {name: Guess(each.text[len(each.wanted.known) :]) for name, each in ready.items() if each.guessed}
 

@@ -32,7 +32,6 @@ class EagleProposer:
     """Satisfies `speculate.proposer.Proposer`. Arguments as of DraftProposer."""
 
     name, computes = "eagle", True
-    ask_s = 0.0
 
     def __init__(
         self,
@@ -47,13 +46,13 @@ class EagleProposer:
         self._executor = executor
         self._writer = DraftProposer(executor, cache, max_sequences, context_tokens, clock, first_token_s, report)
         self._requests: dict[str, Request] = {}
-        self.longest, self.token_s, self.spent_s = self._writer.longest, first_token_s, 0.0
+        self.longest, self.ask_s, self.token_s, self.spent_s = self._writer.longest, 0.0, first_token_s, 0.0
 
     def propose(self, wanted: Sequence[GuessWanted]) -> Sequence[Guess]:
         """See Proposer."""
         ahead = [GuessWanted(self._ahead(each.request), each.known[1:], each.most) for each in wanted]
         found = self._writer.propose([each for each in ahead if each.known])
-        self.token_s, self.spent_s = self._writer.token_s, self._writer.spent_s
+        self.ask_s, self.token_s, self.spent_s = self._writer.ask_s, self._writer.token_s, self._writer.spent_s
         for each in ahead:
             self._writer.certain(each.request, len(each.known))
         left = iter(found)

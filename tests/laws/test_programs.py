@@ -12,6 +12,8 @@ from tests.program.test_place import run_over_lines
 from twostroke.backends.cpu.library import available_levels, op_numbers
 from twostroke.models.common.registry import architectures, read_model
 from twostroke.ops.attention import Attention
+from twostroke.ops.chosen_latent_attention import ChosenLatentAttention
+from twostroke.ops.index_select import IndexSelect
 from twostroke.ops.kv_write import KVWrite
 from twostroke.ops.latent_attention import LatentAttention
 from twostroke.ops.latent_write import LatentWrite
@@ -68,6 +70,9 @@ def test_fusing_keeps_every_weight_and_each_has_a_name_of_its_own(family: str) -
     assert plain.parameters == fused.parameters > 0
 
 
+READERS = Attention | LatentAttention | ChosenLatentAttention | IndexSelect
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_weight_is_named_in_vain_and_no_result_is_thrown_away(family: str) -> None:
     for program in forms(family):
@@ -79,7 +84,7 @@ def test_no_weight_is_named_in_vain_and_no_result_is_thrown_away(family: str) ->
             assert call.result is None or call.result.root in kept, f"nobody reads what {call.NAME} makes"
             kept |= {value.root for value in call.reads()}
         written = {id(call.layer) for call in program.calls if isinstance(call, KVWrite | LatentWrite)}
-        read = {id(call.layer) for call in program.calls if isinstance(call, Attention | LatentAttention)}
+        read = {id(call.layer) for call in program.calls if isinstance(call, READERS)}
         assert read <= written
 
 

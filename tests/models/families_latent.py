@@ -53,6 +53,15 @@ GROUPS: dict[str, Any] = {"n_group": 4, "topk_group": 2}
 deepseek_v2 = small(transformers.DeepseekV2Config, **HEADS, **EXPERTS, first_k_dense_replace=1)
 deepseek_v3 = small(transformers.DeepseekV3Config, **HEADS, **EXPERTS, **GROUPS, first_k_dense_replace=1)
 glm4_moe_lite = small(transformers.Glm4MoeLiteConfig, **HEADS, **EXPERTS)
+deepseek_v32 = small(
+    transformers.DeepseekV32Config,
+    **{**HEADS, **EXPERTS, **GROUPS, "first_k_dense_replace": 1},
+    head_dim=8,
+    pad_token_id=None,  # its embedding would be zeros, all scores equal, and the judge's choice among them arbitrary
+    index_topk=12,
+    index_head_dim=20,
+    index_n_heads=9,
+)
 mistral4 = small(
     transformers.Mistral4Config, **HEADS, **EXPERTS, first_k_dense_replace=1, architectures=["Mistral4ForCausalLM"]
 )
@@ -93,6 +102,8 @@ LATENT: dict[str, Config] = {
     "deepseek-v3-kimi-k2": deepseek_v3(
         n_group=1, topk_group=1, n_shared_experts=1, rope_parameters=MSCALED, norm_topk_prob=False
     ),
+    "deepseek-v3.2": deepseek_v32(),
+    "deepseek-v3.2-all-seen": deepseek_v32(index_topk=300, rope_parameters=MSCALED),
     "kimi-k2.5": kimi_k25,
     "mistral4": mistral4(rope_parameters=GROWING),
     "mistral4-direct-queries": mistral4(

@@ -101,6 +101,19 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float | None, int]] = {
         37.0,
         61 * LATENT_BYTES,
     ),
+    "deepseek-ai/DeepSeek-V3.2": (
+        sizes(
+            "DeepseekV32ForCausalLM",
+            *(129_280, 7168, 18_432, 61, 128, 128),
+            **experts(256, 8, 2048, 3, 2.5, rope_scaling=yarn(1.0), **V3),
+            index_head_dim=128,
+            index_n_heads=64,
+            index_topk=2048,
+        ),
+        671.0,
+        37.0,
+        61 * (LATENT_BYTES + 2 * 128),
+    ),
     "moonshotai/Kimi-K2-Instruct": (
         sizes(
             "DeepseekV3ForCausalLM",

@@ -21,6 +21,7 @@ from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 
 V3 = PUBLISHED["deepseek-ai/DeepSeek-V3"][0]
+V32 = PUBLISHED["deepseek-ai/DeepSeek-V3.2"][0]
 LITE = PUBLISHED["deepseek-ai/DeepSeek-V2-Lite"][0]
 
 
@@ -85,6 +86,10 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = [
     (V3, {"qk_rope_head_dim": 63}, CorruptModel, "odd"),
     (V3, {"kv_lora_rank": 0}, CorruptModel, "kv_lora_rank"),
     (V3, {"hidden_act": "gelu"}, UnsupportedModel, "hidden_act"),
+    (V32, {"layer_types": ["full_attention"] * 61}, CorruptModel, "layer_types"),
+    (V32, {"mlp_bias": True}, UnsupportedModel, "mlp_bias"),
+    (V32, {"index_head_dim": 32}, CorruptModel, "index_head_dim"),
+    (V32, {"index_topk": 0}, CorruptModel, "index_topk"),
     (LITE, {"norm_topk_prob": True}, UnsupportedModel, "norm_topk_prob"),
     (LITE, {"topk_method": "noaux_tc"}, UnsupportedModel, "topk_method"),
     (LITE, {"model_type": "kimi_k2"}, UnsupportedModel, "model_type"),

@@ -14,7 +14,15 @@ import pytest
 from tests.ops.banks import bank
 from tests.ops.native import FORMATS, LEVELS, Answers, format_id, random_rows
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops import attention, head_linear, kv_write, latent_attention, latent_write
+from twostroke.ops import (
+    attention,
+    chosen_latent_attention,
+    head_linear,
+    index_select,
+    kv_write,
+    latent_attention,
+    latent_write,
+)
 from twostroke.ops.kv_pages import read_latents
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer, new_kv_layer
 from twostroke.spec.formats import PAGE_TOKENS, KVKind, WeightFormat
@@ -176,6 +184,71 @@ def test_what_does_not_fit_is_refused(ops: CpuOps) -> None:
     for slot in (-1, layer.num_pages * PAGE_TOKENS):
         with pytest.raises(BackendError):
             ops.latent_write(layer, normal(1, 24), np.array([slot], np.int32))
+
+
+def whole_numbers(*shape: int, seed: int) -> F32Array:
+    """Small ones: their scores are exact, and many are equal."""
+    return np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(("heads", "dim", "count"), [(1, 16, 1), (3, 20, 7), (7, 40, 64), (64, 128, 50), (2, 8, 700)])
+def test_chosen_positions_are_the_references(ops: CpuOps, heads: int, dim: int, count: int) -> None:
+    """Also where scores are equal; a row of a chunk chooses as it does alone."""
+    contexts, counts = (1, 40, 150, 600), (1, 1, 70, 9)
+    _, table = filled_layer(KVKind.F32, (16, 8), contexts)
+    layer = empty_layer(KVKind.F32, 38 * len(contexts) + 1, dim, 0)
+    for s, context in enumerate(contexts):
+        ops.latent_write(layer, whole_numbers(context, dim, seed=s), slots_of(table[s], context))
+    q, weights = whole_numbers(81, heads, dim, seed=8), whole_numbers(81, heads, seed=9)
+    batch = batch_of(contexts, counts, table)
+    found, expected = (np.full((81, count), 7, np.float32) for _ in range(2))
+    ops.index_select(found, q, weights, layer, batch)
+    index_select.reference(expected, q, weights, layer, batch)
+    assert np.array_equal(found, expected)
+    for s, row in ((1, 1), (2, 40), (3, 75)):
+        position, out = contexts[s] - (int(batch.row_starts[s + 1]) - row), np.empty((1, count), np.float32)
+        one, part = batch_of((position + 1,), (1,), table[s : s + 1]), slice(row, row + 1)
+        ops.index_select(out, q[part], weights[part], layer, one)
+        assert np.array_equal(out[0], found[row])
+
+
+@pytest.mark.parametrize(("kind", "heads"), itertools.product(KVKind, (3, 20)))
+def test_attention_to_chosen_positions(ops: CpuOps, kind: KVKind, heads: int) -> None:
+    """Against the reference; who chooses all positions gets what plain attention gives."""
+    sizes, contexts, counts = (40, 4), (1, 40, 150, 600), (1, 1, 70, 9)
+    layer, table = filled_layer(kind, sizes, contexts)
+    batch, rng = batch_of(contexts, counts, table), np.random.default_rng(6)
+    q, turned = (queries(81, heads, dim, 90 + place) for place, dim in enumerate(sizes))
+    chosen, every = np.full((81, 30), -1, np.float32), np.full((81, 600), -1, np.float32)
+    for s, context in enumerate(contexts):
+        for row in range(int(batch.row_starts[s]), int(batch.row_starts[s + 1])):
+            seen_here = context - (int(batch.row_starts[s + 1]) - row) + 1
+            some = np.sort(rng.permutation(seen_here)[:30])
+            chosen[row, : len(some)], every[row, :seen_here] = some, np.arange(seen_here)
+    found, whole, law = (np.empty((81, heads, sizes[0]), np.float32) for _ in range(3))
+    ops.chosen_latent_attention(found, q, turned, chosen, layer, batch, 0.1)
+    if Answers.checked:
+        chosen_latent_attention.reference(law, q, turned, chosen, layer, batch, 0.1)
+        np.testing.assert_allclose(found, law, atol=2e-5, rtol=2e-4)
+    ops.chosen_latent_attention(whole, q, turned, every, layer, batch, 0.1)
+    assert np.array_equal(whole, seen(ops, q, turned, layer, batch))
+    for s, row in ((1, 1), (2, 60), (3, 74)):
+        position, out = contexts[s] - (int(batch.row_starts[s + 1]) - row), np.empty((1, *found.shape[1:]), np.float32)
+        one, part = batch_of((position + 1,), (1,), table[s : s + 1]), slice(row, row + 1)
+        ops.chosen_latent_attention(out, q[part], turned[part], chosen[part], layer, one, 0.1)
+        assert np.array_equal(out[0], found[row])
+
+
+def test_what_cannot_be_chosen_is_refused(ops: CpuOps) -> None:
+    layer, table = filled_layer(KVKind.F32, (16, 8), (40,))
+    batch, q, turned = batch_of((40,), (1,), table), normal(1, 2, 16), normal(1, 2, 8)
+    out, keys = np.empty((1, 5), np.float32), normal(1, 3, 24)
+    with pytest.raises(BackendError):
+        ops.chosen_latent_attention(q.copy(), q, turned, normal(2, 5), layer, batch, 0.1)
+    gone = replace(batch, page_table=np.full_like(batch.page_table, -1))
+    for call in ((normal(1, 3, 23), normal(1, 3), batch), (keys, normal(1, 2), batch), (keys, normal(1, 3), gone)):
+        with pytest.raises(BackendError):
+            ops.index_select(out, call[0], call[1], layer, call[2])
 
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)

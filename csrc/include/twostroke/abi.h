@@ -11,7 +11,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)  // only what stands here leaves the library
 
-#define TS_ABI_VERSION 18
+#define TS_ABI_VERSION 19
 #define TS_PANEL_ROWS 64
 #define TS_PAGE_TOKENS 16
 

@@ -29,10 +29,11 @@ struct Starts {
 struct AttentionJob {
   const ts_kv_layer* layer;
   const float* q;
+  const float* chosen;    // of a layer of latents: for each token `choices` positions that it sees, rising, then -1; NULL for all
   const float* q_behind;  // of a layer of latents: the dimensions of the queries that meet what is behind the latent; else NULL
   const int32_t *row_starts, *context_tokens, *page_table;
   float* out;
-  int64_t q_stride, behind_stride, heads, sequences, page_table_stride, out_stride;
+  int64_t q_stride, behind_stride, chosen_stride, choices, heads, sequences, page_table_stride, out_stride;
   float scale, soft_cap;  // soft_cap: 0 for none
   const float *sinks, *slopes;  // of each query head, or NULL
   int32_t window, ahead;  // ahead: positions behind its own that a row sees as well

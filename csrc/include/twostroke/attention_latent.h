@@ -101,6 +101,29 @@ void widen_latent_tile(const KVLayout& layout, const ts_kv_layer* layer, const T
   }
 }
 
+// Scores of positions that a row's token did not choose become -infinity, before those that it does not see do.
+inline void keep_chosen(const AttentionJob* job, const Block& block, const Tile& tile, float* scores) {
+  for (int64_t t = 0; t < block.tokens; ++t) {
+    const float* chosen = job->chosen + (block.first_token + t) * job->chosen_stride;
+    const float first = static_cast<float>(tile.start);
+    int64_t low = 0, high = job->choices;  // below `low` positions lie before the tile
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      const bool before = chosen[middle] >= 0.0f && chosen[middle] < first;
+      low = before ? middle + 1 : low;
+      high = before ? high : middle;
+    }
+    float added[kTile];
+    for (int i = 0; i < kTile; ++i) added[i] = -INFINITY;
+    for (; low < job->choices && chosen[low] >= first && chosen[low] < first + kTile; ++low)
+      added[static_cast<int64_t>(chosen[low] - first)] = 0.0f;
+    for (int64_t g = 0; g < job->group; ++g) {
+      float* row = scores + (t * job->group + g) * kTile;
+      for (int p = 0; p < kTile; p += kLanes) store(row + p, load(row + p) + load(added + p));
+    }
+  }
+}
+
 template <typename Element>
 void run_latent_tile(const AttentionJob* job, const Block& block, const HeadRows& head, const Tile& tile, const Partial& partial) {
   const KVLayout layout(job->layer);
@@ -110,6 +133,7 @@ void run_latent_tile(const AttentionJob* job, const Block& block, const HeadRows
   widen_latent_tile<Element>(layout, job->layer, tile, work.keys);
   values_of_keys(work.keys, tile.pages, job->value_padded, work.values);
   score_block(job, block, head, tile);
+  if (job->chosen != nullptr) keep_chosen(job, block, tile, work.scores);
   soften(work.scores, tile.spans, block.rows, partial, work.rescale, work.found);
   add_block(job, block, tile, partial);
 }

@@ -50,6 +50,10 @@ inline const char* kernel_of<ts_latent_attention_args>(const KernelCase& asked) 
   return latent_attention_kernel(asked);
 }
 template <>
+inline const char* kernel_of<ts_chosen_latent_attention_args>(const KernelCase& asked) {
+  return latent_attention_kernel(asked);
+}
+template <>
 inline const char* kernel_of<ts_attention_args>(const KernelCase& asked) {
   return attention_kernel(asked);
 }

@@ -59,6 +59,7 @@ typedef int64_t ts_integer;
   OP(activate, F(value, out) F(integer, activation))                                                                     \
   OP(add, F(value, out) F(value, x))                                                                                     \
   OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window) F(number, soft_cap) F(vector, sinks) F(vector, slopes) F(integer, ahead)) \
+  OP(chosen_latent_attention, F(value, out) F(value, q) F(value, q_turned) F(value, chosen) F(cache, layer) F(sequences, batch) F(number, scale)) \
   OP(delta_rule, F(value, out) F(value, q) F(value, k) F(value, v) F(value, a) F(value, b) F(vector, decay) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, strength)) \
   OP(embed, F(value, out) F(weight, table) F(indices, token_ids))                                                        \
   OP(experts, F(value, out) F(value, x) F(value, routes) F(weight, gate_up) F(weight, down) F(value, rows) F(value, middle) F(value, pairs) F(integer, activation) F(number, limit) F(number, shift) F(integer, weigh_inputs)) \
@@ -68,6 +69,7 @@ typedef int64_t ts_integer;
   OP(gather_rows, F(value, out) F(value, x) F(indices, rows))                                                            \
   OP(head_linear, F(value, out) F(value, x) F(weight, weight))                                                           \
   OP(head_norm, F(value, out) F(vector, weight) F(number, eps))                                                          \
+  OP(index_select, F(value, out) F(value, q) F(value, weights) F(cache, layer) F(sequences, batch))                      \
   OP(kv_write, F(cache, layer) F(value, k) F(value, v) F(indices, slots))                                                \
   OP(latent_attention, F(value, out) F(value, q) F(value, q_turned) F(cache, layer) F(sequences, batch) F(number, scale)) \
   OP(latent_write, F(cache, layer) F(value, rows) F(indices, slots))                                                     \

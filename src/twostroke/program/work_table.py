@@ -7,12 +7,13 @@ Must not know: ops by name, machines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeGuard
 
 from twostroke.cost.work import Work
 from twostroke.cost.work_table import ExpertBank, Products, SeenLayers, WorkTable
 from twostroke.program.model import Model
 from twostroke.program.op import Op, OpCost, OpPart, StoredFormats
-from twostroke.program.values import Cache, PagedKV, Weight
+from twostroke.program.values import Cache, PagedKV, Value, Weight
 from twostroke.spec.formats import WeightKind
 
 
@@ -42,8 +43,12 @@ def work_table(model: Model, formats: StoredFormats) -> WorkTable:
         head_products=_products(head, formats),
         banks=tuple(_banks(body, formats)),
         heads=sum(kind.kv_heads for kind in model.paged_kinds),
-        query_heads=sum(call.result.shape[0] for call, _ in _seeing(body, formats) if call.result is not None),
+        query_heads=sum(call.result.shape[0] for call, _ in _seeing(body, formats) if _has_heads(call.result)),
     )
+
+
+def _has_heads(value: Value | None) -> TypeGuard[Value]:
+    return value is not None and len(value.shape) > 1
 
 
 def _of(calls: Iterable[Op], part: OpPart) -> Iterator[Op]:

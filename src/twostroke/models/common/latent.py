@@ -19,7 +19,7 @@ from twostroke.ops.latent_write import latent_write
 from twostroke.ops.linear import linear
 from twostroke.ops.rope import rope
 from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, LatentKV, Rope, Tensor, Value, Weight, join
+from twostroke.program.values import Cache, HeadRows, LatentKV, Rope, Tensor, Value, Weight, join
 from twostroke.spec.rope import RopeKind, RopeSpec
 
 LATENT_NORM = Norm(1e-6)
@@ -58,35 +58,47 @@ class LatentHeads:
 
 def attend_latents(t: Tracer, shape: LatentHeads, h: Value) -> Value:
     """The block's output for the normed rows h, not yet added."""
-    heads, rank = shape.num_heads, shape.rank
-    latent, turned_key = linear(h, _down(t, shape)).split(rank, shape.turned)
+    cache = keep_latents(t, shape, h)
+    asked, turned = queries(t, shape, query_latent(t, shape, h) if shape.query_rank else h)
+    return output(t, shape, latent_attention(asked, turned, cache, shape.scale))
+
+
+def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
+    """The layer's cache, in which the rows' latents and turned keys are."""
+    latent, turned = linear(h, _down(t, shape)).split(shape.rank, shape.turned)
     latent = LATENT_NORM(t, "self_attn.kv_a_layernorm", latent, in_place=True)
-    turned_key = rope(turned_key.heads(1), Rope(shape.turn), t.positions).flat()
-    cache = t.cache(LatentKV(1, rank + shape.turned, 0, rank))
-    latent_write(cache, join(latent, turned_key), t.slots)
-    plain, turned = _queries(t, shape, h).split(heads * shape.plain, heads * shape.turned)
+    turned = rope(turned.heads(1), Rope(shape.turn), t.positions).flat()
+    cache = t.cache(LatentKV(1, shape.rank + shape.turned, 0, shape.rank))
+    latent_write(cache, join(latent, turned), t.slots)
+    return cache
+
+
+def query_latent(t: Tracer, shape: LatentHeads, h: Value) -> Value:
+    """The normed latent that queries are made of."""
+    made = linear(h, t.matrix("q_latent", {Q_DOWN: shape.query_rank}, shape.hidden_size, bias=shape.bias))
+    return LATENT_NORM(t, "self_attn.q_a_layernorm", made, in_place=True)
+
+
+def queries(t: Tracer, shape: LatentHeads, source: Value) -> tuple[Value, Value]:
+    """What latents and turned keys are asked by each head: (T, H, rank) and (T, H, turned)."""
+    heads, step = shape.num_heads, shape.plain + shape.turned
+    parts = (
+        HeadRows(heads, step, shape.plain),
+        HeadRows(heads, step, shape.turned, shape.plain, shape.pairs),
+    )
+    made = linear(source, t.selected("q", Q_UP if shape.query_rank else Q, heads * step, source.width, parts))
+    plain, turned = made.split(heads * shape.plain, heads * shape.turned)
     plain, turn = plain.heads(heads), replace(shape.turn, growth=shape.query_growth)
     if shape.query_growth:
         still = replace(turn, kind=RopeKind.STILL, rotary_dim=shape.plain, attention_factor=1.0)
         plain = rope(plain, Rope(still), t.positions)
-    asked = head_linear(plain, _keys_up(t, shape))
-    turned = rope(turned.heads(heads), Rope(turn), t.positions)
-    seen = head_linear(latent_attention(asked, turned, cache, shape.scale), _values_up(t, shape))
-    output = t.matrix("o", {"self_attn.o_proj": shape.hidden_size}, heads * shape.value_dim, bias=shape.bias)
-    return linear(seen.flat(), output)
+    return head_linear(plain, _keys_up(t, shape)), rope(turned.heads(heads), Rope(turn), t.positions)
 
 
-def _queries(t: Tracer, shape: LatentHeads, h: Value) -> Value:
-    """The parts without a rotation of all heads, then those with one."""
-    name, columns = Q, shape.hidden_size
-    if shape.query_rank:
-        name, columns = Q_UP, shape.query_rank
-        h = linear(h, t.matrix("q_latent", {Q_DOWN: columns}, shape.hidden_size, bias=shape.bias))
-        h = LATENT_NORM(t, "self_attn.q_a_layernorm", h, in_place=True)
-    step = shape.plain + shape.turned
-    plain = HeadRows(shape.num_heads, step, shape.plain)
-    turned = HeadRows(shape.num_heads, step, shape.turned, shape.plain, shape.pairs)
-    return linear(h, t.selected("q", name, shape.num_heads * step, columns, (plain, turned)))
+def output(t: Tracer, shape: LatentHeads, seen: Value) -> Value:
+    """The block's output, of what heads see (T, H, rank)."""
+    made = head_linear(seen, _values_up(t, shape)).flat()
+    return linear(made, t.matrix("o", {"self_attn.o_proj": shape.hidden_size}, made.width, bias=shape.bias))
 
 
 def _down(t: Tracer, shape: LatentHeads) -> Weight:

@@ -23,6 +23,7 @@ from twostroke.types.errors import UnsupportedModel
 
 BANKS = EachExpert("mlp.experts")
 STACKS = Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj")
+LAYER_KINDS = ("dense", "sparse")
 CHOICE_BIAS = "mlp.gate.e_score_correction_bias"
 NORMALISED_BY = 1e-20
 """Added to the sum that weights are divided by."""
@@ -109,6 +110,16 @@ def behind_dense(parts: LatentParts, default: int) -> tuple[bool, ...]:
     if parts.fields.integer("moe_layer_freq", 1, 4096, default=1) != 1:
         raise parts.fields.wrong("moe_layer_freq", "Layers behind the first dense ones have experts without a gap.")
     return tuple(index >= dense for index in range(parts.facts.num_layers))
+
+
+def layers_with_experts(parts: LatentParts, default: int) -> tuple[bool, ...]:
+    """mlp_layer_types, or where it is absent first_k_dense_replace."""
+    said, layers = parts.fields.texts("mlp_layer_types"), parts.facts.num_layers
+    if not said:
+        return behind_dense(parts, default)
+    if len(said) != layers or any(kind not in LAYER_KINDS for kind in said):
+        raise parts.fields.wrong("mlp_layer_types", f"It must say dense or sparse {layers} times.")
+    return tuple(kind == "sparse" for kind in said)
 
 
 def prediction_layers(fields: Fields) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ Knows: its config fields. Must not know: the ops, which backend runs.
 from __future__ import annotations
 
 from twostroke.models.common.fields import silu_only
-from twostroke.models.common.read_deepseek import behind_dense, biased_experts, mixed_program, prediction_layers
-from twostroke.models.common.read_latent import LatentParts, read_latent
+from twostroke.models.common.read_deepseek import biased_experts, layers_with_experts, mixed_program, prediction_layers
+from twostroke.models.common.read_latent import read_latent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
 
@@ -26,7 +26,6 @@ SILENT = {
     "bos_token_id": 0,
     "eos_token_id": 1,
 }
-KINDS = ("dense", "sparse")
 
 
 @architecture("Glm4MoeLiteForCausalLM", model_type="glm4_moe_lite")
@@ -36,13 +35,4 @@ def glm4_moe_lite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
     usual = {} if fields.has("q_lora_rank") else {"q_lora_rank": 768}
     parts = read_latent(fields, {**SILENT, **usual}, ignored=prediction_layers(fields))
-    return parts.facts, mixed_program(parts, biased_experts(parts), _sparse(parts))
-
-
-def _sparse(parts: LatentParts) -> tuple[bool, ...]:
-    said, layers = parts.fields.texts("mlp_layer_types"), parts.facts.num_layers
-    if not said:
-        return behind_dense(parts, 1)
-    if len(said) != layers or any(kind not in KINDS for kind in said):
-        raise parts.fields.wrong("mlp_layer_types", f"It must say dense or sparse {layers} times.")
-    return tuple(kind == "sparse" for kind in said)
+    return parts.facts, mixed_program(parts, biased_experts(parts), layers_with_experts(parts, 1))

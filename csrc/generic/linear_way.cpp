@@ -2,6 +2,7 @@
 // Knows: kinds of weights, numbers of rows. Must not know: threads, memory.
 #include "twostroke/kernel_case.h"
 #include "twostroke/linear_job.h"
+#include "twostroke/stored.h"
 
 namespace twostroke {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 constexpr Way kFloats = {"float_kernel", nullptr, nullptr};
 constexpr Way kStored = {"unpack_stored, then multiply_stored", nullptr, stored_by_group};
 #if defined(TS_LEVEL_AVX512)
+constexpr Way kStoredFew = {"multiply_stored_few", nullptr, stored_few_by_group};
 constexpr Way kInTurn = {"stream_kernel; few_rows_kernel for the last panels", read_in_turn, nullptr};
 constexpr Way kFewRows = {"few_rows_kernel", read_on, nullptr};
 constexpr Way kBlocks = {"block_group", nullptr, blocks_by_group};
@@ -28,6 +30,9 @@ constexpr Way kInt4 = {"int4_kernel", nullptr, int4_by_group};
 
 const Way& way_of(int32_t kind, int64_t rows, bool in_turn) {
   if (!is_integer_kind(kind)) return kFloats;
+#if defined(TS_LEVEL_AVX512)
+  if (is_stored_kind(kind) && rows <= kStoredFewRows) return kStoredFew;
+#endif
   if (is_stored_kind(kind)) return kStored;
 #if defined(TS_LEVEL_AVX512)
   if (rows <= kStreamRows) return in_turn ? kInTurn : kFewRows;

@@ -52,9 +52,17 @@ StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, 
 // sums += totals * x_scale. 1..kTileRows rows, of which each is treated alike.
 void multiply_stored(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t rows, float* sums);
 
-// Of one step, -8 times the sum of the rounded activations.
+#if defined(TS_LEVEL_AVX512)
+constexpr int64_t kStoredFewRows = kTileRows;
+
+// The same sums of 1..kStoredFewRows rows, without a copy of the group: its data is read once, as it lies.
+void multiply_stored_few(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);
+#endif
+
+// Of one step, -8 times the sum of the rounded activations. There are 1, 2, 4 or 8 parts: too few for vectors.
 TS_INLINE int32_t eights_of(const int32_t* corrections, int64_t parts) {
   int32_t eights = corrections[0];
+  _Pragma("clang loop vectorize(disable) interleave(disable) unroll(disable)")
   for (int64_t i = 1; i < parts; ++i) eights += corrections[i];
   return eights;
 }

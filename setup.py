@@ -6,31 +6,42 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
-BUILD_FILE = Path(__file__).resolve().parent / "src/twostroke/backends/cpu/build.py"
+BACKENDS = Path(__file__).resolve().parent / "src/twostroke/backends"
 
 
-def build_kernels() -> None:
-    """Run build.py's build for this machine. Raises RuntimeError with the reason."""
-    specification = importlib.util.spec_from_file_location("twostroke_native_build", BUILD_FILE)
+def load_build(backend: str, name: str) -> ModuleType:
+    """build.py of one backend. Raises RuntimeError with the reason."""
+    path = BACKENDS / backend / "build.py"
+    specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
-        raise RuntimeError(f"{BUILD_FILE} cannot be loaded")
+        raise RuntimeError(f"{path} cannot be loaded")
     module = importlib.util.module_from_spec(specification)
     sys.modules[specification.name] = module  # dataclasses look themselves up there
     specification.loader.exec_module(module)
+    return module
+
+
+def build_kernels(with_cuda: bool) -> None:
+    """Run the builds for this machine. Raises RuntimeError with the reason."""
+    module = load_build("cpu", "twostroke_native_build")
     module.build_all(module.LIBRARY_FOLDER, module.machine())
+    if with_cuda:
+        load_build("cuda", "twostroke_cuda_build").build_all()
 
 
 class BuildWithKernels(build_py):
     """Compile first, so that the libraries are there as package data."""
 
     def run(self) -> None:
-        """Build the kernels, then copy the package."""
-        build_kernels()
+        """Build the kernels, then copy the package. An editable installation leaves CUDA out: who has a GPU runs
+        backends/cuda/build.py once."""
+        build_kernels(with_cuda=not self.editable_mode)
         super().run()
 
 

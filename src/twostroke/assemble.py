@@ -18,7 +18,18 @@ from typing import Any
 
 from twostroke.adapters.shelf import AdapterShelf
 from twostroke.assemble_adapters import AdapterPlan, plan_adapters
-from twostroke.assemble_caches import cache_of, draft_pools, longest_sequence, own_pools, scheduler_limits, step_memory
+from twostroke.assemble_caches import cache_of, draft_pools, longest_sequence, own_pools, scheduler_limits
+from twostroke.assemble_device import (
+    backing_of,
+    choose_device,
+    closer_of,
+    forward_on,
+    memory_on,
+    needs_on,
+    probe_of,
+    room_on,
+    settler_on,
+)
 from twostroke.assemble_eagle import EagleModel, build_eagle
 from twostroke.assemble_folders import compared_heads_folder, locate, name_of
 from twostroke.assemble_guesses import (
@@ -32,10 +43,9 @@ from twostroke.assemble_guesses import (
 )
 from twostroke.assemble_heads import MedusaModel, build_medusa, find_heads, medusa_proposer, with_hidden
 from twostroke.assemble_task import Texts, build_texts, read_for_task
-from twostroke.assemble_weights import Progress, Report, load, settler_of
+from twostroke.assemble_weights import Progress, Report, load
 from twostroke.backends.cpu import CpuOps, best_level, require_level
-from twostroke.backends.cpu.health import check_kernels
-from twostroke.backends.cpu.huge_pages import populate
+from twostroke.backends.cuda import CudaDevice
 from twostroke.beams.book import BeamBook
 from twostroke.cache.manager import CacheManager
 from twostroke.config import (
@@ -70,12 +80,11 @@ from twostroke.ops.step_memory import StepMemory, page_table_bytes
 from twostroke.program.cache_groups import cache_groups
 from twostroke.program.model import Model
 from twostroke.program.place import place
-from twostroke.program.program import Program
 from twostroke.quant.formats import format_choice
 from twostroke.retrieval.sentence_files import SentenceFiles
 from twostroke.run_delay import RunDelay
-from twostroke.runner.backing import PoolBacking
 from twostroke.runner.folder import read_folder
+from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
 from twostroke.runner.runner import ModelRunner
 from twostroke.sampling.random_draw import sibling_seed
@@ -111,6 +120,7 @@ class Found:
     guessing: GuessingModel | None = None
     adapters: AdapterPlan | None = None
     files: SentenceFiles = field(default_factory=SentenceFiles)
+    device: CudaDevice | None = None
 
     @property
     def name(self) -> str:
@@ -182,6 +192,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
     settings = resolver.resolved()
     require_level(settings["cpu_level"])
+    device = choose_device(resolver, spec)
     context, sequences = settings["context"], settings["max_sequences"]
     spec = with_hidden(spec, settings)
     guessing = find_heads(settings, spec, folder) or _find_draft(resolver, spec, folder, machine)
@@ -199,14 +210,14 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         adapters.check_beside(guessing)
     if guessing is not None:
         needs = guessing.added_to(needs, settings)
-    kv_plan = resolve_memory(resolver, needs, machine)
+    kv_plan = resolve_memory(resolver, needs_on(device, needs, spec), room_on(device, machine))
     kinds = kv_kind(settings["kv_format"])
     level, threads = settings["cpu_level"], settings["threads"]
     costs = costs_here(spec, settings["weights"], kinds, machine.cache_folder, level, threads)
     if objectives_of(settings).any:
         check_objectives(costs, objectives_of(settings))
         resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
-    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files)
+    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device)
 
 
 def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: Machine) -> DraftModel | None:
@@ -242,22 +253,22 @@ def build_heart(
     """Load the weights and put the engine together. Raises TwostrokeError."""
     resolved = found.resolver.resolved()
     spec, folder = found.spec, found.folder.path
-    tokenizer = Tokenizer.from_folder(folder)
-    generation = read_generation_defaults(folder)
+    tokenizer, generation = Tokenizer.from_folder(folder), read_generation_defaults(folder)
     texts = build_texts(spec, resolved["pooling"], found.files, tokenizer, folder)
     loaded = load(folder, spec, resolved, progress, report)
     weights, weights_check = loaded.weights, BackgroundCheck(loaded.file)
-    closing = ExitStack()
+    device, closing = found.device, ExitStack()
     closing.callback(weights_check.close)
     ops = CpuOps(resolved["cpu_level"], resolved["threads"])
     closing.callback(ops.close)
-    settler = settler_of(weights, found.machine)
+    closing.callback(closer_of(device))
+    settler = settler_on(device, weights, found.machine)
     closing.callback(settler.close)
-    program, memory, shelf = _program_and_memory(found, weights, resolved)
-    backing = PoolBacking([layer.data for layer in memory.layers_of(0)], populate)
+    forward, memory, shelf = _forward_and_memory(found, weights, resolved, ops)
+    backing = backing_of(device, memory)
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, ops, report)
-    runner = ModelRunner(ops.compile(program, memory), memory, time.perf_counter, RunDelay(), ops.weigh, readers)
+    runner = ModelRunner(forward, memory, time.perf_counter, RunDelay(), ops.weigh, readers)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
     scheduler = Scheduler(cache, scheduler_limits(resolved, spec), _policy(found, resolved), guesser)
@@ -286,7 +297,7 @@ def build_heart(
         session,
         time.perf_counter,
         report_fault,
-        probe=lambda: check_kernels(ops),
+        probe=probe_of(device, ops),
         require_sound=weights_check.require_sound,
     )
     weights_check.start()
@@ -348,15 +359,16 @@ def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None
     return BuiltSync(**_fields(heart), engine=SyncEngine(heart.stepper))
 
 
-def _program_and_memory(
-    found: Found, weights: ModelWeights, resolved: Resolved
-) -> tuple[Program, StepMemory, AdapterShelf | None]:
-    """The model's program, or that with places for adapters; the arrays of its steps; the adapters."""
-    pools = own_pools(found.spec, found.kv_plan)
-    if found.adapters is None:
-        return found.spec.program, step_memory(found.spec.program, weights, pools, resolved), None
-    shelf = found.adapters.build()
-    return found.adapters.program, step_memory(found.adapters.program, shelf.beside(weights), pools, resolved), shelf
+def _forward_and_memory(
+    found: Found, weights: ModelWeights, resolved: Resolved, ops: CpuOps
+) -> tuple[Forward, StepMemory, AdapterShelf | None]:
+    """The model's program, or that with places for adapters, where it runs; the arrays of its steps; the adapters."""
+    pools, program, shelf = own_pools(found.spec, found.kv_plan), found.spec.program, None
+    if found.adapters is not None:
+        shelf, program = found.adapters.build(), found.adapters.program
+        weights = shelf.beside(weights)
+    memory = memory_on(found.device, program, weights, pools, resolved)
+    return forward_on(found.device, ops, program, memory), memory, shelf
 
 
 def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack) -> Sink | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from twostroke.cache.manager import CacheManager
 from twostroke.config import Resolved, kv_kind
 from twostroke.cost.memory import KVPlan
+from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.program.cache_groups import cache_groups
 from twostroke.program.model import Model
@@ -37,11 +38,13 @@ def longest_sequence(pools: CachePools, context_tokens: int) -> int:
     return context_tokens if pools.most_pages is None else pools.most_pages * PAGE_TOKENS
 
 
-def step_memory(program: Program, weights: ModelWeights, pools: CachePools, settings: Resolved) -> StepMemory:
-    """Arrays for the largest step and for these pools."""
+def step_memory(
+    program: Program, weights: ModelWeights, pools: CachePools, settings: Resolved, device: DeviceMemory = HOST
+) -> StepMemory:
+    """Arrays for the largest step and for these pools. device: where they and the weights lie."""
     limits = (settings["context"], settings["max_step_tokens"], settings["max_sequences"])
     sizes = MemorySizes(pools.num_pages, *limits, pools.state_slots, GUESS_ROWS)
-    return StepMemory(program, weights.matrices, weights.vectors, kv_kind(settings["kv_format"]), sizes)
+    return StepMemory(program, weights.matrices, weights.vectors, kv_kind(settings["kv_format"]), sizes, device)
 
 
 def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> CacheManager:

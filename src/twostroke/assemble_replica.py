@@ -56,7 +56,8 @@ def build_replica(
     resolved, stepper, spec = heart.resolved, heart.stepper, found.spec
     with Checkpoint.open(found.folder.path) as checkpoint:
         content = content_fingerprint(checkpoint)
-    names = (resolved["cpu_level"], resolved["weights"], resolved["kv_format"])
+    unit = resolved["cpu_level"] if found.device is None else "cuda"
+    names = (unit, resolved["weights"], resolved["kv_format"])
     context = resolved["context"]
     tables = hashlib.blake2b(repr((context, spec.program.ropes)).encode(), digest_size=8).hexdigest()
     times = StepTime.of(found.costs.now, not found.costs.measured)

@@ -95,6 +95,13 @@ def parse_speculate(text: str) -> str:
     return f"{word.lower()}:{model}"
 
 
+def parse_device(text: str) -> str:
+    """ "auto", "cpu", "cuda" or "cuda:N". Raises ValueError."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", text.strip().lower()):
+        raise ValueError("choose auto, cpu, cuda or cuda:N, N the number of the device")
+    return text.strip().lower()
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     """A reader that accepts only these words."""
 
@@ -206,6 +213,14 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         one_of("generic", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"),
         "Instruction-set level of the kernels: generic, avx2, avx512, amx; on aarch64 generic, neon, dotprod, i8mm.",
         "the best that this CPU has",
+    ),
+    Option(
+        "device",
+        "DEVICE",
+        parse_device,
+        "Where the model runs: cpu, cuda or cuda:N (an NVIDIA GPU; nothing has run on one yet), or auto: cuda where a "
+        "device can run this model, else the CPU.",
+        "cpu",
     ),
     Option(
         "speculate",

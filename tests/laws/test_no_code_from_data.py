@@ -27,7 +27,10 @@ CALLS_THAT_RUN_DATA = {
 WORDS = {"allow_pickle", "trust_remote_code", "weights_only", "auto_map", "from_pretrained", "recv_pyobj", "send_pyobj"}
 MAY_IMPORT = {  # each of them from one table of names, or one folder, of its own
     "importlib": {"__init__.py", "cli/main.py", "models/common/registry.py", "ops/registry.py"},
-    "ctypes": {"backends/cpu/library.py", "heap.py", "text/sandbox.py"},
+    "ctypes": {
+        "backends/cpu/library.py", "backends/cuda/arrays.py", "backends/cuda/device.py", "backends/cuda/library.py",
+        "heap.py", "text/sandbox.py",
+    },
     "subprocess": {
         "backends/cpu/build.py", "bench/busy.py", "bench/peers/environment.py", "bench/peers/session.py",
         "cluster/keeper.py", "text/grammar/guard.py",

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.spec.formats import (
     PAGE_TOKENS,
     PANEL_ROWS,
@@ -248,13 +249,19 @@ def unpack(weight: PackedWeight) -> F32Array:
 
 
 def new_kv_layer(
-    kind: KVKind, num_pages: int, kv_heads: int, head_dim: int, v_dim: int = 0, *, is_latent: bool = False
+    kind: KVKind,
+    num_pages: int,
+    kv_heads: int,
+    head_dim: int,
+    v_dim: int = 0,
+    *,
+    is_latent: bool = False,
+    memory: DeviceMemory = HOST,
 ) -> KVLayer:
-    """A zeroed KV layer at a 64-byte boundary (lazily backed: untouched pages cost no memory). See KVLayer."""
+    """A zeroed KV layer at a 64-byte boundary (on the host lazily backed: untouched pages cost no memory). See
+    KVLayer."""
     head_bytes = kind.latent_bytes(head_dim) if is_latent else kind.token_bytes(head_dim, v_dim or head_dim)
-    size = num_pages * kv_heads * PAGE_TOKENS * head_bytes
-    room = np.zeros(size + CACHE_LINE_BYTES, np.uint8)
-    flat = room[-room.ctypes.data % CACHE_LINE_BYTES :][:size]
+    flat = memory.zeros(num_pages * kv_heads * PAGE_TOKENS * head_bytes)
     return KVLayer(kind, kv_heads, head_dim, paged(kind, flat, num_pages, kv_heads), v_dim, is_latent)
 
 

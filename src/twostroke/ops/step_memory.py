@@ -6,12 +6,15 @@ Must not know: what ops compute, plans, requests.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.operands import (
     AttentionBatch,
     F32Array,
@@ -47,10 +50,11 @@ from twostroke.program.values import (
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 
 
-def layer_of(cache: PagedKV, kv_kind: KVKind, num_pages: int) -> KVLayer:
+def layer_of(cache: PagedKV, kv_kind: KVKind, num_pages: int, device: DeviceMemory = HOST) -> KVLayer:
     """The pages of one layer."""
     latent = isinstance(cache, LatentKV)
-    return new_kv_layer(kv_kind, num_pages, cache.kv_heads, cache.head_dim, cache.v_dim, is_latent=latent)
+    sizes = (cache.kv_heads, cache.head_dim, cache.v_dim)
+    return new_kv_layer(kv_kind, num_pages, *sizes, is_latent=latent, memory=device)
 
 
 def page_table_bytes(context_tokens: int, max_sequences: int) -> int:
@@ -108,7 +112,11 @@ class GroupInputs:
 class StepMemory:
     """The arrays. token_ids, positions, token_types, adapters (T,), state_slots (S,), logit_rows (R,) and the inputs of
     each page group are filled before each step. `slots` and `batch` are the first group's; there is one even where no
-    layer has pages. has_types: does the program read token_types?"""
+    layer has pages. has_types: does the program read token_types?
+
+    device: where values, caches and tables lie; matrices and vectors are there already. What is filled before a step is
+    in the host's memory, one block of it, page tables last.
+    """
 
     def __init__(
         self,
@@ -117,44 +125,48 @@ class StepMemory:
         vectors: Mapping[str, F32Array],
         kv_kind: KVKind,
         sizes: MemorySizes,
+        device: DeviceMemory = HOST,
     ) -> None:
-        self.sizes = sizes
+        self.sizes, self._device = sizes, device
         self._matrices, self._vectors = matrices, vectors
         groups = cache_groups(program).pages
         self._group_of = {cache: index for index, group in enumerate(groups) for cache in group.caches}
         self._layer_of: dict[Cache, KVLayer] = {
-            cache: layer_of(cache.kind, kv_kind, sizes.pages_of(index))
+            cache: layer_of(cache.kind, kv_kind, sizes.pages_of(index), device)
             for cache, index in self._group_of.items()
             if isinstance(cache.kind, PagedKV)
         }
         self._ropes: dict[Rope, RopeTable] = {
-            rope: rope_table(rope.spec, sizes.context_tokens) for rope in program.ropes
+            rope: _on(device, rope_table(rope.spec, sizes.context_tokens)) for rope in program.ropes
         }
-        self.token_ids, self.positions = (np.zeros(sizes.max_step_tokens, np.int32) for _ in range(2))
-        self.token_types: I32Array = np.zeros(sizes.max_step_tokens, np.int32)
+        tokens, sequences, tables = sizes.max_step_tokens, sizes.max_sequences, len(groups) or 1
+        shapes: list[tuple[int, ...]] = [*[(tokens,)] * 4, (sequences,), (sequences,), (sequences + 1,)]
+        shapes += [(sizes.max_logit_rows,)] * 2 + [(tokens,)] * tables + [(sequences, sizes.max_pages)] * tables
+        self._inputs, parts = _input_block(device, shapes)
+        self.token_ids, self.positions, self.token_types, self.adapters = parts[:4]
+        self.state_slots, contexts, starts, self.logit_rows, self.logit_adapters, *groups_of = parts[4:]
         self.has_types = any(item == TOKEN_TYPES for call in program.body for item in call.operands())
-        self.adapters: I32Array = np.full(sizes.max_step_tokens, -1, np.int32)
-        self.state_slots: I32Array = np.zeros(sizes.max_sequences, np.int32)
+        self.adapters[:] = -1
         self._states, self._state_of = _state_arrays(program, sizes.state_slots)
-        self.logit_rows: I32Array = np.zeros(sizes.max_logit_rows, np.int32)
-        self.logit_adapters: I32Array = np.full(sizes.max_logit_rows, -1, np.int32)
+        self.logit_adapters[:] = -1
         self.has_adapters = any(
             item in (ADAPTERS, LOGIT_ADAPTERS)
             for call in program.calls
             for item in call.operands()
             if isinstance(item, Indices)
         )
-        rows = (np.zeros(sizes.max_sequences + 1, np.int32), np.zeros(sizes.max_sequences, np.int32))
         self.page_inputs = tuple(
-            GroupInputs(
-                np.zeros(sizes.max_step_tokens, np.int32),
-                AttentionBatch(*rows, np.zeros((sizes.max_sequences, sizes.max_pages), np.int32)),
-            )
-            for _ in groups or [None]
+            GroupInputs(slots, AttentionBatch(starts, contexts, table))
+            for slots, table in zip(groups_of[:tables], groups_of[tables:], strict=True)
         )
         self._placement: Placement = place(program, sizes.max_step_tokens, sizes.max_logit_rows)
-        self._arena: U8Array = _aligned(self._placement.num_bytes)
+        self._arena: U8Array = device.empty(self._placement.num_bytes)
         self._largest = StepSizes(sizes.max_step_tokens, sizes.max_sequences, sizes.max_logit_rows)
+
+    def used_input_bytes(self, sizes: StepSizes) -> int:
+        """Of the inputs' block, from its beginning on: what a step of these sizes may read."""
+        table = self.page_inputs[-1].batch.page_table[: sizes.sequences]
+        return table.ctypes.data + table.nbytes - self._inputs.ctypes.data
 
     @property
     def layers(self) -> tuple[KVLayer, ...]:
@@ -184,7 +196,7 @@ class StepMemory:
         """K and V of every layer of a page group, (group, from page, to page) in order."""
         for group, source, target in copies:
             for layer in self.layers_of(group):
-                layer.data[target] = layer.data[source]
+                self._device.copy_row(layer.data, source, target)
 
     def choose_logit_rows(self, rows: Sequence[int] | I32Array) -> None:
         """The rows of the step that need logits (R,); the adapters of all rows are written."""
@@ -256,7 +268,15 @@ def _state_arrays(program: Program, slots: int) -> tuple[F32Array, dict[StateCac
     return whole, {state: whole[:, first : first + state.elements] for state, first in firsts.items()}
 
 
-def _aligned(num_bytes: int) -> U8Array:
-    room = np.empty(num_bytes + LINE_BYTES, np.uint8)
-    aligned: U8Array = room[-room.ctypes.data % LINE_BYTES :][:num_bytes]
-    return aligned
+def _on(device: DeviceMemory, table: RopeTable) -> RopeTable:
+    return RopeTable(device.put(table.cos), device.put(table.sin))
+
+
+def _input_block(device: DeviceMemory, shapes: list[tuple[int, ...]]) -> tuple[U8Array, list[I32Array]]:
+    """One block, and its parts of these shapes one after the other, each from a cache line on."""
+    sizes = [-(-4 * math.prod(shape) // LINE_BYTES) * LINE_BYTES for shape in shapes]
+    block, firsts = device.inputs(sum(sizes)), itertools.accumulate(sizes, initial=0)
+    return block, [
+        block[first : first + 4 * math.prod(shape)].view(np.int32).reshape(shape)
+        for first, shape in zip(firsts, shapes, strict=False)
+    ]

@@ -145,5 +145,6 @@ def door_rules(resolved: Resolved) -> DoorRules:
 
 def _fingerprint(resolved: Resolved) -> str:
     """Same fingerprint, same bits: build, model, formats and kernels."""
-    words = [__version__, *(str(resolved[name]) for name in ("model", "revision", "weights", "kv_format", "cpu_level"))]
+    names = ("model", "revision", "weights", "kv_format", "cpu_level", "device")
+    words = [__version__, *(str(resolved[name]) for name in names)]
     return "ts-" + hashlib.blake2b("\0".join(words).encode(), digest_size=6).hexdigest()

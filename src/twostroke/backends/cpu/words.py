@@ -98,7 +98,7 @@ def check_rows(op: type[Op], operands: tuple[Any, ...]) -> None:
     """Raises BackendError where the op's rows do not end where its last sequence's do. Compiled calls check that
     natively, in each step."""
     batch = next((item for item in operands if isinstance(item, AttentionBatch)), None)
-    rows = operands[0].shape[0] if isinstance(operands[0], np.ndarray) else 0
+    rows = operands[0].shape[0] if hasattr(operands[0], "shape") else 0
     if batch is not None and len(batch.context_tokens) and int(batch.row_starts[-1]) != rows:
         raise _refuse(op, "row_starts", f"rising from 0 to the {rows} rows of q", batch.row_starts)
 

@@ -1,0 +1,141 @@
+// Ops that make every element by itself, norms, rope, rows of a table.
+// Knows: ops' operands, kernels' arguments. Must not know: products, attention.
+#include "twostroke/cuda/launch.h"
+#include "twostroke/cuda/packed.h"
+
+namespace twostroke {
+namespace cuda {
+namespace {
+
+int32_t start_elements(ts_context& device, KernelNumber kernel, const ts_value& out, ElementArgs args) {
+  args.out = out.data;
+  args.out_stride = out.stride;
+  args.width = width_of(out);
+  args.parts = parts_of(args.width);
+  return start(device, kernel, out.rows * args.parts, kThreads, &args);
+}
+
+ElementArgs from(const ts_value& x) {
+  ElementArgs args = {};
+  args.x = x.data;
+  args.x_stride = x.stride;
+  return args;
+}
+
+int32_t start_norm(ts_context& device, KernelNumber kernel, const ts_value& out, const ts_value& x, int64_t vectors, int64_t columns,
+                   const ts_vector& weight, const ts_vector& bias, double eps) {
+  if (weight.data == nullptr) return TS_BAD_POINTER;
+  if (columns < 1 || vectors < 1) return TS_BAD_SHAPE;
+  const NormArgs args = {out.data, x.data, weight.data, bias.data, out.stride, x.stride, vectors, columns, static_cast<float>(eps)};
+  return start(device, kernel, out.rows * vectors, kNormThreads, &args);
+}
+
+bool in_range(const ts_indices& indices, int64_t end) {
+  for (int64_t i = 0; i < indices.count; ++i)
+    if (indices.data[i] < 0 || indices.data[i] >= end) return false;
+  return true;
+}
+
+}  // namespace
+
+int32_t launch(ts_context& device, const ts_add_args& a) {
+  if (a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
+  return start_elements(device, kKernel_add, a.out, from(a.x));
+}
+
+int32_t launch(ts_context& device, const ts_activate_args& a) {
+  if (a.activation < 0 || a.activation >= kActivationKinds) return TS_BAD_FORMAT;
+  ElementArgs args = {};
+  args.activation = a.activation;
+  return start_elements(device, kKernel_activate, a.out, args);
+}
+
+int32_t launch(ts_context& device, const ts_gate_args& a) {
+  if (a.activation < 0 || a.activation >= kActivationKinds) return TS_BAD_FORMAT;
+  if (a.out.rows != a.x.rows || 2 * width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
+  ElementArgs args = from(a.x);
+  args.activation = a.activation;
+  args.limit = static_cast<float>(a.limit);
+  args.shift = static_cast<float>(a.shift);
+  return start_elements(device, kKernel_gate, a.out, args);
+}
+
+int32_t launch(ts_context& device, const ts_multiply_args& a) {
+  if (a.activation < 0 || a.activation >= kActivationKinds) return TS_BAD_FORMAT;
+  if (a.out.rows != a.x.rows || a.out.rows != a.gate.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
+  if (width_of(a.gate) < 1 || width_of(a.x) % width_of(a.gate) != 0) return TS_BAD_SHAPE;
+  ElementArgs args = from(a.x);
+  args.activation = a.activation;
+  args.gate = a.gate.data;
+  args.gate_stride = a.gate.stride;
+  args.shared = width_of(a.x) / width_of(a.gate);
+  return start_elements(device, kKernel_multiply, a.out, args);
+}
+
+int32_t launch(ts_context& device, const ts_scale_args& a) {
+  ElementArgs args = {};
+  args.factor = static_cast<float>(a.factor);
+  return start_elements(device, kKernel_scale, a.out, args);
+}
+
+int32_t launch(ts_context& device, const ts_soft_cap_args& a) {
+  if (!(a.cap > 0.0)) return TS_BAD_VALUE;
+  ElementArgs args = {};
+  args.factor = static_cast<float>(a.cap);
+  return start_elements(device, kKernel_soft_cap, a.out, args);
+}
+
+int32_t launch(ts_context& device, const ts_gather_rows_args& a) {
+  if (a.out.rows != a.rows.count || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
+  const int32_t* rows = mirrored(device, a.rows.data, a.rows.count);
+  if (rows == nullptr) return TS_BAD_POINTER;
+  if (!in_range(a.rows, a.x.rows)) return TS_BAD_INDEX;
+  const GatherArgs args = {a.out.data, a.x.data, rows, a.out.stride, a.x.stride, width_of(a.out), parts_of(width_of(a.out))};
+  return start(device, kKernel_gather_rows, a.out.rows * args.parts, kThreads, &args);
+}
+
+int32_t launch(ts_context& device, const ts_embed_args& a) {
+  const int32_t status = check_weight(a.table);
+  if (status != TS_OK) return status;
+  const ts_weight& w = *a.table;
+  if (a.out.rows != a.token_ids.count || width_of(a.out) != w.columns) return TS_BAD_SHAPE;
+  const int32_t* ids = mirrored(device, a.token_ids.data, a.token_ids.count);
+  if (ids == nullptr) return TS_BAD_POINTER;
+  if (!in_range(a.token_ids, w.rows)) return TS_BAD_INDEX;
+  const EmbedArgs args = {a.out.data,   static_cast<const uint8_t*>(w.data), w.scales,      ids,    a.out.stride, w.columns,
+                          padded_columns(w.kind, w.columns), parts_of(w.columns), w.kind, w.group};
+  return start(device, kKernel_embed, a.out.rows * args.parts, kThreads, &args);
+}
+
+int32_t launch(ts_context& device, const ts_rms_norm_args& a) {
+  const int64_t width = width_of(a.x);
+  if (a.out.rows != a.x.rows || width_of(a.out) != width || a.weight.length != width) return TS_BAD_SHAPE;
+  return start_norm(device, kKernel_rms_norm, a.out, a.x, 1, width, a.weight, {}, a.eps);
+}
+
+int32_t launch(ts_context& device, const ts_head_norm_args& a) {
+  if (a.weight.length != a.out.dim) return TS_BAD_SHAPE;
+  return start_norm(device, kKernel_rms_norm, a.out, a.out, a.out.heads, a.out.dim, a.weight, {}, a.eps);
+}
+
+int32_t launch(ts_context& device, const ts_layer_norm_args& a) {
+  const int64_t width = width_of(a.x);
+  if (a.out.rows != a.x.rows || width_of(a.out) != width || a.weight.length != width) return TS_BAD_SHAPE;
+  if (a.bias.data != nullptr && a.bias.length != width) return TS_BAD_SHAPE;
+  return start_norm(device, kKernel_layer_norm, a.out, a.x, 1, width, a.weight, a.bias, a.eps);
+}
+
+int32_t launch(ts_context& device, const ts_rope_args& a) {
+  if (a.positions.count != a.out.rows || a.table.half < 0 || 2 * a.table.half > a.out.dim) return TS_BAD_SHAPE;
+  if (a.table.cos_table == nullptr || a.table.sin_table == nullptr) return TS_BAD_POINTER;
+  const int32_t* positions = mirrored(device, a.positions.data, a.positions.count);
+  if (positions == nullptr) return TS_BAD_POINTER;
+  if (!in_range(a.positions, a.table.positions)) return TS_BAD_INDEX;
+  const int64_t pairs = a.out.heads * a.table.half;
+  const RopeArgs args = {a.out.data,   a.table.cos_table, a.table.sin_table, positions,       a.out.stride,
+                         a.out.heads, a.out.dim,         a.table.half,      parts_of(pairs)};
+  return start(device, kKernel_rope, a.out.rows * args.parts, kThreads, &args);
+}
+
+}  // namespace cuda
+}  // namespace twostroke

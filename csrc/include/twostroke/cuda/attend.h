@@ -1,0 +1,135 @@
+// What both attention kernels share: which positions a row sees, the online softmax over tiles of 64 positions, the merge over segments
+// of 512. A block is one row and one query head; a thread is one position of the tile for scores, and each 64th dimension for sums. Tiles,
+// segments and the order of every sum are the CPU's (generic/attention.cpp): the same bits.
+// Knows: arguments.h. Must not know: how K and V are stored.
+#pragma once
+#include "twostroke/cuda/arguments.h"
+#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/kv_page.h"
+
+namespace twostroke {
+namespace cuda {
+
+constexpr int kTile = kGroupThreads;
+constexpr int64_t kSegment = 512;
+constexpr int kSums = kMostDim / kGroupThreads;  // dimensions of a thread
+constexpr float kLowest = -3.0e38f;              // the peak of no scores
+
+// What a thread has of a row's sums stays in registers only where every loop over it is unrolled.
+#define TS_EVERY_SUM _Pragma("clang loop unroll(full)")
+
+TS_SHARED(float, tile_scores, kTile);
+TS_SHARED(float, tile_weights, kTile);
+TS_SHARED(float, row_totals, kLanes);
+
+// One row of the batch and one query head: its sequence, and the positions [begin, end) that it sees.
+struct QueryRow {
+  int64_t token, head, kv_head, begin, end;
+  const int32_t* pages;
+};
+
+TS_DEVICE_INLINE QueryRow query_row(const AttentionArgs& args) {
+  const int64_t token = block_index() / args.heads, head = block_index() % args.heads;
+  int64_t low = 0, high = args.sequences;  // row_starts[low] <= token < row_starts[high]
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    if (args.row_starts[middle] <= token) low = middle;
+    else high = middle;
+  }
+  const int64_t end = args.context_tokens[low] - (args.row_starts[low + 1] - token) + 1;
+  const int64_t begin = first_seen(args.window, end - 1);
+  return {token, head, head / (args.heads / args.layer.kv_heads), begin, end, args.page_table + low * args.table_stride};
+}
+
+// A soft cap and a slope, as attention_scores.h has them. position: of the key.
+TS_DEVICE_INLINE float adjusted(const AttentionArgs& args, const QueryRow& row, int64_t position, float score) {
+  if (args.soft_cap > 0.0f) {
+    const float cap = args.soft_cap * kLog2E;
+    score = tanh_ratio(score * (1.0f / cap)) * cap;
+  }
+  if (args.slopes == nullptr) return score;
+  // The distance from the tile's page, then the place in it: two whole numbers, exact as floats.
+  const float away = static_cast<float>(position - (row.end - 1));
+  return fma(args.slopes[row.head] * kLog2E, away, score);
+}
+
+// What a thread has of a row's result: sums of its dimensions, and of lane `thread` (below 16) the sum of weights.
+struct Partial {
+  float sums[kSums], peak, total;
+
+  void clear() {
+    TS_EVERY_SUM
+    for (int j = 0; j < kSums; ++j) sums[j] = 0.0f;
+    peak = kLowest;
+    total = 0.0f;
+  }
+  // The tile's scores are in tile_scores. Raises the peak; returns what sums so far must be multiplied with, and the tile's own peak.
+  float raise(int64_t first, int64_t last, float* found) {
+    float most = kLowest;
+    for (int64_t p = first; p < last; ++p) most = larger(most, tile_scores[p]);
+    *found = most;
+    const float before = peak;
+    peak = larger(most, before);
+    return exp2_negative(before - peak);
+  }
+  // The tile's weights are in tile_weights.
+  void add_total(float rescale) {
+    const int32_t lane = thread_index();
+    if (lane >= kLanes) return;
+    const float first = tile_weights[lane] + tile_weights[lane + kLanes];
+    const float second = tile_weights[lane + 2 * kLanes] + tile_weights[lane + 3 * kLanes];
+    total = fma(total, rescale, first + second);
+  }
+  // this = this and `later`, which holds later positions.
+  void merge(const Partial& later) {
+    const float now = larger(later.peak, peak), keep = exp2_negative(peak - now), add = exp2_negative(later.peak - now);
+    peak = now;
+    total = fma(later.total, add, total * keep);
+    TS_EVERY_SUM
+    for (int j = 0; j < kSums; ++j) sums[j] = fma(later.sums[j], add, sums[j] * keep);
+  }
+};
+
+TS_DEVICE_INLINE float with_sink(float sink, float peak, float total) {
+  const float other = sink * kLog2E, most = larger(other, peak);
+  const float kept = exp2_negative(peak - most), more = exp2_negative(other - most);
+  return kept / (total * kept + more);
+}
+
+TS_DEVICE_INLINE void store_row(const AttentionArgs& args, const QueryRow& row, const Partial& whole) {
+  const int32_t thread = thread_index();
+  if (thread < kLanes) row_totals[thread] = whole.total;
+  barrier();
+  float lanes[kLanes];
+  for (int i = 0; i < kLanes; ++i) lanes[i] = row_totals[i];
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
+  const float inverse = args.sinks == nullptr ? 1.0f / lanes[0] : with_sink(args.sinks[row.head], whole.peak, lanes[0]);
+  float* out = args.out + row.token * args.out_stride + row.head * args.layer.value_dim;
+  TS_EVERY_SUM
+  for (int j = 0; j < kSums; ++j) {
+    const int64_t d = thread + j * kGroupThreads;
+    if (d < args.layer.value_dim) out[d] = whole.sums[j] * inverse;
+  }
+}
+
+// Every tile that the row sees, by tile(start, first, last, partial): positions [first, last) from `start` on.
+template <class TileWork>
+TS_DEVICE_INLINE void each_tile(const AttentionArgs& args, const QueryRow& row, const TileWork& tile) {
+  Partial whole;
+  whole.clear();
+  for (int64_t segment = row.begin / kSegment; segment * kSegment < row.end; ++segment) {
+    Partial own;
+    own.clear();
+    for (int64_t start = segment * kSegment; start < row.end && start < (segment + 1) * kSegment; start += kTile) {
+      if (start + kTile <= row.begin) continue;
+      const int64_t first = row.begin > start ? row.begin - start : 0, last = row.end - start < kTile ? row.end - start : kTile;
+      tile(start, first, last, own);
+    }
+    whole.merge(own);
+  }
+  store_row(args, row, whole);
+}
+
+}  // namespace cuda
+}  // namespace twostroke

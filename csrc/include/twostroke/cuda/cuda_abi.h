@@ -1,0 +1,49 @@
+// What libtwostroke_cuda.so has beside the part of abi.h that it shares with the CPU's libraries (ts_abi_version, ts_level_name, ts_run,
+// ts_op_signature, ts_context_destroy). A context is one device: its memory, its module, one stream. Functions that return int32_t
+// return 0, a ts_status, or a ts_cuda_status; ts_cuda_error then says more.
+//
+// Operands of ts_run: values, weights' data, scales and bias, vectors, tables and pages lie on the device. Structs (ts_weight,
+// ts_kv_layer) lie on the host. Indices and sequences lie on the host too, in the block that ts_cuda_inputs announced: they are checked
+// there, and kernels read the mirror that ts_cuda_upload makes on the device.
+#pragma once
+#include "twostroke/abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+enum ts_cuda_status { TS_CUDA_NO_DRIVER = -20, TS_CUDA_NO_DEVICE = -21, TS_CUDA_OLD_DEVICE = -22, TS_CUDA_FAILED = -23, TS_CUDA_NO_KERNEL = -24 };
+
+typedef struct {
+  char name[128];
+  int32_t major, minor, multiprocessors, driver_version;
+  int64_t free_bytes, total_bytes;
+} ts_cuda_device;
+
+// driver: the library to open, usually "libcuda.so.1". image: PTX with a zero behind it, of `bytes` in all; it is compiled by the driver.
+int32_t ts_cuda_open(const char* driver, int32_t ordinal, const void* image, int64_t bytes, ts_context** out);
+int32_t ts_cuda_describe(ts_context*, ts_cuda_device* out);
+const char* ts_cuda_error(void);  // of the last call of this thread that failed: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"
+
+int32_t ts_cuda_allocate(ts_context*, int64_t bytes, uint64_t* address);
+int32_t ts_cuda_free(ts_context*, uint64_t address);
+int32_t ts_cuda_zero(ts_context*, uint64_t address, int64_t bytes);
+int32_t ts_cuda_put(ts_context*, uint64_t to, const void* from, int64_t bytes);
+int32_t ts_cuda_get(ts_context*, void* to, uint64_t from, int64_t bytes);  // after all work before it; waits
+int32_t ts_cuda_copy(ts_context*, uint64_t to, uint64_t from, int64_t bytes);  // both on the device, not overlapping
+int32_t ts_cuda_wait(ts_context*);
+
+int32_t ts_cuda_inputs(ts_context*, const void* host, int64_t bytes);  // one block a context, kept by the caller; NULL takes it back
+int32_t ts_cuda_upload(ts_context*, int64_t bytes);                    // the block's first bytes
+
+// Whether there are kernels for an op, by its number.
+int32_t ts_cuda_has_op(int32_t op);
+// Weights for sampling of rows of logits on the device (rows, count): row `r` at logits + r * stride; out on the device.
+int32_t ts_cuda_weigh(ts_context*, const float* logits, int64_t stride, int64_t rows, int64_t count, double scale,
+                      const double* coefficients, int32_t terms, uint64_t* out);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,77 @@
+// The machine of simt.h on a CPU, for tests: a block's threads are fibers that run until a barrier, in an order drawn from a seed.
+// Shared memory keeps who wrote and who read each element since the last barrier: a read of what another thread wrote, or a write of
+// what another thread read or wrote, with no barrier in between, is an error; so are a read of what this block never wrote, an index
+// beyond the end, and a barrier that some threads of the block do not reach.
+// Knows: threads, blocks, shared memory. Must not know: kernels.
+#pragma once
+#include <stdint.h>
+
+namespace twostroke {
+namespace cuda {
+
+int32_t thread_index();
+int32_t threads();
+int64_t block_index();
+void barrier();
+
+inline int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) {
+  uint32_t total = static_cast<uint32_t>(sum);
+  for (int i = 0; i < 4; ++i) {
+    const int32_t a = static_cast<int32_t>(unsigned_bytes >> (8 * i) & 0xff);
+    const int32_t b = static_cast<int8_t>(static_cast<uint32_t>(signed_bytes) >> (8 * i) & 0xff);
+    total += static_cast<uint32_t>(a * b);
+  }
+  return static_cast<int32_t>(total);
+}
+
+// One element's accesses. Numbers of blocks and of the stretches between barriers never repeat.
+struct Accesses {
+  int64_t block, write_stretch, read_stretch;
+  int32_t writer, reader;
+};
+
+void note_read(Accesses& accesses, const char* name, int64_t index);
+void note_write(Accesses& accesses, const char* name, int64_t index);
+void note_outside(const char* name, int64_t index);
+
+// An array in shared memory.
+template <class T, int kCount>
+class Shared {
+ public:
+  class Element {
+   public:
+    Element(Shared& of, int64_t index) : of_(of), index_(index) {}
+    operator T() const {
+      note_read(of_.accesses_[index_], of_.name_, index_);
+      return of_.values_[index_];
+    }
+    void operator=(T value) {
+      note_write(of_.accesses_[index_], of_.name_, index_);
+      of_.values_[index_] = value;
+    }
+
+   private:
+    Shared& of_;
+    int64_t index_;
+  };
+
+  explicit Shared(const char* name) : name_(name) {}
+  Element operator[](int64_t index) {
+    if (index < 0 || index >= kCount) note_outside(name_, index);
+    return {*this, index < 0 || index >= kCount ? 0 : index};
+  }
+
+ private:
+  const char* name_;
+  T values_[kCount] = {};
+  Accesses accesses_[kCount] = {};
+};
+
+// What a kernel is here: one thread's work.
+typedef void (*Kernel)(const void* args);
+
+// Runs a whole grid, blocks too in an order drawn from the seed. NULL, or what was wrong: the first error, valid until the next run.
+const char* run_grid(Kernel kernel, const void* args, int64_t blocks, int32_t threads_of_block, uint64_t seed);
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,122 @@
+"""An array on a device: its address, shape and strides, and nothing that would read or write it.
+
+It is not a subclass of numpy.ndarray. NumPy copies and prints a subclass without asking it, and this process must not
+touch these addresses: it would be killed.
+
+Knows: shapes, strides, addresses.
+Must not know: drivers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.types.errors import BackendError
+
+
+class DeviceArray:
+    """Views, reshapes and slices make others, as numpy's do. Everything that needs the numbers is refused."""
+
+    __array_ufunc__ = None  # numpy's operators and functions are refused
+
+    def __init__(self, shadow: NDArray[Any]) -> None:
+        self._shadow = shadow  # never read: its address, shape, strides and dtype alone are used
+
+    @classmethod
+    def at(cls, address: int, num_bytes: int) -> DeviceArray:
+        """(num_bytes,) uint8 from an address on."""
+        room: Any = (ctypes.c_uint8 * num_bytes).from_address(address)
+        return cls(np.ndarray((num_bytes,), np.uint8, room))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As numpy's."""
+        return self._shadow.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In bytes."""
+        return self._shadow.strides
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As numpy's."""
+        return self._shadow.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Axes."""
+        return self._shadow.ndim
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return self._shadow.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._shadow.nbytes
+
+    @property
+    def flags(self) -> Any:
+        """As numpy's."""
+        return self._shadow.flags
+
+    @property
+    def ctypes(self) -> Any:
+        """`.ctypes.data` is the address on the device."""
+        return self._shadow.ctypes
+
+    @property
+    def address(self) -> int:
+        """Of the first element, on the device."""
+        return int(self._shadow.ctypes.data)
+
+    def __len__(self) -> int:
+        return len(self._shadow)
+
+    def __getitem__(self, index: Any) -> DeviceArray:
+        parts = index if isinstance(index, tuple) else (index,)
+        if not all(isinstance(part, slice) for part in parts):
+            self._refuse()
+        return DeviceArray(self._shadow[index])
+
+    def view(self, dtype: Any) -> DeviceArray:
+        """The same bytes as another dtype."""
+        return DeviceArray(self._shadow.view(dtype))
+
+    def reshape(self, *shape: Any) -> DeviceArray:
+        """The same elements in another shape. Raises BackendError where they would have to be moved."""
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        inner = len(wanted) > 1 and -1 not in wanted and wanted[0] == self._shadow.shape[0]
+        if self._shadow.flags.c_contiguous:
+            return DeviceArray(self._shadow.reshape(wanted))
+        if not inner or not self._shadow[:1].flags.c_contiguous:
+            self._refuse()
+        # Rows that lie apart: only what is within a row changes its shape.
+        one = self._shadow[:1].reshape(1, *wanted[1:])
+        strides = (self._shadow.strides[0], *one.strides[1:])
+        return DeviceArray(np.lib.stride_tricks.as_strided(one, wanted, strides))
+
+    def __array__(self, *_arguments: Any, **_named: Any) -> NDArray[Any]:
+        self._refuse()
+
+    def __iter__(self) -> NoReturn:
+        self._refuse()
+
+    def __setitem__(self, _index: Any, _value: Any) -> None:
+        self._refuse()
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({self.dtype}, shape {self.shape}, at {self.address:#x})"
+
+    def _refuse(self) -> NoReturn:
+        raise BackendError(
+            "The numbers of an array on a device cannot be read or written from here.",
+            fix="Copy it first: CudaDevice.get, CudaDevice.put.",
+        )

@@ -1,0 +1,106 @@
+"""Compile csrc/cuda: the kernels to PTX, and the host library that starts them. Needs the `ziglang` package, no CUDA.
+
+    python src/twostroke/backends/cuda/build.py [--out FOLDER]
+
+PTX of sm_80 is text that the driver compiles for the device at hand, sm_80 or newer, and keeps compiled. Wheels contain
+both files; an editable installation does not build them (setup.py), so that nobody without a GPU waits for them.
+
+setup.py runs it before the package is installed, so it uses the standard library alone.
+
+Knows: sources, compiler flags.
+Must not know: what the kernels compute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).resolve().parent
+LIBRARY_FOLDER = HERE / "lib"
+CHIPS = ("sm_80", "sm_90")
+SHIPPED_CHIP = "sm_80"
+KERNEL_FLAGS = (
+    *("-O3", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-nostdinc++", "-Wall", "-Wextra"),
+    "-fconvergent-functions",  # no call that may contain a barrier is moved into or out of a branch
+    *("-Werror", "-Wno-unused-function", "-Wno-unused-command-line-argument"),
+)
+
+
+def cpu_build() -> ModuleType:
+    """build.py of the CPU's kernels: the compiler and the cache of compiled files.
+
+    setup.py, which runs before anything is installed, has loaded it already, under a name of its own.
+    """
+    found = sys.modules.get("twostroke_native_build")
+    if found is not None:
+        return found
+    from twostroke.backends.cpu import build
+
+    return build
+
+
+def sources() -> list[bytes]:
+    """The content of everything that CUDA files may be made of."""
+    folder: Path = cpu_build().ROOT / "csrc"
+    found = [*(folder / "cuda").rglob("*.cpp"), *(folder / "include").rglob("*.h")]
+    return [path.read_bytes() for path in sorted(found)]
+
+
+def compile_ptx(chip: str, unit: Path | None = None) -> Path:
+    """The kernels (or another file) as PTX for one chip, from the cache or compiled. Raises RuntimeError."""
+    base = cpu_build()
+    unit = unit or base.ROOT / "csrc" / "cuda" / "kernels.cpp"
+    compiler, flags = base.zig(), ("-target", "nvptx64-cuda", f"-mcpu={chip}", *KERNEL_FLAGS)
+    made: Path = base.shared_cache().get(
+        ".ptx",
+        (compiler.version, *flags, unit.name, unit.read_bytes(), *sources()),
+        lambda path: compiler.run([*flags, "-I", str(base.HEADERS), "-S", str(unit), "-o", str(path)]),
+    )
+    return made
+
+
+def build_host(target: str) -> Path:
+    """The host library. Raises RuntimeError."""
+    base = cpu_build()
+    units = sorted((base.ROOT / "csrc" / "cuda" / "host").glob("*.cpp"))
+    triple = ("-target", base.TRIPLES[target])
+    flags = (*base.FLAGS, *base.RELEASE, *triple, f"-mcpu={base.LEVELS[target]['generic']}")
+    cache, compiler = base.shared_cache(), base.zig()
+    objects = base.compile_all(cache, compiler, [(unit, flags) for unit in units])
+    made: Path = base.link(cache, compiler, objects, (*triple, "-nostdlib++", "-shared", "-s", "-ldl"), ".so")
+    return made
+
+
+def build_all(out: Path = LIBRARY_FOLDER, target: str | None = None) -> list[Path]:
+    """Put both files into `out`; returns them. Raises RuntimeError."""
+    base = cpu_build()
+    out.mkdir(parents=True, exist_ok=True)
+    built = {
+        out / "libtwostroke_cuda.so": build_host(target or base.machine()),
+        out / f"kernels_{SHIPPED_CHIP}.ptx": compile_ptx(SHIPPED_CHIP),
+    }
+    for path, made in built.items():
+        path.write_bytes(made.read_bytes())
+    return list(built)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Compile the CUDA backend.")
+    parser.add_argument("--out", type=Path, default=LIBRARY_FOLDER)
+    asked = parser.parse_args(arguments)
+    try:
+        for path in build_all(asked.out):
+            print(path)
+    except RuntimeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

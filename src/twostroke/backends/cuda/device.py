@@ -1,0 +1,227 @@
+"""One CUDA device: its memory, its kernels, the programs that run on it.
+
+Knows: the host library.
+Must not know: models, requests, which device a user wants.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.backends.cpu.compiled import CompiledProgram
+from twostroke.backends.cpu.library import run_words
+from twostroke.backends.cpu.recorded import CallRecorder, Calls
+from twostroke.backends.cpu.words import Structs
+from twostroke.backends.cuda import library as native
+from twostroke.backends.cuda.arrays import DeviceArray
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.step_memory import StepMemory, StepSizes
+from twostroke.ops.token_weights import EXP2_COEFFICIENTS, exponent_scale
+from twostroke.program.program import Program
+from twostroke.types.errors import BackendError, OutOfMemory
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """What the driver says of a device. capability: such as (9, 0)."""
+
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    driver_version: int
+    free_bytes: int
+    total_bytes: int
+
+
+class CudaDevice:
+    """Satisfies `ops.device_memory.DeviceMemory` and compiles programs. One call at a time.
+
+    driver: the driver's library, by name or path. folder: of the backend's built files. All memory is given back by
+    `close`.
+    """
+
+    def __init__(self, ordinal: int = 0, driver: str | None = None, folder: Path | None = None) -> None:
+        driver, folder = driver or native.DRIVER, folder or native.LIBRARY_FOLDER
+        self._context = ctypes.c_void_p()
+        self._library, self.numbers = native.load_host_library(folder), native.cuda_op_numbers(folder)
+        self.structs, self._owned, self._inputs = Structs(), set[int](), np.empty(0, np.uint8)
+        code = native.image(folder)
+        status = self._library.ts_cuda_open(driver.encode(), ordinal, code, len(code), ctypes.byref(self._context))
+        if status:
+            raise _cannot_open(ordinal, status, native.words_of(status, self._library))
+        self._image = code
+
+    def close(self) -> None:
+        """Give all memory back; the object and its arrays cannot be used afterwards. Closing twice is harmless."""
+        if self._context:
+            for address in self._owned:
+                self._library.ts_cuda_free(self._context, address)
+            self._library.ts_context_destroy(self._context)
+        self._context = ctypes.c_void_p()
+
+    def __del__(self) -> None:
+        if getattr(self, "_context", None):
+            self.close()
+
+    @property
+    def facts(self) -> DeviceFacts:
+        """As of now."""
+        found = native.DeviceStruct()
+        self._check("cuda", self._library.ts_cuda_describe(self._context, ctypes.byref(found)))
+        capability = (found.major, found.minor)
+        name = found.name.decode(errors="replace")
+        return DeviceFacts(
+            name, capability, found.multiprocessors, found.driver_version, found.free_bytes, found.total_bytes
+        )
+
+    def empty(self, num_bytes: int) -> NDArray[np.uint8]:
+        """See DeviceMemory. Raises OutOfMemory."""
+        address = ctypes.c_uint64()
+        status = self._library.ts_cuda_allocate(self._context, num_bytes, ctypes.byref(address))
+        if status == native.NO_MEMORY:
+            raise OutOfMemory(
+                f"The device has no memory left for {num_bytes / 1e6:,.1f} MB.",
+                why=f"{native.words_of(status, self._library)}; {self.facts.free_bytes / 1e6:,.1f} MB are free.",
+                fix="Use smaller --weights or --kv-memory, or end what else uses the device.",
+            )
+        self._check("allocate", status)
+        self._owned.add(address.value)
+        return cast(NDArray[np.uint8], DeviceArray.at(address.value, num_bytes))
+
+    def zeros(self, num_bytes: int) -> NDArray[np.uint8]:
+        """See DeviceMemory. Raises OutOfMemory."""
+        made = self.empty(num_bytes)
+        self._check("zeros", self._library.ts_cuda_zero(self._context, made.ctypes.data, num_bytes))
+        return made
+
+    def put(self, host: NDArray[Any]) -> NDArray[Any]:
+        """See DeviceMemory. Raises OutOfMemory."""
+        whole = np.ascontiguousarray(host)
+        made = self.empty(whole.nbytes)
+        status = self._library.ts_cuda_put(self._context, made.ctypes.data, whole.ctypes.data, whole.nbytes)
+        self._check("put", status)
+        self._check("put", self._library.ts_cuda_wait(self._context))  # `host` may change afterwards
+        return made.view(whole.dtype).reshape(whole.shape)
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """What is taken meanwhile is given back at the end."""
+        before = set(self._owned)
+        try:
+            yield
+        finally:
+            for address in self._owned - before:
+                self._release(address)
+
+    def _release(self, address: int) -> None:
+        self._owned.discard(address)
+        self._check("free", self._library.ts_cuda_free(self._context, address))
+
+    def get(self, array: NDArray[Any]) -> NDArray[Any]:
+        """A copy in this process's memory, of an array with contiguous elements."""
+        if not array.flags.c_contiguous:
+            raise BackendError("Only contiguous arrays can be copied from a device.", why=f"It is {array!r}.")
+        host = np.empty(array.shape, array.dtype)
+        status = self._library.ts_cuda_get(self._context, host.ctypes.data, array.ctypes.data, host.nbytes)
+        self._check("get", status)
+        return host
+
+    def copy_row(self, array: NDArray[Any], source: int, target: int) -> None:
+        """See DeviceMemory. Raises BackendError for a row that is not there."""
+        if not (0 <= source < len(array) and 0 <= target < len(array)):
+            raise BackendError(f"Row {source} or {target} is not among the {len(array)} of an array on a device.")
+        at, row_bytes = int(array.ctypes.data), array.nbytes // len(array)
+        status = self._library.ts_cuda_copy(self._context, at + target * row_bytes, at + source * row_bytes, row_bytes)
+        self._check("copy", status)
+
+    def wait(self) -> None:
+        """Until all that was started is done. Raises BackendError where some of it failed."""
+        self._check("wait", self._library.ts_cuda_wait(self._context))
+
+    def inputs(self, num_bytes: int) -> NDArray[np.uint8]:
+        """See DeviceMemory. One block a device: a second one takes the first one's place."""
+        block = np.zeros(num_bytes, np.uint8)
+        self._check("inputs", self._library.ts_cuda_inputs(self._context, block.ctypes.data, num_bytes))
+        self._inputs = block
+        return block
+
+    def upload(self, num_bytes: int) -> None:
+        """Copy the first bytes of the inputs' block to the device."""
+        self._check("inputs", self._library.ts_cuda_upload(self._context, num_bytes))
+
+    def compile(self, program: Program, memory: StepMemory) -> CudaForward:
+        """The program's calls as words, made once. memory: made with this device. Raises BackendError."""
+        lacking = sorted({call.NAME for call in program.calls} - self.numbers.keys())
+        if lacking:
+            raise BackendError(f"The cuda backend has no kernels for {', '.join(lacking)}.")
+        return CudaForward(self, program, memory)
+
+    def recorder(self) -> CallRecorder:
+        """Ops that are checked and kept, not run."""
+        return CallRecorder(self.numbers, self.structs)
+
+    def run(self, calls: Calls) -> None:
+        """Start calls on what their operands hold then; nothing waits. Raises BackendError where one refuses."""
+        status, ran = run_words(self._library, self._context, calls.address, len(calls.words))
+        self._check(calls.names[min(ran, len(calls.names) - 1)] if calls.names else "run", status)
+
+    def weigh(self, logits: NDArray[Any], temperature: float) -> NDArray[Any]:
+        """logits (R, V) float32 on the device -> weights (R, V) uint64 on the device, as ops/token_weights.py."""
+        rows, count = logits.shape
+        out: NDArray[np.uint64] = self.empty(8 * rows * count).view(np.uint64).reshape(rows, count)
+        series: NDArray[np.float64] = np.array(EXP2_COEFFICIENTS)
+        where = (logits.ctypes.data, logits.strides[0] // 4, rows, count)
+        how = (exponent_scale(temperature), series.ctypes.data, len(series), out.ctypes.data)
+        self._check("weigh", self._library.ts_cuda_weigh(self._context, *where, *how))
+        return out
+
+    def _check(self, op: str, status: int) -> None:
+        if status:
+            raise BackendError(f"{op} was refused by the cuda backend: {native.words_of(status, self._library)}.")
+
+
+class CudaForward:
+    """Satisfies `runner.forward.Forward`: inputs go up in one copy, logits come down in one."""
+
+    def __init__(self, device: CudaDevice, program: Program, memory: StepMemory) -> None:
+        self._device, self._memory = device, memory
+        self._compiled = CompiledProgram(device, program, memory)
+
+    def __call__(self, sizes: StepSizes) -> F32Array:
+        """See Forward."""
+        self._device.upload(self._memory.used_input_bytes(sizes))
+        return self._device.get(self._compiled(sizes))
+
+    @property
+    def max_rows(self) -> int:
+        """See Forward."""
+        return self._compiled.max_rows
+
+    def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
+        """See Forward."""
+        self._memory.choose_logit_rows(rows)
+        self._device.upload(self._memory.used_input_bytes(sizes))
+        return self._device.get(self._compiled.logits(rows, sizes))
+
+
+def _cannot_open(ordinal: int, status: int, words: str) -> BackendError:
+    if status == native.NO_DRIVER:
+        return BackendError(
+            "There is no CUDA driver here.",
+            why=f"{words}.",
+            fix="Install the driver of the GPU (it brings libcuda.so.1), or use --device cpu.",
+        )
+    if status in (native.NO_DEVICE, native.OLD_DEVICE):
+        fix = "Choose another --device cuda:N, or use --device cpu."
+        return BackendError(f"CUDA device {ordinal} cannot be used.", why=f"{words}.", fix=fix)
+    return BackendError(
+        f"CUDA device {ordinal} could not be opened.", why=f"{words}.", fix="Use --device cpu, or a newer driver."
+    )

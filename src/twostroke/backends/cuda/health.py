@@ -1,0 +1,26 @@
+"""Does the device still compute? One small op with a known answer.
+
+Knows: an op with an answer that paper gives.
+Must not know: models, why anybody asks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.backends.cuda.device import CudaDevice
+from twostroke.ops.add import Add
+from twostroke.types.errors import BackendError
+
+ROWS, WIDTH = 4, 64
+
+
+def check_device(device: CudaDevice) -> None:
+    """Raises BackendError where the device refuses or is wrong. For the thread that runs steps."""
+    with device.lent():
+        x = device.put(np.full((ROWS, WIDTH), 3.0, np.float32))
+        recorder = device.recorder()
+        recorder.record(Add, (x, x))
+        device.run(recorder.calls())
+        if not (device.get(x) == 6.0).all():
+            raise BackendError("The device gives wrong numbers.", why="Three and three are six.")

@@ -1,0 +1,123 @@
+"""Finding, loading and declaring the CUDA host library, and what its statuses mean.
+
+Knows: ctypes, csrc/include/twostroke/cuda/cuda_abi.h.
+Must not know: ops' meanings, who has a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from ctypes import POINTER, Structure, c_char, c_char_p, c_double, c_int32, c_int64, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+
+from twostroke.backends.cpu.library import ABI_VERSION, STATUSES, native_signature
+from twostroke.ops.registry import registry
+from twostroke.types.errors import BackendError
+
+LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
+LIBRARY_NAME, IMAGE_NAME = "libtwostroke_cuda.so", "kernels_sm_80.ptx"
+DRIVER = "libcuda.so.1"
+"""The driver's library, which comes with the driver of the GPU and with nothing else."""
+NO_DRIVER, NO_DEVICE, OLD_DEVICE, FAILED, NO_KERNEL, NO_MEMORY = -20, -21, -22, -23, -24, -4
+BUILD = "python src/twostroke/backends/cuda/build.py"
+
+
+class DeviceStruct(Structure):
+    """ts_cuda_device."""
+
+    _fields_ = [
+        ("name", c_char * 128),
+        ("major", c_int32),
+        ("minor", c_int32),
+        ("multiprocessors", c_int32),
+        ("driver_version", c_int32),
+        ("free_bytes", c_int64),
+        ("total_bytes", c_int64),
+    ]
+
+
+_P, _I, _L, _U = c_void_p, c_int32, c_int64, c_uint64
+_SIGNATURES: dict[str, tuple[object, list[object]]] = {
+    "ts_op_signature": (c_char_p, [_I]),
+    "ts_run": (_I, [_P, _P, _L, POINTER(c_int64)]),
+    "ts_context_destroy": (None, [_P]),
+    "ts_cuda_open": (_I, [c_char_p, _I, c_char_p, _L, POINTER(c_void_p)]),
+    "ts_cuda_describe": (_I, [_P, POINTER(DeviceStruct)]),
+    "ts_cuda_error": (c_char_p, []),
+    "ts_cuda_allocate": (_I, [_P, _L, POINTER(c_uint64)]),
+    "ts_cuda_free": (_I, [_P, _U]),
+    "ts_cuda_zero": (_I, [_P, _U, _L]),
+    "ts_cuda_put": (_I, [_P, _U, _P, _L]),
+    "ts_cuda_get": (_I, [_P, _P, _U, _L]),
+    "ts_cuda_copy": (_I, [_P, _U, _U, _L]),
+    "ts_cuda_wait": (_I, [_P]),
+    "ts_cuda_inputs": (_I, [_P, _P, _L]),
+    "ts_cuda_upload": (_I, [_P, _L]),
+    "ts_cuda_has_op": (_I, [_I]),
+    "ts_cuda_weigh": (_I, [_P, _U, _L, _L, _L, c_double, _P, _I, _U]),
+}
+
+
+def missing_parts(folder: Path) -> list[str]:
+    """Names of the built files that this package lacks."""
+    return [name for name in (LIBRARY_NAME, IMAGE_NAME) if not (folder / name).is_file()]
+
+
+def require_built(folder: Path) -> None:
+    """Raises BackendError where the CUDA backend was not built."""
+    missing = missing_parts(folder)
+    if missing:
+        raise BackendError(
+            "The CUDA backend is not built.",
+            why=f"{' and '.join(missing)} is not in the package: an editable installation leaves it out.",
+            fix=f"Build it (some seconds, needs the ziglang package): {BUILD}",
+        )
+
+
+@cache
+def load_host_library(folder: Path) -> ctypes.CDLL:
+    """The host library, its functions declared. It needs no driver before a device is opened. Raises BackendError."""
+    require_built(folder)
+    library = ctypes.CDLL(str(folder / LIBRARY_NAME))
+    found = library.ts_abi_version()
+    if found != ABI_VERSION:
+        raise BackendError(
+            f"{LIBRARY_NAME} speaks ABI {found}, this package {ABI_VERSION}.", fix=f"Build again: {BUILD}"
+        )
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+def image(folder: Path) -> bytes:
+    """The kernels as PTX, with the zero behind them that the driver wants."""
+    require_built(folder)
+    return (folder / IMAGE_NAME).read_bytes() + b"\0"
+
+
+@cache
+def cuda_op_numbers(folder: Path) -> Mapping[str, int]:
+    """The number of each op that has kernels. Raises BackendError where operands differ from an op's class."""
+    library, found, number = load_host_library(folder), {}, 0
+    while (text := library.ts_op_signature(number)) is not None:
+        name = text.decode().partition(":")[0]
+        op = registry().get(name)
+        if op is None or native_signature(op) != text.decode():
+            raise BackendError(
+                f"The CUDA library and this package disagree on the operands of {name}.", fix=f"Build again: {BUILD}"
+            )
+        if library.ts_cuda_has_op(number):
+            found[name] = number
+        number += 1
+    return found
+
+
+def words_of(status: int, library: ctypes.CDLL) -> str:
+    """What a status means."""
+    if status in (NO_DRIVER, NO_DEVICE, OLD_DEVICE, FAILED, NO_MEMORY):
+        return str(library.ts_cuda_error().decode(errors="replace"))
+    return STATUSES.get(status, f"status {status}")

@@ -1,0 +1,35 @@
+"""A model's packed weights on a device, as they lie in the file.
+
+Knows: packed weights, device memory.
+Must not know: files, models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from twostroke.ops.device_memory import DeviceMemory
+from twostroke.ops.operands import PackedWeight
+from twostroke.weights.loaded import ModelWeights
+
+
+def placed(weights: ModelWeights, device: DeviceMemory) -> ModelWeights:
+    """The same weights on the device; those that share memory share it there too. Raises OutOfMemory."""
+    known: dict[tuple[int, int], NDArray[Any]] = {}
+
+    def put(array: Any) -> Any:
+        if array is None:
+            return None
+        key = (int(array.ctypes.data), int(array.nbytes))
+        if key not in known:
+            known[key] = device.put(array)
+        return known[key]
+
+    matrices: dict[str, PackedWeight] = {
+        key: replace(weight, data=put(weight.data), scales=put(weight.scales), bias=put(weight.bias))
+        for key, weight in weights.matrices.items()
+    }
+    return ModelWeights(matrices, {key: put(vector) for key, vector in weights.vectors.items()})

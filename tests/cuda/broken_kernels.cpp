@@ -1,0 +1,65 @@
+// Kernels with faults that the emulator must find, and one without, each run with a seed.
+// Knows: simt.h. Must not know: the package's kernels.
+#include "twostroke/cuda/simt.h"
+
+namespace twostroke {
+namespace cuda {
+
+struct BrokenArgs {
+  int32_t* out;
+};
+
+constexpr int kThreads = 32;
+
+TS_SHARED(int32_t, room, kThreads);
+
+TS_KERNEL(sound, BrokenArgs) {
+  room[thread_index()] = thread_index();
+  barrier();
+  args.out[block_index() * kThreads + thread_index()] = room[kThreads - 1 - thread_index()];
+}
+
+TS_KERNEL(no_barrier, BrokenArgs) {
+  room[thread_index()] = thread_index();
+  args.out[thread_index()] = room[kThreads - 1 - thread_index()];
+}
+
+// The second round writes what slower threads of the first have yet to read.
+TS_KERNEL(one_barrier_short, BrokenArgs) {
+  for (int round = 0; round < 2; ++round) {
+    room[thread_index()] = round;
+    barrier();
+    args.out[thread_index()] = room[kThreads - 1 - thread_index()];
+  }
+}
+
+TS_KERNEL(same_element, BrokenArgs) {
+  room[thread_index() / 2] = thread_index();
+  barrier();
+  args.out[thread_index()] = room[thread_index() / 2];
+}
+
+TS_KERNEL(never_written, BrokenArgs) {
+  if (block_index() == 0) room[thread_index()] = 1;
+  barrier();
+  args.out[thread_index()] = room[thread_index()];
+}
+
+TS_KERNEL(beyond_the_end, BrokenArgs) { room[thread_index() + 1] = args.out[0]; }
+
+TS_KERNEL(barrier_for_some, BrokenArgs) {
+  if (thread_index() % 2 == 0) barrier();
+  args.out[0] = 0;
+}
+
+}  // namespace cuda
+}  // namespace twostroke
+
+using namespace twostroke::cuda;
+
+extern "C" const char* run_broken(int32_t which, int32_t* out, uint64_t seed) {
+  const Kernel kernels[] = {ts_kernel_sound,         ts_kernel_no_barrier,     ts_kernel_one_barrier_short, ts_kernel_same_element,
+                            ts_kernel_never_written, ts_kernel_beyond_the_end, ts_kernel_barrier_for_some};
+  const BrokenArgs args = {out};
+  return run_grid(kernels[which], &args, 2, kThreads, seed);
+}

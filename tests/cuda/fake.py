@@ -1,0 +1,91 @@
+"""A CUDA device of the tests: the emulator behind the driver's interface, and the loader of the package on it.
+
+Knows: build.py of both backends, tests/cuda/fake_driver.cpp.
+Must not know: what a test expects.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from twostroke.backends.cpu.library import available_levels
+from twostroke.backends.cuda import build
+from twostroke.backends.cuda.device import CudaDevice
+
+HERE = Path(__file__).parent
+SAME_BITS = {"x86_64": "avx2", "aarch64": "neon"}
+"""The level of the CPU that has the bits of the kernels: fused multiply-add, no matrix registers."""
+
+
+def same_level() -> str | None:
+    """That level, where this CPU runs it."""
+    level = SAME_BITS.get(build.cpu_build().machine(), "")
+    return level if level in available_levels() else None
+
+
+def compile_emulated(units: Sequence[Path]) -> Path:
+    """A shared library of translation units and the emulator."""
+    base = build.cpu_build()
+    machine = base.machine()
+    level = same_level() or "generic"
+    triple = ("-target", base.TRIPLES[machine])
+    flags = (
+        *(flag for flag in base.FLAGS if not flag.startswith("-fvisibility")),
+        *(*base.RELEASE, *triple, f"-mcpu={base.LEVELS[machine][level]}", "-DTS_EMULATED", "-Wno-unused-function"),
+        # A GPU faults where an address is no multiple of the element's size; x86 does not.
+        *("-fsanitize=alignment", "-fsanitize-trap=alignment"),
+    )
+    cache, compiler = base.shared_cache(), base.zig()
+    objects = []
+    for unit in (*units, base.ROOT / "csrc" / "cuda" / "emulator" / "emulator.cpp"):
+        inputs = (compiler.version, *flags, unit.name, unit.read_bytes(), *build.sources())
+
+        def compile_unit(made: Path, unit: Path = unit) -> None:
+            compiler.run([*flags, "-I", str(base.HEADERS), "-c", str(unit), "-o", str(made)])
+
+        objects.append(cache.get(".o", inputs, compile_unit))
+    made: Path = base.link(cache, compiler, objects, (*triple, "-nostdlib++", "-shared", "-s"), ".so")
+    return made
+
+
+@cache
+def fake_driver() -> Path:
+    """The driver's library, under the name that the loader looks for."""
+    made = compile_emulated([build.cpu_build().ROOT / "csrc" / "cuda" / "kernels.cpp", HERE / "fake_driver.cpp"])
+    folder = Path(tempfile.mkdtemp(prefix="twostroke-fake-"))
+    return Path(shutil.copy(made, folder / "libcuda.so.1"))
+
+
+@cache
+def built_folder() -> Path:
+    """The package's CUDA files, built outside the package."""
+    folder = Path(tempfile.mkdtemp(prefix="twostroke-cuda-"))
+    build.build_all(folder)
+    return folder
+
+
+@cache
+def controls() -> ctypes.CDLL:
+    """What the fake driver lets a test say and ask."""
+    library = ctypes.CDLL(str(fake_driver()))
+    library.fake_reset.argtypes = [ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int32]
+    library.fake_fail.argtypes = [ctypes.c_char_p, ctypes.c_int64]
+    library.fake_error.restype = ctypes.c_char_p
+    library.fake_launches.restype = library.fake_used.restype = ctypes.c_uint64
+    return library
+
+
+def device(seed: int = 1, memory_bytes: int = 1 << 30, devices: int = 1, ordinal: int = 0) -> CudaDevice:
+    """A new device. seed: of the orders of threads and blocks."""
+    controls().fake_reset(seed, memory_bytes, devices)
+    return CudaDevice(ordinal, str(fake_driver()), built_folder())
+
+
+def wrong() -> str:
+    """What the emulator found wrong in the last launch that failed."""
+    return str(controls().fake_error().decode())

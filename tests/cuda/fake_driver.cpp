@@ -1,0 +1,277 @@
+// A stand-in for libcuda.so.1: the functions of driver_types.h, over the emulator and the kernels compiled for this CPU.
+//
+// As a GPU does it, work on a stream waits: launches and copies run when the stream is synchronized, a launch with the arguments that
+// it had when it was queued. Device memory can be touched by kernels and copies alone: for anybody else its pages have no access, and
+// a page without access lies behind each allocation.
+// Knows: the driver's interface, the emulator. Must not know: the loader.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "twostroke/cuda/arguments.h"
+#include "twostroke/cuda/driver_types.h"
+#include "twostroke/cuda/emulator.h"
+
+using namespace twostroke::cuda;
+
+#define K(name) extern "C" void ts_kernel_##name(const void*);
+TS_CUDA_KERNELS(K)
+#undef K
+
+namespace {
+
+constexpr size_t kPage = 4096, kMostAllocations = 4096, kMostWork = 1 << 16;
+constexpr CUresult kInvalid = 1, kFull = 3, kNotFound = 500, kLaunchFailed = 719, kInvalidImage = 200;
+
+struct Entry {
+  const char* name;
+  Kernel kernel;
+  size_t argument_bytes;
+};
+
+#define BYTES(kernel, Args) {"ts_kernel_" #kernel, ts_kernel_##kernel, sizeof(Args)}
+const Entry kEntries[] = {BYTES(add, ElementArgs),         BYTES(activate, ElementArgs),
+                          BYTES(gate, ElementArgs),        BYTES(multiply, ElementArgs),
+                          BYTES(scale, ElementArgs),       BYTES(soft_cap, ElementArgs),
+                          BYTES(gather_rows, GatherArgs),  BYTES(embed, EmbedArgs),
+                          BYTES(rms_norm, NormArgs),       BYTES(layer_norm, NormArgs),
+                          BYTES(rope, RopeArgs),           BYTES(kv_write, KVWriteArgs),
+                          BYTES(quantize, QuantizeArgs),   BYTES(linear_whole, LinearArgs),
+                          BYTES(linear_float, LinearArgs), BYTES(attention_float, AttentionArgs),
+                          BYTES(attention_whole, AttentionArgs), BYTES(row_peak, WeighArgs),
+                          BYTES(weigh, WeighArgs)};
+
+struct Allocation {  // room: where its pages begin; NULL for an entry that is free
+  CUdeviceptr address;
+  size_t bytes, mapped;
+  char* room;
+};
+
+struct Work {
+  enum { kUp, kDown, kFill, kLaunch } kind;
+  void *to, *kept;  // kept: what was given when the work was queued
+  const void* from;
+  size_t bytes;
+  uint8_t value;
+  const Entry* entry;
+  uint32_t grid, block;
+  uint64_t seed;
+};
+
+struct Fake {
+  pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  Allocation memory[kMostAllocations];
+  Work queue[kMostWork];
+  size_t queued;
+  uint64_t seed, launches;
+  size_t used, limit = size_t{1} << 30;
+  int32_t devices = 1;
+  char error[512], failing[64];
+  int64_t fail_after;
+} fake;
+
+struct Held {
+  Held() { pthread_mutex_lock(&fake.lock); }
+  ~Held() { pthread_mutex_unlock(&fake.lock); }
+};
+
+void allow(int protection) {
+  for (const Allocation& each : fake.memory)
+    if (each.room != nullptr) mprotect(each.room, each.mapped - kPage, protection);
+}
+
+// Whether the test asked this call to fail.
+bool fails(const char* call) { return strcmp(fake.failing, call) == 0 && --fake.fail_after < 0; }
+
+CUresult run_work(const Work& work) {
+  switch (work.kind) {
+    case Work::kUp: memcpy(work.to, work.kept, work.bytes); return 0;
+    case Work::kDown: memcpy(work.to, work.from, work.bytes); return 0;
+    case Work::kFill: memset(work.to, work.value, work.bytes); return 0;
+    default: break;
+  }
+  const char* wrong = run_grid(work.entry->kernel, work.kept, work.grid, static_cast<int32_t>(work.block), work.seed);
+  if (wrong == nullptr) return 0;
+  snprintf(fake.error, sizeof fake.error, "%s: %s", work.entry->name, wrong);
+  return kLaunchFailed;
+}
+
+CUresult run_queue() {
+  allow(PROT_READ | PROT_WRITE);
+  CUresult found = 0;
+  for (size_t i = 0; i < fake.queued; ++i) {
+    if (found == 0) found = run_work(fake.queue[i]);
+    free(fake.queue[i].kept);
+  }
+  fake.queued = 0;
+  allow(PROT_NONE);
+  return found;
+}
+
+CUresult put(Work work, const void* given, size_t bytes) {
+  if (fake.queued == kMostWork) return kFull;
+  if (bytes > 0) {
+    work.kept = malloc(bytes);
+    memcpy(work.kept, given, bytes);
+  }
+  fake.queue[fake.queued++] = work;
+  return 0;
+}
+
+bool lies_in_device_memory(CUdeviceptr address, size_t bytes) {
+  for (const Allocation& each : fake.memory)
+    if (each.room != nullptr && address >= each.address && address + bytes <= each.address + each.bytes) return true;
+  return false;
+}
+
+}  // namespace
+
+extern "C" {
+
+// For tests.
+void fake_reset(uint64_t seed, size_t limit, int32_t devices) {
+  fake.seed = seed;
+  fake.limit = limit;
+  fake.devices = devices;
+  fake.launches = 0;
+  fake.error[0] = fake.failing[0] = 0;
+}
+void fake_fail(const char* call, int64_t after) {
+  snprintf(fake.failing, sizeof fake.failing, "%s", call);
+  fake.fail_after = after;
+}
+const char* fake_error() { return fake.error; }
+uint64_t fake_launches() { return fake.launches; }
+uint64_t fake_used() { return fake.used; }
+
+CUresult cuInit(uint32_t) { return fails("cuInit") ? 999 : 0; }
+CUresult cuDriverGetVersion(int32_t* version) { return *version = 13000, 0; }
+CUresult cuGetErrorName(CUresult error, const char** name) {
+  *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : error == kLaunchFailed ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_UNKNOWN";
+  return 0;
+}
+CUresult cuDeviceGetCount(int32_t* count) { return *count = fake.devices, 0; }
+CUresult cuDeviceGet(CUdevice* device, int32_t ordinal) {
+  *device = ordinal;
+  return ordinal < fake.devices ? 0 : 101;
+}
+CUresult cuDeviceGetName(char* name, int32_t length, CUdevice device) {
+  snprintf(name, static_cast<size_t>(length), "Emulated device %d", device);
+  return 0;
+}
+CUresult cuDeviceGetAttribute(int32_t* value, int32_t attribute, CUdevice) {
+  *value = attribute == kMajorAttribute ? 9 : attribute == kMinorAttribute ? 0 : 132;
+  return 0;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) { return *context = reinterpret_cast<CUcontext>(&fake), 0; }
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return 0; }
+CUresult cuCtxSetCurrent(CUcontext) { return 0; }
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  *module = reinterpret_cast<CUmodule>(&fake);
+  return strstr(static_cast<const char*>(image), ".target sm_") == nullptr ? kInvalidImage : 0;
+}
+CUresult cuModuleUnload(CUmodule) { return 0; }
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
+  for (const Entry& entry : kEntries) {
+    if (strcmp(entry.name, name) != 0) continue;
+    *function = reinterpret_cast<CUfunction>(const_cast<Entry*>(&entry));
+    return 0;
+  }
+  return kNotFound;
+}
+CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  *total_bytes = fake.limit;
+  *free_bytes = fake.limit - fake.used;
+  return 0;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+  const Held held;
+  if (bytes == 0) return kInvalid;
+  if (fails("cuMemAlloc") || fake.used + bytes > fake.limit) return kOutOfMemory;
+  const size_t mapped = (bytes + kPage - 1) / kPage * kPage + kPage, rounded = (bytes + 255) / 256 * 256;
+  Allocation* entry = nullptr;
+  for (Allocation& each : fake.memory)
+    if (each.room == nullptr && entry == nullptr) entry = &each;
+  void* room = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (entry == nullptr || room == MAP_FAILED) return kOutOfMemory;
+  char* start = static_cast<char*>(room) + (mapped - kPage - rounded);
+  *address = reinterpret_cast<CUdeviceptr>(start);
+  *entry = {*address, bytes, mapped, static_cast<char*>(room)};
+  fake.used += bytes;
+  return 0;
+}
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  const Held held;
+  const CUresult status = run_queue();
+  for (Allocation& each : fake.memory) {
+    if (each.room == nullptr || each.address != address) continue;
+    munmap(each.room, each.mapped);
+    fake.used -= each.bytes;
+    each.room = nullptr;
+    return status;
+  }
+  return kInvalid;
+}
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream) {
+  const Held held;
+  if (!lies_in_device_memory(to, bytes)) return kInvalid;
+  Work work = {};
+  work.kind = Work::kUp;
+  work.to = reinterpret_cast<void*>(to);
+  work.bytes = bytes;
+  return put(work, from, bytes);
+}
+CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream) {
+  const Held held;
+  if (!lies_in_device_memory(from, bytes)) return kInvalid;
+  Work work = {};
+  work.kind = Work::kDown;
+  work.to = to;
+  work.from = reinterpret_cast<const void*>(from);
+  work.bytes = bytes;
+  return put(work, nullptr, 0);
+}
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
+  const Held held;
+  if (!lies_in_device_memory(to, bytes) || !lies_in_device_memory(from, bytes)) return kInvalid;
+  Work work = {};
+  work.kind = Work::kDown;  // a copy from the device, here to the device
+  work.to = reinterpret_cast<void*>(to);
+  work.from = reinterpret_cast<const void*>(from);
+  work.bytes = bytes;
+  return put(work, nullptr, 0);
+}
+CUresult cuMemsetD8Async(CUdeviceptr to, uint8_t value, size_t bytes, CUstream) {
+  const Held held;
+  if (!lies_in_device_memory(to, bytes)) return kInvalid;
+  Work work = {};
+  work.kind = Work::kFill;
+  work.to = reinterpret_cast<void*>(to);
+  work.value = value;
+  work.bytes = bytes;
+  return put(work, nullptr, 0);
+}
+CUresult cuStreamCreate(CUstream* stream, uint32_t) { return *stream = reinterpret_cast<CUstream>(&fake), 0; }
+CUresult cuStreamDestroy_v2(CUstream) { return 0; }
+CUresult cuStreamSynchronize(CUstream) {
+  const Held held;
+  return run_queue();
+}
+CUresult cuLaunchKernel(CUfunction function, uint32_t grid, uint32_t grid_y, uint32_t grid_z, uint32_t block, uint32_t block_y,
+                        uint32_t block_z, uint32_t shared_bytes, CUstream, void** arguments, void** extra) {
+  const Held held;
+  if (grid_y * grid_z * block_y * block_z != 1 || shared_bytes != 0 || extra != nullptr) return kInvalid;
+  if (fails("cuLaunchKernel")) return kLaunchFailed;
+  Work work = {};
+  work.kind = Work::kLaunch;
+  work.entry = reinterpret_cast<const Entry*>(function);
+  work.grid = grid;
+  work.block = block;
+  work.seed = fake.seed * 1000003 + ++fake.launches;
+  return put(work, arguments[0], work.entry->argument_bytes);
+}
+
+}  // extern "C"

@@ -1,0 +1,67 @@
+"""Operands of one op on the emulated device, and its result back.
+
+Knows: kinds of operands.
+Must not know: what a test expects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tests.cuda.fake import wrong
+from twostroke.backends.cuda.device import CudaDevice
+from twostroke.ops.operands import AttentionBatch, KVLayer, PackedWeight, RopeTable
+from twostroke.ops.registry import registry
+from twostroke.types.errors import BackendError
+
+
+class _Inputs:
+    """Integers of a step, one after the other in the one block that a device has."""
+
+    def __init__(self, device: CudaDevice, num_bytes: int) -> None:
+        self._block, self._used = device.inputs(num_bytes), 0
+
+    def put(self, array: np.ndarray) -> np.ndarray:
+        part = self._block[self._used : self._used + array.nbytes].view(np.int32).reshape(array.shape)
+        part[...] = array
+        self._used += -(-array.nbytes // 64) * 64
+        return part
+
+
+def _put(device: CudaDevice, inputs: _Inputs, item: Any) -> Any:
+    if isinstance(item, np.ndarray):
+        return inputs.put(item) if item.dtype == np.int32 else device.put(item)
+    if isinstance(item, PackedWeight):
+        scales = None if item.scales is None else device.put(item.scales)
+        bias = None if item.bias is None else device.put(item.bias)
+        return replace(item, data=device.put(item.data), scales=scales, bias=bias)
+    if isinstance(item, KVLayer):
+        return replace(item, data=device.put(item.data))
+    if isinstance(item, RopeTable):
+        return RopeTable(device.put(item.cos), device.put(item.sin))
+    if isinstance(item, AttentionBatch):
+        return AttentionBatch(*(inputs.put(part) for part in (item.row_starts, item.context_tokens, item.page_table)))
+    return item
+
+
+def run_on(device: CudaDevice, name: str, *operands: Any) -> np.ndarray:
+    """The op's first operand (of kv_write: the pages) after it ran. A fault that the emulator found is in the error."""
+    inputs = _Inputs(device, 1 << 16)
+    with device.lent():
+        return _run(device, inputs, name, operands)
+
+
+def _run(device: CudaDevice, inputs: _Inputs, name: str, operands: tuple[Any, ...]) -> np.ndarray:
+    there = [_put(device, inputs, item) for item in operands]
+    device.upload(1 << 16)
+    recorder = device.recorder()
+    recorder.record(registry()[name], tuple(there))
+    device.run(recorder.calls())
+    first = there[0].data if isinstance(there[0], KVLayer) else there[0]
+    try:
+        return device.get(first)
+    except BackendError as error:
+        raise AssertionError(f"{error} {wrong()}") from None

@@ -1,0 +1,49 @@
+"""The emulator finds what a GPU would get wrong now and then: each planted fault, with every seed."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.cuda.fake import HERE, compile_emulated
+
+FAULTS = {
+    1: ("read of what another thread wrote, with no barrier", "read of shared memory that this block never wrote"),
+    2: ("write of what another thread read, with no barrier", "read of what another thread wrote, with no barrier"),
+    3: ("write of what another thread wrote, with no barrier in between: room",),
+    4: ("read of shared memory that this block never wrote: room",),
+    5: ("an index outside shared memory: room[32]",),
+    6: ("a barrier that threads which have ended do not reach",),
+}
+"""What is said; which of two by the order of the threads."""
+
+
+@cache
+def broken() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(compile_emulated([HERE / "broken_kernels.cpp"])))
+    library.run_broken.restype = ctypes.c_char_p
+    library.run_broken.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint64]
+    return library
+
+
+def run(which: int, seed: int) -> tuple[str | None, np.ndarray]:
+    out = np.full(64, -1, np.int32)
+    found = broken().run_broken(which, out.ctypes.data, seed)
+    return None if found is None else found.decode(), out
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_sound_kernel_gives_the_same_in_every_order(seed: int) -> None:
+    wrong, out = run(0, seed)
+    assert wrong is None
+    np.testing.assert_array_equal(out, np.tile(np.arange(31, -1, -1), 2))
+
+
+@pytest.mark.parametrize("which", FAULTS)
+def test_every_fault_is_found(which: int) -> None:
+    for seed in range(8):
+        wrong, _ = run(which, seed)
+        assert wrong is not None and any(words in wrong for words in FAULTS[which])

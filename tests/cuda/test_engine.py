@@ -1,0 +1,124 @@
+"""The engine on the emulated device: `--device`, its refusals, and the same answers as on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.random_checkpoint import write_random
+from tests.cuda.fake import built_folder, controls, fake_driver, same_level
+from tests.models.families import FAMILIES
+from tests.serve.harness import serving
+from twostroke import assemble
+from twostroke.backends.cuda import library
+from twostroke.cli.command import exit_code
+from twostroke.llm import LLM
+from twostroke.server.build import build_server
+from twostroke.types.errors import ConfigError, OutOfMemory, TwostrokeError, UnsupportedModel
+from twostroke.types.sampling_params import SamplingParams
+
+PARAMS = SamplingParams(temperature=0.9, seed=7, max_tokens=3, logprobs=2)
+SMALL = {"context": "128", "max_step_tokens": "64", "max_sequences": "4", "kv_memory": "2MB"}
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has one device."""
+    controls().fake_reset(11, 1 << 30, 1)
+    monkeypatch.setattr(library, "DRIVER", str(fake_driver()))
+    monkeypatch.setattr(library, "LIBRARY_FOLDER", built_folder())
+
+
+@pytest.fixture
+def no_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(library, "DRIVER", str(tmp_path / "libcuda.so.1"))
+    monkeypatch.setattr(library, "LIBRARY_FOLDER", built_folder())
+
+
+def device_of(model: str = "spark", **options: Any) -> tuple[str, str]:
+    resolved = assemble.find_model(model, {**SMALL, **options}).resolver.resolved()
+    return next((setting.value, setting.reason) for setting in resolved.settings if setting.name == "device")
+
+
+def answers(**options: Any) -> list[tuple[Any, ...]]:
+    """Tokens and log probabilities of some requests together, sampled, with a shared prefix and prompt scores."""
+    prompts = [list(range(5, 45)), list(range(5, 40)), [9, 8, 7]]
+    with LLM("spark", **SMALL, **options) as llm:
+        return [
+            (output.completions[0].token_ids, output.completions[0].logprobs)
+            for output in llm.generate(prompts, PARAMS)
+        ]
+
+
+@pytest.mark.usefixtures("fake")
+def test_the_engine_gives_the_cpus_bits() -> None:
+    level = same_level()
+    if level is None:
+        pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")
+    for weights, kv in (("int8", "int8"), ("f32", "f32")):
+        options = {"weights": weights, "kv_format": kv}
+        assert answers(device="cuda", **options) == answers(cpu_level=level, **options)
+    assert controls().fake_used() == 0
+
+
+@pytest.mark.usefixtures("fake")
+def test_auto_takes_a_device_that_can_run_the_model(tmp_path: Path) -> None:
+    assert device_of(device="auto") == ("cuda:0", "Emulated device 0")
+    assert device_of()[0] == "cpu"
+    write_random(FAMILIES["mamba2"]().to_dict(), tmp_path)
+    word, reason = device_of(str(tmp_path), device="auto")
+    assert word == "cpu" and "no kernels for gated_norm, short_conv, ssd_scan" in reason
+    with pytest.raises(UnsupportedModel, match="cannot run this model") as caught:
+        device_of(str(tmp_path), device="cuda")
+    assert exit_code(caught.value) == 3
+
+
+@pytest.mark.usefixtures("no_driver")
+def test_without_a_driver_cuda_is_refused_and_auto_takes_the_cpu() -> None:
+    word, reason = device_of(device="auto")
+    assert word == "cpu" and "no CUDA driver" in reason
+    with pytest.raises(ConfigError, match="--device cuda cannot be used: There is no CUDA driver here") as caught:
+        device_of(device="cuda")
+    assert exit_code(caught.value) == 2 and "libcuda.so.1" in caught.value.why
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize(
+    ("options", "needle"),
+    [
+        ({"device": "cuda:3"}, "CUDA device 3 cannot be used"),
+        ({"device": "cuda", "itl": "50ms"}, "--itl is not possible"),
+        ({"device": "cuda", "ttft": "1s"}, "--ttft is not possible"),
+        ({"device": "cuda", "speculate": "auto"}, "--speculate is not possible"),
+        ({"device": "gpu"}, "choose auto, cpu, cuda"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(options: dict[str, str], needle: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        device_of(**options)
+    assert needle in str(caught.value)
+
+
+@pytest.mark.usefixtures("fake")
+def test_the_pool_is_planned_in_the_devices_memory() -> None:
+    controls().fake_reset(1, 40_000_000, 1)
+    with pytest.raises(OutOfMemory, match="does not fit") as caught:
+        device_of(device="cuda", kv_memory="1GB")
+    assert "free of the 0.0 GB of Emulated device 0" in str(caught.value)
+    assert isinstance(caught.value, TwostrokeError)
+
+
+@pytest.mark.usefixtures("fake")
+def test_the_server_streams_from_a_device() -> None:
+    """Steps run in a thread of their own, which is not the one that opened the device."""
+    level, texts = same_level(), []
+    if level is None:
+        pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")
+    for options in ({"device": "cuda"}, {"cpu_level": level}):
+        with build_server("spark", {**SMALL, **options}) as built, serving(built.parts) as live:
+            body = {"model": "spark", "prompt": "What is", "max_tokens": 4, "seed": 3, "temperature": 0.8}
+            answer = live.post("/v1/completions", body).json
+            texts.append((answer["choices"][0]["text"], answer["usage"]))
+    assert texts[0] == texts[1] and texts[0][1]["completion_tokens"] > 0

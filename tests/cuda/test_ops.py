@@ -172,7 +172,7 @@ ATTENTION = [  # dim, tokens, rows, window, extras
     (16, 1100, 1, 530, "slopes"),
     (40, 130, 66, 20, "cap sinks"),
     (128, 513, 3, 0, ""),
-    (32, 90, 60, -40, ""),
+    (32, 90, 60, -40, "ahead"),
 ]
 
 
@@ -187,8 +187,9 @@ def test_attention(
     slopes = np.linspace(0.01, 0.5, 6, dtype=np.float32) if "slopes" in extras else None
     cap = 5.0 if "cap" in extras else 0.0
     q, out = numbers(rows, 6, dim, seed=7), np.zeros((rows, 6, dim), np.float32)
+    ahead = 9 if "ahead" in extras else 0
     rounding = 0.05 if kind.is_integer else 2e-4
-    same(cpu, gpu, "attention", out, q, layer, batch, dim**-0.5, window, cap, sinks, slopes, tolerance=rounding)
+    same(cpu, gpu, "attention", out, q, layer, batch, dim**-0.5, window, cap, sinks, slopes, ahead, tolerance=rounding)
 
 
 @pytest.mark.parametrize("kind", list(KVKind))

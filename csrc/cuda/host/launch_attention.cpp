@@ -29,7 +29,7 @@ int32_t check_attention(const ts_attention_args& a) {
   if (status != TS_OK) return status;
   if (a.layer->latent != 0 || a.out.rows != a.q.rows || a.out.heads != a.q.heads) return TS_BAD_SHAPE;
   if (a.q.dim != a.layer->head_dim || a.out.dim != a.layer->value_dim || a.q.heads % a.layer->kv_heads != 0) return TS_BAD_SHAPE;
-  if (a.q.dim > kMostDim || a.out.dim > kMostDim || a.window <= INT32_MIN || a.window > INT32_MAX) return TS_BAD_SHAPE;
+  if (a.q.dim > kMostDim || a.out.dim > kMostDim || a.window <= INT32_MIN || a.window > INT32_MAX || a.ahead < 0 || a.ahead > INT32_MAX) return TS_BAD_SHAPE;
   if (!(a.soft_cap >= 0.0)) return TS_BAD_VALUE;
   const ts_vector vectors[] = {a.sinks, a.slopes};
   for (const ts_vector& each : vectors)
@@ -65,7 +65,8 @@ int32_t launch(ts_context& device, const ts_attention_args& a) {
   if (status != TS_OK) return status;
   const AttentionArgs args = {*a.layer,     a.out.data,  a.q.data,       a.sinks.data, a.slopes.data, starts,
                               contexts,     pages,       a.q.stride,     a.out.stride, a.q.heads,     s.count,
-                              s.max_pages,  static_cast<float>(a.scale), static_cast<float>(a.soft_cap), static_cast<int32_t>(a.window)};
+                              s.max_pages,  static_cast<float>(a.scale), static_cast<float>(a.soft_cap), static_cast<int32_t>(a.window),
+                              static_cast<int32_t>(a.ahead)};
   const KernelNumber kernel = has_scales(a.layer->kind) ? kKernel_attention_whole : kKernel_attention_float;
   return start(device, kernel, a.q.rows * a.q.heads, kGroupThreads, &args);
 }

@@ -91,7 +91,7 @@ struct AttentionArgs {
   const int32_t *row_starts, *context_tokens, *page_table;
   int64_t q_stride, out_stride, heads, sequences, table_stride;
   float scale, soft_cap;
-  int32_t window;
+  int32_t window, ahead;
 };
 
 // The first position that a query at `position` sees. window below 0: the positions are cut into chunks of so many.

@@ -24,7 +24,7 @@ TS_SHARED(float, row_totals, kLanes);
 
 // One row of the batch and one query head: its sequence, and the positions [begin, end) that it sees.
 struct QueryRow {
-  int64_t token, head, kv_head, begin, end;
+  int64_t token, head, kv_head, position, begin, end;
   const int32_t* pages;
 };
 
@@ -36,9 +36,10 @@ TS_DEVICE_INLINE QueryRow query_row(const AttentionArgs& args) {
     if (args.row_starts[middle] <= token) low = middle;
     else high = middle;
   }
-  const int64_t end = args.context_tokens[low] - (args.row_starts[low + 1] - token) + 1;
-  const int64_t begin = first_seen(args.window, end - 1);
-  return {token, head, head / (args.heads / args.layer.kv_heads), begin, end, args.page_table + low * args.table_stride};
+  const int64_t context = args.context_tokens[low], position = context - (args.row_starts[low + 1] - token);
+  const int64_t begin = first_seen(args.window, position);
+  const int64_t end = position + 1 + args.ahead < context ? position + 1 + args.ahead : context;
+  return {token, head, head / (args.heads / args.layer.kv_heads), position, begin, end, args.page_table + low * args.table_stride};
 }
 
 // A soft cap and a slope, as attention_scores.h has them. position: of the key.
@@ -49,7 +50,7 @@ TS_DEVICE_INLINE float adjusted(const AttentionArgs& args, const QueryRow& row, 
   }
   if (args.slopes == nullptr) return score;
   // The distance from the tile's page, then the place in it: two whole numbers, exact as floats.
-  const float away = static_cast<float>(position - (row.end - 1));
+  const float away = static_cast<float>(position - row.position);
   return fma(args.slopes[row.head] * kLog2E, away, score);
 }
 

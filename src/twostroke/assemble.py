@@ -16,20 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from twostroke import assemble_device as placing
 from twostroke.adapters.shelf import AdapterShelf
 from twostroke.assemble_adapters import AdapterPlan, plan_adapters
 from twostroke.assemble_caches import cache_of, draft_pools, longest_sequence, own_pools, scheduler_limits
-from twostroke.assemble_device import (
-    backing_of,
-    choose_device,
-    closer_of,
-    forward_on,
-    memory_on,
-    needs_on,
-    probe_of,
-    room_on,
-    settler_on,
-)
 from twostroke.assemble_eagle import EagleModel, build_eagle
 from twostroke.assemble_folders import compared_heads_folder, locate, name_of
 from twostroke.assemble_guesses import (
@@ -192,7 +182,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
     settings = resolver.resolved()
     require_level(settings["cpu_level"])
-    device = choose_device(resolver, spec)
+    device = placing.choose_device(resolver, spec)
     context, sequences = settings["context"], settings["max_sequences"]
     spec = with_hidden(spec, settings)
     guessing = find_heads(settings, spec, folder) or _find_draft(resolver, spec, folder, machine)
@@ -210,7 +200,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         adapters.check_beside(guessing)
     if guessing is not None:
         needs = guessing.added_to(needs, settings)
-    kv_plan = resolve_memory(resolver, needs_on(device, needs, spec), room_on(device, machine))
+    kv_plan = resolve_memory(resolver, placing.needs_on(device, needs, spec), placing.room_on(device, machine))
     kinds = kv_kind(settings["kv_format"])
     level, threads = settings["cpu_level"], settings["threads"]
     costs = costs_here(spec, settings["weights"], kinds, machine.cache_folder, level, threads)
@@ -261,11 +251,11 @@ def build_heart(
     closing.callback(weights_check.close)
     ops = CpuOps(resolved["cpu_level"], resolved["threads"])
     closing.callback(ops.close)
-    closing.callback(closer_of(device))
-    settler = settler_on(device, weights, found.machine)
+    closing.callback(placing.closer_of(device))
+    settler = placing.settler_on(device, weights, found.machine)
     closing.callback(settler.close)
     forward, memory, shelf = _forward_and_memory(found, weights, resolved, ops)
-    backing = backing_of(device, memory)
+    backing = placing.backing_of(device, memory)
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, ops, report)
     runner = ModelRunner(forward, memory, time.perf_counter, RunDelay(), ops.weigh, readers)
@@ -297,7 +287,7 @@ def build_heart(
         session,
         time.perf_counter,
         report_fault,
-        probe=probe_of(device, ops),
+        probe=placing.probe_of(device, ops),
         require_sound=weights_check.require_sound,
     )
     weights_check.start()
@@ -367,8 +357,8 @@ def _forward_and_memory(
     if found.adapters is not None:
         shelf, program = found.adapters.build(), found.adapters.program
         weights = shelf.beside(weights)
-    memory = memory_on(found.device, program, weights, pools, resolved)
-    return forward_on(found.device, ops, program, memory), memory, shelf
+    memory = placing.memory_on(found.device, program, weights, pools, resolved)
+    return placing.forward_on(found.device, ops, program, memory), memory, shelf
 
 
 def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack) -> Sink | None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from twostroke.sim.routers import ROUTERS, named_router
 
 from tests.sim.machines import setup
 from twostroke.sim.autoscale import Autoscale
 from twostroke.sim.fleet import REFUSED, Fleet, FleetOutcome, FleetPlan
+from twostroke.sim.routers import ROUTERS, named_router
 from twostroke.sim.routing import LeastLoaded, Member, PrefixAffinity, RoundRobin, State
 from twostroke.sim.transfer import Link
 from twostroke.types.errors import ConfigError

@@ -13,7 +13,7 @@ from tests.packaging.deployed import DEPLOY, ROOT, container, final_stage, manif
 from twostroke.cli.command import EXIT_CODES
 from twostroke.cli.serve import command as serve
 from twostroke.options import BY_NAME, parse_seconds
-from twostroke.server.security import PUBLIC_PATHS
+from twostroke.server.gate.security import PUBLIC_PATHS
 from twostroke.types.errors import ModelError, OutOfMemory, UsageError
 
 FLAGS = {option for parameter in serve.params for option in parameter.opts}

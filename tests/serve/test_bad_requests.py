@@ -306,7 +306,7 @@ def test_neutral_values_hints_and_unknown_fields_pass(live: Live) -> None:
 
 
 def test_every_optional_field_may_be_null(live: Live) -> None:
-    from twostroke.server.schema import ChatRequest, CompletionRequest
+    from twostroke.server.api.schema import ChatRequest, CompletionRequest
 
     chat = {name: None for name in ChatRequest.__struct_fields__ if name not in ("model", "messages")}
     assert live.chat(**chat).status == 200

@@ -16,10 +16,10 @@ from tests.serve.fakes import MODEL, FakeEngine, fake_parts
 from tests.serve.harness import WAIT_S, Live, serving, wait_until
 from tests.serve.test_metrics import scrape
 from twostroke.config import BODY_MEMORY_BYTES
-from twostroke.server import body_budget
-from twostroke.server.body_budget import BodyBudget
 from twostroke.server.build import build_server
 from twostroke.server.errors import HttpProblem
+from twostroke.server.gate import body_budget
+from twostroke.server.gate.body_budget import BodyBudget
 from twostroke.server.parts import Limits
 
 LIMIT = 10_000

@@ -13,7 +13,7 @@ from twostroke.scheduler.cost_correction import CostCorrection
 from twostroke.scheduler.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.scheduler.step_time import StepTime
-from twostroke.server.forecast import Forecast, Room
+from twostroke.server.gate.forecast import Forecast, Room
 from twostroke.sim.clock import VirtualClock
 from twostroke.sim.predicted import PredictedExecutor
 from twostroke.types.event import FinishedEvent, TokenEvent

@@ -11,7 +11,7 @@ import pytest
 
 from tests.serve.fakes import FakeEngine, fake_parts
 from tests.serve.harness import serving, wait_until
-from twostroke.server.logs import JsonLines, TextLines, set_up, tear_down
+from twostroke.server.telemetry.logs import JsonLines, TextLines, set_up, tear_down
 
 
 @pytest.fixture

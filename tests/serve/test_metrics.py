@@ -8,9 +8,9 @@ from tests.serve.fakes import FakeEngine, fake_parts
 from tests.serve.harness import Live, serving, wait_until
 from twostroke.cost.ledger import MAX_STEPS, Ledger
 from twostroke.cost.step_history import Row
-from twostroke.server.history_metrics import HistoryCollector
 from twostroke.server.live.recent import MOST_NEXT
-from twostroke.server.metrics import ServerMetrics
+from twostroke.server.telemetry.history_metrics import HistoryCollector
+from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Timings
 from twostroke.types.plan import Plan, PlannedSequence, Role

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from twostroke.env import notify_address, process_environment, watchdog_s
-from twostroke.server.notify import SystemdNotifier, Watch, message
+from twostroke.server.process.notify import SystemdNotifier, Watch, message
 
 SOURCE = Path(__file__).parents[2] / "src"
 

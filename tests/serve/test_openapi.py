@@ -24,11 +24,11 @@ from tests.serve.fakes import MODEL, fake_parts
 from tests.serve.harness import Live, serving
 from tests.tiers import fewer
 from twostroke.cost.explanation import Advice, Cause, CauseKind, Explanation, Verdict
-from twostroke.server.adapter_routes import LOAD_PATH, UNLOAD_PATH
+from twostroke.server.api.adapter_routes import LOAD_PATH, UNLOAD_PATH
 from twostroke.server.app import routes_of
 from twostroke.server.build import build_server
+from twostroke.server.document.openapi import openapi_document
 from twostroke.server.live.routes import live_routes
-from twostroke.server.openapi import openapi_document
 
 CHECKS: Any = [
     not_a_server_error,

@@ -12,9 +12,9 @@ import pytest
 
 from tests.serve.fakes import FakeEngine, fake_parts
 from tests.serve.harness import Live, Reply, reader_that_does_not_read, serving, wait_until
-from twostroke.server.door import Door, DoorRules
-from twostroke.server.drain import Drain
 from twostroke.server.errors import HttpProblem
+from twostroke.server.gate.door import Door, DoorRules
+from twostroke.server.gate.drain import Drain
 from twostroke.server.parts import Limits
 from twostroke.server.visit import Visit
 

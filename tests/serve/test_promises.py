@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from tests.serve.fakes import ByteTokenizer, FakeEngine, PlainTemplate, fake_parts
 from tests.serve.harness import Live, serving
-from twostroke.server import security
 from twostroke.server.app import create_app
 from twostroke.server.build import build_server
+from twostroke.server.gate import security
+from twostroke.server.gate.security import PUBLIC_PATHS, Gate
 from twostroke.server.parts import Limits
 from twostroke.server.prompts import Call, salted
-from twostroke.server.security import PUBLIC_PATHS, Gate
 from twostroke.types.errors import BackendError, ConfigError, OutOfMemory
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams

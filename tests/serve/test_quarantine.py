@@ -18,10 +18,10 @@ from tests.serve.fakes import FakeEngine, fake_parts
 from tests.serve.harness import serving
 from tests.serve.test_metrics import scrape
 from tests.serve.test_supervise import Supervised, wait_until, with_worker
-from twostroke.server import crash_notes
-from twostroke.server.crash_notes import CrashNotes, new_page
 from twostroke.server.errors import HttpProblem
-from twostroke.server.quarantine import Quarantine, fingerprint
+from twostroke.server.gate.quarantine import Quarantine, fingerprint
+from twostroke.server.process import crash_notes
+from twostroke.server.process.crash_notes import CrashNotes, new_page
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 

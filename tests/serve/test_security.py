@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.serve.fakes import FakeEngine, fake_parts
 from tests.serve.harness import serving
-from twostroke.server.security import host_name, is_loopback
+from twostroke.server.gate.security import host_name, is_loopback
 
 KEY = "correct horse"
 

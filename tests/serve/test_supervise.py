@@ -24,9 +24,9 @@ import pytest
 from openai import OpenAI
 
 from twostroke.env import process_environment
+from twostroke.server.process.stand_in import StandIn
+from twostroke.server.process.supervise import MOST_DELAY_S, STEADY_S, Backoff, how
 from twostroke.server.serve import bind
-from twostroke.server.stand_in import StandIn
-from twostroke.server.supervise import MOST_DELAY_S, STEADY_S, Backoff, how
 
 SOURCE = Path(__file__).parents[2] / "src"
 WAIT_S = 60.0
@@ -179,10 +179,10 @@ def _metrics(served: Supervised) -> str:
 
 PROGRAM = """
 import asyncio, os, sys
-from twostroke.server.notify import SystemdNotifier
+from twostroke.server.process.notify import SystemdNotifier
 from twostroke.server.serve import bind
-from twostroke.server.supervise import Supervisor
-import twostroke.server.supervise as room
+from twostroke.server.process.supervise import Supervisor
+import twostroke.server.process.supervise as room
 room.FIRST_DELAY_S = 0.01
 worker = open(sys.argv[2]).read()
 def command(listening, line, notes):

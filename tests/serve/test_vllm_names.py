@@ -16,8 +16,8 @@ import pytest
 from tests.serve.harness import Live, serving, wait_until
 from tests.serve.test_metrics import samples, scrape
 from twostroke.server.build import build_server
-from twostroke.server.metrics import ServerMetrics
-from twostroke.server.vllm_names import vllm_names
+from twostroke.server.telemetry.metrics import ServerMetrics
+from twostroke.server.telemetry.vllm_names import vllm_names
 from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Timings
 from twostroke.types.request import FinishReason

@@ -13,8 +13,8 @@ import pytest
 from tests.text.kinds import make
 from tests.text.schema_kinds import MODELS, PYDANTIC, ZOD, without_unique_items
 from tests.text.test_grammar import allowed
-from twostroke.server.schema import FunctionSpec, Tool
-from twostroke.server.tool_use import _held
+from twostroke.server.api.schema import FunctionSpec, Tool
+from twostroke.server.api.tool_use import _held
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.text.tools.forced import forced_calls

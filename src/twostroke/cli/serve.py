@@ -27,9 +27,9 @@ from twostroke.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_O
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from twostroke.server.door import Door
-    from twostroke.server.supervise import Supervisor
-    from twostroke.server.worker import Line
+    from twostroke.server.gate.door import Door
+    from twostroke.server.process.supervise import Supervisor
+    from twostroke.server.process.worker import Line
 
 BEAT_S = 1.0
 REPLICAS_HELP = "How many processes compute. If one ends, its streams go on in another, with the same bits."
@@ -74,7 +74,7 @@ def _serve(
     model: str, options: dict[str, Any], as_json: bool, verbose: bool, worker_fds: tuple[int, int, int] | None
 ) -> None:
     from twostroke.server.build import build_server
-    from twostroke.server.crash_notes import CrashNotes
+    from twostroke.server.process.crash_notes import CrashNotes
     from twostroke.server.serve import run
 
     faulthandler.enable()  # a crash in native code says where
@@ -100,7 +100,7 @@ def _serve(
 
 
 def _line(descriptor: int) -> Line:
-    from twostroke.server.worker import Line
+    from twostroke.server.process.worker import Line
 
     return Line(socket.socket(fileno=descriptor))
 
@@ -108,7 +108,7 @@ def _line(descriptor: int) -> Line:
 def watching(door: Door, line: Line | None) -> tuple[Any, Any]:
     """Whom to tell, and what the serving loop calls."""
     from twostroke.env import notify_address, watchdog_s
-    from twostroke.server.notify import BEATS, SystemdNotifier, Watch
+    from twostroke.server.process.notify import BEATS, SystemdNotifier, Watch
 
     if line is not None:
         return line, Watch(line, BEAT_S, lambda: door.draining, time.monotonic, line.gone)
@@ -121,9 +121,9 @@ def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
     """Bind here, serve in a worker that inherits the socket. `ps` shows no key: it goes by the environment."""
     from twostroke.config import address_of, collect
     from twostroke.env import asked_by_environment, notify_address, process_environment
-    from twostroke.server.notify import SystemdNotifier
+    from twostroke.server.process.notify import SystemdNotifier
+    from twostroke.server.process.supervise import Supervisor
     from twostroke.server.serve import bind
-    from twostroke.server.supervise import Supervisor
 
     environment = process_environment()
     if options.get("api_key") is not None:
@@ -159,7 +159,7 @@ async def _to_the_end(supervisor: Supervisor) -> int:
 @contextmanager
 def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
     """Requests' lines are written as JSON, or, as text, where somebody wants them."""
-    from twostroke.server.logs import JsonLines, TextLines, set_up, tear_down
+    from twostroke.server.telemetry.logs import JsonLines, TextLines, set_up, tear_down
 
     lines = JsonLines() if form == "json" else TextLines()
     level = logging.INFO if verbose or form == "json" else logging.WARNING

@@ -20,13 +20,30 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from twostroke.server.adapter_routes import adapter_routes
-from twostroke.server.body import reading
+from twostroke.server.api.adapter_routes import adapter_routes
+from twostroke.server.api.chat_shape import ChatShape
+from twostroke.server.api.completion_shape import CompletionShape
+from twostroke.server.api.legacy_functions import FunctionChatShape
+from twostroke.server.api.messages_request import MessagesRequest, count_tokens, messages_call
+from twostroke.server.api.messages_shape import MessagesShape
+from twostroke.server.api.model_list import model_list, one_model
+from twostroke.server.api.responses_request import ResponsesRequest, responses_call
+from twostroke.server.api.responses_shape import ResponsesShape
+from twostroke.server.api.retrieval_request import (
+    EmbeddingRequest,
+    RerankRequest,
+    ScoreRequest,
+    embedding_call,
+    rerank_call,
+    score_call,
+)
+from twostroke.server.api.retrieval_shape import EmbeddingShape, RerankShape, ScoreShape
+from twostroke.server.api.schema import ChatRequest, CompletionRequest
+from twostroke.server.api.shape import Shape
+from twostroke.server.api.tokens import detokenize, tokenize, tokenizer_info
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
-from twostroke.server.chat_shape import ChatShape
-from twostroke.server.completion_shape import CompletionShape
-from twostroke.server.door_metrics import DoorCollector
+from twostroke.server.document.openapi import openapi_document
 from twostroke.server.errors import (
     INVALID,
     HttpProblem,
@@ -36,35 +53,18 @@ from twostroke.server.errors import (
     unknown_request,
     unknown_response,
 )
-from twostroke.server.explanations import explanation_of
-from twostroke.server.history_metrics import HistoryCollector
-from twostroke.server.legacy_functions import FunctionChatShape
+from twostroke.server.gate.body import reading
+from twostroke.server.gate.door_metrics import DoorCollector
+from twostroke.server.gate.security import Gate, client_of
 from twostroke.server.live.about import kv_facts
 from twostroke.server.live.routes import live_routes
-from twostroke.server.messages_request import MessagesRequest, count_tokens, messages_call
-from twostroke.server.messages_shape import MessagesShape
-from twostroke.server.metrics import CONTENT_TYPE
-from twostroke.server.model_list import model_list, one_model
-from twostroke.server.openapi import openapi_document
 from twostroke.server.page_files import page_routes
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import chat_call, completion_call, salted
-from twostroke.server.responses_request import ResponsesRequest, responses_call
-from twostroke.server.responses_shape import ResponsesShape
-from twostroke.server.retrieval_request import (
-    EmbeddingRequest,
-    RerankRequest,
-    ScoreRequest,
-    embedding_call,
-    rerank_call,
-    score_call,
-)
-from twostroke.server.retrieval_shape import EmbeddingShape, RerankShape, ScoreShape
-from twostroke.server.schema import ChatRequest, CompletionRequest
-from twostroke.server.security import Gate, client_of
-from twostroke.server.shape import Shape
 from twostroke.server.stream import Answer
-from twostroke.server.tokens import detokenize, tokenize, tokenizer_info
+from twostroke.server.telemetry.explanations import explanation_of
+from twostroke.server.telemetry.history_metrics import HistoryCollector
+from twostroke.server.telemetry.metrics import CONTENT_TYPE
 from twostroke.types.errors import TokenizerFailed, TwostrokeError
 from twostroke.types.pooling import Task
 

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from twostroke.server.errors import HEADERS_TOO_LARGE, INTERNAL
 from twostroke.server.facts import KEY, Listener, RequestFacts
-from twostroke.server.metrics import ServerMetrics
+from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.server.visit import note_arrival
 
 log = logging.getLogger("twostroke.server")

@@ -20,19 +20,19 @@ from twostroke.engine.async_engine import AsyncEngine
 from twostroke.heap import keep_little
 from twostroke.scheduler.step_time import StepTime
 from twostroke.server.adapters import ServedAdapters
-from twostroke.server.body_budget import BodyBudget
-from twostroke.server.crash_notes import CrashNotes
-from twostroke.server.door import Door, DoorRules
+from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.facts import Listener
-from twostroke.server.field_check import FieldCheck
-from twostroke.server.forecast import Forecast, Listeners, Room
+from twostroke.server.gate.body_budget import BodyBudget
+from twostroke.server.gate.door import Door, DoorRules
+from twostroke.server.gate.forecast import Forecast, Listeners, Room
+from twostroke.server.gate.quarantine import Quarantine
 from twostroke.server.live.about import about
 from twostroke.server.live.view import EngineView
-from twostroke.server.logs import request_ended
-from twostroke.server.metrics import ServerMetrics
 from twostroke.server.parts import Limits, ServerParts
-from twostroke.server.quarantine import Quarantine
-from twostroke.server.spans import otlp_spans
+from twostroke.server.process.crash_notes import CrashNotes
+from twostroke.server.telemetry.logs import request_ended
+from twostroke.server.telemetry.metrics import ServerMetrics
+from twostroke.server.telemetry.spans import otlp_spans
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.types.errors import ConfigError
 

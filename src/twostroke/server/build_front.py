@@ -25,12 +25,12 @@ from twostroke.env import asked_by_environment
 from twostroke.fleet.wire import ReplicaFacts
 from twostroke.heap import keep_little
 from twostroke.sampling.random_draw import sibling_seed
-from twostroke.server.body_budget import BodyBudget
+from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.build import door_rules
-from twostroke.server.door import Door
-from twostroke.server.field_check import FieldCheck
-from twostroke.server.metrics import ServerMetrics
+from twostroke.server.gate.body_budget import BodyBudget
+from twostroke.server.gate.door import Door
 from twostroke.server.parts import Limits, ServerParts
+from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler

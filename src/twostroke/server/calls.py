@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from twostroke.server.tool_use import ToolUse
+from twostroke.server.api.tool_use import ToolUse
 from twostroke.text.turn import Turn, TurnForm
 from twostroke.types.output import Prompt
 

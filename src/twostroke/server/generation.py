@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from twostroke.server.calls import Call
-from twostroke.server.door import Ticket
 from twostroke.server.errors import EngineFault, HttpProblem, fault_of
 from twostroke.server.facts import RequestFacts
+from twostroke.server.gate.door import Ticket
+from twostroke.server.gate.quarantine import Stay
+from twostroke.server.gate.refusals import DEADLINE
 from twostroke.server.parts import ServerParts
-from twostroke.server.quarantine import Stay
-from twostroke.server.refusals import DEADLINE
 from twostroke.server.visit import Visit
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import Delta, Prompt

@@ -17,15 +17,15 @@ from twostroke.cost.work import Work
 from twostroke.retrieval.embedder import Embedder
 from twostroke.retrieval.reranker import Reranker
 from twostroke.server.adapters import ServedAdapters
-from twostroke.server.body_budget import BodyBudget
-from twostroke.server.door import Door
+from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.facts import Listener
-from twostroke.server.field_check import FieldCheck
-from twostroke.server.lanes import Lanes
+from twostroke.server.gate.body_budget import BodyBudget
+from twostroke.server.gate.door import Door
+from twostroke.server.gate.lanes import Lanes
+from twostroke.server.gate.quarantine import Quarantine
 from twostroke.server.live.view import EngineView
-from twostroke.server.logs import request_ended
-from twostroke.server.metrics import EngineGauges, ServerMetrics
-from twostroke.server.quarantine import Quarantine
+from twostroke.server.telemetry.logs import request_ended
+from twostroke.server.telemetry.metrics import EngineGauges, ServerMetrics
 from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.turn import TurnForm
 from twostroke.types.output import Delta, Prompt

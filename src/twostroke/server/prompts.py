@@ -13,14 +13,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from twostroke.server.calls import Call
-from twostroke.server.decode import decode
-from twostroke.server.grammar import AskedGrammar, grammar_of
-from twostroke.server.legacy_functions import in_old_words, to_tools
-from twostroke.server.model_list import adapter_of, check_model
-from twostroke.server.other_engines import unlimited
-from twostroke.server.parts import ServedTemplate, ServedTokenizer, ServerParts
-from twostroke.server.schema import (
+from twostroke.server.api.grammar import AskedGrammar, grammar_of
+from twostroke.server.api.legacy_functions import in_old_words, to_tools
+from twostroke.server.api.model_list import adapter_of, check_model
+from twostroke.server.api.other_engines import unlimited
+from twostroke.server.api.schema import (
     MAX_PROMPTS,
     ChatRequest,
     CompletionRequest,
@@ -28,7 +25,10 @@ from twostroke.server.schema import (
     checked_chat,
     read_completion,
 )
-from twostroke.server.tool_use import ToolUse, special_ids_of, tool_use
+from twostroke.server.api.tool_use import ToolUse, special_ids_of, tool_use
+from twostroke.server.calls import Call
+from twostroke.server.gate.decode import decode
+from twostroke.server.parts import ServedTemplate, ServedTokenizer, ServerParts
 from twostroke.text.bad_words import without_words
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.tools.prompt import with_tools

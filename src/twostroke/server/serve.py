@@ -22,10 +22,10 @@ from typing import cast
 import uvicorn
 
 from twostroke.server.app import create_app
-from twostroke.server.drain import Drain
+from twostroke.server.gate.drain import Drain
+from twostroke.server.gate.protocol import DeadlineProtocol
+from twostroke.server.gate.security import is_loopback
 from twostroke.server.parts import Closing, ServerParts
-from twostroke.server.protocol import DeadlineProtocol
-from twostroke.server.security import is_loopback
 from twostroke.types.errors import ConfigError, EngineStopped
 
 log = logging.getLogger("twostroke.server")

@@ -19,14 +19,14 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from twostroke.server.api.field_check import HEADER
+from twostroke.server.api.shape import Counts, Event, Shape
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of
 from twostroke.server.facts import RequestFacts, facts_of
-from twostroke.server.field_check import HEADER
 from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
-from twostroke.server.progress import PROGRESS_S, PromptProgress
-from twostroke.server.shape import Counts, Event, Shape
+from twostroke.server.telemetry.progress import PROGRESS_S, PromptProgress
 from twostroke.server.visit import Visit, visit_of
 from twostroke.types.errors import TwostrokeError
 from twostroke.types.output import Delta

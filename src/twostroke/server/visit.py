@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from starlette.types import Scope
 
 from twostroke.server.errors import HttpProblem
-from twostroke.server.refusals import BAD_DEADLINE
-from twostroke.server.security import CLIENT
+from twostroke.server.gate.refusals import BAD_DEADLINE
+from twostroke.server.gate.security import CLIENT
 
 TIMEOUT_HEADER = b"x-request-timeout-ms"
 MOST_MS = 24 * 3600 * 1000

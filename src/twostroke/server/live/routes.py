@@ -24,10 +24,10 @@ from starlette.types import Receive, Scope, Send
 
 from twostroke.cost.account import record_of
 from twostroke.cost.record import RequestRecord, StepRecord
+from twostroke.server.api.shape import Event
 from twostroke.server.errors import OVERLOADED, HttpProblem, SlowReader
 from twostroke.server.live.frame import Frames
 from twostroke.server.parts import ServerParts
-from twostroke.server.shape import Event
 from twostroke.server.stream import EventWriter, until_disconnect
 from twostroke.sim.perfetto import trace
 from twostroke.types.errors import InvalidRequest

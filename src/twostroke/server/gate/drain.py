@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from twostroke.server.door import Door
+from twostroke.server.gate.door import Door
 
 
 class Drain:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from twostroke.server.api.logprobs import chat_logprobs
+from twostroke.server.api.openai_envelope import Envelope, usage_of
+from twostroke.server.api.shape import Block, ChatTurn, Closed, Counts, Event, Opened, Step
 from twostroke.server.calls import Call
-from twostroke.server.logprobs import chat_logprobs
-from twostroke.server.openai_envelope import Envelope, usage_of
 from twostroke.server.parts import ServerParts
-from twostroke.server.shape import Block, ChatTurn, Closed, Counts, Event, Opened, Step
 from twostroke.types.output import Delta
 from twostroke.types.result import TokenLogprob
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from twostroke.server.errors import HttpProblem, Problem
-from twostroke.server.refusals import draining, key_limit, queue_full
+from twostroke.server.gate.refusals import draining, key_limit, queue_full
 from twostroke.server.visit import Visit
 
 MINUTE_S = 60.0

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from twostroke.server.api.shape import Block, ChatTurn, Closed, Counts, Event, Opened, Step
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem, messages_problem
 from twostroke.server.parts import ServerParts
-from twostroke.server.shape import Block, ChatTurn, Closed, Counts, Event, Opened, Step
 from twostroke.text.tools.cut_json import complete_part
 from twostroke.types.output import Delta
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.adapter_routes import LOAD_PATH, UNLOAD_PATH
 from twostroke.server.adapters import LoadRequest, UnloadRequest
+from twostroke.server.api.adapter_routes import LOAD_PATH, UNLOAD_PATH
+from twostroke.server.api.messages_request import CountRequest, MessagesRequest
+from twostroke.server.api.responses_request import ResponsesRequest
+from twostroke.server.api.retrieval_request import EmbeddingRequest, RerankRequest, ScoreRequest
+from twostroke.server.api.schema import ChatRequest, CompletionRequest
+from twostroke.server.api.tokens import DetokenizeRequest, TokenizeRequest
+from twostroke.server.document.openapi_answers import ANSWERS, DETAILS, ERROR, MESSAGES_ERROR, STREAMED
+from twostroke.server.document.openapi_engine import ENGINE_ANSWERS, TRACE_QUERY, frames_query
 from twostroke.server.live.routes import MAX_FRAMES
-from twostroke.server.messages_request import CountRequest, MessagesRequest
-from twostroke.server.openapi_answers import ANSWERS, DETAILS, ERROR, MESSAGES_ERROR, STREAMED
-from twostroke.server.openapi_engine import ENGINE_ANSWERS, TRACE_QUERY, frames_query
 from twostroke.server.parts import ServerParts
-from twostroke.server.responses_request import ResponsesRequest
-from twostroke.server.retrieval_request import EmbeddingRequest, RerankRequest, ScoreRequest
-from twostroke.server.schema import ChatRequest, CompletionRequest
-from twostroke.server.tokens import DetokenizeRequest, TokenizeRequest
 from twostroke.types.pooling import Task
 
 _REF = "#/components/schemas/{name}"

@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from twostroke.server.crash_notes import REFUSED_S, CrashNotes, new_page
-from twostroke.server.notify import Listener
-from twostroke.server.stand_in import StandIn
+from twostroke.server.process.crash_notes import REFUSED_S, CrashNotes, new_page
+from twostroke.server.process.notify import Listener
+from twostroke.server.process.stand_in import StandIn
 
 FIRST_DELAY_S, MOST_DELAY_S = 0.25, 30.0
 STEADY_S = 60.0

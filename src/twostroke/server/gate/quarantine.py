@@ -17,9 +17,9 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from twostroke.server.crash_notes import MOST_RUNNING, PRINT_BYTES, CrashNotes, Record
 from twostroke.server.errors import HttpProblem
-from twostroke.server.refusals import quarantined
+from twostroke.server.gate.refusals import quarantined
+from twostroke.server.process.crash_notes import MOST_RUNNING, PRINT_BYTES, CrashNotes, Record
 from twostroke.types.output import Prompt
 
 TURN_S = 60.0

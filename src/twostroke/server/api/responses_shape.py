@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
+from twostroke.server.api.logprobs import chat_logprobs
+from twostroke.server.api.responses_request import ResponsesRequest
+from twostroke.server.api.shape import HEARTBEAT, Block, ChatTurn, Closed, Counts, Event, Grew, Opened, Step
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
-from twostroke.server.logprobs import chat_logprobs
 from twostroke.server.parts import ServerParts
-from twostroke.server.responses_request import ResponsesRequest
-from twostroke.server.shape import HEARTBEAT, Block, ChatTurn, Closed, Counts, Event, Grew, Opened, Step
 from twostroke.types.output import Delta
 from twostroke.types.result import TokenLogprob
 

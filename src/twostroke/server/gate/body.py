@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect, Request
 
-from twostroke.server.body_budget import BodyBudget
 from twostroke.server.errors import BODY_TIMEOUT, HttpProblem, body_too_large
+from twostroke.server.gate.body_budget import BodyBudget
 from twostroke.server.parts import Limits
 
 

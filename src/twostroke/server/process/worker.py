@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from twostroke.server.notify import message
+from twostroke.server.process.notify import message
 
 
 class Line:

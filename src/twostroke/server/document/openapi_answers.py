@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from twostroke.server.json_schema import COUNT, OBJECT, TEXT, list_of, maybe, object_of, or_null
-from twostroke.server.retrieval_request import MAX_TEXTS, REFUSED
-from twostroke.server.schema import NEUTRAL
+from twostroke.server.api.json_schema import COUNT, OBJECT, TEXT, list_of, maybe, object_of, or_null
+from twostroke.server.api.retrieval_request import MAX_TEXTS, REFUSED
+from twostroke.server.api.schema import NEUTRAL
 from twostroke.types.speculate import WAYS
 
 STREAMED: dict[str, Any] = {

@@ -14,8 +14,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from twostroke.server.adapters import LoadRequest, UnloadRequest
-from twostroke.server.body import reading
-from twostroke.server.decode import decode
+from twostroke.server.gate.body import reading
+from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
 
 LOAD_PATH, UNLOAD_PATH = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.decode import decode
-from twostroke.server.model_list import check_model
+from twostroke.server.api.model_list import check_model
+from twostroke.server.api.schema import ChatRequest, Tool, checked_chat
+from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import prompt_of_chat
-from twostroke.server.schema import ChatRequest, Tool, checked_chat
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 
 MAX_TOKENS = 1024 * 1024

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
+from twostroke.server.api.shape import HEARTBEAT, Counts, Event
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
-from twostroke.server.shape import HEARTBEAT, Counts, Event
 
 DONE = b"data: [DONE]\n\n"
 

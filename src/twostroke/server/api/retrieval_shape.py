@@ -11,11 +11,11 @@ from typing import Any
 
 from twostroke.retrieval.embedder import VectorOptions
 from twostroke.retrieval.reranker import ranked
+from twostroke.server.api.retrieval_request import text_of
+from twostroke.server.api.shape import HEARTBEAT, Counts, Event
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
-from twostroke.server.retrieval_request import text_of
-from twostroke.server.shape import HEARTBEAT, Counts, Event
 from twostroke.types.output import Delta
 
 

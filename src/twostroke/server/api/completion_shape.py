@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from twostroke.server.api.logprobs import CompletionLogprobs
+from twostroke.server.api.openai_envelope import Envelope
+from twostroke.server.api.shape import Counts, Event
 from twostroke.server.calls import Call
-from twostroke.server.logprobs import CompletionLogprobs
-from twostroke.server.openai_envelope import Envelope
 from twostroke.server.parts import ServerParts
-from twostroke.server.shape import Counts, Event
 from twostroke.types.output import Delta
 from twostroke.types.result import TokenLogprob
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from twostroke.server.body_budget import BodyBudget
-from twostroke.server.door import Door
+from twostroke.server.gate.body_budget import BodyBudget
+from twostroke.server.gate.door import Door
 
 
 class DoorCollector(Collector):

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
+from twostroke.server.api.schema import ChatRequest, FunctionSpec, StreamOptions, Tool, checked_chat
 from twostroke.server.calls import Call
-from twostroke.server.decode import check_depth, decode
+from twostroke.server.gate.decode import check_depth, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat
-from twostroke.server.schema import ChatRequest, FunctionSpec, StreamOptions, Tool, checked_chat
 from twostroke.types.errors import InvalidRequest
 
 MAX_ITEMS = 4096

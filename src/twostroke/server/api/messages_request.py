@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
+from twostroke.server.api.model_list import check_model
+from twostroke.server.api.schema import ChatRequest, FunctionSpec, Tool, checked_chat
 from twostroke.server.calls import Call
-from twostroke.server.decode import check_depth, decode
-from twostroke.server.model_list import check_model
+from twostroke.server.gate.decode import check_depth, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat, prompt_of_chat
-from twostroke.server.schema import ChatRequest, FunctionSpec, Tool, checked_chat
 from twostroke.types.errors import InvalidRequest
 
 MAX_BLOCKS = 4096

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from twostroke.cost.work import Work
 from twostroke.engine.observer import Observer
 from twostroke.server.live.recent import Recent
-from twostroke.server.vllm_names import VllmNames
+from twostroke.server.telemetry.vllm_names import VllmNames
 from twostroke.types.event import FinishedEvent
 from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT
 from twostroke.types.grammar import TOO_HEAVY

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from twostroke.server.decode import check_depth, decode
-from twostroke.server.other_engines import in_our_fields
+from twostroke.server.api.other_engines import in_our_fields
+from twostroke.server.gate.decode import check_depth, decode
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import MAX_SCHEMA_BYTES
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from twostroke.server.api.schema import ChatRequest, Tool
 from twostroke.server.parts import ServedTokenizer
-from twostroke.server.schema import ChatRequest, Tool
 from twostroke.text.grammar.check import checked_schema
 from twostroke.text.tools.forced import SpecialId, forced_calls, held_style, strict_calls
 from twostroke.text.tools.styles import HERMES, ToolStyle

@@ -17,11 +17,11 @@ import msgspec
 
 from twostroke.retrieval.embedder import Embedder, EmbeddingOptions, VectorOptions
 from twostroke.retrieval.reranker import PairOptions, Reranker, pairs_of
+from twostroke.server.api.model_list import adapter_of, check_model
+from twostroke.server.api.schema import MAX_PRIORITY, MAX_SALT_CHARACTERS
 from twostroke.server.calls import Call
-from twostroke.server.decode import decode
-from twostroke.server.model_list import adapter_of, check_model
+from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
-from twostroke.server.schema import MAX_PRIORITY, MAX_SALT_CHARACTERS
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Prompt
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twostroke.server.errors import HttpProblem
-from twostroke.server.refusals import bodies_full
+from twostroke.server.gate.refusals import bodies_full
 
 BODY_MEMORY_BYTES = 256 * 1024 * 1024
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from twostroke.server.json_schema import COUNT, OBJECT, TEXT, list_of, maybe, object_of
+from twostroke.server.api.json_schema import COUNT, OBJECT, TEXT, list_of, maybe, object_of
 
 _SECONDS: dict[str, Any] = {"type": "number", "minimum": 0}
 _TIME: dict[str, Any] = {"type": "number", "description": "Seconds on the engine's clock."}

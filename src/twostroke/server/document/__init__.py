@@ -1,0 +1,5 @@
+"""The OpenAPI document.
+
+Knows: routes and their shapes.
+Must not know: how requests are answered.
+"""

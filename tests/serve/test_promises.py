@@ -46,6 +46,8 @@ NOT_GENERATING = {
     "/v1/embeddings",
     "/v1/rerank",
     "/v1/score",
+    "/v1/load_lora_adapter",
+    "/v1/unload_lora_adapter",
     "/tokenize",
     "/detokenize",
 }

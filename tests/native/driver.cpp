@@ -87,7 +87,7 @@ static void attention(ts_context* context, int32_t kind) {
   const float heads_of[7] = {0.5f, -2.0f, 30.0f, 0.25f, 0.0f, 1.0f, -0.125f};  // sinks, and slopes from the second on
   for (int window = 0; window <= 33; window += 33) {
     must(ts_attention(context, &layer, q, heads * dim, heads, starts, contexts, 2, table, 5, 0.2236f, window, window / 8.0f,
-                      window ? heads_of : nullptr, window ? heads_of + 1 : nullptr, out, heads * dim),
+                      window ? heads_of : nullptr, window ? heads_of + 1 : nullptr, window ? 0 : 5, out, heads * dim),
          "attention");
     say(out, 21 * heads * dim);
   }

@@ -126,7 +126,7 @@ static void strange(ts_context* three) {
   for (int i = 0; i < 40; ++i) slots[i] = table[i / 16] * 16 + i % 16;
   must(ts_kv_write(three, &layer, k, dim, v, dim, slots, tokens), "kv_write");
   for (int i = 0; i < 7; ++i) q[i * dim + i] = values[i];
-  must(ts_attention(three, &layer, q, dim, 1, starts, contexts, 1, table, 3, 0.17f, 0, 0.0f, nullptr, nullptr, out, dim), "attention");
+  must(ts_attention(three, &layer, q, dim, 1, starts, contexts, 1, table, 3, 0.17f, 0, 0.0f, nullptr, nullptr, 0, out, dim), "attention");
   say("nan attention", out, 7 * dim * 4);
   float *x = draws(7), *gated = (float*)room(7 * 64 * 4), *ones = (float*)room(128 * 4), *data = (float*)room(128 * 4);
   for (int i = 0; i < 128; ++i) ones[i] = 1.0f;
@@ -191,12 +191,12 @@ static void attention(ts_context* three, ts_context* one, int32_t kind, int64_t 
   for (int window = 0; window <= 33; window += 33) {  // with a window also a soft cap, sinks and slopes
     snprintf(name, sizeof name, "kv%d dim%d %d window%d attention", (int)kind, (int)dim, (int)value_dim, window);
     must(ts_attention(three, &layer, q, width, heads, starts, contexts, 3, table, 8, 0.17f, window, window / 8.0f, window ? heads_of : nullptr, window ? heads_of + 1 : nullptr,
-                      out, wide), name);
+                      window ? 0 : 5, out, wide), name);
     for (int s = 0; s < 3; ++s) {
       const int32_t own[2] = {0, starts[s + 1] - starts[s]};
       const int64_t at = starts[s] * width, to = starts[s] * wide;
       must(ts_attention(one, &layer, q + at, width, heads, own, contexts + s, 1, table + 8 * s, 8, 0.17f, window, window / 8.0f, window ? heads_of : nullptr,
-                        window ? heads_of + 1 : nullptr, alone, wide), name);
+                        window ? heads_of + 1 : nullptr, window ? 0 : 5, alone, wide), name);
       if (memcmp(alone, out + to, (size_t)(own[1] * wide * 4)) != 0) fail(name);
     }
     say(name, out, 78 * wide * 4);

@@ -185,9 +185,15 @@ def test_what_a_silent_config_means_is_what_transformers_says(name: str) -> None
     assert {kind.kv_heads for kind in spec.paged_kinds} == {8 if default.model_type == "mistral" else 32}
 
 
+OUR_OWN_REFERENCE = {"Grok1ModelForCausalLM"}
+"""Architectures that transformers does not have (tests/models/grok1.py)."""
+
+
 def test_every_architecture_is_one_that_transformers_knows() -> None:
     for entry in architectures().values():
-        assert hasattr(transformers, entry.name) and transformers.AutoConfig.for_model(entry.model_type) is not None
+        assert hasattr(transformers, entry.name) == (entry.name not in OUR_OWN_REFERENCE)
+        if entry.name not in OUR_OWN_REFERENCE:
+            assert transformers.AutoConfig.for_model(entry.model_type) is not None
 
 
 JSON = st.recursive(

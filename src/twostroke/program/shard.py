@@ -72,14 +72,16 @@ class _Division:
         """Begin with all that could be divided, and take away what some call needs whole, until nothing changes."""
         results = [call.result for call in program.calls if call.result and (call.DIVIDED_WEIGHT or call.BY_HEADS)]
         roots, caches = {value.root for value in results}, set(program.caches)
+        attended = {value.root for call in program.calls if call.BY_HEADS and _caches(call) for value in _values(call)}
         before = -1
         while before != len(roots) + len(caches):
             before = len(roots) + len(caches)
             segments = _segments(program, roots, caches)
             for call in program.calls:
                 if call.DIVIDED_WEIGHT and call.result:
-                    if any(each.unit == 1 and each.width < ranks for each in segments.get(call.result.root, ())):
-                        roots.discard(call.result.root)
+                    root = call.result.root
+                    if any(_stays_whole(each, ranks, root in attended) for each in segments.get(root, ())):
+                        roots.discard(root)
                 elif not _by_heads(call, roots, caches):
                     roots -= {call.result.root} if call.result else set()
                     caches -= _caches(call)
@@ -101,6 +103,13 @@ class _Division:
     def by_heads(self, call: Op) -> bool:
         """Whether a rank makes its heads or columns of the call's values from its own alone."""
         return _by_heads(call, set(self.segments), set(self.caches))
+
+
+def _stays_whole(segment: ColumnSegment, ranks: int, attended: bool) -> bool:
+    """Too few columns for each rank; or heads that no attention over divided pages reads, as an index has them."""
+    if segment.unit == 1:
+        return segment.width < ranks
+    return not attended and _units(segment) % ranks != 0
 
 
 def _units(segment: ColumnSegment) -> int:

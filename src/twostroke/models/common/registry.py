@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from twostroke.models.common.forms import CAUSAL, LOGITS, Form, causal_name, form_named, formed, require_form
+from twostroke.models.common.forms import LOGITS, Form, causal_name, form_named, formed, require_form
 from twostroke.ops.column_orders import OrderChoice, no_orders, with_column_orders
 from twostroke.ops.patterns import PATTERNS
 from twostroke.program.check import check
@@ -130,10 +130,8 @@ def _entry(fields: Fields) -> tuple[Architecture, Form]:
                 return entry, entry.form
     word = (", ".join(named) or model_type)[:80]
     near = difflib.get_close_matches(named[0] if named else model_type, known, n=3, cutoff=0.5)
-    served = (entry.name for entry in known.values() if entry.form.task is not Task.RERANK)
-    short = ", ".join(dict.fromkeys(name.removesuffix(CAUSAL) for name in served))
     raise UnsupportedModel(
         f"The architecture {word or 'of this model'} is not implemented.",
-        why=f"config.json: architectures must name one of these, {CAUSAL} behind most: {short}.",
+        why=f"config.json: architectures must name one of the {len(known)} that are listed in docs/models.md.",
         fix=f"The nearest are {', '.join(near)}." if near else "Use a model of one of these families.",
     )

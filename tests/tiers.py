@@ -23,9 +23,9 @@ NATIVE_INPUTS = (
     *("csrc", "src/twostroke/backends", "src/twostroke/ops", "src/twostroke/quant", "src/twostroke/spec/formats.py"),
     *("tests/tiers.py", "tests/conftest.py", *NATIVE_TESTS),
 )
-KEPT_CASES = 16
+KEPT_CASES = 12
 """As many cases of a thinned grid are left; smaller grids are left whole."""
-KEPT_FAMILIES = 12
+KEPT_FAMILIES = 8
 """As many families, or architectures, are left of a test over all of them."""
 Case = TypeVar("Case")
 

@@ -43,6 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return checkpoints.write_checkpoint("peak", tmp_path_factory.mktemp("peak"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["int8", "int4"])
 def test_first_and_second_start(folder: Path, tmp_path: Path, weights: str) -> None:
     """The first start quantizes the bf16 checkpoint into the cache, the second maps it."""

@@ -35,6 +35,7 @@ def test_decode_is_predicted_in_the_middle_of_the_answers() -> None:
     assert set(parts) == {"weights", "head", "attention", "other", "host"}
 
 
+@pytest.mark.slow
 def test_every_case_is_predicted_and_measured() -> None:
     asked = Asked(prompt_lengths=(16, 40), batches=(1, 2), context=24, new_tokens=4, rounds=2)
     with LLM("spark", weights="int8", cache="off", context=64, kv_memory="8MB") as llm:

@@ -12,6 +12,7 @@ from tests.cuda.fake import controls, device, same_level
 from tests.tiers import fewer
 
 
+@pytest.mark.slow
 def test_the_script_runs_and_finds_nothing_different() -> None:
     if same_level() is None:
         pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")

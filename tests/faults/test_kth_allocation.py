@@ -9,11 +9,12 @@ import pytest
 
 from tests.faults.replay import command
 from tests.faults.world import World
+from tests.tiers import fewer
 from twostroke.sim.faulty import FaultRates
 
 HONEST = FaultRates(0.0)
 MOST = 2000
-SEEDS = [seed for seed in range(16) if World(seed, HONEST).pools.pages][:12]
+SEEDS = [seed for seed in range(16) if World(seed, HONEST).pools.pages][: fewer(12, quick=4)]
 """A model of states alone allocates no page."""
 
 

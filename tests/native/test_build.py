@@ -30,6 +30,7 @@ sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *sys.argv[2:]]))
 GRIDS = (("ops", "attention", "latent", "embed", "experts"), ("linear", "feed_forward"))
 
 
+@pytest.mark.slow
 def test_no_undefined_behaviour_on_the_grid(tmp_path: Path) -> None:
     """A build that traps (SIGILL) on undefined behaviour runs the grid of odd sizes at every level of this CPU."""
     needed = {"generic", *levels()}  # the generic library says what this CPU runs

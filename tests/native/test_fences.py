@@ -8,6 +8,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from tests.tiers import TIER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +39,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_grid_between_forbidden_pages() -> None:
     def under(side: str) -> subprocess.CompletedProcess[str]:
         return run("-m", "tests.native.fences", side, *TIER.arguments(), *GRIDS)

@@ -117,7 +117,9 @@ def test_a_taken_port_is_a_clear_error() -> None:
     assert "--port 0" in caught.value.fix
 
 
-@pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.7", "x" * 300])
+@pytest.mark.parametrize(
+    "host", [pytest.param("no.such.host.invalid", marks=pytest.mark.slow), "203.0.113.7", "x" * 300]
+)
 def test_an_address_of_another_machine_is_a_clear_error(host: str) -> None:
     with pytest.raises(ConfigError) as caught:
         run(fake_parts(api_key="k"), host, 0, lambda _url: pytest.fail("announced"))

@@ -280,6 +280,7 @@ def test_gguf_files_by_quantization_and_by_name(pull, hub):
     assert pull("acme/gguf").path.name == "model.gguf"
 
 
+@pytest.mark.slow
 def test_gguf_files_that_are_here_need_no_hub(pull, hub):
     first = pull("acme/ggufs:Q8_0")
     hub.requests.clear()

@@ -5,7 +5,7 @@
 
 Implementations may compute the scores of other positions and throw them away.
 
-Knows: the contract, the reference, the cost. Must not know: implementations, who chooses.
+Knows: the contract, the reference, the cost. Must not know: implementations, how positions are chosen.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from twostroke.cost.work import Work
-from twostroke.ops.attention import LOG2_E
-from twostroke.ops.kv_pages import read_latents
+from twostroke.ops.kv_pages import latents_seen
+from twostroke.ops.latent_attention import attended, check_latent, latent_cost, scaled_queries
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
 from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
-from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.program.values import SEQUENCES, Cache, Sequences, Value
 
 
 def reference(
@@ -34,18 +32,11 @@ def reference(
     scale: float,
 ) -> None:
     """See the module."""
-    factor = np.float32(scale) * LOG2_E
-    whole = np.concatenate((q, q_turned), axis=-1) * factor
-    for s, context in enumerate(batch.context_tokens.tolist()):
-        first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
-        pages = batch.page_table[s, : -(-context // PAGE_TOKENS)]
-        keys = read_latents(layer, pages).reshape(-1, layer.head_dim)
-        for row in range(first, last):
-            places = chosen[row].astype(np.int64)
-            seen = keys[places[(places >= 0) & (places <= context - (last - row))]]
-            scores = whole[row] @ seen.T
-            weights = np.exp2(scores - scores.max(axis=-1, keepdims=True))
-            out[row] = weights @ seen[:, : layer.value_dim] / weights.sum(axis=-1, keepdims=True)
+    whole = scaled_queries(q, q_turned, scale)
+    for row, seen in latents_seen(layer, batch):
+        places = chosen[row].astype(np.int64)
+        places = places[(places >= 0) & (places < len(seen))]
+        out[row] = attended(whole[row], seen[places], layer.value_dim)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -73,21 +64,12 @@ class ChosenLatentAttention(Op):
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """That of all visible positions: the kernels compute the scores of all of them."""
-        asked = self.q.width + self.q_turned.width
-        return OpCost(
-            per_row=Work(0, activation_bytes=4 * (asked + self.out.width + self.chosen.width)),
-            per_pair=Work(2 * (asked + self.out.width)),
-            per_position=Work(0, kv_bytes=formats.kv.latent_bytes(self.q.shape[1] + self.q_turned.shape[1])),
-        )
+        return latent_cost(self.q, self.q_turned, self.out, formats, self.chosen.width)
 
 
 def chosen_latent_attention(q: Value, q_turned: Value, chosen: Value, layer: Cache, scale: float) -> Value:
     """What each row of q (T, H, L) and q_turned (T, H, R) sees of its `chosen` (T, K) positions in `layer`."""
-    kind = layer.kind
-    if not isinstance(kind, LatentKV):
-        raise TypeError("chosen_latent_attention needs pages of latents")
-    if q.shape[1] + q_turned.shape[1] != kind.head_dim:
-        raise ValueError(f"queries of {q.shape[1]} and {q_turned.shape[1]} numbers do not meet {kind.head_dim}")
+    check_latent(ChosenLatentAttention.NAME, q, q_turned, layer)
     out = q.fresh()
     q.trace.record(ChosenLatentAttention(out, q, q_turned, chosen, layer, SEQUENCES, scale))
     return out

@@ -21,11 +21,10 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
-from twostroke.ops.kv_pages import read_latents
+from twostroke.ops.kv_pages import latents_seen
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
 from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
-from twostroke.spec.formats import PAGE_TOKENS
 
 FLOPS_PER_HEAD = 3
 """A comparison, a product and an addition for each score of a head."""
@@ -34,16 +33,11 @@ FLOPS_PER_HEAD = 3
 def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, batch: AttentionBatch) -> None:
     """See the module."""
     out[...] = -1
-    for s, context in enumerate(batch.context_tokens.tolist()):
-        first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
-        pages = batch.page_table[s, : -(-context // PAGE_TOKENS)]
-        keys = read_latents(layer, pages).reshape(-1, layer.head_dim)[:context]
-        for row in range(first, last):
-            seen = keys[: context - (last - row) + 1]
-            scores = weights[row] @ np.maximum(q[row] @ seen.T, 0)
-            scores[np.isnan(scores)] = np.inf
-            chosen = np.sort(np.argsort(-scores, kind="stable")[: out.shape[1]])
-            out[row, : len(chosen)] = chosen
+    for row, seen in latents_seen(layer, batch):
+        scores = weights[row] @ np.maximum(q[row] @ seen.T, 0)
+        scores[np.isnan(scores)] = np.inf
+        chosen = np.sort(np.argsort(-scores, kind="stable")[: out.shape[1]])
+        out[row, : len(chosen)] = chosen
 
 
 @dataclass(frozen=True, eq=False, slots=True)

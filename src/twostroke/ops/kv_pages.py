@@ -21,12 +21,22 @@ Knows: the layout, the rounding. Must not know: which positions lie where.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twostroke.ops.operands import F32Array, I32Array, KVLayer, U8Array, U16Array, bf16_to_f32, f32_to_bf16
+from twostroke.ops.operands import (
+    AttentionBatch,
+    F32Array,
+    I32Array,
+    KVLayer,
+    U8Array,
+    U16Array,
+    bf16_to_f32,
+    f32_to_bf16,
+)
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 
 SCALE_BYTES = 2 * PAGE_TOKENS
@@ -101,6 +111,16 @@ def read_latents(layer: KVLayer, page_ids: NDArray[np.integer]) -> F32Array:
         return bf16_to_f32(bits[..., : layer.head_dim])
     found: F32Array = _floats(picked)[0][:, 0].transpose(0, 2, 1)
     return found
+
+
+def latents_seen(layer: KVLayer, batch: AttentionBatch) -> Iterator[tuple[int, F32Array]]:
+    """Each row of the step, and what lies at the positions that it sees: (positions, head_dim)."""
+    for s, context in enumerate(batch.context_tokens.tolist()):
+        first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
+        pages = batch.page_table[s, : -(-context // PAGE_TOKENS)]
+        held = read_latents(layer, pages).reshape(-1, layer.head_dim)
+        for row in range(first, last):
+            yield row, held[: context - (last - row) + 1]
 
 
 def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:

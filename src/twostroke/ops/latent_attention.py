@@ -25,28 +25,33 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention import LOG2_E
-from twostroke.ops.kv_pages import read_latents
+from twostroke.ops.kv_pages import latents_seen
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
 from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
-from twostroke.spec.formats import PAGE_TOKENS
 
 
 def reference(
     out: F32Array, q: F32Array, q_turned: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float
 ) -> None:
     """See the module."""
-    factor = np.float32(scale) * LOG2_E
-    whole = np.concatenate((q, q_turned), axis=-1) * factor
-    for s, context in enumerate(batch.context_tokens.tolist()):
-        first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
-        pages = batch.page_table[s, : -(-context // PAGE_TOKENS)]
-        keys = read_latents(layer, pages).reshape(-1, layer.head_dim)[:context]
-        for row in range(first, last):
-            seen = keys[: context - (last - row) + 1]
-            scores = whole[row] @ seen.T
-            weights = np.exp2(scores - scores.max(axis=-1, keepdims=True))
-            out[row] = weights @ seen[:, : layer.value_dim] / weights.sum(axis=-1, keepdims=True)
+    whole = scaled_queries(q, q_turned, scale)
+    for row, seen in latents_seen(layer, batch):
+        out[row] = attended(whole[row], seen, layer.value_dim)
+
+
+def scaled_queries(q: F32Array, q_turned: F32Array, scale: float) -> F32Array:
+    """(T, H, L + R): the two parts side by side, for scores that are powers of two."""
+    found: F32Array = np.concatenate((q, q_turned), axis=-1) * (np.float32(scale) * LOG2_E)
+    return found
+
+
+def attended(queries: F32Array, seen: F32Array, value_dim: int) -> F32Array:
+    """What the scaled queries (H, L + R) of one row see of `seen` (positions, L + R): (H, L)."""
+    scores = queries @ seen.T
+    weights = np.exp2(scores - scores.max(axis=-1, keepdims=True))
+    found: F32Array = weights @ seen[:, :value_dim] / weights.sum(axis=-1, keepdims=True)
+    return found
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,23 +71,33 @@ class LatentAttention(Op):
     scale: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """For each visible position and head 2 FLOPs for each number of it, and 2 for each of the latent; latents are
-        read once for all heads."""
-        asked = self.q.width + self.q_turned.width
-        return OpCost(
-            per_row=Work(0, activation_bytes=4 * (asked + self.out.width)),
-            per_pair=Work(2 * (asked + self.out.width)),
-            per_position=Work(0, kv_bytes=formats.kv.latent_bytes(self.q.shape[1] + self.q_turned.shape[1])),
-        )
+        """That of all visible positions."""
+        return latent_cost(self.q, self.q_turned, self.out, formats)
+
+
+def latent_cost(q: Value, q_turned: Value, out: Value, formats: StoredFormats, more_width: int = 0) -> OpCost:
+    """For each visible position and head 2 FLOPs for each number of it, and 2 for each of the latent; latents are read
+    once for all heads. more_width: columns of other operands."""
+    moved = q.width + q_turned.width + out.width
+    return OpCost(
+        per_row=Work(0, activation_bytes=4 * (moved + more_width)),
+        per_pair=Work(2 * moved),
+        per_position=Work(0, kv_bytes=formats.kv.latent_bytes(q.shape[1] + q_turned.shape[1])),
+    )
+
+
+def check_latent(op: str, q: Value, q_turned: Value, layer: Cache) -> None:
+    """Raises TypeError for other pages, ValueError for queries that do not meet what the layer holds."""
+    kind = layer.kind
+    if not isinstance(kind, LatentKV):
+        raise TypeError(f"{op} needs pages of latents")
+    if q.shape[1] + q_turned.shape[1] != kind.head_dim:
+        raise ValueError(f"queries of {q.shape[1]} and {q_turned.shape[1]} numbers do not meet {kind.head_dim}")
 
 
 def latent_attention(q: Value, q_turned: Value, layer: Cache, scale: float) -> Value:
     """What each row of q (T, H, L) and q_turned (T, H, R) sees in `layer`."""
-    kind = layer.kind
-    if not isinstance(kind, LatentKV):
-        raise TypeError("latent_attention needs pages of latents")
-    if q.shape[1] + q_turned.shape[1] != kind.head_dim:
-        raise ValueError(f"queries of {q.shape[1]} and {q_turned.shape[1]} numbers do not meet {kind.head_dim}")
+    check_latent(LatentAttention.NAME, q, q_turned, layer)
     out = q.fresh()
     q.trace.record(LatentAttention(out, q, q_turned, layer, SEQUENCES, scale))
     return out

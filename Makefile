@@ -3,10 +3,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NATIVE := setup.py pyproject.toml $(wildcard csrc/*/*.cpp csrc/*/*/*.h src/twostroke/backends/cpu/build.py)
+NATIVE := setup.py pyproject.toml src/twostroke/backends/cpu/build.py $(shell find csrc -name '*.cpp' -o -name '*.h')
 
 # Two processes, each with whole files of tests: the fixtures of a module are made once.
 TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# Tests start the command some hundred times: compiled Python is kept between them, whatever the caller's environment says.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: serve test test-all lint docs clean
 

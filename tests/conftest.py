@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-from tests.tiers import KEPT_CASES, KEPT_FAMILIES, NATIVE_TESTS, ROOT, TIER, digest_of, levels, thinned
+from tests import private_cache
+from tests.tiers import (
+    KEPT_CASES,
+    KEPT_FAMILIES,
+    KEPT_PROCESSES,
+    NATIVE_TESTS,
+    PROCESS_TESTS,
+    ROOT,
+    TIER,
+    WHOLE_GRIDS,
+    digest_of,
+    examples,
+    levels,
+    thinned,
+)
 
-GRIDS = ("tests/ops", "tests/quant")
 FAMILY_PARAMETERS = ("family", "architecture")
 """Names of parameters that go over all families, or one family of each architecture."""
 FIRST = ("laws", "spec", "config", "cost", "pure", "scheduler", "sampling", "workload", "planner", "runner", "text")
 """Folders that answer quickly come first."""
 CACHE_KEY = "twostroke/native-green"
 
+# PyTorch is a reference here. It ends with an illegal instruction where a virtual machine names matrix registers that
+# it does not lend.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+# References are tiny: where PyTorch and NumPy divide them among threads, these mostly wait for one another, and spin.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     own = parser.getgroup("twostroke")
-    own.addoption("--quick", action="store_true", help="one level of kernels, thinned grids, no test marked slow")
+    own.addoption("--quick", action="store_true", help="one level of kernels, some cases of each test, nothing slow")
     own.addoption("--grid-seed", type=int, help="chooses the cases of thinned grids (default: today's date)")
     own.addoption("--skip-native", action="store_true", help=f"leave out {', '.join(NATIVE_TESTS)}")
 
@@ -28,6 +53,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if option.grid_seed is None:
         option.grid_seed = int(time.strftime("%Y%m%d", time.gmtime()))
     TIER.quick, TIER.seed = option.quick, option.grid_seed
+    folder = private_cache.enter()
+    config.add_cleanup(lambda: private_cache.leave(folder))
+    # A busy machine fails no test: neither a slow example nor slow drawing of examples is an error.
+    untimed = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    settings.register_profile("untimed", max_examples=examples(100), **untimed)
+    settings.load_profile("untimed")
     if is_worker(config) or not (option.quick and runs_everything(config)):
         return
     # Options go to the workers, so what is decided here holds there.
@@ -40,8 +71,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if reporter is None or is_worker(session.config) or not TIER.quick:
         return
     reporter.write_line(
-        f"quick run: kernels of level {', '.join(levels())}; of large grids {KEPT_CASES} cases and "
-        f"{KEPT_FAMILIES} families, chosen by "
+        f"quick run: kernels of level {', '.join(levels())}; of each test at most {KEPT_CASES} cases "
+        f"({KEPT_PROCESSES} where each starts a process) and {KEPT_FAMILIES} families, chosen by "
         f"--grid-seed {TIER.seed}; nothing marked slow. `make test-all` runs everything."
     )
     if session.config.option.skip_native:
@@ -65,6 +96,17 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config.cache.set(CACHE_KEY, digest_of() if exitstatus == 0 else "")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Nothing of what is imported and collected becomes garbage: it is never searched for any, which took seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=place)
@@ -80,16 +122,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def thin(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The items, without most cases of the large grids and without most families."""
+    """The items, without most cases of large grids and without most families."""
     cases: dict[str, list[pytest.Item]] = {}
     families: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
         test = item.nodeid.partition("[")[0]
-        if lies_in(item, GRIDS):
-            cases.setdefault(test, []).append(item)
-        elif (family := family_of(item)) is not None:
+        if (family := family_of(item)) is not None:
             families.setdefault(test, {}).setdefault(family, []).append(item)
-    left_out = {item for name, grid in cases.items() for item in set(grid) - set(thinned(grid, name))}
+        elif hasattr(item, "callspec") and not lies_in(item, (WHOLE_GRIDS,)):
+            cases.setdefault(test, []).append(item)
+    left_out: set[pytest.Item] = set()
+    for name, grid in cases.items():
+        most = KEPT_PROCESSES if lies_in(grid[0], PROCESS_TESTS) else KEPT_CASES
+        left_out.update(set(grid) - set(thinned(grid, name, most)))
     for by_family in families.values():  # one name: tests over the same families keep the same ones
         kept = thinned(list(by_family), "families", KEPT_FAMILIES)
         left_out.update(item for family in set(by_family) - set(kept) for item in by_family[family])
@@ -106,12 +151,18 @@ def family_of(item: pytest.Item) -> str | None:
 
 def place(item: pytest.Item) -> int:
     """The order of a run; files and tests within keep theirs."""
-    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    folder = folder_of(item.path)[len("tests/") :]
     return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
 
 def lies_in(item: pytest.Item, folders: tuple[str, ...]) -> bool:
-    return any(ROOT / folder in item.path.parents for folder in folders)
+    return folder_of(item.path) in folders
+
+
+@cache
+def folder_of(file: Path) -> str:
+    """The folder of tests/ in which a file lies, as `tests/ops`."""
+    return "/".join(file.relative_to(ROOT).parts[:2])
 
 
 def runs_everything(config: pytest.Config) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,9 +24,19 @@ NATIVE_INPUTS = (
     *("csrc", "src/twostroke/backends", "src/twostroke/ops", "src/twostroke/quant", "src/twostroke/spec/formats.py"),
     *("tests/tiers.py", "tests/conftest.py", *NATIVE_TESTS),
 )
-KEPT_CASES = 12
-"""As many cases of a thinned grid are left; smaller grids are left whole."""
-KEPT_FAMILIES = 8
+WHOLE_GRIDS = "tests/laws"
+"""A law holds for all files: its cases are never thinned."""
+PROCESS_TESTS = ("tests/cli", "tests/packaging")
+"""Each case starts the command at least once: a second of processor time."""
+KEPT_CASES = 8
+"""As many cases of a test are left; smaller grids are left whole."""
+KEPT_PROCESSES = 2
+"""The same of PROCESS_TESTS."""
+KEPT_REPEATED = 60
+"""As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
+EXAMPLES_SHARE = 5
+"""Hypothesis tries one example in this many."""
+KEPT_FAMILIES = 6
 """As many families, or architectures, are left of a test over all of them."""
 Case = TypeVar("Case")
 
@@ -56,12 +67,23 @@ def fewer(whole: int, quick: int) -> int:
     return quick if TIER.quick else whole
 
 
+def examples(whole: int) -> int:
+    """How many examples Hypothesis tries of a property; they are others in each run."""
+    return fewer(whole, quick=max(5, whole // EXAMPLES_SHARE))
+
+
 def thinned(cases: Sequence[Case], name: str, most: int = KEPT_CASES) -> list[Case]:
     """At most `most` cases of a grid, in their order; `name` makes the choice another one for each grid."""
     if len(cases) <= most:
         return list(cases)
     chosen = random.Random(f"{TIER.seed} {name}").sample(range(len(cases)), most)
     return [cases[index] for index in sorted(chosen)]
+
+
+def thinned_where(cases: Sequence[Case], fits: Callable[[Case], bool], name: str, most: int) -> list[Case]:
+    """At most `most` of the cases that fit, in their order: for a `fits` that takes long, it is asked no further."""
+    order = random.Random(f"{TIER.seed} {name}").sample(range(len(cases)), len(cases))
+    return [cases[index] for index in sorted(islice((index for index in order if fits(cases[index])), most))]
 
 
 def digest_of(paths: Iterable[str] = NATIVE_INPUTS) -> str:

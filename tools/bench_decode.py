@@ -19,6 +19,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Share:
 def measure(model: str, weights: str, kv: str, contexts: Sequence[int], bursts: int, meter: LimitMeter) -> list[Share]:
     """One engine, context by context."""
     longest = max(contexts) + 2 * bursts * BURST_STEPS
-    settings = {"context": longest, "threads": THREADS, "kv_memory": "512MB", "kv_format": kv}
+    settings: dict[str, Any] = {"context": longest, "threads": THREADS, "kv_memory": "512MB", "kv_format": kv}
     llm = LLM(model, weights=weights, max_sequences=2, **settings)
     try:
         llm.settle()

@@ -89,7 +89,7 @@ def asked(path: str, body: dict[str, Any] | None = None, key: str | None = KEY) 
 
 
 def status(path: str, body: dict[str, Any] | None = None, key: str | None = KEY) -> int:
-    """HTTP's status, or 0 where nobody answers."""
+    """HTTP's status, or 0 where no server answers."""
     try:
         with asked(path, body, key) as answer:
             return answer.status
@@ -105,7 +105,7 @@ def check_refusals() -> None:
 
 
 def check_serving() -> None:
-    """Who it is, what it may write, what it answers; the worker killed and started again."""
+    """Its user, what it may write, what it answers; the worker killed and started again."""
     start("--init", words=MODEL)
     expect("user", docker("exec", NAME, "id", "-u").stdout.strip(), "10001")
     expect("may write /", docker("exec", NAME, "touch", "/x").returncode == 0, False)

@@ -40,7 +40,7 @@ def folder_of(model: str) -> str:
 
 @contextmanager
 def served(model: str, asked: argparse.Namespace) -> Iterator[str]:
-    """The server's address; it is told to end afterwards. Raises SystemExit where it does not start."""
+    """The server's address; the server is ended afterwards. Raises SystemExit where it does not start."""
     words = [*PROGRAM, "serve", model, "--weights", asked.weights, "--context", CONTEXT, "--port", "0", "--json"]
     if asked.threads:
         words += ["--threads", str(asked.threads)]

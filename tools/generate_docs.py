@@ -1,4 +1,6 @@
-"""Write docs/CONFIG.md, docs/CLI.md, docs/OPS.md and docs/models.md from the code; `--check` fails where they differ.
+"""Write docs/CONFIG.md, docs/CLI.md, docs/OPS.md, docs/models.md and docs/quantization.md.
+
+`--check` fails where they differ.
 
 Knows: the options table, the verbs, the ops' docstrings; the pages' makers.
 Must not know: anything that only a running engine knows.
@@ -18,9 +20,10 @@ from click.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tools/ and tests/
 
 from tools.pages.models import models_page
+from tools.pages.quantization import quantization_page
 
-from twostroke.cli.command import EXIT_CODES
 from twostroke.cli.main import VERBS, main
+from twostroke.cli.shared.command import EXIT_CODES
 from twostroke.ops.registry import registry
 from twostroke.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS, Option
 
@@ -81,14 +84,20 @@ def ops_page() -> str:
         "The instruction set of the model programs. Operands and layouts: `ops/operands.py`.\n",
     ]
     for name, op in registry().items():
-        module = importlib.import_module(f"twostroke.ops.{name}")
+        module = importlib.import_module(op.__module__)
         contract = inspect.cleandoc(module.__doc__ or "").split("\n\nKnows:")[0]
         cost = inspect.cleandoc(op.cost.__doc__ or "")
         parts.append(f"## {name}\n\n```\n{contract}\n```\n\nCost: {cost}\n")
     return "\n".join(parts)
 
 
-PAGES = {"CONFIG.md": config_page, "CLI.md": cli_page, "OPS.md": ops_page, "models.md": lambda: NOTE + models_page()}
+PAGES = {
+    "CONFIG.md": config_page,
+    "CLI.md": cli_page,
+    "OPS.md": ops_page,
+    "models.md": lambda: NOTE + models_page(),
+    "quantization.md": lambda: NOTE + quantization_page(),
+}
 
 
 def run() -> int:

@@ -21,9 +21,9 @@ from typing import Any
 
 from tests.adapters.random_lora import write_random_lora
 
-from twostroke.assemble import build_heart, find_model, print_report
+from twostroke.assembly.engine import build_heart, find_model, print_report
 from twostroke.bench.checkpoints import shape_folder, write_checkpoint
-from twostroke.engine.observer import Nobody
+from twostroke.engine.observer import NoObserver
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.env import read_machine
 from twostroke.runner.folder import read_folder
@@ -35,7 +35,7 @@ from twostroke.types.sampling_params import SamplingParams
 PROMPT_TOKENS = 64
 
 
-class StepSeconds(Nobody):
+class StepSeconds(NoObserver):
     """Seconds of the model's calls, of steps in which all sequences decode, and of those that read all prompts."""
 
     def __init__(self, batch: int) -> None:
@@ -119,9 +119,9 @@ def main() -> int:
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for turn in range(asked.rounds + 1):
         for name, way in ways.items():
-            figures = way.run(asked.tokens, turn)
+            taken = way.run(asked.tokens, turn)
             if turn:  # the first is for warming up
-                found[name].append(figures)
+                found[name].append(taken)
     report = {}
     for name, figures in found.items():
         shares = [

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Any
 
-from twostroke.assemble import Heart, build_heart, find_model
-from twostroke.cost.ledger import Ledger
+from twostroke.assembly.engine import Heart, build_heart, find_model
+from twostroke.cost.history.ledger import Ledger
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
@@ -104,7 +104,7 @@ def prompt(number: int, answer: int) -> Prompt:
 
 
 def measure(heart: Heart, count: int, steps: int) -> dict[str, float]:
-    """So many sequences decode together for so many steps, in rounds that fit into the context."""
+    """`count` sequences decode together for `steps` steps, in rounds that fit into the context."""
     stepper, session, ledger = heart.stepper, heart.session, heart.session.ledger
     readings = Readings()
     watch = Stopwatch(ledger, readings)

@@ -1,6 +1,6 @@
 """Measures how far the logits of tiny checkpoints are from those of transformers, and keeps that in docs/parity.json.
 
-One row for each family of tests/models/families.py: the worst share of the logit range over prefill, chunks and every
+One row for each family of tests/models/families/: the worst share of the logit range over prefill, chunks and every
 decode step at each native level that this machine has, and over the prefill of the reference. What is measured is what
 tests/models/test_parity.py tests. tools/generate_docs.py makes docs/models.md of it. Rows of families that are gone
 are dropped.
@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 import transformers
-from tests.models.families import FAMILIES, by_architecture
-from tests.models.parity import errors_of
+from tests.models.families.whole import FAMILIES, by_architecture
+from tests.models.parity import parity_of
 
 from twostroke.backends.cpu import available_levels
 
@@ -34,7 +34,7 @@ FILE = Path(__file__).resolve().parent.parent / "docs" / "parity.json"
 def record_of(family: str, architecture: str) -> dict[str, Any]:
     """One row of the file."""
     with tempfile.TemporaryDirectory() as folder:
-        errors = errors_of(family, Path(folder))
+        errors = parity_of(family, Path(folder)).errors
     where = max(errors, key=lambda place: errors[place])
     return {
         "architecture": architecture,
@@ -55,7 +55,7 @@ def run() -> None:
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.families) - set(FAMILIES))
     if unknown:
-        parser.error(f"tests/models/families.py has no {', '.join(unknown)}")
+        parser.error(f"tests/models/families/whole.py has no {', '.join(unknown)}")
     read = json.loads(FILE.read_text()) if FILE.exists() else {}
     records = {family: record for family, record in read.items() if family in FAMILIES}
     architectures = {family: name for name, families in by_architecture().items() for family in families}

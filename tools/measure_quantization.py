@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from twostroke.ops import linear
 from twostroke.ops.operands import F32Array, unpack
+from twostroke.ops.products import linear
 from twostroke.quant.codec import pack_weight
 from twostroke.spec.formats import WeightFormat, WeightKind
 

@@ -18,15 +18,16 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from twostroke.assemble import build_heart, find_model
-from twostroke.cli.collector import lasting_heap
+from twostroke.assembly.engine import build_heart, find_model
+from twostroke.cli.server.collector import lasting_heap
+from twostroke.cost.history.record import StepRecord
+from twostroke.cost.history.record_json import Record
 from twostroke.cost.model_cost import step_cost
-from twostroke.cost.record import StepRecord
-from twostroke.cost.record_json import Record
-from twostroke.engine.observer import Nobody
+from twostroke.engine.observer import NoObserver
 from twostroke.engine.stepper import Stepper
 from twostroke.models.common.work import work_of
 from twostroke.planner.ask import make_ask
@@ -50,7 +51,7 @@ ROWS, SEQUENCES = 512, 64
 
 
 @dataclass
-class Ears(Nobody):
+class Ears(NoObserver):
     """Hears first and next tokens of the real engine."""
 
     ttft_s: list[float] = field(default_factory=list)
@@ -60,9 +61,9 @@ class Ears(Nobody):
         """Time from arrival."""
         self.ttft_s.append(ttft_s)
 
-    def on_next_token(self, itl_s: float, /) -> None:
-        """Time from the token before."""
-        self.itl_s.append(itl_s)
+    def on_next_tokens(self, gaps_s: Sequence[float], /) -> None:
+        """Times from the tokens before."""
+        self.itl_s.extend(gaps_s)
 
 
 @dataclass(frozen=True)

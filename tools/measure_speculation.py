@@ -3,8 +3,8 @@
     python tools/measure_speculation.py spark                    proposers on spark: questions, a copy, loops
     python tools/measure_speculation.py oracle --model PATH      a draft that agrees 70% of the time by construction
     python tools/measure_speculation.py rows --model PATH        what a step with 1 to 8 rows of one stream takes
-    python tools/measure_speculation.py never-lose --model PATH  random text: streams, prompts beside, objectives
 
+`twostroke bench speculate` measures what guessing may lose.
 Every answer is compared with that without guesses; a difference ends the run.
 
 Knows: the LLM facade, its guesser.
@@ -47,11 +47,11 @@ class Comparison:
     def run(self, title: str, prompts: Sequence[Sequence[int]], params: SamplingParams) -> None:
         """Print a line for each way. One round more is run first and not counted.
 
-        A seed is another one in each round, or finished answers would tell the later rounds theirs.
+        A seed is another one in each round, or finished answers would give the later rounds theirs.
         """
         found = {name: Way(name, []) for name in self._ways}
         for index in range(self._rounds + 1):
-            expected: list[object] = []
+            expected: list[tuple[tuple[int, ...], ...]] = []
             if params.seed is not None:
                 params = replace(params, seed=params.seed + 1)
             for way in found.values():
@@ -100,7 +100,7 @@ def spark(options: argparse.Namespace) -> None:
 
 
 def oracle(options: argparse.Namespace) -> None:
-    """Random weights; their greedy answer is recorded, and told with errors."""
+    """Random weights; their greedy answer is recorded, and guessed with errors."""
     with LLM(options.model, weights=options.weights, context=1024, threads=options.threads) as llm:
         told = OracleProposer(options.rate, llm.vocab_size)
         offer(llm, told)
@@ -137,6 +137,7 @@ def rows(options: argparse.Namespace) -> None:
                 timings = (
                     llm.engine.generate([Prompt(tuple(prompt), params, speculate=told.name)])[0].completions[0].timings
                 )
+                assert timings is not None and timings.finished_s is not None and timings.first_token_s is not None
                 took_s = timings.finished_s - timings.first_token_s
                 seconds.append(took_s / -(-options.tokens // (count + 1)))
         print(f"one stream, {options.weights}: milliseconds of a step by its rows")
@@ -144,23 +145,6 @@ def rows(options: argparse.Namespace) -> None:
             ratios = [own / plain for own, plain in zip(seconds, found[0], strict=True)]
             ms, ratio = 1e3 * statistics.median(seconds), statistics.median(ratios)
             print(f"    {count + 1} rows {ms:8.2f} ms   {ratio:5.2f} x one row")
-
-
-def never_lose(options: argparse.Namespace) -> None:
-    """Random text at temperature 2."""
-    for promised in ({}, {"ttft": "20s", "itl": "1s"}):
-        with LLM(options.model, weights=options.weights, context=1024, threads=options.threads, **promised) as llm:
-            compare = Comparison(llm, ("off", *options.ways.split(",")), options.rounds)
-            params = SamplingParams(temperature=2.0, max_tokens=options.tokens, ignore_eos=True, seed=5)
-            note = ", objectives on" if promised else ""
-            if not promised:
-                compare.run("one stream, random text", [random_prompt(llm, 64, 1)], params)
-            many = [random_prompt(llm, 16, index) for index in range(options.streams)]
-            compare.run(
-                f"{options.streams} streams, random text{note}", many, replace(params, max_tokens=options.tokens // 4)
-            )
-            mixed = [random_prompt(llm, 300 if index % 2 else 16, index) for index in range(6)]
-            compare.run(f"6 streams, prompts beside{note}", mixed, replace(params, max_tokens=options.tokens // 4))
 
 
 def offer(llm: LLM, told: OracleProposer) -> None:
@@ -171,7 +155,7 @@ def offer(llm: LLM, told: OracleProposer) -> None:
 
 
 def random_prompt(llm: LLM, length: int, seed: int) -> list[int]:
-    """Token ids that nobody has sent before."""
+    """Token ids that no request has sent before."""
     rng = random.Random(seed)
     return [rng.randrange(llm.vocab_size) for _ in range(length)]
 
@@ -179,18 +163,16 @@ def random_prompt(llm: LLM, length: int, seed: int) -> list[int]:
 def main() -> None:
     """One of the runs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("run", choices=("spark", "oracle", "rows", "never-lose"))
+    parser.add_argument("run", choices=("spark", "oracle", "rows"))
     parser.add_argument("--model", default="spark")
     parser.add_argument("--weights", default="int8")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--streams", type=int, default=32)
     parser.add_argument("--rate", type=float, default=0.7)
-    parser.add_argument("--ways", default="auto")
     parser.add_argument("--speculate", default="draft:spark-draft", help="spark: what computes guesses")
     parser.add_argument("--threads", type=int, default=None)
     options = parser.parse_args()
-    {"spark": spark, "oracle": oracle, "rows": rows, "never-lose": never_lose}[options.run](options)
+    {"spark": spark, "oracle": oracle, "rows": rows}[options.run](options)
 
 
 if __name__ == "__main__":

@@ -7,21 +7,21 @@ Must not know: tables, which policy ought to win.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from twostroke import assemble
+from twostroke.assembly import engine as assemble
 from twostroke.cache.manager import CacheManager
 from twostroke.cost.model_cost import step_cost
-from twostroke.cost.shape import Part, StepCost, StepPrediction
+from twostroke.cost.shape import Part, Segment, StepCost, StepPrediction
 from twostroke.engine.core import EngineCore
 from twostroke.engine.executor import Executor
 from twostroke.engine.stepper import Stepper
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
-from twostroke.scheduler.limits import SchedulerLimits
-from twostroke.scheduler.objective_policy import objective_policy
+from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.scheduler.objectives.objective_policy import objective_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.sim.clock import VirtualClock
 from twostroke.sim.predicted import PredictedExecutor, invented_token
@@ -29,7 +29,7 @@ from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.hardware import find_hardware
 from twostroke.spec.hardware_catalogue import CATALOGUE
 from twostroke.types.errors import Overloaded
-from twostroke.types.event import FinishedEvent, TokenEvent
+from twostroke.types.event import FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan, PlannedSequence, Role
@@ -125,9 +125,18 @@ class NoisyMachine:
         """Longer or shorter, by chance."""
         return _scaled(self._cost.predict(segments), max(0.5, 1 + NOISE * self._draws.normal()))
 
+    def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
+        """Each step has noise of its own."""
+        for done in range(steps):
+            yield self.predict_beside([start + done for start in starts], ()).seconds
+
+    def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
+        """One step with all of them."""
+        return self.predict([*segments, *(Segment.decode(start) for start in starts)])
+
 
 class Guess:
-    """A StepCost for the policy alone, of a machine that nobody measured."""
+    """A StepCost for the policy alone, of a machine that was not measured."""
 
     def __init__(self, cost: StepCost) -> None:
         self._cost = cost
@@ -187,12 +196,12 @@ def capacity(machine: Machine, trace: str, count: int) -> float:
     return answered * arrivals[-1] / count
 
 
-def _token_of(workload: Sequence[WorkloadRequest]) -> Callable[[PlannedSequence], int]:
-    """The next token: an end token behind the last of the answer."""
+def _token_of(workload: Sequence[WorkloadRequest]) -> Callable[[PlannedSequence, int], int]:
+    """The token that follows the known ones and `place` more: an end token behind the last of the answer."""
 
-    def token(sequence: PlannedSequence) -> int:
-        whole = sequence.num_output_tokens >= workload[int(sequence.request.request_id)].output_tokens
-        return END_TOKEN if whole else invented_token(sequence)
+    def token(sequence: PlannedSequence, place: int) -> int:
+        whole = sequence.num_output_tokens + place >= workload[int(sequence.request.request_id)].output_tokens
+        return END_TOKEN if whole else invented_token(sequence, place)
 
     return token
 
@@ -214,6 +223,8 @@ def _simulate(
                 notes[request.request_id].refuse(clock.now_s)
         step = core.step(clock) if scheduler.has_work else None
         for event in step.events if step else ():
+            if isinstance(event, PromptEvent):
+                continue
             note = notes[event.request_id]
             if isinstance(event, TokenEvent):
                 note.times_s.append(event.at_s)

@@ -5,7 +5,7 @@
 Promises that are checked: no wrong token (every whole answer has the bits of the same request alone on an idle server),
 no leak (memory flat within 2%, descriptors and threads as before), all gauges at zero after, only honest statuses, and
 an exit code of 0 with no process left. Ends with 1 where one of them is broken. Memory counts from when the server's
-bounded histories are full (soaking/verdict.py says how). A line a quarter of a minute tells how it goes, on standard
+bounded histories are full (soaking/verdict.py says how). A line a quarter of a minute shows how it goes, on standard
 error; the figures so far lie beside --out in a file that ends in .part, the whole ones in --out at the end.
 """
 
@@ -55,7 +55,7 @@ async def measure_capacity(client: Client, bodies: list[dict[str, Any]], streams
 
 async def at_rest(client: Client, wait_s: float = 60.0) -> dict[str, float]:
     """The gauges that must be zero, once they are, or as they were after wait_s."""
-    names = ("requests_running", "requests_waiting", "kv_pages_used", "kv_waste_tokens")
+    names: tuple[str, ...] = ("requests_running", "requests_waiting", "kv_pages_used", "kv_waste_tokens")
     names += ("calls_in_flight", "queued_requests", "queued_prompt_tokens")
     until_s = time.monotonic() + wait_s
     while True:

@@ -2,7 +2,7 @@
 // Compiled with the dot product instructions, the bytes use them; the integers are the same.
 // Knows: packed panels, 128-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_NEON)
-#include "twostroke/neon.h"
+#include "twostroke/neon/neon.h"
 #include "twostroke/stream.h"
 
 namespace twostroke {

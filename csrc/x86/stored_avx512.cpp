@@ -48,13 +48,7 @@ void tile(const StoredGroup& weights, const Group& group, const TileRows& x, flo
       }
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    const __m512 scale = _mm512_set1_ps(x.scales[group.index * x.pair_stride + r]);
-    for (int j = 0; j < kVectors; ++j) {
-      float* at = sums + r * kPanel + 16 * j;
-      _mm512_storeu_ps(at, _mm512_fmadd_ps(_mm512_load_ps(waiting[r] + 16 * j), scale, _mm512_loadu_ps(at)));
-    }
-  }
+  add_scaled(waiting, x.scales + group.index * x.pair_stride, sums);
 }
 
 }  // namespace

@@ -119,13 +119,7 @@ void few_rows(const Group& group, int64_t sub, const TileRows& x, float* sums) {
       }
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    const __m512 scale = _mm512_set1_ps(x.scales[group.index * x.pair_stride + r]);
-    for (int j = 0; j < kVectors; ++j) {
-      float* at = sums + r * kPanel + 16 * j;
-      _mm512_storeu_ps(at, _mm512_fmadd_ps(_mm512_load_ps(waiting[r] + 16 * j), scale, _mm512_loadu_ps(at)));
-    }
-  }
+  add_scaled(waiting, x.scales + group.index * x.pair_stride, sums);
 }
 
 typedef void (*FewRows)(const Group&, int64_t sub, const TileRows&, float* sums);

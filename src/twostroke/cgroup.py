@@ -3,7 +3,7 @@
 Page cache is not counted as used: the kernel gives it up before it refuses memory.
 
 Knows: /proc/self/cgroup, /proc/self/mountinfo, the files of a group.
-Must not know: what anybody does with the figures.
+Must not know: what the figures are used for.
 """
 
 from __future__ import annotations

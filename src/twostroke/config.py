@@ -16,7 +16,7 @@ from twostroke.env import Machine
 from twostroke.options import ADAPTER_OPTIONS, BY_NAME, Option
 from twostroke.program.model import Model
 from twostroke.quant.formats import STORED
-from twostroke.scheduler.gap_limiter import GapRule
+from twostroke.scheduler.limits.gap_limiter import GapRule
 from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
@@ -164,21 +164,14 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
 
 
 def _resolve_guesses(resolver: Resolver, spec: Model) -> None:
-    """Models with states are not guessed, and those that generate nothing."""
-    why = _why_no_guesses(spec)
-    if not why:
+    """Models that generate nothing are not guessed."""
+    if spec.task is Task.GENERATE:
         resolver.pick("speculate", "off", "default: no guesses")
         return
-    asked = resolver.asked_value("speculate")
+    asked, why = resolver.asked_value("speculate"), f"A model for the task {spec.task} makes no tokens"
     if asked not in (None, *NO_WAYS):
         raise ConfigError(f"--speculate {asked} is not possible with this model.", why=f"{why}.", fix="Leave it out.")
     resolver.put("speculate", "off", why[0].lower() + why[1:])
-
-
-def _why_no_guesses(spec: Model) -> str:
-    if spec.task is not Task.GENERATE:
-        return f"A model for the task {spec.task} makes no tokens"
-    return "Its layers keep states, which cannot go back behind a wrong guess" if spec.state_bytes() else ""
 
 
 def _usual_context(facts: ModelFacts) -> tuple[int, str]:
@@ -251,7 +244,7 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
     resolver.pick("served_name", default_name, "the model's name")
     resolver.pick("log", "text", "default")
     resolver.pick("otlp", None, "none asked for")
-    resolver.pick("strict_fields", False, "default: fields that are not known are told in a header")
+    resolver.pick("strict_fields", False, "default: fields that are not known are named in a header")
     key = resolver.pick("api_key", None, "none asked for")
     if key is None and host not in ("127.0.0.1", "::1", "localhost"):
         raise ConfigError(

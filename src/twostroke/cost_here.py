@@ -3,7 +3,7 @@
 Nothing is measured here: a server starts at once.
 
 Knows: where a measurement is kept.
-Must not know: how a machine is measured, who asks.
+Must not know: how a machine is measured, what asks.
 """
 
 from __future__ import annotations

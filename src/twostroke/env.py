@@ -1,7 +1,7 @@
 """The only reader of the environment: variables, cores, memory, folders, what other programs do.
 
 Knows: os, /proc, cgroups.
-Must not know: what anybody does with the values.
+Must not know: what the values are used for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from twostroke.cgroup import group_cores, group_memory
@@ -19,20 +19,33 @@ PREFIX = "TWOSTROKE_"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What this process may use, read once at start. memory_source: what limits `available_bytes`, in words."""
+    """What this process may use, read once at start. memory_source: what limits `available_bytes`, in words.
+
+    shared_bytes: what it and its children may use together; None where that is `available_bytes` too.
+    """
 
     cores: int
     available_bytes: int
     cache_folder: Path
     huge_pages: bool = False
     memory_source: str = ""
+    shared_bytes: int | None = None
+
+    def share(self, count: int) -> Machine:
+        """Of one of `count` processes that share it. A limit on addresses is each process's own."""
+        shared = self.available_bytes if self.shared_bytes is None else self.shared_bytes
+        source = self.memory_source
+        if shared // count < self.available_bytes:
+            source = f"one of {count} ranks' share {source}".strip()
+        room = min(shared // count, self.available_bytes)
+        return replace(self, cores=max(1, self.cores // count), available_bytes=room, memory_source=source)
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """at_s: of a clock. own_s: what all cores have worked for this process. cores: all.
 
-    busy_s: for anybody, other virtual machines on the same processors included (steal time).
+    busy_s: for any program, other virtual machines on the same processors included (steal time).
     """
 
     at_s: float
@@ -46,8 +59,9 @@ def read_machine() -> Machine:
 
     huge_pages: whether a process may ask for them.
     """
-    available_bytes, source = min(_memory_limits())
-    return Machine(_usable_cores(), available_bytes, _cache_folder(), _huge_pages(), source)
+    together = min(_shared_limits())
+    available_bytes, source = min([together, *_own_limits()])
+    return Machine(_usable_cores(), available_bytes, _cache_folder(), _huge_pages(), source, together[0])
 
 
 def asked_by_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -61,8 +75,13 @@ def process_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+def no_usage_reports() -> None:
+    """Ray, and what it starts, report nothing to its makers, unless the variable says otherwise."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+
 def processor_name() -> str:
-    """What the processor calls itself, with what it can do of what matters here; empty where nothing tells."""
+    """The processor's own name and those of its instruction sets that kernels use; empty where the system has none."""
     fields: dict[str, str] = {}
     for line in _read_text(Path("/proc/cpuinfo")).splitlines():
         name, _, value = line.partition(":")
@@ -74,7 +93,7 @@ def processor_name() -> str:
 
 
 def notify_address() -> str | None:
-    """Where systemd wants to hear of this service (NOTIFY_SOCKET); None for a process that nobody asked to tell."""
+    """The socket for reports to systemd (NOTIFY_SOCKET); None for a process that systemd does not supervise."""
     return os.environ.get("NOTIFY_SOCKET") or None
 
 
@@ -91,7 +110,7 @@ def hub_offline() -> bool:
 
 
 def read_moment() -> Moment | None:
-    """Now; None where the system does not tell what others do."""
+    """Now; None where the system does not count what other programs take."""
     fields = _read_text(Path("/proc/stat")).partition("\n")[0].split()
     if len(fields) < 8 or fields[0] != "cpu":
         return None
@@ -102,7 +121,7 @@ def read_moment() -> Moment | None:
 
 
 def others_share(before: Moment | None, after: Moment | None) -> float:
-    """What other programs took of all cores in between, from 0 to 1; 0 where nothing tells."""
+    """What other programs took of all cores in between, from 0 to 1; 0 where the system has no figure."""
     if before is None or after is None or after.at_s <= before.at_s:
         return 0.0
     others_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
@@ -115,8 +134,8 @@ def _usable_cores() -> int:
     return cores if quota is None else min(cores, max(1, int(quota)))
 
 
-def _memory_limits() -> Iterator[tuple[int, str]]:
-    """Bytes that this process may still take, by each limit, with the limit in words."""
+def _shared_limits() -> Iterator[tuple[int, str]]:
+    """Bytes that this process and its children may still take, by each limit, with the limit in words."""
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for line in _read_text(Path("/proc/meminfo")).splitlines():
         if line.startswith("MemAvailable:"):
@@ -125,6 +144,10 @@ def _memory_limits() -> Iterator[tuple[int, str]]:
     group = group_memory()
     if group is not None:
         yield group.free_bytes, f"a control group allows {group.limit_bytes / 1e9:.2f} GB"
+
+
+def _own_limits() -> Iterator[tuple[int, str]]:
+    """Bytes that this process alone may still take."""
     address_bytes = address_space_bytes()
     if address_bytes is not None:
         used_pages = _read_text(Path("/proc/self/statm")).partition(" ")[0]

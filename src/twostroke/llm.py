@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twostroke import assemble
 from twostroke.adapters.shelf import AdapterShelf
-from twostroke.cost.explanation import Explanation
-from twostroke.cost.ledger import MAX_FINISHED
+from twostroke.assembly import engine as assemble
+from twostroke.cost.explain.explanation import Explanation
+from twostroke.cost.history.ledger import MAX_FINISHED
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.program.model import Model
 from twostroke.retrieval.embedder import EmbeddingOptions, VectorOptions
@@ -31,6 +31,7 @@ from twostroke.text.chat_template import ChatTemplate, required
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import BackendError, ConfigError, InvalidRequest
+from twostroke.types.exchange_spent import ExchangeSpent
 from twostroke.types.field_values import whole_numbers
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 from twostroke.types.pooling import Task
@@ -210,9 +211,10 @@ class LLM:
     ) -> NDArray[np.float32]:
         """(texts, width) float32: the vector of each text or list of token ids, of length 1 where `normalize` is True.
 
-        prompt_name: which of the model's prompts stands before each text. dimensions: the first so many numbers, for
-        models trained for that. truncate_prompt_tokens: cut longer texts; without it they are refused. Raises
-        InvalidRequest, also for a model that generates text (start it with task="embed"); BackendError.
+        prompt_name: which of the model's prompts stands before each text. dimensions: how many numbers of each vector
+        are given, from the first on, for models trained for that. truncate_prompt_tokens: cut longer texts; without it
+        they are refused. Raises InvalidRequest, also for a model that generates text (start it with task="embed");
+        BackendError.
         """
         embedder = self._built.texts.embedder
         if embedder is None:
@@ -270,6 +272,12 @@ class LLM:
                 param="request_id",
                 why=f"The last {MAX_FINISHED:,} are kept.",
             )
+        return found
+
+    @property
+    def exchanged(self) -> ExchangeSpent:
+        """What the exchange with the other ranks or stages took in all steps so far; zeros for one process."""
+        found: ExchangeSpent = self._built.session.ledger.history.exchanged
         return found
 
     def settle(self) -> None:

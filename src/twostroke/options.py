@@ -15,7 +15,7 @@ from typing import Any
 
 from twostroke.types.errors import ConfigError
 from twostroke.types.pooling import Pooling, Task
-from twostroke.types.speculate import BY_MODEL, SHIPPED_HEADS, WAYS
+from twostroke.types.speculate import BY_MODEL, INSIDE, SHIPPED_HEADS, WAYS
 
 _ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
@@ -87,11 +87,11 @@ def parse_url(text: str) -> str:
 def parse_speculate(text: str) -> str:
     """ "auto", "off", "ngram", "suffix", or "draft:MODEL", "medusa:PATH" and the like. Raises ValueError."""
     word, colon, model = text.strip().partition(":")
-    if not colon and word.lower() in (*WAYS, *SHIPPED_HEADS):
+    if not colon and word.lower() in (*WAYS, *INSIDE, *SHIPPED_HEADS):
         return word.lower()
     if word.lower() not in BY_MODEL or not model:
         named = [f"{way}:{'PATH' if way in SHIPPED_HEADS else 'MODEL'}" for way in BY_MODEL]
-        raise ValueError(f"choose one of {', '.join((*WAYS, *named))}")
+        raise ValueError(f"choose one of {', '.join((*WAYS, *INSIDE, *named))}")
     return f"{word.lower()}:{model}"
 
 
@@ -100,6 +100,14 @@ def parse_device(text: str) -> str:
     if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", text.strip().lower()):
         raise ValueError("choose auto, cpu, cuda or cuda:N, N the number of the device")
     return text.strip().lower()
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """ "10.0.0.5:8201" -> host and port. Raises ValueError."""
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError("write HOST:PORT, such as 10.0.0.5:8201")
+    return host.strip("[]"), int(port)
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
@@ -187,8 +195,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "ttft",
         "TIME",
         parse_seconds,
-        "Objective: time to first token, such as 1s. Promises keep their place; who would be late is refused.",
-        "none: in order of arrival, nobody is refused",
+        "Objective: time to first token, such as 1s. Requests keep their place; one that would be late is refused.",
+        "none: in order of arrival, no request is refused",
     ),
     Option(
         "itl",
@@ -215,6 +223,36 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "the best that this CPU has",
     ),
     Option(
+        "tensor_parallel",
+        "COUNT",
+        parse_count,
+        "Processes that each hold a share of every layer's rows and heads, and compute each step together.",
+        "1",
+    ),
+    Option(
+        "pipeline_parallel",
+        "COUNT",
+        parse_count,
+        "Processes that each hold a run of layers: for a model that no process has memory for.",
+        "1",
+    ),
+    Option(
+        "rank_addresses",
+        "HOST:PORT",
+        parse_address,
+        "Where the other ranks or stages listen (`twostroke rank`), in their order, with commas between.",
+        "none: they are processes of this machine",
+        many=True,
+    ),
+    Option(
+        "rank_timeout",
+        "TIME",
+        parse_seconds,
+        "Longest wait of one rank or stage for another within a step; after it the engine ends and names the one that "
+        "hangs.",
+        "60s",
+    ),
+    Option(
         "device",
         "DEVICE",
         parse_device,
@@ -230,7 +268,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "bit. ngram: from the request's own text. suffix: from finished answers under the same salt, too. auto: "
         "suffix. draft:MODEL: by a small model of the same vocabulary (draft:spark-draft for spark). medusa:PATH: by "
         "heads on the model's hidden state, in a folder with medusa_lm_head.safetensors (medusa alone: spark's). "
-        "eagle:PATH: by an EAGLE layer over hidden states (eagle alone: spark's).",
+        "eagle:PATH: by a layer of EAGLE 1, 2 or 3 over hidden states (eagle alone: spark's). mtp: by the layer of the "
+        "model's own checkpoint that predicts a further token (DeepSeek-V3, GLM-4.5, Qwen3-Next and those like them).",
         "off",
     ),
     Option("cache", "FOLDER", parse_text, "Folder for packed weights; 'off' keeps none.", "$XDG_CACHE_HOME/twostroke"),
@@ -273,7 +312,7 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "strict_fields",
         "",
         parse_switch,
-        "Refuse requests with a field that looks misspelt, as temprature; without it such a field is ignored and told "
+        "Refuse requests with a field that looks misspelt, as temprature; without it such a field is ignored and named "
         "in the header X-Twostroke-Ignored-Fields, like every field that is not known.",
         "off",
         switch=True,

@@ -4,7 +4,7 @@ The kernel keeps it for each thread in /proc/thread-self/schedstat: time on a pr
 Where there is no such file, the answer is 0.
 
 Knows: /proc.
-Must not know: engines, what anybody does with the figure.
+Must not know: engines, what the figure is used for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RunDelay:
         self._last_ns = 0
 
     def __call__(self) -> float:
-        """Seconds since its last call on this thread; 0 at the first, and where nothing tells."""
+        """Seconds since its last call on this thread; 0 at the first, and where the system has no figure."""
         if self._thread != threading.get_ident():
             self._open()
             return 0.0

@@ -19,9 +19,9 @@ from twostroke.adapters.bank import AdapterBank
 from twostroke.adapters.lora_folder import LoraFolder
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array
-from twostroke.ops.patterns import PATTERNS
+from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.passes.with_adapters import AdapterSpec, linear_tensors, with_adapters
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.ops.with_adapters import AdapterSpec, linear_tensors, with_adapters
 from twostroke.program.fuse import fuse
 from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import F32, KVKind

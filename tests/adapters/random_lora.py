@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from twostroke.ops.with_adapters import linear_tensors
+from twostroke.ops.passes.with_adapters import linear_tensors
 from twostroke.program.model import Model
 
 

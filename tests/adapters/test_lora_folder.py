@@ -12,12 +12,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.adapters.random_lora import write_random_lora
-from tests.models.families import FAMILIES
+from tests.models.families.whole import FAMILIES
 from twostroke.adapters.bank import AdapterBank
 from twostroke.adapters.lora_folder import LoraFolder, named_errors
 from twostroke.adapters.shelf import AdapterShelf
 from twostroke.models.common.registry import read_model
-from twostroke.ops.with_adapters import AdapterSpec, linear_tensors, with_adapters
+from twostroke.ops.passes.with_adapters import AdapterSpec, linear_tensors, with_adapters
 from twostroke.spec.formats import BF16
 from twostroke.types.errors import ConfigError, InvalidRequest
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.adapters.lora_files import Adapted, write_lora
-from tests.models.families import make_checkpoint
+from tests.models.families.whole import make_checkpoint
 from tests.models.parity import BAR, relative_error
 from twostroke.backends.cpu import CpuOps
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import transformers
 
-from tests.models.families import make_checkpoint
+from tests.models.families.whole import make_checkpoint
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.beams.book import BeamBook
@@ -26,7 +27,7 @@ from twostroke.program.model import Model
 from twostroke.quant.formats import format_choice
 from twostroke.runner.folder import read_folder
 from twostroke.runner.runner import ModelRunner
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.cache_pools import window_pages
@@ -45,6 +46,33 @@ class Loaded:
     model: Model
     weights: ModelWeights
     judge: transformers.PreTrainedModel
+
+
+class EverySecond:
+    """A TokenMask: behind a token, those of the other parity; behind every fifth one, all. It raises where it
+    is moved by what is not its sequence's output."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.taken)
+
+    def feed(self, token_id: int) -> None:
+        assert self._allows(token_id), "a token that the mask forbids"
+        self.taken.append(token_id)
+
+    def rewind(self, num_tokens: int) -> None:
+        assert 0 <= num_tokens <= len(self.taken)
+        del self.taken[num_tokens:]
+
+    def bits(self) -> bytes:
+        allowed = [self._allows(token_id) for token_id in range(256)]
+        return np.packbits(allowed, bitorder="little").tobytes()
+
+    def _allows(self, token_id: int) -> bool:
+        return len(self.taken) % 5 == 0 or (token_id + self.taken[-1]) % 2 == 1
 
 
 @dataclass
@@ -96,6 +124,11 @@ def members(
     """The requests of one group, as a session makes them."""
     made = [Request(f"{name}/{i}", name, prompt, params, i, size, ends, 0.0) for i in range(params.num_answers)]
     return [made[0], *(replace(each, params=replace(params, prompt_logprobs=None)) for each in made[1:])]
+
+
+def masked(group: list[Request]) -> list[Request]:
+    """With masks that have taken in nothing, where the requests had some."""
+    return [replace(each, mask=EverySecond() if each.mask is not None else None) for each in group]
 
 
 def drive(core: EngineCore, cache: CacheManager, arrivals: list[tuple[int, list[Request]]]) -> dict[str, Found]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from tests.beams.machine import Found, Loaded, drive, load, machine, members
+from tests.beams.machine import EverySecond, Found, Loaded, drive, load, machine, members
 from tests.tiers import fewer, thinned
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.request import FinishReason
 from twostroke.types.sampling_params import SamplingParams
 
@@ -24,8 +27,8 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return load("llama3-grouped", tmp_path_factory.mktemp("llama"))
 
 
-def judged(loaded: Loaded, params: SamplingParams, size: int, ends: frozenset[int]) -> list[Found]:
-    """What transformers finds."""
+def judged(loaded: Loaded, params: SamplingParams, size: int, ends: frozenset[int], **others: Any) -> list[Found]:
+    """What transformers finds. others: of generate."""
     with torch.no_grad():
         made = loaded.judge.generate(
             torch.tensor([PROMPT]),
@@ -41,6 +44,7 @@ def judged(loaded: Loaded, params: SamplingParams, size: int, ends: frozenset[in
             do_sample=False,
             return_dict_in_generate=True,
             output_scores=True,
+            **others,
         )
     answers = []
     for row, score in zip(made.sequences[:, len(PROMPT) :].tolist(), made.sequences_scores.tolist(), strict=True):
@@ -63,7 +67,7 @@ def compare(loaded: Loaded, params: SamplingParams, size: int, ends: frozenset[i
     return found
 
 
-@pytest.mark.parametrize(("width", "early", "penalty", "least"), thinned(GRID, "beams", fewer(8, quick=4)), ids=str)
+@pytest.mark.parametrize(("width", "early", "penalty", "least"), thinned(GRID, "beams", fewer(8, quick=2)), ids=str)
 def test_beams_and_scores_are_those_of_transformers(
     width: int, early: bool | str, penalty: float, least: int, llama: Loaded
 ) -> None:
@@ -78,6 +82,37 @@ def test_beams_and_scores_are_those_of_transformers(
     compare(llama, params, 14, ENDS)
 
 
+def allowed_after(taken: list[int]) -> list[int]:
+    """What EverySecond allows of the 199 tokens of this vocabulary."""
+    mask = EverySecond()
+    mask.taken = taken
+    return np.flatnonzero(np.unpackbits(np.frombuffer(mask.bits(), np.uint8), bitorder="little")[:199]).tolist()
+
+
+def test_penalties_bans_and_masks_change_scores_as_in_transformers(llama: Loaded) -> None:
+    """They change log probabilities there, not logits; a token's log probabilities are the model's."""
+    params = SamplingParams(
+        n=4,
+        use_beam_search=True,
+        early_stopping="never",
+        min_tokens=3,
+        logprobs=0,
+        repetition_penalty=1.3,
+        bad_token_ids=((44,), (60, 61)),
+    )
+    others = {
+        "repetition_penalty": 1.3,
+        "bad_words_ids": [[44], [60, 61]],
+        "prefix_allowed_tokens_fn": lambda _, ids: allowed_after(ids[len(PROMPT) :].tolist()),
+    }
+    group = [replace(each, mask=EverySecond()) for each in members("b", PROMPT, params, 14, ENDS)]
+    with machine(llama, 40, SchedulerLimits(64, 8)) as (core, cache):
+        found = list(drive(core, cache, [(0, group)]).values())
+    for ours, theirs in zip(found, judged(llama, params, 14, ENDS, **others), strict=True):
+        assert ours.tokens == theirs.tokens and ours.score == pytest.approx(theirs.score, abs=2e-5, rel=2e-5)
+        assert ours.score < sum(each.logprob for each in ours.logprobs) / len(ours.tokens)
+
+
 def test_searches_end_in_all_ways(llama: Loaded) -> None:
     """So that the comparison above does not pass by never meeting an end token, or never the last token."""
     params = SamplingParams(n=4, use_beam_search=True, logprobs=0)
@@ -88,7 +123,10 @@ def test_searches_end_in_all_ways(llama: Loaded) -> None:
     assert {each.reason for each in compare(llama, params, 5, frozenset())} == {FinishReason.LENGTH}
 
 
-@pytest.mark.parametrize("family", ["mistral-window", "mamba2", "qwen3-next", "deepseek-v2-lite"])
+COPIED = ["mistral-window", "mamba2", "qwen3-next", "deepseek-v2-lite"]
+
+
+@pytest.mark.parametrize("family", thinned(COPIED, "copied beams", fewer(4, quick=1)))
 def test_windows_and_states_are_copied_with_their_beam(family: str, tmp_path: Path) -> None:
     params = SamplingParams(n=3, best_of=4, use_beam_search=True, logprobs=0)
     compare(load(family, tmp_path), params, 24, frozenset({11}))

@@ -11,7 +11,8 @@ from tests.serve.harness import Live, serving
 from twostroke.engine.chosen import ChosenAnswers
 from twostroke.llm import LLM
 from twostroke.server.build import build_server
-from twostroke.types.errors import InvalidRequest
+from twostroke.types.errors import BackendError, InvalidRequest
+from twostroke.types.grammar import Grammar
 from twostroke.types.output import Delta, GenerationOutput
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
@@ -67,7 +68,7 @@ def test_the_end_token_counts() -> None:
     assert (best.text, best.score, best.index, best.num_other_tokens) == ("b", -2.0, 0, 2)
 
 
-def test_one_that_fails_is_told() -> None:
+def test_one_that_fails_is_reported() -> None:
     choosing = ChosenAnswers(SamplingParams(n=1, best_of=2))
     choosing.add(Delta("r", 0, "a", (1,), (TokenLogprob(1, -1.0),), FinishReason.STOP))
     (told,) = choosing.add(Delta("r", 1, "", finish_reason=FinishReason.ERROR, error="broken"))
@@ -89,6 +90,18 @@ def test_beams_run_beside_other_requests_and_come_best_first(llm: LLM) -> None:
     assert timings is not None and timings.ttft_s is not None and timings.e2e_s is not None
     assert 0 < timings.ttft_s < timings.e2e_s
     assert llm.explain(alone.request_id)
+
+
+def test_a_search_keeps_to_a_grammar_and_says_where_it_allows_too_few_answers(llm: LLM) -> None:
+    grammar = Grammar.choice(["red", "green", "blue"])
+    params = SamplingParams(n=2, best_of=8, use_beam_search=True, max_tokens=12, grammar=grammar, logprobs=1)
+    found = llm.generate(PROMPT, params)[0].completions
+    assert {each.text for each in found} < {"red", "green", "blue"} and len({each.text for each in found}) == 2
+    assert [each.finish_reason for each in found] == [FinishReason.STOP] * 2
+    assert all(logprob.logprob <= 0 and len(logprob.top) == 1 for each in found for logprob in each.logprobs or ())
+    every = SamplingParams(n=40, use_beam_search=True, max_tokens=12, grammar=grammar)
+    with pytest.raises(BackendError, match="fewer answers than were asked for"):
+        llm.generate(PROMPT, every)
 
 
 def test_beams_find_what_greedy_misses(llm: LLM) -> None:

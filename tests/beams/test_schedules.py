@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.beams.machine import Found, Loaded, drive, load, machine, members
+from tests.beams.machine import EverySecond, Found, Loaded, drive, load, machine, masked, members
 from tests.tiers import fewer
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.sampling_params import SamplingParams
@@ -36,9 +37,13 @@ def beams(dice: random.Random, name: str, prompt: tuple[int, ...]) -> list[Reque
         min_tokens=dice.choice([0, 3]),
         logprobs=dice.choice([None, 0, 2]),
         prompt_logprobs=dice.choice([None, 1]),
+        repetition_penalty=dice.choice([1.0, 1.0, 1.4]),
+        frequency_penalty=dice.choice([0.0, 0.0, 0.7]),
+        logit_bias=dice.choice([{}, {}, {5: 2.0}]),
     )
     ends = frozenset({END_ID, *(dice.randrange(100) for _ in range(dice.choice([0, 3])))})
-    return members(name, prompt, params, dice.randint(3, 40), ends)
+    group = members(name, prompt, params, dice.randint(3, 40), ends)
+    return group if dice.random() < 0.5 else masked([replace(each, mask=EverySecond()) for each in group])
 
 
 def random_groups(dice: random.Random) -> list[list[Request]]:
@@ -57,7 +62,7 @@ def random_groups(dice: random.Random) -> list[list[Request]]:
 
 def alone(model: Loaded, group: list[Request], kv: KVKind = KVKind.F32) -> dict[str, Found]:
     with machine(model, 60, SchedulerLimits(128, 8), kv) as (core, caches):
-        return drive(core, caches, [(0, group)])
+        return drive(core, caches, [(0, masked(group))])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -73,7 +78,7 @@ def test_any_schedule_gives_the_answers_of_the_solo_run(family: str, seed: int, 
     longest = max(len(group[0].prompt_token_ids) + group[0].max_tokens + 1 for group in groups)
     pages = -(-longest // PAGE_TOKENS) + dice.choice([0, 1, 4, 40])
     with machine(model, pages, limits, kv) as (core, caches):
-        found = drive(core, caches, [(dice.randint(0, 30), group) for group in groups])
+        found = drive(core, caches, [(dice.randint(0, 30), masked(group)) for group in groups])
     assert found == expected
 
 
@@ -82,12 +87,12 @@ def test_beams_that_are_preempted_in_mid_search_change_nothing(family: str, load
     """A directed case, so that the property above cannot pass by never meeting it."""
     params = SamplingParams(n=4, use_beam_search=True, logprobs=1, early_stopping="never")
     prompt, ends = tuple(range(20, 60)), frozenset({END_ID})
-    group = members("b", prompt, params, 40, ends)
+    group = [replace(each, mask=EverySecond()) for each in members("b", prompt, params, 40, ends)]
     stream = members("s", prompt[:18], SamplingParams(temperature=1.0, logprobs=0), 60, ends)
     expected = alone(loaded(family), group)
     # The pages of two beams; as many slots for states as sequences may run, fewer than beams.
     with machine(loaded(family), 8, SchedulerLimits(32, 3, 0)) as (core, caches):
-        found = drive(core, caches, [(0, group), (3, stream)])
+        found = drive(core, caches, [(0, masked(group)), (3, stream)])
         preemptions = core.scheduler.gauges().preemptions_total
     assert {name: each for name, each in found.items() if name.startswith("b")} == expected
     assert preemptions > 0

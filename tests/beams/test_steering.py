@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from twostroke.cache.manager import CacheManager
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.plan import Plan, Role
@@ -129,7 +129,7 @@ def test_a_paused_sequence_gives_way_where_nothing_else_could_go_on() -> None:
 
 
 def test_what_may_not_have_been_copied_is_computed_again() -> None:
-    """A step fails that held copies for a sequence, and not the sequence: nobody knows what its page holds."""
+    """A step fails that held copies for a sequence, and not the sequence: what its page holds is not known."""
     scheduler, cache = made(20)
     scheduler.add(stream("s"))
     scheduler.add(beam("a"))

@@ -28,7 +28,7 @@ from twostroke.bench.peers.environment import install, python_of
 from twostroke.bench.peers.peer import OURS, PEERS, Peer, find_peer
 from twostroke.bench.peers.session import Missing, PeerFault, Session
 from twostroke.bench.run_compare import Asked, Result, run
-from twostroke.cli.compare import compare
+from twostroke.cli.bench.compare import compare
 from twostroke.env import process_environment
 from twostroke.models.common.registry import read_model
 from twostroke.quant.formats import INT8
@@ -43,11 +43,11 @@ sys.path.insert(0, {drivers!r})
 from protocol import random_ids, serve, steady_rate
 class Driver:
     rates = [0.0, 0.0, 5.0, 1.0, 3.0, 2.0, 4.0]
-    def load(self, model, bits, threads, context, sequences, kv="bf16"):
+    def load(self, model, weights, threads, context, sequences, kv="bf16"):
         print("noise on standard output")
         self.kv = kv
         return 0.1
-    def files(self, model, bits):
+    def files(self, model, weights):
         return [os.path.dirname(__file__), "/nonexistent"]
     def prefill(self, tokens):
         assert len(random_ids(tokens, 3)) == tokens and random_ids(4, 3) == random_ids(4, 3)
@@ -62,7 +62,7 @@ def fake(folder: Path, name: str, prefill: float | str, decode: str) -> Contesta
     script = folder / f"{name}_driver.py"
     script.write_text(FAKE.format(drivers=str(peer_room.DRIVERS), prefill=prefill, decode=decode))
     made = Peer(name, name.title(), str(script), ())
-    return Contestant(made, Path(sys.executable), 8)
+    return Contestant(made, Path(sys.executable), "int8")
 
 
 @pytest.fixture
@@ -156,6 +156,7 @@ def test_the_limit_of_a_case_is_the_roofline() -> None:
     assert exact and "float32" in exact.words and exact.tokens_per_s < prefill.tokens_per_s
 
 
+@pytest.mark.slow
 def test_a_missing_peer_is_a_clear_line(tmp_path: Path) -> None:
     assert python_of(tmp_path, PEERS["llama_cpp"]) is None
     with pytest.raises(ConfigError, match="No peer"):
@@ -176,7 +177,7 @@ def test_an_engine_that_cannot_says_why(tmp_path: Path, setup: Setup) -> None:
         "        raise Unable('it has no int8')\n"
         "serve(Driver())\n"
     )
-    unable = Contestant(Peer("unable", "Unable", str(script), ()), Path(sys.executable), 8)
+    unable = Contestant(Peer("unable", "Unable", str(script), ()), Path(sys.executable), "int8")
     ((column,),) = Comparison(setup, CASES, time.perf_counter, lambda line: None, lambda: LIMITS).run([unable], 1)
     assert "it has no int8" in column.faults["all"] and column.values == {}
     assert column.faults[cases.COLD_START.name] == "not offered"
@@ -203,8 +204,8 @@ def test_a_session_names_what_is_not_there(tmp_path: Path) -> None:
 def test_the_picture_is_well_formed() -> None:
     bound = cases.Bound(400.0, "reading")
     found = [
-        Row(cases.prefill(128), 8, {"twostroke": 300.0, "a<b": 200.0, "none": None}, bound),
-        Row(cases.CACHED, 8, {"twostroke": 0.1, "a<b": None}, None),
+        Row(cases.prefill(128), "int8", {"twostroke": 300.0, "a<b": 200.0, "none": None}, bound),
+        Row(cases.CACHED, "int8", {"twostroke": 0.1, "a<b": None}, None),
     ]
     tree = ElementTree.fromstring(figure("title & more", found))
     assert tree.tag.endswith("svg") and len(tree.findall(".//{*}rect")) == 1 + 3 + 2
@@ -268,8 +269,8 @@ def test_each_thread_takes_part_in_the_real_loops() -> None:
 
 
 def test_a_figure_above_its_limit_is_an_error_of_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fine = Row(cases.prefill(128), 8, {OURS.name: 104.0}, Bound(100.0, "int8 products"))
-    wrong = Row(cases.prefill(512), 8, {OURS.name: 361.0}, Bound(236.0, "int8 products"))
+    fine = Row(cases.prefill(128), "int8", {OURS.name: 104.0}, Bound(100.0, "int8 products"))
+    wrong = Row(cases.prefill(512), "int8", {OURS.name: 361.0}, Bound(236.0, "int8 products"))
     assert fine.contradiction is None and replace(wrong, bound=None).contradiction is None
     assert "361.0 tok/s were measured, and the limit is 236.0" in (wrong.contradiction or "")
     printed = text("model", LIMITS, [fine, wrong], [], 1)
@@ -286,7 +287,7 @@ def test_a_figure_above_its_limit_is_an_error_of_the_report(tmp_path: Path, monk
 
 def test_the_first_line_has_the_highest_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Around each case 900 GOP/s were measured; a first line of 450 would contradict the table."""
-    column = Column(Contestant(OURS, Path(sys.executable), 8), {"prefill 128": [1.0]})
+    column = Column(Contestant(OURS, Path(sys.executable), "int8"), {"prefill 128": [1.0]})
     column.limits["prefill 128"] = [replace(LIMITS, int8_ops_per_s=2000e9)]
     monkeypatch.setattr("twostroke.backends.cpu.limits.READ_BYTES", 1 << 20)
     monkeypatch.setattr(LimitMeter, "measure", lambda self, rounds=3: LIMITS)
@@ -295,7 +296,7 @@ def test_the_first_line_has_the_highest_limits(tmp_path: Path, monkeypatch: pyte
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({**SHAPES["qwen2.5-0.5b"], "torch_dtype": "bfloat16"}))
     (folder / "model.safetensors").write_bytes(b"")
-    asked = Asked("", folder, (8,), (), None, rounds=1, threads=1, cases=(cases.prefill(128),))
+    asked = Asked("", folder, ("int8",), (), None, rounds=1, threads=1, cases=(cases.prefill(128),))
     (result,) = run(asked, time.perf_counter, lambda line: None, None)
     assert result.limits.int8_ops_per_s == 2000e9 and "2,000 GOP/s" in result.text()
 
@@ -317,14 +318,14 @@ def test_every_engine_is_asked_beside_the_same_busy_program(tmp_path: Path, setu
         ]
 
 
-def test_our_own_driver_tells_the_gaps_of_one_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_driver_reports_the_gaps_of_one_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
     tiny = {**SHAPES["llama-3.2-1b"], **sizes, "head_dim": 32, "intermediate_size": 128, "vocab_size": 100_032}
     monkeypatch.setitem(SHAPES, "tiny", tiny)
     model = str(write_checkpoint("tiny", tmp_path / "tiny"))
     asked = cases.gap(32, 8)
     with Session(OURS, Path(sys.executable), process_environment(), tmp_path / "log") as session:
-        session.ask("load", model=model, bits=8, threads=1, context=64, sequences=1)
+        session.ask("load", model=model, weights="int8", threads=1, context=64, sequences=1)
         assert 0 < session.ask(asked.command, **asked.arguments) < 60
     sys.path.insert(0, str(peer_room.DRIVERS))
     try:
@@ -339,7 +340,22 @@ def test_a_folder_that_is_no_model_is_refused_before_anything_is_measured(tmp_pa
     if config is not None:
         (tmp_path / "config.json").write_text(config)
     notes: list[str] = []
-    asked = Asked("llama-3.2-1b", tmp_path, (8,), (), None, rounds=1, threads=1, cases=())
+    asked = Asked("llama-3.2-1b", tmp_path, ("int8",), (), None, rounds=1, threads=1, cases=())
     with pytest.raises(ModelError, match=r"config\.json"):
         list(run(asked, time.perf_counter, notes.append, None))
     assert notes == []
+
+
+def test_gguf_files_are_made_by_llama_cpp_alone(tmp_path: Path) -> None:
+    """Where it is missing, nothing is written and nothing measured."""
+    asked = Asked(
+        "llama-3.2-1b", None, ("int8", "Q4_K_M"), (), tmp_path, rounds=1, threads=1, cases=(cases.prefill(128),)
+    )
+    with pytest.raises(ConfigError, match="bench peers install llama_cpp") as caught:
+        list(run(asked, time.perf_counter, lambda line: None, None))
+    assert "Q4_K_M" in str(caught.value)
+
+
+def test_types_of_weights_are_checked_before_anything_is_written() -> None:
+    answer = CliRunner().invoke(compare, ["--weights", "int8,Q4_K_X"])
+    assert answer.exit_code == 2 and "'Q4_K_X' is none of int8, int4, Q8_0" in answer.output

@@ -23,7 +23,7 @@ SHAPE = {
 }
 MEASURE = """
 import json, sys
-import twostroke.assemble, twostroke.llm
+import twostroke.assembly.engine, twostroke.llm
 from twostroke import LLM, SamplingParams
 from twostroke.bench.memory import peak_bytes
 before = peak_bytes()

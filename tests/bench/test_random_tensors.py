@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families import FAMILIES
+from tests.models.families.whole import FAMILIES
 from tests.models.parity import Loaded
 from twostroke.bench import random_tensors
 from twostroke.bench.checkpoints import SHAPES, shape_folder, write_checkpoint

@@ -1,6 +1,6 @@
 """Digests of logits of tiny checkpoints: what must not change by accident.
 
-What enters, so that a digest is the same on every machine of one level: configs of tests/models/families.py; weights of
+What enters, so that a digest is the same on every machine of one level: configs of tests/models/families/; weights of
 PCG64's raw bits times one factor (bench/random_tensors.py); packing, rope tables and every op are native code or exact
 arithmetic, without a C library's exp, sin or pow in float32. Two functions of a C library are left, both in float64
 and rounded to float32 once: 1 / sqrt(head size) as Python's power, and the exponential of Mamba's decay. A last bit
@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families import FAMILIES, by_architecture
+from tests.models.families.whole import FAMILIES, by_architecture
 from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.backends.cpu.packer import NativePacker

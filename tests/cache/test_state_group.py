@@ -67,7 +67,7 @@ def test_a_chunk_that_ends_within_a_page_leaves_no_snapshot() -> None:
     assert world.snapshots == 1 and len(world.cache.match("", prompt)) == 5
 
 
-def test_the_newest_snapshot_moves_on_with_its_sequence_unless_somebody_went_on_from_it() -> None:
+def test_the_newest_snapshot_moves_on_with_its_sequence_unless_another_sequence_went_on_from_it() -> None:
     world, tokens = States(6), list(range(100))
     world.open("a", tokens[:9])
     world.step("a", tokens, 0, 8)
@@ -157,3 +157,40 @@ def test_one_that_was_gone_on_from_outlives_those_that_were_not() -> None:
         world.step(str(number), prompt, start, 8) if start < 8 else world.step(str(number), prompt, 8, 9)
         world.cache.close(str(number))
     assert len(world.cache.match("", list(range(9)))) == 2
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_state_goes_back_to_before_guesses_that_were_wrong(right: bool) -> None:
+    world, tokens = States(3), list(range(20))
+    states = world.cache.states
+    assert states is not None
+    world.open("a", tokens[:3])
+    world.step("a", tokens, 0, 2)
+    assert world.cache.hold_state("a") and states.pool.num_free == 1
+    world.cache.check()
+    world.slots |= {to: world.slots[source] for source, to in world.cache.take_copies()}
+    world.slots[world.cache.slot_of("a")] = (*tokens[:2], 99)
+    world.cache.settle_copies(False)
+    world.cache.settle_state("a", right)
+    world.cache.check()
+    assert states.pool.num_free == 2
+    copies = world.cache.take_copies()
+    if right:
+        assert not copies
+    else:
+        assert [world.slots[source] for source, _ in copies] == [tuple(tokens[:2])]
+        assert [to for _, to in copies] == [world.cache.slot_of("a")]
+
+
+def test_guesses_leave_the_last_slot_and_what_is_held_ends_with_its_sequence() -> None:
+    world, tokens = States(3), list(range(9))
+    states = world.cache.states
+    assert states is not None
+    for name in "ab":
+        world.open(name, tokens)
+    assert not world.cache.hold_state("a"), "one slot is left for a sequence that waits"
+    world.cache.close("b")
+    assert world.cache.hold_state("a")
+    world.cache.close("a")
+    assert states.pool.num_free == 3
+    world.cache.check()

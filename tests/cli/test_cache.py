@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.weights.test_packed_cache import flip
-from twostroke.weights.packed_file import SAMPLED_BLOCKS, header_of, open_file
+from twostroke.weights.packed.file import SAMPLED_BLOCKS, header_of, open_file
 
 GENERATE = ("generate", "Say something.", "--max-tokens", "4", "--weights", "int8", "--threads", "1")
 
@@ -30,7 +30,7 @@ def packed(cache: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The embedded model with so many words that its packed file is more than the sample of a start."""
+    """The embedded model with a vocabulary so large that its packed file is more than the sample of a start."""
     import numpy as np
     import torch
     from safetensors.torch import load_file, save_file

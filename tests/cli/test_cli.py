@@ -30,10 +30,11 @@ BENCH = [
     ["bench", *verb.split()]
     for verb in ("phases", "predict", "compare", "peers install", "peers list", "serve", "sweep")
 ]
-CACHE = [["cache", verb] for verb in ("list", "verify", "rm")]
+GROUPS = {"cache": ("list", "verify", "rm"), "cluster": ("up", "status")}
+GROUPED = [[group, verb] for group, verbs in GROUPS.items() for verb in verbs]
 
 
-@pytest.mark.parametrize("words", [[], *([verb] for verb in VERBS if verb not in ("bench", "cache")), *BENCH, *CACHE])
+@pytest.mark.parametrize("words", [[], *([v] for v in VERBS if v != "bench" and v not in GROUPS), *BENCH, *GROUPED])
 def test_help_begins_with_an_example(words):
     result = run(*words, "--help")
     assert result.returncode == 0 and result.stdout.startswith("Example: twostroke")
@@ -110,6 +111,7 @@ def test_verbose_shows_the_traceback():
     assert "Traceback" in run("generate", "x", "--model", "/no/such/folder", "-v").stderr
 
 
+@pytest.mark.slow
 def test_bench_phases_measures_both_phases():
     words = [
         "bench",
@@ -153,7 +155,7 @@ def test_serve_answers_and_stops_cleanly():
 
 
 def test_the_line_to_try_has_a_key_where_one_is_needed() -> None:
-    from twostroke.cli.serve import KEY_HEADER, start_text
+    from twostroke.cli.server.serve import KEY_HEADER, start_text
 
     facts = {"served_name": "m", "weights": "int8", "weight_bytes": 1, "threads": 1, "cpu_level": "avx2", "room": ""}
     assert "Authorization" not in start_text("http://127.0.0.1:1", facts, "")
@@ -202,6 +204,7 @@ def test_explain_without_a_server_says_so():
     assert told.returncode == 2 and "No server answers" in told.stderr
 
 
+@pytest.mark.slow
 def test_generate_keeps_to_a_pattern_and_to_a_schema(tmp_path):
     told = run("generate", "When?", "--regex", "20[0-9]{2}-[01][0-9]")
     assert re.fullmatch(r"20[0-9]{2}-[01][0-9]\n?", told.stdout), told.stderr

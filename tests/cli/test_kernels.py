@@ -67,7 +67,7 @@ def test_the_names_are_those_of_functions(level: str) -> None:
 def test_a_kernel_is_taken_in_one_place_alone(kernel: str, way: str) -> None:
     """Where its way, which the table of ts_kernel names, does its work: so nothing else can choose it."""
     places = []
-    for path in (CSRC / "generic").glob("linear*.cpp"):
+    for path in (CSRC / "generic" / "linear").glob("linear*.cpp"):
         for function in re.split(r"\n(?=[a-zA-Z].*\) \{\n)", path.read_text()):
             head = function.lstrip().partition("\n")[0]
             if re.search(rf"\b{kernel}\(", function.partition("\n")[2]) and path.stem != "linear_fallback":
@@ -113,3 +113,17 @@ def test_bad_input_is_one_error(words: list[str], code: int, said: str) -> None:
     result = CliRunner().invoke(main, ["kernels", *words])
     assert result.exit_code == code and said in result.stderr and result.stdout == ""
     assert "Traceback" not in result.stderr
+
+
+def test_a_device_says_its_kernels_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.cuda.fake import built_folder
+    from twostroke.backends.cuda import library
+
+    monkeypatch.setattr(library, "LIBRARY_FOLDER", built_folder())
+    result = CliRunner().invoke(main, ["kernels", "--level", "cuda", "--json"])
+    found = {(row["op"], row["format"]): row["kernel"] for row in json.loads(result.output)["kernels"]}
+    assert {op for op, _ in found} == set(registry())
+    assert found["linear", "int8"] == "linear_whole" and found["experts", "int8"] == "linear_whole_bank"
+    assert found["linear", "flat4"] == "linear_stored" and found["attention", "bf16"] == "attention_float"
+    sources = "".join(path.read_text() for path in (CSRC / "cuda" / "kernels").rglob("*.cpp"))
+    assert all(f"TS_KERNEL({kernel}," in sources for kernel in found.values() if kernel)

@@ -1,4 +1,4 @@
-"""Files that commands write: whole or not at all, whatever fails; a place that takes none is told of before work."""
+"""Files that commands write: whole or not at all, whatever fails. A place that takes none is an error before work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from twostroke.bench import run_compare
 from twostroke.cli.main import main
-from twostroke.cli.output_file import check_place, write_bytes
+from twostroke.cli.shared.output_file import check_place, write_bytes
 from twostroke.engine.record_file import RecordFile
 from twostroke.types.errors import ConfigError
 
@@ -71,7 +71,7 @@ def test_whatever_fails_the_old_file_or_the_new_one_is_there_whole(
     assert k == 5 and target.read_bytes() == NEW  # open, write, fsync, replace
 
 
-def test_a_place_that_takes_no_file_is_told_of_before_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_takes_no_file_is_an_error_before_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tmp_path / "kept.json"
     kept.write_bytes(OLD)
     check_place(kept, "--save")

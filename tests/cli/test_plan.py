@@ -16,7 +16,8 @@ from tests.planner.figures import LLAMA3_70B
 from tests.weights.fake_hub import Repo, serve
 from twostroke.backends.cpu.calibration_file import write_calibration
 from twostroke.cli.main import main
-from twostroke.cli.plan import duration_s
+from twostroke.cli.shared.readings import duration_s
+from twostroke.cost.calibration import ExchangeRates
 from twostroke.planner.doctor.machine import ThisMachine
 
 
@@ -221,3 +222,46 @@ def test_bench_predict_prints_ratios(kept: Path) -> None:
 def test_bench_predict_refuses_what_it_cannot(kept: Path, words: list[str], needles: list[str]) -> None:
     result = run("bench", "predict", *words)
     assert result.exit_code == 2 and all(needle in result.stderr for needle in needles), result.stderr
+
+
+LINK = ("--exchange-time", "40us", "--exchange-rate", "10Gbit/s")
+
+
+def test_a_plan_over_ranks_names_each_part_and_refuses_what_it_does_not_know(kept: Path, folder: str) -> None:
+    words = ("plan", folder, "--hardware", "rtx-4090", "--tensor-parallel")
+    found = json.loads(run(*words, "4", *LINK, "--json").stdout)
+    assert [part["name"] for part in found["parts"]] == ["rank 0", "rank 1", "rank 2", "rank 3"]
+    assert found["link"]["meeting_s"] == pytest.approx(40e-6) and found["sequences"] > 0 and found["predicted_steps"]
+    small = run(*words, "8", *LINK, "--memory", "1GB")
+    assert small.exit_code == 4 and "the largest rank needs" in small.stderr
+    uneven = run(*words, "3", *LINK)
+    assert uneven.exit_code == 2 and "1 or 2 or 4 or 8" in uneven.stderr
+    unknown = run(*words, "4")
+    assert unknown.exit_code == 2 and "The catalogue has no figure for it" in unknown.stderr
+    alone = run("plan", folder, "--hardware", "h100-sxm", *LINK)
+    assert alone.exit_code == 2 and "--exchange-time belongs to" in alone.stderr
+    beside = run(*words, "4", *LINK, "--price-per-hour", "2")
+    assert beside.exit_code == 2 and "--price-per-hour is not possible" in beside.stderr
+
+
+def test_a_count_of_ranks_is_refused_before_the_machine_is_measured(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(*words: object) -> None:
+        raise AssertionError("the machine was measured first")
+
+    monkeypatch.setattr(ThisMachine, "kept_or_measured", measured)
+    refused = run("plan", "--tensor-parallel", "3")
+    assert refused.exit_code == 2 and "measured first" not in refused.output
+
+
+def test_ranks_of_this_machine_have_a_share_of_it_and_its_measured_exchange(kept: Path) -> None:
+    patient = ThisMachine.read(max(1, ThisMachine.read().cores // 2)).patient
+    values = {"fingerprint": patient.fingerprint, "threads": patient.threads}
+    write_calibration(kept / "cache" / "twostroke", calibration(**values))
+    assert "kept measurement of this machine lacks it" in run("plan", "--pipeline-parallel", "2").stderr
+    measured = calibration(**values, exchange=ExchangeRates(4e-6, 3e9))
+    write_calibration(kept / "cache" / "twostroke", measured)
+    text = run("plan", "--pipeline-parallel", "2").stdout
+    assert "each on 1/2 of this machine" in text
+    assert "time and rate as `twostroke doctor` measured it here" in text and "a meeting takes 4 us" in text

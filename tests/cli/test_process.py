@@ -78,7 +78,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("locale", ["C.UTF-8", "en_US.UTF-8", "C"])
-def test_input_that_is_not_text_is_told_with_its_byte(locale: str) -> None:
+def test_input_that_is_not_text_is_an_error_that_names_its_byte(locale: str) -> None:
     done = run("generate", "--max-tokens", "3", input=b"caf\xe9", env={**os.environ, "LC_ALL": locale})
     assert done.returncode == 2
     assert "Standard input is not UTF-8 text." in done.stderr and "0xe9" in done.stderr
@@ -106,7 +106,7 @@ def test_ctrl_c_at_any_time_ends_with_130_and_says_nothing(after_ms: int) -> Non
     """From the first line of the command on. (Before it, Python itself is starting.)"""
     words = ["generate", "hi", "--max-tokens", "2000", "--raw"]
     process = subprocess.Popen(
-        [sys.executable, "-c", f"import twostroke.cli.interrupt as i; i.end_quietly(); {BEGIN}", *words],
+        [sys.executable, "-c", f"import twostroke.cli.shared.interrupt as i; i.end_quietly(); {BEGIN}", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         preexec_fn=_hears_ctrl_c,
@@ -184,7 +184,7 @@ def test_one_ctrl_c_that_comes_twice_lets_a_stream_finish() -> None:
         assert process.returncode == 0 and b'"finish_reason":"length"' in streamed[0]
 
 
-def test_a_second_ctrl_c_ends_now_and_tells_the_stream() -> None:
+def test_a_second_ctrl_c_ends_now_and_the_stream_says_so() -> None:
     with served() as (process, url):
         streamed: list[bytes] = []
         thread = ask(url, 1900, streamed, 4)

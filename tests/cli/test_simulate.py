@@ -118,3 +118,27 @@ def test_a_run_that_fails_leaves_a_good_file_alone(model: str, tmp_path: Path) -
     assert simulate(model, "--requests", "3", "--save", str(kept)).exit_code == 0
     assert json.loads(kept.read_text())["figures"]["completed"] == 3
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_model_over_two_ranks_is_simulated_with_its_exchange(model: str) -> None:
+    words = ("--workload", "steady-chat", "--rate", "5", "--requests", "20", "--json", "--tensor-parallel", "2")
+
+    def itl(time: str) -> tuple[float, dict[str, Any]]:
+        found = report(simulate(model, *words, "--exchange-time", time, "--exchange-rate", "10Gbit/s"))
+        return found["figures"]["itl"]["mean"], found
+
+    (quick_s, found), (slow_s, _) = itl("10us"), itl("1ms")
+    assert found["setup"]["division"] == {"way": "tensor", "count": 2} and "predicted" in found["title"]
+    # 17 meetings a step: four in each of four layers, and one of the logits.
+    assert 17 * 0.9e-3 < slow_s - quick_s
+    refused = simulate(model, *words)
+    assert refused.exit_code == 2 and "--exchange-time 40us" in refused.stderr
+
+
+def test_adapters_take_time_and_are_told(model: str) -> None:
+    words = ("--rate", "20", "--requests", "30", "--prompt", "64", "--output", "32", "--json")
+    plain, adapted = (report(simulate(model, *words, *more)) for more in ((), ("--adapters", "4")))
+    assert adapted["setup"]["adapters"] == 4 and adapted["setup"]["adapter_rank"] == 16
+    assert "adapters" not in plain["setup"]
+    guessed = report(simulate(model, *words, "--adapters", "4", "--acceptance", "0.9"))
+    assert guessed["setup"]["acceptance"] == 0.9

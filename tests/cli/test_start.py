@@ -38,12 +38,14 @@ def test_help_loads_nothing_heavy():
 
 
 def test_the_runtime_needs_no_training_stack():
-    code = "import twostroke.llm, twostroke.server.app, twostroke.cli.serve, twostroke.assemble"
+    code = "import twostroke.llm, twostroke.server.app, twostroke.cli.server.serve, twostroke.assembly.engine"
     assert not loaded_after(code).intersection({"torch", "transformers", "safetensors"})
 
 
 def test_the_grammar_library_is_loaded_with_the_first_grammar():
-    assert "llguidance" not in loaded_after("import twostroke.server.app, twostroke.assemble, twostroke.cli.serve")
+    assert "llguidance" not in loaded_after(
+        "import twostroke.server.app, twostroke.assembly.engine, twostroke.cli.server.serve"
+    )
 
 
 def test_public_names_are_all_there():

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tests.serve.harness import Live, serving, wait_until
 from twostroke.cli.main import main
-from twostroke.cli.top_picture import Picture
+from twostroke.cli.server.top_picture import Picture
 from twostroke.server.build import build_server
 
 
@@ -49,8 +49,8 @@ def test_once_as_json_while_requests_run(spark: Live) -> None:
 def test_without_the_key_and_without_a_server(spark: Live) -> None:
     refused = CliRunner().invoke(main, ["top", "--url", spark.url, "--once"])
     assert refused.exit_code == 2 and "--api-key" in refused.output
-    nobody = CliRunner().invoke(main, ["top", "--url", "http://127.0.0.1:9", "--once"])
-    assert nobody.exit_code == 2 and "No server answers" in nobody.output
+    unreached = CliRunner().invoke(main, ["top", "--url", "http://127.0.0.1:9", "--once"])
+    assert unreached.exit_code == 2 and "No server answers" in unreached.output
 
 
 def test_figures_add_up() -> None:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ import pytest
 from openai import OpenAI
 
 from twostroke.env import process_environment
+from twostroke.llm import LLM
+from twostroke.types.grammar import Grammar
+from twostroke.types.sampling_params import SamplingParams
 
 SOURCE = Path(__file__).parents[2] / "src"
 SCHEMA = {
@@ -59,14 +62,15 @@ class Running:
             return [int(child) for child in found if "replica" in Path(f"/proc/{child}/cmdline").read_text()]
         return []
 
-    def answer(self, fields: dict[str, Any]) -> list[Any]:
-        """What a stream told of each choice: text, log probabilities, finish reason."""
+    def answer(self, fields: dict[str, Any], piece: Callable[[], None] = lambda: None) -> list[Any]:
+        """The pieces of a stream, of each choice: text, log probabilities, finish reason. piece: called at each."""
         messages: Any = [{"role": "user", "content": "Write three sentences about prefill and decode."}]
         made: dict[int, list[Any]] = {}
         with self.client.chat.completions.create(
-            model="spark", messages=messages, max_tokens=160, stream=True, **fields
+            model="spark", messages=messages, stream=True, **{"max_tokens": 160, **fields}
         ) as stream:
             for chunk in stream:
+                piece()
                 for choice in chunk.choices:
                     parts = made.setdefault(choice.index, ["", [], None])
                     parts[0] += choice.delta.content or ""
@@ -123,6 +127,21 @@ def test_killed_replicas_change_no_stream(running: Running) -> None:
     assert killed >= 4
 
 
+def test_a_replica_searches_beams_as_an_engine_without_replicas(running: Running) -> None:
+    words = ["prefill", "decode", "pages"]
+    found = running.client.completions.create(
+        model="spark",
+        prompt="The cache holds",
+        n=2,
+        max_tokens=12,
+        extra_body={"best_of": 4, "use_beam_search": True, "guided_choice": words},
+    )
+    params = SamplingParams(n=2, best_of=4, use_beam_search=True, max_tokens=12, grammar=Grammar.choice(words))
+    with LLM("spark", kv_memory="20MB", threads=1) as llm:
+        expected = [each.text for each in llm.generate("The cache holds", params)[0].completions]
+    assert [each.text for each in found.choices] == expected and set(expected) < set(words)
+
+
 def test_the_end_of_all_replicas_makes_streams_wait(running: Running) -> None:
     expected = running.answer(ASKED[1])
     with ThreadPoolExecutor(1) as threads:
@@ -131,3 +150,24 @@ def test_the_end_of_all_replicas_makes_streams_wait(running: Running) -> None:
         for pid in running.replicas():
             os.kill(pid, signal.SIGKILL)
         assert answer.result() == expected
+
+
+@pytest.mark.slow
+def test_a_kill_at_every_kth_token_of_200_streams_changes_none(running: Running) -> None:
+    """Penalties, grammars, several choices, log probabilities, stop strings; eight streams at a time."""
+    asked = [{**ASKED[number % len(ASKED)], "seed": number, "max_tokens": 48} for number in range(200)]
+    dice, lock, counts = random.Random(9), threading.Lock(), {"pieces": 0, "kills": 0}
+
+    def piece() -> None:
+        with lock:
+            counts["pieces"] += 1
+            found = running.replicas() if counts["pieces"] % 149 == 0 else []
+            if len(found) > 1:  # one lives
+                os.kill(dice.choice(found), signal.SIGKILL)
+                counts["kills"] += 1
+
+    with ThreadPoolExecutor(8) as threads:
+        expected = list(threads.map(running.answer, asked))
+        found = list(threads.map(lambda fields: running.answer(fields, piece), asked))
+    assert [number for number in range(200) if found[number] != expected[number]] == []
+    assert counts["kills"] >= 2, counts  # a killed replica takes seconds to come back, and one must live

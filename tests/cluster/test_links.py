@@ -9,22 +9,29 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
-from tests.fleet.world import ARITHMETIC, InventedModel, SameTime, request_of, whole_answer
+from tests.fleet.invented import InventedModel, whole_answer
+from tests.fleet.world import ARITHMETIC, SameTime, request_of
 from twostroke.cache.manager import CacheManager
+from twostroke.cli.server.cluster import command as cluster
+from twostroke.cluster.framing import encode
 from twostroke.cluster.front import FrontStepper
 from twostroke.cluster.link import FrameLink, LinkLost, secret_key
 from twostroke.cluster.replica import ReplicaServer
 from twostroke.cluster.replica_core import ReplicaCore
-from twostroke.fleet.wire import Hello, ReplicaFacts, encode
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.errors import ConfigError
 from twostroke.types.event import FinishedEvent, TokenEvent
+from twostroke.types.grammar import Grammar
+from twostroke.wire.frames import Assignment, Cancel, Hello, ReplicaFacts
+from twostroke.wire.translate import wire_request
 
 FACTS = ReplicaFacts("a", "i", "m", ARITHMETIC, 4, 96, 96, 50, 4, 0.001)
 
@@ -32,6 +39,17 @@ FACTS = ReplicaFacts("a", "i", "m", ARITHMETIC, 4, 96, 96, 50, 4, 0.001)
 class NoGrammars:
     def submit(self, grammar: Any, count: int) -> Future[Any]:
         raise AssertionError
+
+
+class SlowGrammars:
+    """futures: of grammars that are being compiled, to be answered by the test."""
+
+    def __init__(self) -> None:
+        self.futures: list[Future[Any]] = []
+
+    def submit(self, grammar: Any, count: int) -> Future[Any]:
+        self.futures.append(Future())
+        return self.futures[-1]
 
 
 def core() -> ReplicaCore:
@@ -100,16 +118,17 @@ def test_a_wrong_secret_learns_nothing() -> None:
 def test_a_replica_that_differs_is_refused_by_name(change: dict[str, Any], words: str) -> None:
     other = msgspec.structs.replace(FACTS, name="b", **change)
     with replica() as first, replica(other) as second:
-        stepper = front([first])
+        addresses = [first]
+        stepper = front(addresses)
         stepper.first_facts(10)
-        stepper._callers.append(type(stepper._callers[0])(second))
-        exchange_until(stepper, lambda: "differs" in stepper.states()[1][1], "not refused")
+        addresses.append(second)
+        exchange_until(stepper, lambda: "differs" in stepper.states()[-1][1], "not refused")
         assert pytest.raises(AssertionError, match=words) and __import__("re").search(words, stepper.states()[1][1])
         assert [m.name for m in stepper.fleet.members] == ["a"]
         stepper.close()
 
 
-def test_nobody_there_is_said_with_each_address() -> None:
+def test_an_error_names_each_address_where_no_replica_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         silent = taken.getsockname()[:2]
         stepper = front([silent])
@@ -165,3 +184,47 @@ def test_a_replica_that_comes_back_is_used_again() -> None:
     with replica(port=address[1]):
         exchange_until(stepper, lambda: len(fleet.members) == 1, "not back")
     stepper.close()
+
+
+def test_the_list_of_addresses_may_change() -> None:
+    other = msgspec.structs.replace(FACTS, name="b")
+    with replica() as first, replica(other) as second:
+        addresses = [first]
+        stepper = front(addresses)
+        stepper.first_facts(10)
+        addresses.append(second)
+        exchange_until(stepper, lambda: len(stepper.fleet.members) == 2, "the new one is not called")
+        addresses.remove(second)
+        stepper._exchange()
+        assert len(stepper.fleet.members) == 2, "one that answers is used as long as it does"
+    addresses.clear()
+    exchange_until(stepper, lambda: not stepper.states(), "addresses that are gone are still called")
+    stepper.close()
+
+
+def test_status_says_who_answers_and_ends_with_its_code() -> None:
+    with replica(msgspec.structs.replace(FACTS, role="decode")) as (host, port):
+        found = CliRunner().invoke(cluster, ["status", "--replicas", f"{host}:{port}"])
+        assert found.exit_code == 0 and found.output.split() == [f"{host}:{port}", "ready", "a", "decode"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("twostroke.cli.server.cluster.STATUS_S", 0.3)
+        gone = CliRunner().invoke(cluster, ["status", "--replicas", f"{host}:{port}"])
+    assert gone.exit_code == 1 and "does not answer" in gone.output
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_a_stream_that_ends_while_its_grammar_is_compiled_is_never_computed(cancelled: bool) -> None:
+    grammars, made = SlowGrammars(), core()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = ReplicaServer(made, FACTS, grammars, listener, secret_key(None), print)
+        made.open(1)
+        request = request_of(random.Random(3), "q", 0.0)
+        params = replace(request.params, grammar=Grammar.regex("a*"))
+        server._take(1, Assignment(7, wire_request(replace(request, params=params), 0.0)))
+        assert not server._idle(), "a draining replica must wait for it"
+        if cancelled:
+            server._take(1, Cancel(7))
+        grammars.futures[0].set_result((None,))
+        server._take_commands()
+        assert made.has_work is not cancelled
+        assert server._idle() is cancelled

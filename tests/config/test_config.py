@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.published_states import MAMBA2
+from tests.models.published.states import MAMBA2
 from twostroke.config import ModelFacts, Resolver, collect, resolve_engine, resolve_server
 from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.cost.memory import MemoryNeeds, plan_kv
@@ -101,13 +101,11 @@ def test_a_plan_never_exceeds_what_is_available(available, asked):
     assert plan.kv_bytes + NEEDS.weight_bytes + NEEDS.buffer_bytes <= available
 
 
-def test_a_model_with_states_is_not_guessed_and_says_so():
+def test_a_model_with_states_may_be_guessed():
     config, *_ = MAMBA2["state-spaces/mamba2-130m"]
     facts = ModelFacts("m", None, read_model(config))
-    for asked in ({}, {"speculate": "auto"}):
+    for asked, value in (({}, "off"), ({"speculate": "auto"}, "auto"), ({"speculate": "ngram"}, "ngram")):
         resolver = Resolver(collect(asked, {}))
         resolve_engine(resolver, facts, read_machine(), "generic")
         (setting,) = [each for each in resolver.resolved().settings if each.name == "speculate"]
-        assert setting.value == "off" and "states" in setting.reason
-    with pytest.raises(ConfigError, match="ngram is not possible"):
-        resolve_engine(Resolver(collect({"speculate": "ngram"}, {})), facts, read_machine(), "generic")
+        assert setting.value == value

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from twostroke import env
-from twostroke.assemble import resolve_all
+from twostroke.assembly.engine import resolve_all
 from twostroke.assets import spark_path
 from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.cost.memory import PROCESS_BYTES, MemoryNeeds, plan_kv
 from twostroke.models.common.registry import read_model
-from twostroke.ops.rope_tables import rope_table
+from twostroke.ops.attention.rope_tables import rope_table
 from twostroke.ops.step_memory import page_table_bytes
 from twostroke.types.errors import OutOfMemory
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cost.machines import calibration
-from twostroke.assemble import find_model, resolve_all
-from twostroke.assemble_folders import EMBEDDED
+from twostroke.assembly.engine import find_model, resolve_all
 from twostroke.config import collect, objectives_of, step_rule
 from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf
@@ -21,6 +20,7 @@ from twostroke.spec.formats import KVKind
 from twostroke.spec.hardware_guess import OPERATIONS
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
+from twostroke.weights.hub.hub import EMBEDDED
 
 
 @pytest.mark.parametrize(("text", "value"), [("1s", 1.0), ("50ms", 0.05), ("0.25", 0.25), (" 2 S ", 2.0), ("1h", 0)])
@@ -49,7 +49,7 @@ def test_without_objectives_nothing_changes_and_with_them_the_budget_is_only_a_c
     assert resolve_all(EMBEDDED, {"ttft": "1s", "max_step_tokens": "300"})["max_step_tokens"] == 300
 
 
-def test_the_limiter_of_steps_has_a_name_and_its_rule_is_told() -> None:
+def test_the_limiter_of_steps_has_a_name_and_its_rule_is_shown() -> None:
     plain = resolve_all(EMBEDDED, {})
     reasons = {setting.name: setting.reason for setting in plain.settings}
     assert plain["step_limiter"] == "GapLimiter" and "250 ms, or 8 decode steps" in reasons["step_limiter"]

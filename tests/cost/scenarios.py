@@ -1,4 +1,4 @@
-"""Scenarios with one cause put in on purpose, each from a seed, in virtual time; `victim` is who is explained."""
+"""Scenarios with one cause put in on purpose, each from a seed, in virtual time; `victim`: the explained request."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from twostroke.cost.explain import Explainer
-from twostroke.cost.explain_advice import Options
-from twostroke.cost.explanation import CauseKind, Explanation, Verdict
+from twostroke.cost.explain.advice import Options
+from twostroke.cost.explain.explanation import CauseKind, Explanation, Verdict
+from twostroke.cost.explain.verdict import Explainer
 from twostroke.cost.what_if import WhatIf
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.models.common.work import work_of
@@ -257,4 +257,4 @@ FIRST: tuple[Scenario, ...] = (
 """Causes that must come before all others but the work itself."""
 
 TOLD: tuple[Scenario, ...] = (prefix_unfinished, prefix_short, long_prompt, plain_decode)
-"""Causes that must be told: they are small by nature, or the work itself."""
+"""Causes that must be named: they are small by nature, or the work itself."""

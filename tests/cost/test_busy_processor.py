@@ -1,4 +1,4 @@
-"""Time in which the processor ran another program: counted by the system, kept with the step, told by explain."""
+"""Time in which the processor ran another program: counted by the system, kept with the step, named by explain."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from twostroke.cost.explain import Explainer
-from twostroke.cost.explain_advice import Options
-from twostroke.cost.explanation import CauseKind, words
-from twostroke.cost.record import StepRecord
-from twostroke.cost.record_json import from_json, to_json
+from twostroke.cost.explain.advice import Options
+from twostroke.cost.explain.explanation import CauseKind, words
+from twostroke.cost.explain.verdict import Explainer
+from twostroke.cost.history.record import StepRecord
+from twostroke.cost.history.record_json import from_json, to_json
 from twostroke.cost.what_if import WhatIf
 from twostroke.models.common.work import work_of
 from twostroke.quant.formats import FORMATS
@@ -119,7 +119,7 @@ def test_the_systems_figure_is_read_as_a_difference(tmp_path: Path) -> None:
     file = tmp_path / "schedstat"
     file.write_text("7 1000000000 3\n")
     delay = RunDelay(str(file))
-    assert delay() == 0.0, "what was before the first step is nobody's"
+    assert delay() == 0.0, "what was before the first step counts for no request"
     file.write_text("9 1250000000 4\n")
     assert (delay(), delay()) == (pytest.approx(0.25), 0.0)
     file.write_text("nonsense")

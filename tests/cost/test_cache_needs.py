@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.types.cache_pools import window_pages
 
@@ -18,7 +19,7 @@ def needs(*groups: GroupBytes, state_bytes: int = 0, context: int = 32_768, sequ
 
 @pytest.mark.parametrize("state_bytes", [0, 5_000_000])
 @pytest.mark.parametrize("groups", [(FULL,), (WINDOW,), (FULL, WINDOW), (FULL, GroupBytes(16_000, 128), WINDOW), ()])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(budget=st.integers(0, 10**10), bounded=st.booleans())
 def test_pools_fit_their_budget(groups: tuple[GroupBytes, ...], state_bytes: int, budget: int, bounded: bool) -> None:
     if not groups and not state_bytes:

@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from twostroke.cost.explain import Explainer
-from twostroke.cost.explain_advice import Options
-from twostroke.cost.explanation import CauseKind, Verdict, words
-from twostroke.cost.ledger import Ledger
-from twostroke.cost.step_history import device_seconds
+from twostroke.cost.explain.advice import Options
+from twostroke.cost.explain.explanation import CauseKind, Verdict, words
+from twostroke.cost.explain.verdict import Explainer
+from twostroke.cost.history.ledger import Ledger
+from twostroke.cost.history.step_history import device_seconds
 
 from .scenarios import FIRST, TOLD, WHAT_IF, Scenario, explained, warmed
 from .virtual import Lab, text
@@ -28,7 +28,7 @@ def test_the_injected_cause_comes_first(scenario: Scenario) -> None:
 
 
 @pytest.mark.parametrize("scenario", TOLD, ids=lambda scenario: scenario.__name__)
-def test_the_injected_cause_is_told(scenario: Scenario) -> None:
+def test_the_injected_cause_is_named(scenario: Scenario) -> None:
     found = [scenario(random.Random(seed)) for seed in SEEDS]
     missed = [(seed, words(each.explanation)) for seed, each in zip(SEEDS, found, strict=True) if not each.is_told()]
     assert len(missed) <= (1 - LEAST_SHARE) * len(SEEDS), missed[0]
@@ -70,7 +70,7 @@ def test_the_stretched_gap_is_the_one_that_was_long() -> None:
     for seed in range(8):
         lab = warmed(random.Random(seed))
         times: list[float] = []
-        lab.session.observer.on_next_token = times.append  # type: ignore[method-assign]
+        lab.session.observer.on_next_tokens = times.extend  # type: ignore[method-assign]
         lab.request(0, "victim", text(1, 20), 50)
         lab.request(0.05 + 0.01 * seed, "long", text(2, 1500), 1)
         lab.run()

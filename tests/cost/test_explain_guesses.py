@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.speculate.costs import RowCost, memory_bound
-from twostroke.cost.account import GuessCounts
-from twostroke.cost.explain_guesses import guess_seconds, guesses_text
+from twostroke.cost.explain.guesses import guess_seconds, guesses_text
+from twostroke.cost.history.account import GuessCounts
 from twostroke.cost.shape import Segment
 from twostroke.types.plan import Role
 
@@ -18,7 +18,7 @@ def test_nothing_is_said_where_nothing_was_guessed() -> None:
     assert guesses_text(GuessCounts(), COST, [Segment.decode(5)]) == ""
 
 
-def test_counts_are_told_without_a_cost_model() -> None:
+def test_counts_are_given_without_a_cost_model() -> None:
     expected = "; 4 of 8 guessed tokens were accepted"
     assert guesses_text(COUNTS, None, [Segment.decode(5)]) == guesses_text(COUNTS, COST, []) == expected
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twostroke.cost.account import Account
-from twostroke.cost.accounts import Accounts
+from tests.tiers import examples
+from twostroke.cost.history.account import Account
+from twostroke.cost.history.accounts import Accounts
 from twostroke.cost.work import Work
 
 from .virtual import COST, Lab, text
@@ -39,7 +40,7 @@ def crowded(seed: int) -> Lab:
     return lab
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 10**9))
 def test_parts_add_up(seed: int) -> None:
     lab = crowded(seed)
@@ -56,7 +57,7 @@ def test_parts_add_up(seed: int) -> None:
         assert bool(account.spells) == (again_s > 0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 10**9))
 def test_records_are_the_steps(seed: int) -> None:
     lab = crowded(seed)

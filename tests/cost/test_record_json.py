@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twostroke.cost.record import RequestRecord, SequenceRecord, StepRecord
-from twostroke.cost.record_json import Record, header_line, read_lines, record_line
+from twostroke.cost.history.record import RequestRecord, SequenceRecord, StepRecord
+from twostroke.cost.history.record_json import Record, header_line, read_lines, record_line
 from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
 from twostroke.cost.work import Work
 from twostroke.types.errors import ConfigError

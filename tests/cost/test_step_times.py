@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twostroke.cost.step_history import MAX_RUN_STEPS
-from twostroke.cost.step_times import BLOCK_STEPS, StepTimes
+from twostroke.cost.history.step_history import MAX_RUN_STEPS
+from twostroke.cost.history.step_times import BLOCK_STEPS, StepTimes
 
 from .test_ledger import check
 from .virtual import Lab, text

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cost.dense_by_hand import by_hand
-from tests.models.families import FAMILIES
+from tests.models.families.whole import FAMILIES
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import NOTHING, WorkCounter, kv_positions, visible_positions
 from twostroke.models.common.registry import read_model

@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from twostroke.cache.manager import CacheManager
-from twostroke.cost.account import Account
-from twostroke.cost.ledger import Ledger
+from twostroke.cost.history.account import Account
+from twostroke.cost.history.ledger import Ledger
+from twostroke.cost.history.step_history import device_seconds
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import StepCost
-from twostroke.cost.step_history import device_seconds
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import Stepper
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.hardware_catalogue import CATALOGUE
@@ -53,7 +53,7 @@ SAMPLING_S = 1e-4
 
 @dataclass
 class VirtualClock:
-    """Goes on when told, and by `tick_s` whenever it is read: that is the host's time."""
+    """Goes on when it is set, and by `tick_s` whenever it is read: that is the host's time."""
 
     now: float = 100.0
     tick_s: float = 2e-5

@@ -11,6 +11,7 @@ struct BrokenArgs {
 
 constexpr int kThreads = 32;
 
+
 TS_SHARED(int32_t, room, kThreads);
 
 TS_KERNEL(sound, BrokenArgs) {
@@ -52,6 +53,33 @@ TS_KERNEL(barrier_for_some, BrokenArgs) {
   args.out[0] = 0;
 }
 
+// Each block counts in the same place.
+TS_KERNEL(blocks_share, BrokenArgs) {
+  if (thread_index() == 0) args.out[0] = args.out[0] + 1;
+}
+
+TS_KERNEL(threads_share, BrokenArgs) {
+  int32_t* own = args.out + block_index() * kThreads;
+  own[thread_index()] = thread_index();
+  own[thread_index()] = own[kThreads - 1 - thread_index()];
+}
+
+// A block reads what its neighbour writes behind a barrier, which orders nothing between blocks.
+TS_KERNEL(neighbour, BrokenArgs) {
+  args.out[block_index() * kThreads + thread_index()] = 1;
+  barrier();
+  args.out[64 + block_index() * kThreads + thread_index()] = args.out[(1 - block_index()) * kThreads + thread_index()];
+}
+
+TS_KERNEL(barrier_between, BrokenArgs) {
+  int32_t* own = args.out + block_index() * kThreads;
+  own[thread_index()] = thread_index();
+  barrier();
+  const int32_t other = own[kThreads - 1 - thread_index()];
+  barrier();
+  own[thread_index()] = other;
+}
+
 }  // namespace cuda
 }  // namespace twostroke
 
@@ -59,7 +87,11 @@ using namespace twostroke::cuda;
 
 extern "C" const char* run_broken(int32_t which, int32_t* out, uint64_t seed) {
   const Kernel kernels[] = {ts_kernel_sound,         ts_kernel_no_barrier,     ts_kernel_one_barrier_short, ts_kernel_same_element,
-                            ts_kernel_never_written, ts_kernel_beyond_the_end, ts_kernel_barrier_for_some};
+                            ts_kernel_never_written, ts_kernel_beyond_the_end, ts_kernel_barrier_for_some,
+                            ts_kernel_blocks_share,  ts_kernel_threads_share,  ts_kernel_neighbour,         ts_kernel_barrier_between};
+#if defined(TS_WATCHED)
+  watch(out, 4096);  // a page
+#endif
   const BrokenArgs args = {out};
   return run_grid(kernels[which], &args, 2, kThreads, seed);
 }

@@ -18,6 +18,10 @@ from twostroke.backends.cuda import build
 from twostroke.backends.cuda.device import CudaDevice
 
 HERE = Path(__file__).parent
+WATCH = (
+    *("-O1", "-fno-vectorize", "-fno-slp-vectorize", "-fno-builtin"),  # the hooks know accesses of up to 16 bytes
+    "-fsanitize-coverage=func,trace-loads,trace-stores",
+)
 SAME_BITS = {"x86_64": "avx2", "aarch64": "neon"}
 """The level of the CPU that has the bits of the kernels: fused multiply-add, no matrix registers."""
 
@@ -28,8 +32,9 @@ def same_level() -> str | None:
     return level if level in available_levels() else None
 
 
-def compile_emulated(units: Sequence[Path]) -> Path:
-    """A shared library of translation units and the emulator."""
+def compile_emulated(units: Sequence[Path], watched: bool = False) -> Path:
+    """A shared library of translation units and the emulator. watched: accesses of the first unit, which has the
+    kernels, to global memory are looked at too."""
     base = build.cpu_build()
     machine = base.machine()
     level = same_level() or "generic"
@@ -42,21 +47,28 @@ def compile_emulated(units: Sequence[Path]) -> Path:
     )
     cache, compiler = base.shared_cache(), base.zig()
     objects = []
-    for unit in (*units, base.ROOT / "csrc" / "cuda" / "emulator" / "emulator.cpp"):
-        inputs = (compiler.version, *flags, unit.name, unit.read_bytes(), *build.sources())
+    emulator = base.ROOT / "csrc" / "cuda" / "emulator"
+    for unit in (*units, emulator / "emulator.cpp", *([emulator / "watch.cpp"] if watched else [])):
+        own = (*flags, *(["-DTS_WATCHED"] if watched else []), *(WATCH if watched and unit == units[0] else []))
+        inputs = (compiler.version, *own, unit.name, unit.read_bytes(), *build.sources())
 
-        def compile_unit(made: Path, unit: Path = unit) -> None:
-            compiler.run([*flags, "-I", str(base.HEADERS), "-c", str(unit), "-o", str(made)])
+        def compile_unit(made: Path, unit: Path = unit, own: tuple[str, ...] = own) -> None:
+            compiler.run([*own, "-I", str(base.HEADERS), "-c", str(unit), "-o", str(made)])
 
         objects.append(cache.get(".o", inputs, compile_unit))
     made: Path = base.link(cache, compiler, objects, (*triple, "-nostdlib++", "-shared", "-s"), ".so")
     return made
 
 
-@cache
-def fake_driver() -> Path:
+def fake_driver(watched: bool = False) -> Path:
     """The driver's library, under the name that the loader looks for."""
-    made = compile_emulated([build.cpu_build().ROOT / "csrc" / "cuda" / "kernels.cpp", HERE / "fake_driver.cpp"])
+    return _driver(watched)
+
+
+@cache
+def _driver(watched: bool) -> Path:
+    kernels = build.cpu_build().ROOT / "csrc" / "cuda" / "kernels.cpp"
+    made = compile_emulated([kernels, HERE / "fake_driver.cpp"], watched)
     folder = Path(tempfile.mkdtemp(prefix="twostroke-fake-"))
     return Path(shutil.copy(made, folder / "libcuda.so.1"))
 
@@ -69,23 +81,32 @@ def built_folder() -> Path:
     return folder
 
 
-@cache
-def controls() -> ctypes.CDLL:
+def controls(watched: bool = False) -> ctypes.CDLL:
     """What the fake driver lets a test say and ask."""
-    library = ctypes.CDLL(str(fake_driver()))
+    return _controls(watched)
+
+
+@cache
+def _controls(watched: bool) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(fake_driver(watched)))
     library.fake_reset.argtypes = [ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int32]
+    library.fake_describe.argtypes = [ctypes.c_int32] * 3
+    library.fake_orders.argtypes = [ctypes.c_uint64]
     library.fake_fail.argtypes = [ctypes.c_char_p, ctypes.c_int64]
     library.fake_error.restype = ctypes.c_char_p
-    library.fake_launches.restype = library.fake_used.restype = ctypes.c_uint64
+    for name in ("launches", "used", "copies_up", "copies_down"):
+        getattr(library, f"fake_{name}").restype = ctypes.c_uint64
     return library
 
 
-def device(seed: int = 1, memory_bytes: int = 1 << 30, devices: int = 1, ordinal: int = 0) -> CudaDevice:
-    """A new device. seed: of the orders of threads and blocks."""
-    controls().fake_reset(seed, memory_bytes, devices)
-    return CudaDevice(ordinal, str(fake_driver()), built_folder())
+def device(
+    seed: int = 1, memory_bytes: int = 1 << 30, devices: int = 1, ordinal: int = 0, watched: bool = False
+) -> CudaDevice:
+    """A new device. seed: of the orders of threads and blocks. watched: races in global memory are errors too."""
+    controls(watched).fake_reset(seed, memory_bytes, devices)
+    return CudaDevice(ordinal, str(fake_driver(watched)), built_folder())
 
 
 def wrong() -> str:
-    """What the emulator found wrong in the last launch that failed."""
-    return str(controls().fake_error().decode())
+    """What the emulator found wrong in the last launch that failed, in either build."""
+    return "; ".join(filter(None, (str(controls(each).fake_error().decode()) for each in (False, True))))

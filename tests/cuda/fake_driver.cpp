@@ -1,7 +1,7 @@
 // A stand-in for libcuda.so.1: the functions of driver_types.h, over the emulator and the kernels compiled for this CPU.
 //
 // As a GPU does it, work on a stream waits: launches and copies run when the stream is synchronized, a launch with the arguments that
-// it had when it was queued. Device memory can be touched by kernels and copies alone: for anybody else its pages have no access, and
+// it had when it was queued. Only kernels and copies can access device memory: for all other code its pages have no access, and
 // a page without access lies behind each allocation.
 // Knows: the driver's interface, the emulator. Must not know: the loader.
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 using namespace twostroke::cuda;
 
-#define K(name) extern "C" void ts_kernel_##name(const void*);
+#define K(name, Args) extern "C" void ts_kernel_##name(const void*);
 TS_CUDA_KERNELS(K)
 #undef K
 
@@ -31,17 +31,11 @@ struct Entry {
   size_t argument_bytes;
 };
 
-#define BYTES(kernel, Args) {"ts_kernel_" #kernel, ts_kernel_##kernel, sizeof(Args)}
-const Entry kEntries[] = {BYTES(add, ElementArgs),         BYTES(activate, ElementArgs),
-                          BYTES(gate, ElementArgs),        BYTES(multiply, ElementArgs),
-                          BYTES(scale, ElementArgs),       BYTES(soft_cap, ElementArgs),
-                          BYTES(gather_rows, GatherArgs),  BYTES(embed, EmbedArgs),
-                          BYTES(rms_norm, NormArgs),       BYTES(layer_norm, NormArgs),
-                          BYTES(rope, RopeArgs),           BYTES(kv_write, KVWriteArgs),
-                          BYTES(quantize, QuantizeArgs),   BYTES(linear_whole, LinearArgs),
-                          BYTES(linear_float, LinearArgs), BYTES(attention_float, AttentionArgs),
-                          BYTES(attention_whole, AttentionArgs), BYTES(row_peak, WeighArgs),
-                          BYTES(weigh, WeighArgs)};
+const Entry kEntries[] = {
+#define K(name, Args) {"ts_kernel_" #name, ts_kernel_##name, sizeof(Args)},
+    TS_CUDA_KERNELS(K)
+#undef K
+};
 
 struct Allocation {  // room: where its pages begin; NULL for an entry that is free
   CUdeviceptr address;
@@ -65,9 +59,9 @@ struct Fake {
   Allocation memory[kMostAllocations];
   Work queue[kMostWork];
   size_t queued;
-  uint64_t seed, launches;
+  uint64_t seed, launches, copies_up, copies_down;
   size_t used, limit = size_t{1} << 30;
-  int32_t devices = 1;
+  int32_t devices = 1, major = 9, minor = 0, version = 13000;
   char error[512], failing[64];
   int64_t fail_after;
 } fake;
@@ -135,19 +129,30 @@ void fake_reset(uint64_t seed, size_t limit, int32_t devices) {
   fake.seed = seed;
   fake.limit = limit;
   fake.devices = devices;
-  fake.launches = 0;
+  fake.major = 9;
+  fake.minor = 0;
+  fake.version = 13000;
+  fake.launches = fake.copies_up = fake.copies_down = 0;
   fake.error[0] = fake.failing[0] = 0;
 }
+void fake_describe(int32_t major, int32_t minor, int32_t version) {
+  fake.major = major;
+  fake.minor = minor;
+  fake.version = version;
+}
+void fake_orders(uint64_t seed) { fake.seed = seed; }
 void fake_fail(const char* call, int64_t after) {
   snprintf(fake.failing, sizeof fake.failing, "%s", call);
   fake.fail_after = after;
 }
 const char* fake_error() { return fake.error; }
 uint64_t fake_launches() { return fake.launches; }
+uint64_t fake_copies_up() { return fake.copies_up; }
+uint64_t fake_copies_down() { return fake.copies_down; }
 uint64_t fake_used() { return fake.used; }
 
 CUresult cuInit(uint32_t) { return fails("cuInit") ? 999 : 0; }
-CUresult cuDriverGetVersion(int32_t* version) { return *version = 13000, 0; }
+CUresult cuDriverGetVersion(int32_t* version) { return *version = fake.version, 0; }
 CUresult cuGetErrorName(CUresult error, const char** name) {
   *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : error == kLaunchFailed ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_UNKNOWN";
   return 0;
@@ -162,10 +167,10 @@ CUresult cuDeviceGetName(char* name, int32_t length, CUdevice device) {
   return 0;
 }
 CUresult cuDeviceGetAttribute(int32_t* value, int32_t attribute, CUdevice) {
-  *value = attribute == kMajorAttribute ? 9 : attribute == kMinorAttribute ? 0 : 132;
+  *value = attribute == kMajorAttribute ? fake.major : attribute == kMinorAttribute ? fake.minor : 132;
   return 0;
 }
-CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) { return *context = reinterpret_cast<CUcontext>(&fake), 0; }
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) { return fails("cuDevicePrimaryCtxRetain") ? kOutOfMemory : (*context = reinterpret_cast<CUcontext>(&fake), 0); }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return 0; }
 CUresult cuCtxSetCurrent(CUcontext) { return 0; }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
@@ -199,6 +204,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   if (entry == nullptr || room == MAP_FAILED) return kOutOfMemory;
   char* start = static_cast<char*>(room) + (mapped - kPage - rounded);
   *address = reinterpret_cast<CUdeviceptr>(start);
+#if defined(TS_WATCHED)
+  watch(room, static_cast<int64_t>(mapped));
+#endif
   *entry = {*address, bytes, mapped, static_cast<char*>(room)};
   fake.used += bytes;
   return 0;
@@ -222,6 +230,7 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CU
   work.kind = Work::kUp;
   work.to = reinterpret_cast<void*>(to);
   work.bytes = bytes;
+  ++fake.copies_up;
   return put(work, from, bytes);
 }
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream) {
@@ -232,6 +241,7 @@ CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream
   work.to = to;
   work.from = reinterpret_cast<const void*>(from);
   work.bytes = bytes;
+  ++fake.copies_down;
   return put(work, nullptr, 0);
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {

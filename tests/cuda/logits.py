@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from tests.bench.random_checkpoint import write_random
 from tests.bits import digests
-from tests.cuda.fake import device
-from tests.models.families import FAMILIES
+from tests.cuda.fake import built_folder, device
+from tests.models.families.whole import FAMILIES
 from tests.runner.memories import write_rows
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.backends.cuda.device import CudaDevice
+from twostroke.backends.cuda.library import cuda_op_numbers
 from twostroke.models.common.registry import read_model
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.model import Model
@@ -29,8 +31,12 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 
-FORMATS = ("f32", "bf16", "int8", "int4")
-"""Those that have kernels."""
+
+@cache
+def runs_on_a_device(family: str) -> bool:
+    """Whether every op of its program has a kernel; the others are refused by name before anything is loaded."""
+    numbers = cuda_op_numbers(built_folder())
+    return all(call.NAME in numbers for call in read_model(FAMILIES[family]().to_dict()).program.calls)
 
 
 def logits(model: Model, weights: ModelWeights, kv: KVKind, on: CudaDevice) -> np.ndarray:
@@ -40,7 +46,7 @@ def logits(model: Model, weights: ModelWeights, kv: KVKind, on: CudaDevice) -> n
     forward = on.compile(model.program, memory)
     ids = [(31 * place + 7) % model.vocab_size for place in range(sum(digests.CHUNKS))]
     pages, rows, start = np.array([5, 2, 7, 1, 0, 3, 6, 4], np.int32), [], 0
-    for count in digests.CHUNKS:
+    for count in (sum(digests.CHUNKS),) if model.whole_prompts else digests.CHUNKS:
         rows.append(forward(write_rows(memory, ids[start : start + count], start, pages)).copy())
         start += count
     return np.concatenate(rows)

@@ -6,6 +6,7 @@ Must not know: what a test expects.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +20,13 @@ from twostroke.types.errors import BackendError
 
 
 class _Inputs:
-    """Integers of a step, one after the other in the one block that a device has."""
+    """Integers of a step, one after the other in one block of inputs."""
 
     def __init__(self, device: CudaDevice, num_bytes: int) -> None:
-        self._block, self._used = device.inputs(num_bytes), 0
+        self.block, self._used = device.inputs(num_bytes), 0
 
     def put(self, array: np.ndarray) -> np.ndarray:
-        part = self._block[self._used : self._used + array.nbytes].view(np.int32).reshape(array.shape)
+        part = self.block[self._used : self._used + array.nbytes].view(np.int32).reshape(array.shape)
         part[...] = array
         self._used += -(-array.nbytes // 64) * 64
         return part
@@ -49,19 +50,30 @@ def _put(device: CudaDevice, inputs: _Inputs, item: Any) -> Any:
 
 def run_on(device: CudaDevice, name: str, *operands: Any) -> np.ndarray:
     """The op's first operand (of kv_write: the pages) after it ran. A fault that the emulator found is in the error."""
-    inputs = _Inputs(device, 1 << 16)
+    return changed_on(device, name, operands, (0,))[0]
+
+
+def changed_on(device: CudaDevice, name: str, operands: Sequence[Any], which: Sequence[int]) -> list[np.ndarray]:
+    """These operands after the op ran, as run_on."""
     with device.lent():
-        return _run(device, inputs, name, operands)
+        inputs = _Inputs(device, 1 << 16)
+        return _run(device, inputs, name, operands, which)
 
 
-def _run(device: CudaDevice, inputs: _Inputs, name: str, operands: tuple[Any, ...]) -> np.ndarray:
+def _run(
+    device: CudaDevice, inputs: _Inputs, name: str, operands: Sequence[Any], which: Sequence[int]
+) -> list[np.ndarray]:
     there = [_put(device, inputs, item) for item in operands]
-    device.upload(1 << 16)
+    device.upload(inputs.block, 1 << 16)
     recorder = device.recorder()
     recorder.record(registry()[name], tuple(there))
     device.run(recorder.calls())
-    first = there[0].data if isinstance(there[0], KVLayer) else there[0]
     try:
-        return device.get(first)
+        return [device.get(data_of(there[place])) for place in which]
     except BackendError as error:
         raise AssertionError(f"{error} {wrong()}") from None
+
+
+def data_of(item: Any) -> Any:
+    """The array of an operand that an op changes."""
+    return item.data if isinstance(item, KVLayer) else item

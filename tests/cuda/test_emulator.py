@@ -19,20 +19,27 @@ FAULTS = {
     6: ("a barrier that threads which have ended do not reach",),
 }
 """What is said; which of two by the order of the threads."""
+RACES = {
+    7: ("read of what another block wrote", "write of what another block wrote"),
+    8: ("read of what another thread wrote", "write of what another thread read"),
+    9: ("read of what another block wrote", "write of what another block read"),
+}
+"""In global memory, found by the watched build alone."""
 
 
 @cache
-def broken() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(compile_emulated([HERE / "broken_kernels.cpp"])))
+def broken(watched: bool) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(compile_emulated([HERE / "broken_kernels.cpp"], watched)))
     library.run_broken.restype = ctypes.c_char_p
     library.run_broken.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint64]
     return library
 
 
-def run(which: int, seed: int) -> tuple[str | None, np.ndarray]:
-    out = np.full(64, -1, np.int32)
-    found = broken().run_broken(which, out.ctypes.data, seed)
-    return None if found is None else found.decode(), out
+def run(which: int, seed: int, watched: bool = False) -> tuple[str | None, np.ndarray]:
+    room = np.full(2048, -1, np.int32)
+    out = room[-room.ctypes.data % 4096 // 4 :][:1024]  # a page
+    found = broken(watched).run_broken(which, out.ctypes.data, seed)
+    return None if found is None else found.decode(), out[:64]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -47,3 +54,19 @@ def test_every_fault_is_found(which: int) -> None:
     for seed in range(8):
         wrong, _ = run(which, seed)
         assert wrong is not None and any(words in wrong for words in FAULTS[which])
+
+
+@pytest.mark.parametrize("which", RACES)
+def test_every_race_in_global_memory_is_found(which: int) -> None:
+    for seed in range(8):
+        wrong, _ = run(which, seed, watched=True)
+        assert wrong is not None and "global memory" in wrong and any(words in wrong for words in RACES[which])
+        assert run(which, seed)[0] is None
+
+
+@pytest.mark.parametrize("which", [0, 10])
+def test_what_barriers_order_is_no_race(which: int) -> None:
+    for seed in range(8):
+        wrong, out = run(which, seed, watched=True)
+        assert wrong is None
+        np.testing.assert_array_equal(out, np.tile(np.arange(31, -1, -1), 2))

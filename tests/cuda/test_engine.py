@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.bench.random_checkpoint import write_random
-from tests.cuda.fake import built_folder, controls, fake_driver, same_level
-from tests.models.families import FAMILIES
+from tests.cuda.fake import built_folder, controls, same_level
+from tests.models.families.whole import FAMILIES
 from tests.serve.harness import serving
-from twostroke import assemble
+from twostroke.assembly import engine as assemble
+from twostroke.assembly.replica import build_replica
 from twostroke.backends.cuda import library
-from twostroke.cli.command import exit_code
+from twostroke.cli.shared.command import exit_code
 from twostroke.llm import LLM
 from twostroke.server.build import build_server
 from twostroke.types.errors import ConfigError, OutOfMemory, TwostrokeError, UnsupportedModel
@@ -21,14 +23,6 @@ from twostroke.types.sampling_params import SamplingParams
 
 PARAMS = SamplingParams(temperature=0.9, seed=7, max_tokens=3, logprobs=2)
 SMALL = {"context": "128", "max_step_tokens": "64", "max_sequences": "4", "kv_memory": "2MB"}
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process has one device."""
-    controls().fake_reset(11, 1 << 30, 1)
-    monkeypatch.setattr(library, "DRIVER", str(fake_driver()))
-    monkeypatch.setattr(library, "LIBRARY_FOLDER", built_folder())
 
 
 @pytest.fixture
@@ -64,12 +58,27 @@ def test_the_engine_gives_the_cpus_bits() -> None:
 
 
 @pytest.mark.usefixtures("fake")
+def test_a_step_is_one_copy_up_and_one_down() -> None:
+    """Whatever is asked of sampling."""
+    params = SamplingParams(
+        seed=1, max_tokens=6, top_p=0.9, frequency_penalty=0.3, logit_bias={4: 1.0}, logprobs=3, ignore_eos=True
+    )
+    with LLM("spark", device="cuda", **SMALL) as llm:
+        before = [getattr(controls(), f"fake_copies_{way}")() for way in ("up", "down")]
+        made = llm.generate([[9, 8, 7], [5] * 20], params)
+        after = [getattr(controls(), f"fake_copies_{way}")() for way in ("up", "down")]
+    assert [len(output.completions[0].token_ids) for output in made] == [6, 6]
+    assert [a - b for a, b in zip(after, before, strict=True)] == [6, 6]
+
+
+@pytest.mark.usefixtures("fake")
 def test_auto_takes_a_device_that_can_run_the_model(tmp_path: Path) -> None:
     assert device_of(device="auto") == ("cuda:0", "Emulated device 0")
     assert device_of()[0] == "cpu"
-    write_random(FAMILIES["mamba2"]().to_dict(), tmp_path)
+    config = FAMILIES["llama2-multi-head"]().to_dict() | {"head_dim": 520}
+    write_random(config, tmp_path)
     word, reason = device_of(str(tmp_path), device="auto")
-    assert word == "cpu" and "no kernels for gated_norm, short_conv, ssd_scan" in reason
+    assert word == "cpu" and "heads have 520 dimensions, more than 512" in reason
     with pytest.raises(UnsupportedModel, match="cannot run this model") as caught:
         device_of(str(tmp_path), device="cuda")
     assert exit_code(caught.value) == 3
@@ -86,12 +95,38 @@ def test_without_a_driver_cuda_is_refused_and_auto_takes_the_cpu() -> None:
 
 @pytest.mark.usefixtures("fake")
 @pytest.mark.parametrize(
+    ("facts", "needle"),
+    [
+        ((7, 5, 13000), "its compute capability is 7.5, and at least 8.0 is needed"),
+        ((9, 0, 10020), "the newest CUDA that it supports: 10.2, and at least 11.0 is needed"),
+    ],
+)
+def test_what_is_too_old_is_refused_with_both_versions(facts: tuple[int, int, int], needle: str) -> None:
+    controls().fake_describe(*facts)
+    with pytest.raises(ConfigError, match="--device cuda cannot be used") as caught:
+        device_of(device="cuda")
+    assert needle in caught.value.why and exit_code(caught.value) == 2
+    word, reason = device_of(device="auto")
+    assert word == "cpu" and needle in reason
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_device_without_any_memory_left_is_named() -> None:
+    controls().fake_fail(b"cuDevicePrimaryCtxRetain", 0)
+    with pytest.raises(ConfigError, match="has no memory left to begin with") as caught:
+        device_of(device="cuda")
+    assert "OUT_OF_MEMORY" in caught.value.why and "End what else uses" in caught.value.fix
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize(
     ("options", "needle"),
     [
         ({"device": "cuda:3"}, "CUDA device 3 cannot be used"),
         ({"device": "cuda", "itl": "50ms"}, "--itl is not possible"),
         ({"device": "cuda", "ttft": "1s"}, "--ttft is not possible"),
-        ({"device": "cuda", "speculate": "auto"}, "--speculate is not possible"),
+        ({"device": "cuda", "tensor_parallel": "2"}, "--device cuda is not possible over several ranks"),
+        ({"device": "cuda", "pipeline_parallel": "2"}, "--device cuda is not possible over several ranks"),
         ({"device": "gpu"}, "choose auto, cpu, cuda"),
     ],
 )
@@ -99,6 +134,14 @@ def test_what_cannot_be_honoured_is_refused_by_name(options: dict[str, str], nee
     with pytest.raises(ConfigError) as caught:
         device_of(**options)
     assert needle in str(caught.value)
+
+
+@pytest.mark.usefixtures("fake")
+def test_roles_that_send_pages_are_refused() -> None:
+    options = {**SMALL, "device": "cuda"}
+    with socket.socket() as listener, pytest.raises(ConfigError, match="--role prefill cannot be") as caught:
+        build_replica("spark", options, listener, "one", None, print, role="prefill")
+    assert "lie in the device's memory" in caught.value.why and exit_code(caught.value) == 2
 
 
 @pytest.mark.usefixtures("fake")

@@ -1,36 +1,93 @@
-"""tools/gpu/measure.py runs whole on the emulated device, and tells a byte that differs."""
+"""tools/gpu/measure.py runs whole on the emulated device, and reports a byte that differs."""
 
 from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tools.gpu import measure
+from tools.gpu import measure, outside, shapes
+from tools.gpu.cases import op_cases
+from tools.gpu.compare import compared
 
 from tests.cuda.fake import controls, device, same_level
 from tests.tiers import fewer
+
+SMALL = {"small": (256, 128)}
+
+
+def bench(seconds: float) -> measure.Bench:
+    ticks = itertools.count()
+    return measure.Bench(
+        device,
+        lambda: float(next(ticks)),
+        seconds,
+        SMALL,
+        shapes.SMALL,
+        1 << 20,
+        emulated=True,
+        rounds=1,
+        sampled=(2, 300),
+        peer_s=2.0,
+    )
 
 
 @pytest.mark.slow
 def test_the_script_runs_and_finds_nothing_different() -> None:
     if same_level() is None:
         pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")
-    ticks = itertools.count()
-    seconds = fewer(100_000, 1_000)  # of a clock that counts its readings
-    found = measure.measure(device, lambda: float(next(ticks)), seconds, {"small": (256, 128)})
-    compared = [row for row in found["cases"] if "different" in row]
-    assert [row for row in found["cases"] if row.get("different") or "failed" in row] == []
-    assert len(compared) > fewer(150, 30)
-    assert json.loads(json.dumps(found))["device"]["name"] == "Emulated device 0"
+    kept: list[str] = []
+    seconds = fewer(60_000, 4_000)  # of a clock that counts its readings
+    names = list(measure.parts_of(bench(1.0)))
+    found = measure.measure(bench(seconds), None, lambda each: kept.append(json.dumps(each)))
+    assert measure.rows_of(found, "failed") == [] and not measure.is_wrong(found)
+    for name in ("sampling", "ops", "logits", "schedules"):
+        assert [row for row in found["parts"][name] if "different" in row], name
+    assert len(kept) == len(names) and json.loads(kept[-1])["device"]["name"] == "Emulated device 0"
     text = measure.report(found)
-    assert "0 differ, 0 failed" in text and "| small, int4, one row |" in text
-    assert controls().fake_used() == 0
+    for name in ("compute-sanitizer memcheck", "compute-sanitizer racecheck", "torch", "llama.cpp"):
+        assert f"- missing: {name}" in text or f"| {name}" in text or f"- {name}" in text, name
+    assert "sampling, 2 rows of 300 words" in text
+    assert "0 differ, 0 failed" in text and "| small, int4, one row |" in text and "64 streams" in text
+    assert "Emulated: the times say nothing" in text and controls().fake_used() == 0
 
 
-def test_a_byte_that_differs_is_told() -> None:
-    case = next(iter(measure.op_cases()))
-    wrong = {**measure.compared(case.operands[0] + 1, case.operands[0]), "case": "linear: one"}
-    facts = {"name": "one", "capability": (9, 0), "driver_version": 13000, "total_bytes": 10**9}
-    text = measure.report({"device": facts, "cpu_level": "avx2", "cases": [wrong], "times": []})
-    assert wrong["different"] > 0 and "- differs: linear: one" in text
+def test_a_byte_that_differs_and_a_part_that_fails_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(iter(op_cases()))
+    wrong = {**compared(case.operands[0] + 1, case.operands[0]), "case": "linear: one"}
+
+    def two_parts(_bench: measure.Bench) -> Any:
+        return {"one": lambda _ops: iter([wrong]), "two": lambda _ops: iter([1 / 0])}
+
+    monkeypatch.setattr(measure, "parts_of", two_parts)
+    found = measure.measure(bench(9.0), None, lambda _found: None)
+    text = measure.report(found)
+    assert wrong["different"] > 0 and "- differs: linear: one" in text and measure.is_wrong(found)
+    assert "- failed: part two: ZeroDivisionError" in text
+
+
+def program(folder: Path, name: str, body: str) -> str:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_other_programs_are_read_and_none_holds_the_others_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins for compute-sanitizer and llama-bench: one that finds something, one that answers, one that hangs."""
+    answer = json.dumps([{"n_prompt": 512, "n_gen": 0, "avg_ts": 1234.5}, {"n_prompt": 0, "n_gen": 64, "avg_ts": 56.7}])
+    found = program(tmp_path, "compute-sanitizer", 'case "$*" in *memcheck*) exit 0;; esac; echo "a hazard"; exit 9')
+    bench_program = program(tmp_path, "llama-bench", f"echo noise; echo '{answer}'")
+    monkeypatch.setattr(outside, "SANITIZERS", (None, found))
+    monkeypatch.setattr(outside.shutil, "which", {"llama-bench": bench_program}.get)
+    rows = list(outside.sanitized((), lambda: 20.0))
+    assert rows[0]["found"] == "no error" and "exit code 9: a hazard" in rows[1]["found"]
+    speeds = [row["rows_per_s"] for row in outside.llama_cpp_figures("model.gguf", lambda: 20.0)]
+    assert speeds == [1234.5, 56.7]
+    program(tmp_path, "llama-bench", "exec sleep 60")
+    (late,) = outside.llama_cpp_figures("model.gguf", lambda: 0.2)
+    assert "not done after" in late["missing"]
+    (without,) = outside.llama_cpp_figures(None, lambda: 20.0)
+    assert "no --gguf FILE" in without["missing"]

@@ -18,10 +18,9 @@ from tests.ops.native import FORMATS, format_id, random_rows, random_weight
 from tests.tiers import fewer
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.ops.activation import Activation
 from twostroke.ops.operands import AttentionBatch, RopeTable, new_kv_layer
 from twostroke.ops.registry import registry
-from twostroke.ops.token_weights import weigh
+from twostroke.ops.rows.activation import Activation
 from twostroke.spec.formats import BF16, F32, KVKind, WeightFormat
 
 LEVEL = same_level()
@@ -204,12 +203,3 @@ def test_heads_of_v_of_another_size(cpu: CpuOps, gpu: CudaDevice, kind: KVKind, 
     batch = AttentionBatch(np.array([0, 4], np.int32), np.array([90], np.int32), table[None])
     out = np.zeros((4, 4, value_dim), np.float32)
     same(cpu, gpu, "attention", out, numbers(4, 4, dim), layer, batch, 0.2, 0, 0.0, None, None, tolerance=0.05)
-
-
-def test_weights_for_sampling(gpu: CudaDevice) -> None:
-    logits = np.concatenate((numbers(2, 1000) * 4, np.full((1, 1000), -np.inf, np.float32)))
-    logits[2, 5], logits[0, :10] = 1.0, -np.inf
-    there = gpu.put(logits)
-    for temperature in (1.0, 0.3, 7.0):
-        found = gpu.get(gpu.weigh(there, temperature))
-        np.testing.assert_array_equal(found, np.stack([weigh(row, temperature) for row in logits]))

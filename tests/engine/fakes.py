@@ -11,7 +11,7 @@ from twostroke.cache.manager import CacheManager
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import Stepper
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.event import FinishedEvent
@@ -82,8 +82,8 @@ class Counting:
     def on_first_token(self, ttft_s: float) -> None:
         self.ttft_s.append(ttft_s)
 
-    def on_next_token(self, itl_s: float) -> None:
-        self.itl_s.append(itl_s)
+    def on_next_tokens(self, gaps_s: Sequence[float]) -> None:
+        self.itl_s.extend(gaps_s)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings) -> None:
         self.finished.append((finished, timings))

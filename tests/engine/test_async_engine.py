@@ -1,4 +1,4 @@
-"""Many tasks, one step thread: nobody waits for a slow reader, nobody's pages outlive their reader."""
+"""Many tasks, one step thread: no stream waits for a slow reader, and no pages outlive their stream's reader."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_abort_by_id_ends_the_stream() -> None:
     asyncio.run(main())
 
 
-def test_a_slow_reader_holds_up_nobody() -> None:
+def test_a_slow_reader_holds_up_no_other_stream() -> None:
     made = bench()
 
     async def main() -> None:
@@ -182,6 +182,28 @@ def test_a_slow_reader_holds_up_nobody() -> None:
             await until(lambda: is_quiet(made, engine))  # the slow one's work is done, read or not
             rest = [delta async for delta in slow]
             assert sum(len(delta.token_ids) for delta in [first, *rest]) == 100
+
+    asyncio.run(main())
+
+
+def test_a_reader_that_is_behind_gets_pieces_together() -> None:
+    made = bench()
+    prompt = made.prompt("q", "naïve 你好 " * 30, max_tokens=200, ignore_eos=True, logprobs=1)
+    whole = SyncEngine(made.stepper).generate([prompt])[0].completions[0]
+
+    async def main() -> None:
+        async with running(made) as engine:
+            pieces: list[Delta] = []
+            async for delta in engine.stream(prompt):
+                pieces.append(delta)
+                if len(pieces) == 1:
+                    await until(lambda: made.is_empty() and not engine.gauges().running)
+            assert len(pieces) <= 4 and max(len(piece.token_ids) for piece in pieces) <= 300
+            assert "".join(piece.text for piece in pieces) == whole.text
+            assert tuple(token for piece in pieces for token in piece.token_ids) == whole.token_ids
+            assert tuple(each for piece in pieces for each in piece.logprobs) == whole.logprobs
+            assert [piece.finish_reason for piece in pieces][:-1] == [None] * (len(pieces) - 1)
+            assert pieces[-1].num_output_tokens == whole.num_output_tokens
 
     asyncio.run(main())
 

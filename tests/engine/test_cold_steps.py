@@ -1,4 +1,4 @@
-"""Steps beside which memory is made ready are marked, and nobody learns from them."""
+"""Steps beside which memory is made ready are marked, and no estimate learns from them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from tests.scheduler.fakes import LineCost, request
 from twostroke.cache.manager import CacheManager
 from twostroke.engine.cold_steps import ColdSteps
 from twostroke.engine.core import EngineCore
-from twostroke.scheduler.cost_correction import CostCorrection
-from twostroke.scheduler.gap_limiter import GapLimiter, GapRule
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.estimates.cost_correction import CostCorrection
+from twostroke.scheduler.estimates.step_time import StepTime
+from twostroke.scheduler.limits.gap_limiter import GapLimiter, GapRule
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.policy import ArrivalPolicy
 from twostroke.scheduler.scheduler import Scheduler
-from twostroke.scheduler.step_time import StepTime
 from twostroke.sim.clock import VirtualClock
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken, StepResult

@@ -11,9 +11,9 @@ from statistics import median
 
 import pytest
 
-from twostroke import assemble
-from twostroke.cost.explanation import CauseKind, Explanation
-from twostroke.cost.record import RequestRecord, StepRecord
+from twostroke.assembly import engine as assemble
+from twostroke.cost.explain.explanation import CauseKind, Explanation
+from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.record_file import read_record_file
 from twostroke.llm import LLM
@@ -89,7 +89,7 @@ def test_parts_add_up_with_many_tasks_and_slow_readers() -> None:
     assert median(off) < LEAST_SHARE
 
 
-def test_a_full_batch_is_named_with_who_was_in_it(llm: LLM) -> None:
+def test_a_full_batch_is_named_with_the_requests_in_it(llm: LLM) -> None:
     busy = [prompt(f"busy{i}", 30, 60, i) for i in range(4)]
     llm.engine.generate([*busy, prompt("late", 20, 4, 7)])
     (found,) = llm.explain("late")

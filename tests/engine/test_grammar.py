@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from twostroke import LLM, Grammar, SamplingParams
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import InvalidRequest
@@ -79,7 +80,7 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(schema=SCHEMAS, seed=st.integers(0, 2**31))
 def test_an_answer_fits_its_schema_or_was_cut(schema: dict[str, Any], seed: int, llm: LLM) -> None:
     made = answer(llm, Grammar.json_schema(schema), seed=seed)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.engine.fakes import bench
-from twostroke.assemble import BuiltSync, build_sync
+from tests.engine.test_llm_states import folder_of
+from twostroke.assembly.engine import BuiltSync, build_sync
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.executor import Executor
@@ -18,6 +20,7 @@ from twostroke.engine.isolate import IsolatingExecutor, joined
 from twostroke.engine.stepper import MAX_FAULTS_IN_A_ROW
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import BackendError, EngineStopped, UnreadOverflow
+from twostroke.types.exchange_spent import ExchangeSpent
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason
@@ -58,24 +61,59 @@ def prompts(count: int) -> list[Prompt]:
     return [Prompt(tuple(range(10 + i, 40 + 7 * i)), params[i], f"r{i}") for i in range(count)]
 
 
+@pytest.fixture(scope="module")
+def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuiltSync]:
+    """Layers with states beside attention: what a step that failed has changed cannot be computed again in place."""
+    folder = folder_of("qwen3-next", tmp_path_factory.mktemp("states"))
+    options = {"kv_memory": "20MB", "threads": 1, "weights": "f32", "context": 128, "max_sequences": 8}
+    with build_sync(str(folder), options) as built:
+        yield built
+
+
+@pytest.mark.parametrize("model", ["spark", "states"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_the_others_get_the_same_bits(spark: BuiltSync, after: bool) -> None:
-    alone = [spark.engine.generate([prompt])[0].completions[0].token_ids for prompt in prompts(5)]
+def test_the_others_get_the_same_bits(model: str, after: bool, request: pytest.FixtureRequest) -> None:
+    built: BuiltSync = request.getfixturevalue(model)
+    alone = [built.engine.generate([prompt])[0].completions[0].token_ids for prompt in prompts(5)]
     heard: list[BaseException] = []
-    executor = spark.stepper.executor
+    executor = built.stepper.executor
     poisoned = Poisoned(executor, after)
-    spark.stepper._forgiving.inner = IsolatingExecutor(poisoned, heard.append)
+    built.stepper._forgiving.inner = IsolatingExecutor(poisoned, heard.append)
     try:
         poison = Prompt(POISON, SamplingParams(max_tokens=12), "poison")
-        outputs = spark.engine.generate([*prompts(3), poison, *prompts(5)[3:]])
+        outputs = built.engine.generate([*prompts(3), poison, *prompts(5)[3:]])
     finally:
-        spark.stepper._forgiving.inner = executor
+        built.stepper._forgiving.inner = executor
     bad = outputs.pop(3).completions[0]
     assert bad.finish_reason is FinishReason.ERROR and "refused" not in (bad.error or "")
     assert [output.completions[0].token_ids for output in outputs] == alone
     assert poisoned.num_faults == 2 and len(heard) == 2
-    gauges = spark.stepper.gauges()
+    gauges = built.stepper.gauges()
     assert (gauges.running, gauges.waiting, gauges.pages_used) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("fails", range(1, 30, 4))
+def test_a_step_with_states_that_fails_once_costs_no_request(states: BuiltSync, fails: int) -> None:
+    """While prompts are read, and while answers are written: all go on from their snapshots, with the same bits."""
+    params = [SamplingParams(temperature=0.9, seed=i, max_tokens=30, ignore_eos=True, n=1 + i % 2) for i in range(3)]
+    asked = [Prompt(tuple(range(3 + i, 50 + 9 * i)), params[i]) for i in range(3)]
+    alone = [[each.token_ids for each in states.engine.generate([prompt])[0].completions] for prompt in asked]
+    executor, heard, steps = states.stepper.executor, list[BaseException](), iter(range(1, 1000))
+
+    class FailsOnce:
+        def execute(self, plan: Plan) -> StepResult:
+            """The real step, and then a fault: the states have changed."""
+            result = executor.execute(plan)
+            if next(steps) == fails and len(plan.sequences) > 1:
+                raise BackendError("the kernel refused")
+            return result
+
+    states.stepper._forgiving.inner = IsolatingExecutor(FailsOnce(), heard.append)
+    try:
+        outputs = states.engine.generate(asked)
+    finally:
+        states.stepper._forgiving.inner = executor
+    assert len(heard) == 1 and [[each.token_ids for each in output.completions] for output in outputs] == alone
 
 
 def test_a_poisonous_request_that_comes_again_and_again_does_not_stop_the_engine() -> None:
@@ -132,6 +170,8 @@ def test_the_probe_believes_kernels_that_compute_and_no_others(spark: BuiltSync)
 def test_parts_of_a_step_join() -> None:
     one, two = StepResult({"a": (SampledToken(1),)}, {}, 1.0, 0.5), StepResult({}, {"b": "no"}, 2.0, 0.25)
     assert joined([one, two]) == StepResult({"a": (SampledToken(1),)}, {"b": "no"}, 3.0, 0.75)
+    undone = [StepResult({}, undone=frozenset(name)) for name in "cd"]
+    assert joined([one, *undone]) == replace(one, undone=frozenset("cd"))
 
 
 class Held:
@@ -176,3 +216,10 @@ def test_a_reader_that_lets_its_mail_run_over_loses_its_request_alone() -> None:
         await engine.stop()
 
     asyncio.run(main())
+
+
+def test_parts_of_a_step_add_up_what_was_exchanged() -> None:
+    spent = ExchangeSpent(2, 100, 0.5, 0.25)
+    parts = [StepResult({}, exchange=spent, model_s=1.0), StepResult({}, model_s=2.0), StepResult({}, exchange=spent)]
+    assert joined(parts).exchange == spent + spent and joined(parts).model_s == 3.0
+    assert joined([StepResult({}), StepResult({})]).exchange is None

@@ -13,7 +13,7 @@ from twostroke.text.chat_template import ChatTemplate
 from twostroke.types.errors import BackendError, InvalidRequest
 from twostroke.types.request import FinishReason
 from twostroke.types.sampling_params import SamplingParams
-from twostroke.weights.background_check import BackgroundCheck
+from twostroke.weights.packed.background_check import BackgroundCheck
 
 from .fakes import Bench, bench
 

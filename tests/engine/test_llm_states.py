@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families_states import STATES
+from tests.models.families.states import STATES
+from tests.speculate.test_real_engine import AllOfThem
 from twostroke.assets import spark_path
 from twostroke.llm import LLM
+from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
@@ -41,3 +43,25 @@ def test_generate_gives_the_same_together_and_alone(family: str, tmp_path: Path)
         found = [tuple(each.token_ids) for each in first.completions]
         assert found == [tuple(each.token_ids) for each in second.completions]
         assert len(found) == 3 and len(set(found)) > 1
+
+
+@pytest.mark.parametrize("family", ["mamba2", "falcon-h1", "qwen3-next"])
+def test_guesses_give_the_same_with_states(family: str, tmp_path: Path) -> None:
+    three = (300, 301, 302)  # of which a random text repeats itself, so that some guesses are right
+    params = SamplingParams(temperature=1.0, seed=3, max_tokens=60, logprobs=1, allowed_token_ids=three)
+    options = {"weights": "int8", "threads": 1, "context": 256, "max_sequences": 4, "speculate": "suffix"}
+    with LLM(str(folder_of(family, tmp_path)), **options) as llm:
+        guesser = llm._built.guesser
+        guesser._limiter = AllOfThem(guesser._limiter.times)
+        texts = [tuple(llm._built.tokenizer.encode_prompt(text)) for text in PROMPTS]
+        found = [
+            [
+                (each.completions[0].token_ids, each.completions[0].logprobs)
+                for each in llm.engine.generate([Prompt(text, params, speculate=way) for text in texts])
+            ]
+            for way in ("off", "suffix", "suffix")
+        ]
+        assert found[0] == found[1] == found[2]
+        assert guesser.totals.guessed > guesser.totals.accepted > 0
+        assert llm._built.cache.pages_used == 0
+        llm._built.cache.check()

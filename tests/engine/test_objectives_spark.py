@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from twostroke.assemble import build_sync
+from twostroke.assembly.engine import build_sync
 from twostroke.types.errors import Overloaded
 from twostroke.types.output import Prompt
 from twostroke.types.request import FinishReason
@@ -31,7 +31,7 @@ def test_objectives_change_no_answer() -> None:
 
 def test_the_plain_loop_raises_what_the_gate_refuses_and_goes_on() -> None:
     with build_sync("spark", {**ROOM, "ttft": "20ms"}) as built:
-        built.engine.generate(prompts(3, 1500, 4))  # what was not measured refuses nobody at once
+        built.engine.generate(prompts(3, 1500, 4))  # what was not measured refuses no request at once
         with pytest.raises(Overloaded) as caught:
             built.engine.generate(prompts(60, 1500, 4))
         assert caught.value.retry_after_s > 0
@@ -40,7 +40,7 @@ def test_the_plain_loop_raises_what_the_gate_refuses_and_goes_on() -> None:
         assert len(built.engine.generate(prompts(1, 40, 4))[0].completions[0].token_ids) == 4
 
 
-def test_who_is_held_is_answered_in_time_or_told_that_it_will_be_late() -> None:
+def test_a_held_request_is_answered_in_time_or_refused() -> None:
     with build_sync("spark", {**ROOM, "ttft": "300ms"}) as built:
         ends = [output.completions[0] for output in built.engine.generate(prompts(60, 600, 4))]
         gauges = built.engine.gauges()

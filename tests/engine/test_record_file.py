@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from twostroke.cost.record import RequestRecord, SequenceRecord, StepRecord
+from twostroke.cost.history.record import RequestRecord, SequenceRecord, StepRecord
 from twostroke.cost.shape import Segment
 from twostroke.engine.record_file import RecordFile, read_record_file
 from twostroke.types.errors import ConfigError
@@ -53,7 +53,7 @@ class Full:
         raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_is_told_once(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_once(tmp_path: Path) -> None:
     path = tmp_path / "steps.jsonl"
     path.write_text("good")
     told: list[str] = []

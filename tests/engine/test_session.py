@@ -86,7 +86,7 @@ def test_counts_while_text_is_held_back() -> None:
     assert "".join(piece.text for piece in pieces).startswith("xxSTOPyy")
 
 
-def test_cached_prompt_tokens_are_told() -> None:
+def test_cached_prompt_tokens_are_reported() -> None:
     made = bench()
     prompt = made.prompt("a long question " * 6, "abc", max_tokens=2, n=2)
     engine = SyncEngine(made.stepper)

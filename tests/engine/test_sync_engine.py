@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from twostroke.engine.core import STEP_FAULT
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import EngineStopped, InvalidRequest
@@ -101,7 +102,7 @@ def test_a_stop_string_with_the_last_allowed_token() -> None:
     assert (completion.text, completion.finish_reason, completion.stop_reason) == ("one ", FinishReason.STOP, "STOP")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     answers=st.lists(st.text("abé🙂 ", min_size=1, max_size=12), min_size=1, max_size=5),
     stop=st.text("abé", min_size=1, max_size=3),

@@ -1,4 +1,4 @@
-"""Nobody starves: the lemma of docs/proofs/no-starvation.md is checked at each step, the bound at each end."""
+"""No request starves: the lemma of docs/proofs/no-starvation.md is checked at each step, the bound at each end."""
 
 from __future__ import annotations
 
@@ -51,15 +51,18 @@ class Fairness:
             self._check_bound(wait)
 
     def _check_victims(self, victims: list[Sequence]) -> None:
-        """Whoever gives its pages back: those that go on were admitted before it, or have a better rank."""
-        for victim in victims:
+        """Of each sequence that gives its pages back: those that go on were admitted before it, or have a better rank.
+
+        A sequence that begins again because its step failed took nothing from others.
+        """
+        for victim in (each for each in victims if not each.alone_before):
             admission = self._admissions.get(victim)
             for other in self._queues.running if admission is not None else ():
                 before = (other.admission or 0) < (admission or 0)
                 assert before or rank(other) < rank(victim), f"{victim.request.request_id} gave way to a later one"
 
     def _check_order(self, running: list[Sequence], waiting: list[Sequence]) -> None:
-        """Nobody new is admitted past somebody of better rank, unless that one waits for a sibling's pages."""
+        """No sequence is admitted before one of better rank, unless that one waits for a sibling's pages."""
         new = [each for each in running if each not in self._admissions]
         for passed in waiting:
             held = any(

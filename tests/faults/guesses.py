@@ -18,7 +18,7 @@ NextToken = Callable[[Request, Sequence[int]], int]
 class Seer:
     """Satisfies scheduler.drafts.Drafter. next_token: what follows the known tokens of a request.
 
-    told: of the guesses that came back, how many there were and how many were right.
+    told: counts of the guesses that came back: how many there were, and how many were right.
     """
 
     def __init__(self, next_token: NextToken, right: float, dice: random.Random, vocabulary: int) -> None:

@@ -1,4 +1,4 @@
-"""A scheduler that is listened to: every event it tells, whoever asked for it, is counted.
+"""A scheduler that counts every event it gives, whichever call gave it.
 
 Stands between the production scheduler and the stepper and session that drive it.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from twostroke.scheduler.scheduler import Gauges, Scheduler
+from twostroke.beams.book import BeamBook
+from twostroke.scheduler.gauges import Gauges
 from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason, Request
@@ -18,7 +19,7 @@ from twostroke.types.result import StepResult
 class HeardScheduler:
     """The three verbs, and the ways to change a request. No event comes after a request's terminal one."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: BeamBook) -> None:
         self._scheduler = scheduler
         self._live: set[str] = set()
         self.added: Counter[str] = Counter()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 from twostroke.engine.executor import Executor
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.cache_pools import CachePools, window_pages
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
@@ -62,6 +62,9 @@ class Memory:
         """Write what is planned; raise AssertionError where what was computed before is not there any more."""
         for source, target in plan.state_copies:
             self._states[target] = self._states[source] if source >= 0 else ZEROS
+        for group, source, target in plan.page_copies:
+            for offset in range(self._page_tokens):
+                self._copy((group, source, offset), (group, target, offset))
         written: set[Place] = set()
         for planned in plan.sequences:
             name, chain = planned.request.request_id, self._rows(planned)
@@ -85,8 +88,20 @@ class Memory:
         """What follows the known tokens and `place` tokens of the draft."""
         last = planned.start + planned.num_tokens - planned.sampled_rows + place
         if not self._pools.pages:
-            return token_after(planned.request.seed, self._states[planned.state_slot])
+            return token_after(planned.request.seed, self._rows(planned)[last])  # `_check_state` saw what it rests on
         return token_after(planned.request.seed, self._slots[self._place(planned, 0, last)])
+
+    def last_chain(self, planned: PlannedSequence) -> int:
+        """What its last row saw."""
+        last = planned.start + planned.num_tokens - 1
+        if not self._pools.pages:
+            return self._rows(planned)[last]
+        return self._slots[self._place(planned, 0, last)]
+
+    def _copy(self, source: Place, target: Place) -> None:
+        self._slots.pop(target, None)
+        if source in self._slots:
+            self._slots[target] = self._slots[source]
 
     def _check_state(self, planned: PlannedSequence, chain: Sequence[int]) -> None:
         assert (planned.state_slot >= 0) == (self._pools.state_slots > 0)
@@ -129,20 +144,34 @@ class Memory:
         return chain
 
     def _chain(self, request: Request, known: Sequence[int], length: int) -> list[int]:
-        _, chain = self._chains.setdefault(id(request), (request, []))
+        chain: list[int] = []  # a beam's tokens may be replaced by another one's
+        if not request.steered:
+            _, chain = self._chains.setdefault(id(request), (request, chain))
         while len(chain) < length:
             chain.append(link(chain[-1] if chain else begin(request.cache_salt), known[len(chain)]))
         return chain
 
 
-class CheckedExecutor:
-    """Checks each plan against limits and memory before it is run; `watch` sees it between schedule and commit."""
+class Watched:
+    """`watch` sees each plan of the scheduler, between schedule and commit."""
 
-    def __init__(self, inner: Executor, memory: Memory, limits: SchedulerLimits, watch: Callable[[Plan], None]) -> None:
+    def __init__(self, inner: Executor, watch: Callable[[Plan], None]) -> None:
+        self._inner = inner
+        self._watch = watch
+
+    def execute(self, plan: Plan) -> StepResult:
+        """The inner result."""
+        self._watch(plan)
+        return self._inner.execute(plan)
+
+
+class CheckedExecutor:
+    """Checks each plan, or part of one, against limits and memory before it is run."""
+
+    def __init__(self, inner: Executor, memory: Memory, limits: SchedulerLimits) -> None:
         self._inner = inner
         self._memory = memory
         self._limits = limits
-        self._watch = watch
 
     def execute(self, plan: Plan) -> StepResult:
         """The inner result."""
@@ -154,9 +183,11 @@ class CheckedExecutor:
             known, end = len(planned.known_token_ids), planned.start + planned.num_tokens
             assert planned.num_tokens > 0 and planned.samples == (end - len(planned.draft_token_ids) == known)
             if planned.role is Role.DECODE:
-                assert planned.samples and planned.start == known - 1 >= len(planned.request.prompt_token_ids)
+                again = known - 1 - planned.start  # rows of a step whose state went back; no guesses behind them
+                assert known > len(planned.request.prompt_token_ids)
+                goes_back = planned.state_slot >= 0 and not planned.draft_token_ids
+                assert again >= 0 if goes_back else again == 0 and planned.samples
             else:
                 assert not planned.draft_token_ids
-        self._watch(plan)
         self._memory.run(plan)
         return self._inner.execute(plan)

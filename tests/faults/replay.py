@@ -1,4 +1,4 @@
-"""Tell the story of one random schedule: `python -m tests.faults.replay SEED [--fail-allocation K]`."""
+"""Print what happens in one random schedule: `python -m tests.faults.replay SEED [--fail-allocation K]`."""
 
 from __future__ import annotations
 

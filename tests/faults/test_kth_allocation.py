@@ -1,6 +1,6 @@
 """The 1st, 2nd, 3rd ... allocation finds no page, until a schedule passes without reaching it.
 
-Nobody is allowed to notice: answers are those of the definition, every page comes back, nobody starves.
+That changes nothing else: answers are those of the definition, every page comes back, no request starves.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ import pytest
 
 from tests.faults.replay import command
 from tests.faults.world import World
-from tests.tiers import fewer
+from tests.tiers import TIER, fewer
 from twostroke.sim.faulty import FaultRates
 
 HONEST = FaultRates(0.0)
 MOST = 2000
 SEEDS = [seed for seed in range(16) if World(seed, HONEST).pools.pages][: fewer(12, quick=4)]
 """A model of states alone allocates no page."""
+EACH = fewer(1, quick=9)
+"""A quick run lets each ninth allocation fail, others each day."""
 
 
 @pytest.mark.parametrize("in_a_row", [1, 3])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_allocation_may_fail(seed: int, in_a_row: int) -> None:
     preempted = 0
-    for k in range(1, MOST):
+    for k in range(1 + TIER.seed % EACH, MOST, EACH):
         world = World(seed, HONEST, allocation_fails=lambda call, k=k: k <= call < k + in_a_row)
         try:
             outcome = world.run()
@@ -33,4 +35,4 @@ def test_every_allocation_may_fail(seed: int, in_a_row: int) -> None:
             break
     else:
         raise AssertionError(f"the schedule never passes in {MOST} tries")
-    assert k > 1 and preempted > 0
+    assert k > 1 and (preempted > 0 or EACH > 1)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.faults.world import World
+from twostroke.beams.book import BeamBook
 from twostroke.cache.manager import CacheManager
 from twostroke.cache.page_group import PageGroup, PageTable
 from twostroke.cache.pages import PagePool
@@ -16,7 +17,7 @@ from twostroke.cache.prefix_tree import Node, PrefixTree
 from twostroke.cache.sparse_tree import SparseTree
 from twostroke.cache.state_group import SlotTable, StateGroup
 from twostroke.cache.window_group import WindowGroup
-from twostroke.scheduler.cache_limiters import SnapshotPoints
+from twostroke.scheduler.limits.cache_limiters import SnapshotPoints
 from twostroke.scheduler.policy import ArrivalPolicy
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.scheduler import Scheduler
@@ -103,18 +104,18 @@ def frees_in_the_tree(patch: pytest.MonkeyPatch) -> None:
 
 
 def tells_twice(patch: pytest.MonkeyPatch) -> None:
-    real = Scheduler.abort
-    patch.setattr(Scheduler, "abort", lambda scheduler, name, now: real(scheduler, name, now) * 2)
+    real = BeamBook.abort
+    patch.setattr(BeamBook, "abort", lambda book, name, now: real(book, name, now) * 2)
 
 
-def tells_nobody(patch: pytest.MonkeyPatch) -> None:
-    real = Scheduler.abort
+def ends_without_an_event(patch: pytest.MonkeyPatch) -> None:
+    real = BeamBook.abort
 
-    def abort(scheduler: Scheduler, name: str, now: float) -> list[object]:
-        real(scheduler, name, now)
+    def abort(book: BeamBook, name: str, now: float) -> list[object]:
+        real(book, name, now)
         return []
 
-    patch.setattr(Scheduler, "abort", abort)
+    patch.setattr(BeamBook, "abort", abort)
 
 
 def computes_nothing_of_a_found_prompt(patch: pytest.MonkeyPatch) -> None:
@@ -210,7 +211,7 @@ DEFECTS: tuple[Plant, ...] = (
     admits_the_newest_first,
     frees_in_the_tree,
     tells_twice,
-    tells_nobody,
+    ends_without_an_event,
     computes_nothing_of_a_found_prompt,
     believes_a_wrong_guess,
     gives_back_too_many_pages,
@@ -245,7 +246,7 @@ def test_a_planted_defect_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("crash", [lambda: len(), lambda: None.gone, lambda: [].remove(0)])  # type: ignore[call-arg]
 def test_a_crash_is_no_finding(crash: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """TypeError, AttributeError, and a ValueError that nobody raised on purpose."""
+    """TypeError, AttributeError, and a ValueError that no check raised."""
     monkeypatch.setattr(Scheduler, "_preempt", lambda *_: crash())
     with pytest.raises((TypeError, AttributeError, ValueError)):
         World(5).run()

@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from tests.faults.beams import Offering, expected_beams, some_searches
 from tests.faults.expected import Expected, Letters, expected
 from tests.faults.fairness import Fairness
 from tests.faults.guesses import Seer
 from tests.faults.heard import HeardScheduler
-from tests.faults.memory import VOCAB_SIZE, CheckedExecutor, Memory, token_behind
+from tests.faults.memory import VOCAB_SIZE, CheckedExecutor, Memory, Watched, token_behind
+from twostroke.beams.book import BeamBook
 from twostroke.cache.manager import CacheManager
 from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
 from twostroke.cost.work import Work
+from twostroke.engine.isolate import IsolatingExecutor
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import MAX_FAULTS_IN_A_ROW, Stepper
 from twostroke.sampling.random_draw import sibling_seed
-from twostroke.scheduler.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Gauges, Scheduler
+from twostroke.scheduler.gauges import Gauges
+from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.scheduler.scheduler import Scheduler
 from twostroke.sim.clock import VirtualClock
 from twostroke.sim.faulty import Fault, FaultRates, FaultyExecutor, InjectedFault
 from twostroke.sim.predicted import PredictedExecutor
@@ -81,6 +85,7 @@ class Outcome:
     allocations: int
     guessed: int
     accepted: int
+    searched: int
 
 
 @dataclass
@@ -96,8 +101,8 @@ class Watcher:
     def on_first_token(self, ttft_s: float) -> None:
         assert ttft_s >= 0
 
-    def on_next_token(self, itl_s: float) -> None:
-        assert itl_s >= 0
+    def on_next_tokens(self, gaps_s: Sequence[float]) -> None:
+        assert min(gaps_s) >= 0
 
     def on_finish(self, finished: FinishedEvent, timings: Timings) -> None:
         group, _, index = finished.request_id.rpartition("/")
@@ -127,7 +132,8 @@ class World:
         sequences, watermark = min(step_tokens, dice.choice([1, 3, 8])), dice.choice([0, 0, 2])
         self.limits = SchedulerLimits(step_tokens, sequences, watermark, guesses.choice([0, 0, 1, 4, 20]))
         self.end_ids = frozenset(dice.sample(range(VOCAB_SIZE), dice.choice([0, 2])))
-        self.prompts = make_prompts(dice)
+        self.prompts = some_searches(random.Random(-3 - seed), make_prompts(dice))
+        self.searches = any(prompt.params.use_beam_search for _, prompt in self.prompts)
         longest = max(len(prompt.token_ids) + (prompt.params.max_tokens or 0) for _, prompt in self.prompts)
         self.num_pages = max(1, -(-longest // self.page_tokens) + dice.choice([-1, 0, 1, 1, 3, 30]))
         hang_ups = dice.choice([0, 0, 0, 2])
@@ -141,7 +147,7 @@ class World:
         self.fairness = Fairness(self.scheduler, self.page_tokens)
         self.engine_limits = EngineLimits(CONTEXT_TOKENS, VOCAB_SIZE, self.cache.most_positions, self.end_ids)
         self.watcher = Watcher(Counter())
-        self.heard = HeardScheduler(self.scheduler)
+        self.heard = HeardScheduler(BeamBook(self.scheduler))
         self.session = Session(
             self.heard,
             Letters(),
@@ -151,11 +157,15 @@ class World:
             observer=self.watcher,
         )
         memory = Memory(self.page_tokens, self.pools)
-        honest = PredictedExecutor(RowCost(), self.clock, memory.next_token)
-        checked = CheckedExecutor(honest, memory, self.limits, self._watch)
+        honest = Offering(PredictedExecutor(RowCost(), self.clock, memory.next_token), memory.last_chain)
+        checked = CheckedExecutor(honest, memory, self.limits)
         rates = rates or dice.choice(RATES)
         self.executor = FaultyExecutor(checked, self.clock, rates, dice, self._hang_up_completion)
-        self.stepper = Stepper(self.heard, self.executor, self.session, self.clock, only_injected)
+        # With states, in half of the worlds: a step that fails is computed again from snapshots, its sequences go on.
+        isolated = self.pools.state_slots > 0 and guesses.random() < 0.5
+        stepped = IsolatingExecutor(self.executor, only_injected) if isolated else self.executor
+        watched = Watched(stepped, self._watch)
+        self.stepper = Stepper(self.heard, watched, self.session, self.clock, only_injected)
         self.open: dict[Key, Answer] = {}
         self.closed: list[tuple[Key, Answer]] = []
         self.asked: Counter[Key] = Counter()
@@ -221,7 +231,8 @@ class World:
             )
         if plan.preemptions:
             self._say(f"  step {plan.step_id}: preempted {[each.request_id for each in plan.preemptions]}")
-        self.fairness.watch(plan)
+        if not self.searches:  # the proof is about sequences that need no other one to go on
+            self.fairness.watch(plan)
 
     def _take(self, deltas: list[Delta]) -> None:
         for delta in deltas:
@@ -237,8 +248,10 @@ class World:
         gauges = self.scheduler.gauges()
         assert gauges.pages_free + gauges.pages_used + gauges.pages_cached == self.cache.num_pages
         assert min(gauges.pages_free, gauges.pages_used, gauges.pages_cached, gauges.waste_tokens) >= 0
-        assert gauges.running + gauges.waiting == len(self.open) == self.session.num_live
-        assert gauges.running <= self.limits.max_sequences
+        assert len(self.open) == self.session.num_live
+        live = gauges.running + gauges.waiting
+        assert live <= len(self.open) if self.searches else live == len(self.open)  # some beams have no sequence yet
+        assert gauges.running <= self.limits.max_sequences or self.searches  # copies of beams run at once, in turns
 
     def _check_end(self, stopped: bool) -> None:
         if stopped:  # as the asynchronous shell does it
@@ -263,7 +276,7 @@ class World:
     def _check_answer(self, key: Key, prompt: Prompt, deltas: list[Delta]) -> None:
         """The pieces are those of the definition, or a beginning of it where the completion was cut short."""
         name, index = key
-        right = expected(prompt, index, self.engine_limits.check(prompt), self.end_ids)
+        right = self._right(prompt, index)
         found = tuple(token_id for delta in deltas for token_id in delta.token_ids)
         text = "".join(delta.text for delta in deltas)
         last = deltas[-1]
@@ -272,12 +285,19 @@ class World:
         if last.finish_reason is FinishReason.ABORT:
             assert name in self.hung_up
         elif last.finish_reason is FinishReason.ERROR:
-            assert f"{name}/{index}" in self.executor.touched
+            members = range(prompt.params.n) if prompt.params.use_beam_search else [index]
+            assert any(f"{name}/{member}" in self.executor.touched for member in members)
         else:
             assert (found, text, last.finish_reason) == (right.token_ids, right.text, right.reason)
             assert last.num_output_tokens == right.num_output_tokens
             return
         self._check_beginning(found, right)
+
+    def _right(self, prompt: Prompt, index: int) -> Expected:
+        max_tokens = self.engine_limits.check(prompt)
+        if prompt.params.use_beam_search:
+            return expected_beams(prompt, max_tokens, self.end_ids)[index]
+        return expected(prompt, index, max_tokens, self.end_ids)
 
     def _check_beginning(self, found: tuple[int, ...], right: Expected) -> None:
         # What a cut completion shows may go into a stop string that was never completed.
@@ -300,13 +320,17 @@ class World:
             self.allocations["calls"],
             self.seer.guessed,
             self.seer.accepted,
+            sum(
+                answer.prompt.params.use_beam_search and answer.deltas[-1].score is not None
+                for _, answer in self.closed
+            ),
         )
 
     def _check_preemptions(self, gauges: Gauges) -> None:
         """At most one preemption of each request between two outputs or ends (docs/proofs/no-starvation.md)."""
         outputs = sum(answer.deltas[-1].num_output_tokens for _, answer in self.closed)
         intervals = outputs + self.asked.total() + 1
-        if not self.executor.raised:
+        if not (self.executor.raised or self.searches):  # a beam gives way when no page is left for a copy, too
             assert gauges.preemptions_total <= self.limits.max_sequences * intervals + self.allocations["failed"]
 
     def _instrument(self, fails: Callable[[int], bool]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Streams survive their replicas: the same tokens, each told once, one end each, whatever is cut, delayed or killed."""
+"""Streams survive their replicas: the same tokens, each sent once, one end each, whatever is cut, delayed or killed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fleet.world import FinishReason, World, request_of, whole_answer
+from tests.fleet.invented import whole_answer, whole_answers
+from tests.fleet.world import World, beams_of, request_of
+from tests.tiers import thinned
+from twostroke.types.request import FinishReason, Request
 
-RUNS = 60
+SCHEDULES, RUNS = 10_000, 60
+"""Seeds, and how many of them a run tries: others each day. tests/fleet/test_ten_thousand.py tries all."""
+CHAOS = {"cut_rate": 0.3, "death_rate": 0.1, "hang_rate": 0.05}
 
 
 def run_world(seed: int, **rates: float) -> tuple[World, list[str]]:
@@ -24,8 +29,13 @@ def run_world(seed: int, **rates: float) -> tuple[World, list[str]]:
             world.submit(requests[request_id])
 
         world.at(dice.uniform(0, 2.0), come)
-    world.run(120.0, lambda: len(world.events) == 12 and all(world.ends_of(name) for name in requests))
-    wrong = []
+    groups = [beams_of(dice, f"b{index}", 0.0) for index in range(3)]
+    members = [request for group in groups for request in group]
+    for group in groups:
+        world.at(dice.uniform(0, 2.0), lambda group=group: [world.submit(each) for each in group])  # type: ignore[misc]
+    names = [*requests, *(each.request_id for each in members)]
+    world.run(120.0, lambda: world.ended >= len(names))
+    wrong = [name for group in groups for name in failed_beams(world, group)]
     for name, request in requests.items():
         ends = world.ends_of(name)
         assert len(ends) == 1, f"{name} ended {len(ends)} times"
@@ -37,9 +47,21 @@ def run_world(seed: int, **rates: float) -> tuple[World, list[str]]:
     return world, wrong
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
+def failed_beams(world: World, group: list[Request]) -> list[str]:
+    """Those that ended without an answer; all others have that of a replica to which nothing happens."""
+    ends = [end for each in group for end in world.ends_of(each.request_id)]
+    assert len(ends) == len(group), "one end each"
+    if any(end.reason is FinishReason.ERROR for end in ends):
+        assert all("three replicas" in (end.error or "") for end in ends)
+        return [each.request_id for each in group]
+    found = [(world.tokens_of(each.request_id), end.score) for each, end in zip(group, ends, strict=True)]
+    assert found == whole_answers(group)
+    return []
+
+
+@pytest.mark.parametrize("seed", thinned(range(SCHEDULES), "failover", RUNS))
 def test_cut_connections_and_deaths_change_no_answer(seed: int) -> None:
-    world, wrong = run_world(seed, cut_rate=0.3, death_rate=0.1, hang_rate=0.05)
+    world, wrong = run_world(seed, **CHAOS)
     assert world.deaths >= 3 or wrong == []
     for core in world.cores.values():
         assert core.load().running + core.load().waiting <= 4

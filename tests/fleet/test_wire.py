@@ -10,16 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fleet.world import ARITHMETIC, request_of
+from tests.tiers import examples
+from twostroke.cluster.framing import MAX_FRAME_BYTES, FrameReader, WireError, encode
 from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
-from twostroke.fleet.translate import request_of as request_from_wire
-from twostroke.fleet.translate import wire_request
-from twostroke.fleet.wire import (
-    MAX_FRAME_BYTES,
+from twostroke.types.grammar import Grammar
+from twostroke.types.request import FinishReason, Request
+from twostroke.types.result import TokenLogprob
+from twostroke.types.sampling_params import SamplingParams
+from twostroke.wire.frames import (
     Assignment,
     Beat,
     Cancel,
     Frame,
-    FrameReader,
     Hello,
     Proof,
     Refused,
@@ -27,18 +29,13 @@ from twostroke.fleet.wire import (
     ReplicaLoad,
     StepNews,
     WireEnd,
-    WireError,
-    WireLogprob,
     WirePrompt,
     WireStart,
     WireToken,
-    encode,
 )
-from twostroke.types.grammar import Grammar
-from twostroke.types.request import FinishReason, Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.wire.translate import requests_of, wire_request
 
-LOGPROB = WireLogprob(3, -0.25, ((3, -0.25), (4, -1.5)))
+LOGPROB = TokenLogprob(3, -0.25, ((3, -0.25), (4, -1.5)))
 FRAMES: list[Frame] = [
     Hello(1, b"n" * 32),
     Proof(b"d" * 32),
@@ -78,7 +75,7 @@ def test_pieces_do_not_matter(sizes: list[int]) -> None:
     assert read == FRAMES
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 6), st.integers(0, 60))
 def test_noise_is_an_error_and_nothing_else(noise: bytes, which: int, place: int) -> None:
     good = encode(FRAMES[which])
@@ -108,7 +105,7 @@ def test_a_request_survives_the_way() -> None:
     request = full_request()
     (work,) = FrameReader().feed(encode(Assignment(4, wire_request(request, 6.0), (7, 8))))
     assert isinstance(work, Assignment) and work.request.waited_s == 1.0
-    found = request_from_wire(work, "other", None, 50.0)
+    found = requests_of(work, ["other"], [None], 50.0)[0]
     same = ("group_id", "prompt_token_ids", "params", "seed", "max_tokens", "end_token_ids", "cache_salt", "priority")
     assert all(getattr(found, name) == getattr(request, name) for name in (*same, "speculate"))
     assert (found.request_id, found.resumed_token_ids, found.arrival_s) == ("other", (7, 8), 50.0)

@@ -4,57 +4,43 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import operator
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from tests.fleet.invented import PAGE_TOKENS, VOCABULARY, PagedModel
 from twostroke.cache.manager import CacheManager
+from twostroke.cluster.framing import FrameReader, encode
+from twostroke.cluster.page_exchange import PageExchange
 from twostroke.cluster.replica_core import ReplicaCore
 from twostroke.fleet.fleet import ReplicaFleet
-from twostroke.fleet.wire import Arithmetic, Assignment, Beat, Cancel, Frame, FrameReader, ReplicaFacts, encode
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.fleet.moving import Sooner
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
 from twostroke.types.plan import Plan
-from twostroke.types.request import FinishReason, Request
-from twostroke.types.result import SampledToken, StepResult, TokenLogprob
+from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.wire.frames import (
+    Arithmetic,
+    Assignment,
+    Beat,
+    Cancel,
+    Frame,
+    PagesAhead,
+    PagesAsked,
+    PageSource,
+    PagesSent,
+    ReplicaFacts,
+    ReplicaRole,
+    WirePage,
+)
 
-PAGE_TOKENS = 4
-VOCABULARY = 50
 ARITHMETIC = Arithmetic(1, "int8", "int8", "whole", "t", 1, "p")
 BEAT_S, STEP_S = 0.25, 0.02
-
-
-def next_token(request: Request, output: tuple[int, ...]) -> int:
-    """What the model of this world says: a function of seed, prompt and all output so far."""
-    return hash((request.seed, request.prompt_token_ids, output)) % VOCABULARY
-
-
-def whole_answer(request: Request) -> list[int]:
-    """The answer of a replica that nothing happens to, end token included."""
-    output: list[int] = []
-    while len(output) < request.max_tokens:
-        output.append(next_token(request, tuple(output)))
-        if output[-1] in request.end_token_ids:
-            break
-    return output
-
-
-class InventedModel:
-    """An executor that answers by `next_token`."""
-
-    def execute(self, plan: Plan) -> StepResult:
-        sampled: dict[str, Any] = {}
-        for sequence in plan.sequences:
-            if sequence.samples:
-                output = tuple(sequence.known_token_ids[len(sequence.request.prompt_token_ids) :])
-                token = next_token(sequence.request, output)
-                wanted = sequence.request.params.logprobs is not None
-                logprob = TokenLogprob(token, -token / 7) if wanted else None
-                sampled[sequence.request.request_id] = (SampledToken(token, logprob),)
-        return StepResult(sampled)
 
 
 class SameTime:
@@ -69,7 +55,10 @@ class SameTime:
 
 @dataclass(eq=False)
 class World:
-    """events: what the front's session would hear, by request. rates: of cuts and deaths, a second."""
+    """events: what the front's session would hear, by request; ended: how many were ends. rates: of cuts and deaths, a
+    second. roles: of replicas in turn. lost_pages, flipped_pages: shares of answers with pages that do not come, or are
+    damaged. pages_ahead: of pages_kept, those that came while no request waited for them. sooner: see ReplicaFleet.
+    """
 
     seed: int
     replicas: int = 3
@@ -77,13 +66,22 @@ class World:
     death_rate: float = 0.0
     hang_rate: float = 0.0
     num_pages: int = 24
+    roles: tuple[ReplicaRole, ...] = ("both",)
+    lost_pages: float = 0.0
+    flipped_pages: float = 0.0
     now: float = 0.0
     events: dict[str, list[Event]] = field(default_factory=dict)
     deaths: int = 0
+    ended: int = 0
+    pages_kept: int = 0
+    pages_ahead: int = 0
+    sooner: Sooner = operator.lt
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
-        self.fleet = ReplicaFleet(PAGE_TOKENS)
+        self.fleet = ReplicaFleet(PAGE_TOKENS, sooner=self.sooner)
+        self._page_asks: dict[tuple[int, int], int] = {}
+        self._page_links: dict[tuple[int, int], tuple[int, str, ReplicaCore]] = {}
         self.cores: dict[str, ReplicaCore] = {}
         self.hung: set[str] = set()
         self.links: dict[str, int] = {}
@@ -117,9 +115,10 @@ class World:
         """What the session hears."""
         for event in events:
             self.events[event.request_id].append(event)
+            self.ended += isinstance(event, FinishedEvent)
 
     def tokens_of(self, request_id: str) -> list[int]:
-        """The answer as it was told."""
+        """The answer as it was sent."""
         told = [e.token_id for e in self.events[request_id] if isinstance(e, TokenEvent)]
         ends = [e.stopped_by for e in self.events[request_id] if isinstance(e, FinishedEvent)]
         return told + [token for token in ends if token is not None]
@@ -131,10 +130,11 @@ class World:
     # Replicas and their connections.
 
     def _begin(self, name: str) -> None:
-        cache = CacheManager(self.num_pages, PAGE_TOKENS)
+        cache, model = CacheManager(self.num_pages, PAGE_TOKENS), PagedModel()
         scheduler = Scheduler(cache, SchedulerLimits(max_step_tokens=16, max_sequences=4, watermark_pages=1))
         faults: list[BaseException] = []
-        core = ReplicaCore(scheduler, InventedModel(), lambda: self.now, SameTime(), faults.append, lambda: None)  # type: ignore[arg-type]
+        pages = PageExchange(cache, model)
+        core = ReplicaCore(scheduler, model, lambda: self.now, SameTime(), faults.append, lambda: None, pages)  # type: ignore[arg-type]
         self.cores[name] = core
         self.hung.discard(name)
         self._connect(name)
@@ -155,20 +155,77 @@ class World:
 
         def join() -> None:
             if self.links.get(name) == link:
+                role = self.roles[int(name[1:]) % len(self.roles)]
                 facts = ReplicaFacts(
-                    name, str(id(core)), "m", ARITHMETIC, PAGE_TOKENS, 96, 96, VOCABULARY, 4, STEP_S / 16
+                    name,
+                    instance_of(core),
+                    "m",
+                    ARITHMETIC,
+                    PAGE_TOKENS,
+                    96,
+                    96,
+                    VOCABULARY,
+                    4,
+                    STEP_S / 16,
+                    role,
+                    PagedModel.page_bytes,
                 )
-                self.hear(self.fleet.joined(facts, self.now))
+                self.hear(self.fleet.joined(facts, self.now, (name, 1)))
 
         self.at(self.dice.uniform(0, 0.05), join)
 
     def _turn(self, name: str, core: ReplicaCore) -> None:
         if self.cores.get(name) is not core:
             return
-        told = core.step() if core.has_work and name not in self.hung else None
-        for link, frame in told or []:
-            self._send(name, link, frame, to_front=True)
+        if name not in self.hung:
+            told = core.step() if core.has_work else []
+            for link, frame in [*(told or []), *(core.let_go() if told is None else [])]:
+                self._send(name, link, frame, to_front=True)
+            for link, sent in core.answers():
+                self._send_pages(core, link, sent)
+        self._ask_for_pages(name, core)
         self.at(STEP_S * self.dice.uniform(0.5, 2.0), lambda: self._turn(name, core))
+
+    def _ask_for_pages(self, name: str, core: ReplicaCore) -> None:
+        """Each question and each answer takes its time; any of the two replicas may be another one by then."""
+        while core.pulls is not None and core.pulls.asks:
+            source, asked = core.pulls.asks.popleft()
+            number = self._page_asks[id(core), asked.number] = next(self._link_numbers)
+            self.at(self.dice.expovariate(1 / 0.02), partial(self._take_question, name, core, source, asked))
+            self.at(2.0, partial(self._pages_came, name, core, asked.number, None, number))
+
+    def _take_question(self, name: str, core: ReplicaCore, source: PageSource, asked: PagesAsked) -> None:
+        there = self.cores.get(source.host)
+        if there is None or instance_of(there) != source.instance or self.dice.random() < self.lost_pages:
+            number = self._page_asks.get((id(core), asked.number), 0)
+            self.at(0.3, partial(self._pages_came, name, core, asked.number, None, number))
+            return
+        link = self._page_links.setdefault((id(core), id(there)), (next(self._link_numbers), name, core))[0]
+        over = there.asked(link, asked)
+        if over is not None:
+            self._send_pages(there, link, over)
+
+    def _send_pages(self, core: ReplicaCore, link: int, sent: PagesSent) -> None:
+        found = next(each for key, each in self._page_links.items() if each[0] == link and key[1] == id(core))
+        if sent.pages and self.dice.random() < self.flipped_pages:
+            at = self.dice.randrange(len(sent.pages))
+            damaged = bytes([sent.pages[at].data[0] ^ 1]) + sent.pages[at].data[1:]
+            pages = (*sent.pages[:at], WirePage(damaged, sent.pages[at].digest), *sent.pages[at + 1 :])
+            sent = PagesSent(sent.number, pages)
+        number = self._page_asks.get((id(found[2]), sent.number), 0)
+        self.at(self.dice.expovariate(1 / 0.02), partial(self._pages_came, *found[1:], sent.number, sent, number))
+
+    def _pages_came(self, name: str, core: ReplicaCore, number: int, sent: PagesSent | None, asked: int) -> None:
+        """asked: of the question that this answers; one that has its answer already is given no other."""
+        if self.cores.get(name) is not core or self._page_asks.get((id(core), number)) != asked:
+            return
+        del self._page_asks[id(core), number]
+        self.pages_kept += 0 if sent is None else len(sent.pages)
+        self.pages_ahead += 0 if sent is None or len(core.pulls or ()) else len(sent.pages)
+        refused = core.pages_came(number, sent)
+        if refused is not None and self.links.get(name) == refused[0]:
+            self._send(name, *refused, to_front=True)
+        self._ask_for_pages(name, core)
 
     def _beat(self, name: str, core: ReplicaCore) -> None:
         if self.cores.get(name) is not core:
@@ -199,11 +256,13 @@ class World:
             return
         core = self.cores[name]
         if isinstance(frame, Assignment):
-            refused = core.work(link, frame, None)
+            refused = core.work(link, frame)
             if refused is not None:
                 self._send(name, link, refused, to_front=True)
         elif isinstance(frame, Cancel):
             core.cancel(link, frame.number)
+        elif isinstance(frame, PagesAhead):
+            core.ahead(link, frame)
 
     def _cut(self, name: str) -> None:
         """The connection is gone; the front knows at once."""
@@ -241,6 +300,11 @@ class World:
         self.at(self.dice.uniform(0.2, 1.0), lambda: self._begin(name))
 
 
+def instance_of(core: ReplicaCore) -> str:
+    """Of one start of a replica."""
+    return str(id(core))
+
+
 def request_of(dice: random.Random, name: str, now: float) -> Request:
     """Prompts begin alike, so that prefixes are shared; some want log probabilities, some end early."""
     prompt = tuple(range(8)) + tuple(dice.randrange(VOCABULARY) for _ in range(dice.randrange(1, 20)))
@@ -249,4 +313,8 @@ def request_of(dice: random.Random, name: str, now: float) -> Request:
     return Request(name, name, prompt, params, dice.randrange(1 << 40), dice.randrange(1, 30), ends, now)
 
 
-__all__ = ["FinishReason", "World", "request_of", "whole_answer"]
+def beams_of(dice: random.Random, name: str, now: float) -> list[Request]:
+    """The members of a beam search."""
+    params = SamplingParams(n=dice.choice([2, 3]), use_beam_search=True, logprobs=0)
+    first = replace(request_of(dice, name, now), params=params)
+    return [replace(first, request_id=f"{name}/{index}") for index in range(params.n)]

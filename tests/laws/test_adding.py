@@ -19,7 +19,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import twostroke.models
-import twostroke.ops
+import twostroke.ops.rows
 from tests.runner.memories import memory_of, write_rows
 from twostroke import config, options
 from twostroke.backends.cpu import CpuOps, build, library
@@ -28,11 +28,11 @@ from twostroke.cost.step_work import WorkCounter
 from twostroke.cost.work import Work
 from twostroke.models.common import registry as models
 from twostroke.models.common.work import work_of
-from twostroke.ops.embed import embed
-from twostroke.ops.gather_rows import gather_rows
-from twostroke.ops.linear import linear
+from twostroke.ops.products.embed import embed
+from twostroke.ops.products.linear import linear
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.registry import registry as ops_registry
+from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.step_memory import MemorySizes
 from twostroke.program.check import check
 from twostroke.program.fuse import fuse
@@ -86,8 +86,8 @@ def test_every_file_that_the_page_names_is_there() -> None:
 
 def added(package: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The page's file, as a module of the package for the length of a test."""
-    short = package.__name__.removeprefix("twostroke.")
-    (tmp_path / short).mkdir()
+    short = package.__name__.removeprefix("twostroke.").replace(".", "/")
+    (tmp_path / short).mkdir(parents=True)
     (tmp_path / short / f"{name}.py").write_text(block(f"src/twostroke/{short}/{name}.py"))
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path / short)])
     importlib.invalidate_caches()
@@ -182,9 +182,9 @@ def test_the_model_runs_on_the_reference_and_compiled(echo: Path) -> None:
 def clamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The op of the page is registered."""
     ops_registry.cache_clear()
-    yield added(twostroke.ops, "clamp", tmp_path, monkeypatch)
+    yield added(twostroke.ops.rows, "clamp", tmp_path, monkeypatch)
     ops_registry.cache_clear()
-    sys.modules.pop("twostroke.ops.clamp")
+    sys.modules.pop("twostroke.ops.rows.clamp")
 
 
 def clamped(module: ModuleType, limits: tuple[float, ...]) -> Program:
@@ -235,10 +235,11 @@ def test_the_kernel_of_the_page_gives_the_bits_of_the_reference(
     begin, middle, rest = header.read_text().partition(first_line)
     until, _, ops = rest.partition("\n")
     header.write_text(f"{begin}{middle}{until}\n{block('OP(clamp').rstrip()}\n{ops}")
-    (tmp_path / "csrc" / "generic" / "clamp.cpp").write_text(block("csrc/generic/clamp.cpp"))
+    (tmp_path / "csrc" / "generic" / "rows" / "clamp.cpp").write_text(block("csrc/generic/rows/clamp.cpp"))
     monkeypatch.setattr(build, "ROOT", tmp_path)
     monkeypatch.setattr(build, "HEADERS", tmp_path / "csrc" / "include")
-    build.build_all(tmp_path / "lib", build.machine(), levels=["generic"])
+    # The new line of the header makes every unit another one: they are compiled without optimizing, which is quick.
+    build.build_all(tmp_path / "lib", build.machine(), (*build.RELEASE, "-O0"), levels=["generic"])
 
     monkeypatch.setattr(library, "library_path", lambda level: tmp_path / "lib" / f"libtwostroke_{level}.so")
     library.load_library.cache_clear()
@@ -279,7 +280,7 @@ def test_another_group_size_is_one_line(echo: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_level_has_one_name_and_one_place_in_every_list() -> None:
     """What the recipe for a level says is alike: names, order, and the words of --cpu-level."""
-    level_cpp = (ROOT / "csrc" / "generic" / "level.cpp").read_text()
+    level_cpp = (ROOT / "csrc" / "generic" / "machine" / "level.cpp").read_text()
     words = options.BY_NAME["cpu_level"].help
     for architecture, levels in library.LEVELS_OF.items():
         assert tuple(build.LEVELS[architecture]) == levels

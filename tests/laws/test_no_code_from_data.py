@@ -33,7 +33,7 @@ MAY_IMPORT = {  # each of them from one table of names, or one folder, of its ow
     },
     "subprocess": {
         "backends/cpu/build.py", "bench/busy.py", "bench/peers/environment.py", "bench/peers/session.py",
-        "cluster/keeper.py", "text/grammar/guard.py",
+        "cluster/keeper.py", "ranks/processes.py", "text/grammar/guard.py",
     },
 }  # fmt: skip
 

@@ -7,16 +7,16 @@ from functools import cache
 
 import pytest
 
-from tests.models.families import FAMILIES, judge, stored_shapes
+from tests.models.families.whole import FAMILIES, judge, stored_shapes
 from tests.program.test_place import run_over_lines
 from twostroke.backends.cpu.library import available_levels, op_numbers
 from twostroke.models.common.registry import architectures, read_model
-from twostroke.ops.attention import Attention
-from twostroke.ops.chosen_latent_attention import ChosenLatentAttention
-from twostroke.ops.index_select import IndexSelect
-from twostroke.ops.kv_write import KVWrite
-from twostroke.ops.latent_attention import LatentAttention
-from twostroke.ops.latent_write import LatentWrite
+from twostroke.ops.attention.attention import Attention
+from twostroke.ops.attention.chosen_latent_attention import ChosenLatentAttention
+from twostroke.ops.attention.index_select import IndexSelect
+from twostroke.ops.attention.kv_write import KVWrite
+from twostroke.ops.attention.latent_attention import LatentAttention
+from twostroke.ops.attention.latent_write import LatentWrite
 from twostroke.ops.registry import registry
 from twostroke.program.check import check
 from twostroke.program.model import Model
@@ -81,7 +81,7 @@ def test_no_weight_is_named_in_vain_and_no_result_is_thrown_away(family: str) ->
                 assert any(item in call.operands() for call in program.calls)
         kept = {program.logits.root}
         for call in reversed(program.calls):
-            assert call.result is None or call.result.root in kept, f"nobody reads what {call.NAME} makes"
+            assert call.result is None or call.result.root in kept, f"no call reads what {call.NAME} makes"
             kept |= {value.root for value in call.reads()}
         written = {id(call.layer) for call in program.calls if isinstance(call, KVWrite | LatentWrite)}
         read = {id(call.layer) for call in program.calls if isinstance(call, READERS)}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests import tiers
+from tests.conftest import thin
 
 
 def test_a_thinned_grid_keeps_some_cases_and_another_seed_keeps_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +27,25 @@ def test_a_thinned_grid_keeps_some_cases_and_another_seed_keeps_others(monkeypat
 def test_a_whole_run_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiers.TIER, "quick", False)
     assert tiers.fewer(10, quick=1) == 10 and tiers.levels() == tuple(tiers.available_levels())
+    assert tiers.examples(400) == 400
     assert tiers.TIER.arguments() == []
+
+
+def test_a_quick_run_tries_a_part_of_the_examples_and_always_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers.TIER, "quick", True)
+    assert [tiers.examples(whole) for whole in (400, 100, 20, 6)] == [80, 20, 5, 5]
+
+
+def test_a_quick_run_keeps_fewer_cases_where_each_starts_a_process_and_all_of_the_laws() -> None:
+    class Item:
+        def __init__(self, folder: str, test: str, case: int) -> None:
+            self.path, self.nodeid = tiers.ROOT / folder / "test_x.py", f"{folder}/test_x.py::{test}[{case}]"
+            self.callspec = SimpleNamespace(params={"case": case})
+
+    folders = ("tests/cli", "tests/text", "tests/laws")
+    grid = [Item(folder, "test_grid", case) for folder in folders for case in range(40)]
+    kept = Counter(item.path.parent.name for item in thin(grid))  # type: ignore[arg-type]
+    assert kept == {"cli": tiers.KEPT_PROCESSES, "text": tiers.KEPT_CASES, "laws": 40}
 
 
 def test_any_change_of_a_source_or_of_the_seed_is_another_digest(

@@ -55,7 +55,7 @@ class Refusal:
 class Fake:
     """script: from (number of the request, its body) to what is sent. most_at_once: requests in flight.
 
-    answers_per_connection: a connection that has given so many is closed when its next request has come,
+    answers_per_connection: after this number of answers a connection is closed when its next request has come,
     with `goodbye` for an answer.
     """
 

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.load.fake_openai import chunk, event, usage_of
+from tests.tiers import examples
 from twostroke.bench.load.answer import Answer, words_of
 from twostroke.bench.load.choose import LoadAsk, Trace, make_workload
 from twostroke.bench.load.client import COMPLETIONS, Asking
@@ -21,7 +22,7 @@ from twostroke.bench.load.panel import BOTTOM, LABEL_CHARACTER, LABEL_HEIGHT, TO
 from twostroke.bench.load.server import base_url
 from twostroke.bench.load.sse import MAX_EVENT_BYTES, EventReader
 from twostroke.bench.load.words import CANDIDATES, OPENING, WordList, find_words
-from twostroke.cli.output_file import check_place, place_for, write_json
+from twostroke.cli.shared.output_file import check_place, place_for, write_json
 from twostroke.types.errors import ConfigError
 from twostroke.workload.observation import Observation
 from twostroke.workload.request import WorkloadRequest
@@ -57,7 +58,7 @@ def test_an_answer_counts_chunks_with_text() -> None:
     assert (made.usage.prompt_tokens, made.usage.completion_tokens) == (5, 2)
 
 
-def test_a_server_that_counts_along_tells_tokens_of_each_chunk() -> None:
+def test_a_server_that_counts_along_gives_tokens_of_each_chunk() -> None:
     made = fed(*(chunk("x", None, usage_of(5, total)) for total in (1, 4, 4)), chunk("", None, usage_of(5, 5)))
     assert made.counts == [1, 3, 1, 0]
 
@@ -193,7 +194,7 @@ def driven(arrivals: list[float], answer_s: float, users: int | None, stop_s: fl
     return asyncio.run(main())
 
 
-def test_a_timetable_waits_for_nobody() -> None:
+def test_a_timetable_waits_for_no_answer() -> None:
     arrivals = [0.0, 0.01, 0.02, 0.03]
     done = driven(arrivals, 0.2, None)
     assert [seen.intended_s for seen in done.seen] == arrivals
@@ -282,7 +283,7 @@ points = st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1e3)), min_size=1, m
 
 
 @given(points, points)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_labels_do_not_overlap(measured: list[tuple[float, float]], guessed: list[tuple[float, float]]) -> None:
     labels = tuple(f"{index} users" for index in range(len(measured)))
     others = tuple(f"{index} of the others" for index in range(len(guessed)))

@@ -61,7 +61,7 @@ def test_an_open_loop_never_waits_for_slow_answers() -> None:
     fake = Fake(lambda number, body: [all_there, *answer(body)] if body["max_tokens"] == 3 else answer(body))
     requests = [WorkloadRequest(0.01 * index, 20, 3) for index in range(8)]
     report = run(fake, requests, None, silence_s=10.0)
-    assert fake.most_at_once == 8 and report.figures.completed == 8, "nobody is answered before all are sent"
+    assert fake.most_at_once == 8 and report.figures.completed == 8, "no request is answered before all are sent"
     seen = sorted(report.measured.seen, key=lambda each: each.intended_s)
     assert [each.intended_s for each in seen] == [request.arrival_s for request in requests]
     assert all(each.ttft_s and each.ttft_s >= each.sent_s - each.intended_s for each in seen)
@@ -94,7 +94,7 @@ def test_failures_are_counted_and_the_run_goes_on(bad: Any, words: str) -> None:
     assert report.figures.good == 3 and f"3 failed: {words}" in report.text()
 
 
-def test_a_request_that_a_kept_connection_lost_is_asked_again_and_told() -> None:
+def test_a_request_that_a_kept_connection_lost_is_sent_again_and_counted() -> None:
     fake = Fake(answers_per_connection=1)
     report = run(fake, closed_loop(6, Lengths(20), Lengths(4)), 1)
     assert (report.figures.completed, report.figures.errors) == (6, {}) and report.asked_again > 0

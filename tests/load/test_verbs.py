@@ -20,8 +20,8 @@ from click.testing import CliRunner, Result
 
 from tests.load.fake_openai import Fake, Refusal, answer, serving_in_a_thread
 from tests.serve.harness import Live, serving
+from twostroke.cli.bench.sweep_prediction import is_here, prediction_model
 from twostroke.cli.main import main
-from twostroke.cli.sweep_prediction import is_here, prediction_model
 from twostroke.cost.calibration import AttentionRates, Calibration, HostRates, LinearRates
 from twostroke.cost.curve import Curve
 from twostroke.server.build import build_server
@@ -173,7 +173,7 @@ CALIBRATION = Calibration(
 
 
 def test_a_sweep_of_spark_has_its_prediction(spark: Live, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("twostroke.cli.sweep_prediction.kept_measurement", lambda threads: CALIBRATION)
+    monkeypatch.setattr("twostroke.cli.bench.sweep_prediction.kept_measurement", lambda threads: CALIBRATION)
     plot = tmp_path / "s.svg"
     words = "--users 1,2 --prompts 80,160 --prompt 64 --output 4 --rounds 1 --warmup 0 --json".split()
     result = bench("sweep", spark.url, *words, "--plot", str(plot))
@@ -185,10 +185,10 @@ def test_a_sweep_of_spark_has_its_prediction(spark: Live, tmp_path: Path, monkey
     assert "predicted by the cost model" in plot.read_text()
 
 
-def test_a_prediction_names_no_folder_and_tells_of_a_disturbed_doctor(tmp_path: Path) -> None:
+def test_a_prediction_names_no_folder_and_says_that_the_doctor_was_disturbed(tmp_path: Path) -> None:
     from twostroke.assets import spark_path
     from twostroke.bench.load.sweep import Sweep, SweepAsk
-    from twostroke.cli.sweep_prediction import predict
+    from twostroke.cli.bench.sweep_prediction import predict
 
     folder = shutil.copytree(spark_path(), tmp_path / "a-model")
     nothing = Sweep("served", SweepAsk())
@@ -199,7 +199,7 @@ def test_a_prediction_names_no_folder_and_tells_of_a_disturbed_doctor(tmp_path: 
 
 
 def test_a_sweep_without_a_measurement_says_so(spark: Live, monkeypatch: Any) -> None:
-    monkeypatch.setattr("twostroke.cli.sweep_prediction.kept_measurement", lambda threads: None)
+    monkeypatch.setattr("twostroke.cli.bench.sweep_prediction.kept_measurement", lambda threads: None)
     words = "--users 1 --prompts 80 --prompt 64 --output 4 --rounds 1 --warmup 0".split()
     result = bench("sweep", spark.url, *words)
     assert result.exit_code == 0 and "twostroke doctor" in result.stderr

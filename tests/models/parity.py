@@ -6,12 +6,13 @@ Must not know: files of records.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from tests.models.families import make_checkpoint
+from tests.models.families.whole import make_checkpoint
 from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.ops.reference import ReferenceOps
@@ -19,10 +20,14 @@ from twostroke.ops.step_memory import MemorySizes
 from twostroke.runner.folder import load_folder
 from twostroke.runner.forward import Forward, OpByOp
 from twostroke.spec.formats import F32, KVKind
+from twostroke.types.pooling import Task
 
 TOKENS = 75
 BAR = 1e-4
 """Of the logit range. The promise is 1e-3; tests hold ten times less."""
+TIE = 2e-5
+"""Of the logit range: logits that lie nearer than this, an error of 1e-5 may turn round. A greedy token is the judge's
+wherever its two largest logits lie further apart."""
 PHASES = {"prefill": [TOKENS], "chunked": [1, 16, 7, 33, 18], "decode": [40, *([1] * (TOKENS - 40))]}
 """Name -> tokens of each step."""
 WHOLE = "prefill"
@@ -56,27 +61,48 @@ def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(found - expected).max() / (expected.max() - expected.min()))
 
 
+def other_tokens(found: np.ndarray, expected: np.ndarray) -> int:
+    """Rows whose largest logit is another one than the judge's, ties aside."""
+    largest = np.sort(expected, axis=1)[:, -2:]
+    clear = largest[:, 1] - largest[:, 0] > TIE * (expected.max() - expected.min())
+    return int(np.sum((found.argmax(axis=1) != expected.argmax(axis=1)) & clear))
+
+
 def compared(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Of a classifier, which the judge asks for the first row alone, that row."""
     return found[0] if expected.ndim == 1 else found
 
 
-def errors_of(family: str, folder: Path) -> dict[str, float]:
-    """The relative error of each phase at each native level, and of the reference; writes a checkpoint to `folder`."""
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """errors: the relative one of each phase at each native level, and of the reference. tokens: of the same, how many
+    greedy tokens are not the judge's; empty for models that generate nothing."""
+
+    errors: dict[str, float]
+    tokens: dict[str, int]
+
+
+def parity_of(family: str, folder: Path) -> Parity:
+    """Measures it; writes a checkpoint to `folder`."""
     judge = make_checkpoint(family, folder)
     token_ids = np.random.default_rng(5).integers(0, judge.get_input_embeddings().num_embeddings, TOKENS).tolist()
     with torch.no_grad():
         answer = judge(torch.tensor([token_ids]))
     expected = (answer.logits[:1] if answer.get("logits") is not None else answer.last_hidden_state)[0].numpy()
-    errors = {}
+    parity = Parity({}, {})
+
+    def measure(place: str, model: Loaded, chunks: list[int]) -> None:
+        found = compared(model.run(token_ids, chunks), expected)
+        parity.errors[place] = relative_error(found, expected)
+        if model.model.task is Task.GENERATE:
+            parity.tokens[place] = other_tokens(found, expected)
+
     for level in available_levels():
         ops = CpuOps(level, 2)
         model = Loaded(folder, ops)
         for phase, chunks in PHASES.items():
             if phase == WHOLE or not model.model.whole_prompts:
-                errors[f"{level} {phase}"] = relative_error(compared(model.run(token_ids, chunks), expected), expected)
+                measure(f"{level} {phase}", model, chunks)
         ops.close()
-    reference = Loaded(folder, ReferenceOps())
-    found = compared(reference.run(token_ids, PHASES[WHOLE]), expected)
-    errors[f"reference {WHOLE}"] = relative_error(found, expected)
-    return errors
+    measure(f"reference {WHOLE}", Loaded(folder, ReferenceOps()), PHASES[WHOLE])
+    return parity

@@ -12,10 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.models.families import make_checkpoint
+from tests.models.families.whole import make_checkpoint
 from tests.models.parity import BAR, Loaded, relative_error
 from tests.models.test_config_fields import ABSENT, edited, ids, judged, named
-from twostroke.models.common.alibi import alibi_slopes
+from twostroke.models.common.blocks.alibi import alibi_slopes
 from twostroke.ops.reference import ReferenceOps
 from twostroke.types.errors import ModelError
 

@@ -16,7 +16,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from tests.models.families import SMALL, make_checkpoint
+from tests.models.families.whole import SMALL, make_checkpoint
 from tests.models.parity import BAR, Loaded, relative_error
 from twostroke.config import ModelFacts, Resolver, collect, resolve_engine
 from twostroke.env import Machine

@@ -11,6 +11,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from twostroke.models.common.registry import architectures, read_model
 from twostroke.ops.operands import new_kv_layer
 from twostroke.spec.formats import BF16, F32, KVKind, WeightFormat, WeightKind
@@ -185,8 +186,8 @@ def test_what_a_silent_config_means_is_what_transformers_says(name: str) -> None
     assert {kind.kv_heads for kind in spec.paged_kinds} == {8 if default.model_type == "mistral" else 32}
 
 
-OUR_OWN_REFERENCE = {"Grok1ModelForCausalLM"}
-"""Architectures that transformers does not have (tests/models/grok1.py)."""
+OUR_OWN_REFERENCE = {"Grok1ModelForCausalLM", "Rwkv6ForCausalLM", "RWKV7ForCausalLM"}
+"""Architectures that transformers does not have (tests/models/grok1.py, and references of RWKV)."""
 
 
 def test_every_architecture_is_one_that_transformers_knows() -> None:
@@ -213,7 +214,7 @@ ROPES = st.dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.dictionaries(KEYS, JSON, max_size=4), ROPES, ROPE_WORDS)
 def test_hostile_configs_raise_nothing_but_model_errors(changes, rope, word):
     config = {**LLAMA, "rope_scaling": {**rope, "rope_type": word}, **changes}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import transformers
 
-from tests.models.families import FAMILIES, make_checkpoint
+from tests.models.families.whole import FAMILIES, make_checkpoint
 from tests.models.parity import BAR, Loaded, relative_error
 from tests.models.test_config_fields import ABSENT, edited, ids, judged, named
 from twostroke.models.common.registry import read_model

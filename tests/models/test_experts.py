@@ -13,10 +13,10 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from tests.models.families import judge, make_checkpoint
-from tests.models.families_experts import gpt_oss
+from tests.models.families.experts import gpt_oss
+from tests.models.families.whole import judge, make_checkpoint
 from tests.models.parity import Loaded
-from tests.models.published_experts import LONG, PUBLISHED, ROUGHLY
+from tests.models.published.experts import BY_HAND, LONG, PUBLISHED, ROUGHLY
 from twostroke.models.common.registry import read_model
 from twostroke.ops.reference import ReferenceOps
 from twostroke.spec.formats import KVKind
@@ -46,6 +46,11 @@ def test_a_token_uses_what_the_page_counts_without_the_embedding(name: str, acti
     config = PUBLISHED[name][0]
     used = read_model(config).program.active_parameters - config["vocab_size"] * config["hidden_size"]
     assert used / 1e9 == pytest.approx(active, rel=0.005)
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_parameters_are_those_counted_by_hand(name: str) -> None:
+    assert read_model(PUBLISHED[name][0]).parameters() == BY_HAND[name]
 
 
 @pytest.mark.parametrize("name", COUNTED)

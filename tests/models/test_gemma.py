@@ -13,14 +13,14 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from tests.models.families import make_checkpoint
+from tests.models.families.whole import FAMILIES, make_checkpoint
 from tests.models.parity import BAR, Loaded, relative_error
-from tests.models.published import PUBLISHED
+from tests.models.published.dense import PUBLISHED
 from tests.models.test_config_fields import ABSENT, edited, ids, judged, named
 from twostroke.models.common.registry import read_model
-from twostroke.ops.attention import Attention
+from twostroke.ops.attention.attention import Attention
 from twostroke.ops.reference import ReferenceOps
-from twostroke.ops.scale import Scale
+from twostroke.ops.rows.scale import Scale
 from twostroke.program.model import Model
 from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import F32
@@ -121,3 +121,16 @@ def test_both_spellings_of_names_beside_images_are_read_and_other_tensors_are_re
     save_file({**stored, "audio_tower.weight": torch.zeros(2)}, path, metadata={"format": "pt"})
     with pytest.raises(CorruptModel, match="audio_tower"):
         load_folder(tmp_path, F32)
+
+
+def test_ids_behind_the_table_of_per_layer_embeddings_read_its_first_row(tmp_path: Path) -> None:
+    """Of Gemma 3n, whose vocabulary has ids for images and sounds that the table lacks."""
+    config = FAMILIES["gemma3n"]()
+    config.vocab_size_per_layer_input = 150
+    torch.manual_seed(3)
+    judge = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    judge.save_pretrained(tmp_path)
+    token_ids = [3, 149, 150, 198, 0, 160]
+    with torch.no_grad():
+        expected = judge(torch.tensor([token_ids])).logits[0].numpy()
+    assert relative_error(Loaded(tmp_path, ReferenceOps()).run(token_ids, [6]), expected) < BAR

@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from tests.models.families import make_checkpoint
+from tests.models.families.whole import make_checkpoint
 from tests.models.parity import Loaded
 from tests.models.test_configs import JSON
+from tests.tiers import examples
 from twostroke.models.common.registry import read_model
 from twostroke.ops.reference import ReferenceOps
 from twostroke.program.check import check
@@ -28,8 +29,8 @@ from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import F32
 from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.numpy_packer import NumpyPacker
-from twostroke.weights.packed_cache import cached_weights
+from twostroke.weights.packed.cache import cached_weights
+from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.tensors import wanted_tensors
 
 PUBLISHED: dict[str, Any] = {
@@ -111,7 +112,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(changes: dict[str, Any], err
     assert caught.value.why and caught.value.fix  # type: ignore[attr-defined]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.dictionaries(st.sampled_from([*PUBLISHED, "n_inner", "hidden_size", "scale_attn_weights"]), JSON, max_size=4))
 def test_hostile_configs_raise_nothing_but_model_errors(changes: dict[str, Any]) -> None:
     try:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from tests.models.published_states import PUBLISHED
+from tests.models.families.whole import FAMILIES
+from tests.models.published.states import PUBLISHED
 from twostroke.models.common.registry import read_model
+from twostroke.models.states.minimax import FIRST_NAMES
 from twostroke.spec.formats import KVKind
 from twostroke.types.errors import ModelError
 
@@ -47,9 +50,27 @@ def test_a_token_meets_few_of_the_experts(name: str, active: float) -> None:
         ("nvidia/Nemotron-H-8B-Base-8K", {"hybrid_override_pattern": "M*-E" * 13, "n_group": 3}, "n_group"),
         ("nvidia/Nemotron-H-8B-Base-8K", {"num_hidden_layers": 51}, "num_hidden_layers"),
         ("nvidia/Nemotron-H-8B-Base-8K", {"n_groups": 3}, "n_groups"),
+        ("moonshotai/Kimi-Linear-48B-A3B-Instruct", {"mla_use_nope": False}, "mla_use_nope"),
+        ("moonshotai/Kimi-Linear-48B-A3B-Instruct", {"num_hidden_layers": 28}, "kda_layers"),
+        ("MiniMaxAI/MiniMax-Text-01", {"attn_type_list": [0, 2] * 40}, "attn_type_list"),
+        ("MiniMaxAI/MiniMax-Text-01", {"attn_type_list": None}, "rotary_dim"),
+        ("MiniMaxAI/MiniMax-Text-01", {"postnorm": False}, "postnorm"),
         ("ibm-granite/granite-4.0-h-micro", {"num_local_experts": 2000}, "num_local_experts"),
     ],
 )
 def test_what_is_impossible_or_not_there_is_named(name: str, changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ModelError, match=field):
         read_model({**PUBLISHED[name][0], **changes})
+
+
+def test_the_published_names_of_minimax_mean_what_those_of_transformers_do() -> None:
+    config = FAMILIES["minimax"]().to_dict()
+    named = {own: config[usual] for own, usual in FIRST_NAMES.items()}
+    kinds = {"attn_type_list": [int(each == "full_attention") for each in config["layer_types"]], "postnorm": True}
+    absent = ("layer_types", "model_type", "architectures", *FIRST_NAMES.values())
+    kept = {name: value for name, value in config.items() if name not in absent}
+    published = {**kept, **named, **kinds, "architectures": ["MiniMaxText01ForCausalLM"]}
+    first, second = (
+        re.sub(" object at 0x[0-9a-f]+", "", str(read_model(each).program)) for each in (published, config)
+    )
+    assert first == second

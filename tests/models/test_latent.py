@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.models.families import FAMILIES
-from tests.models.published_latent import LATENT_BYTES, PUBLISHED
+from tests.models.families.whole import FAMILIES
+from tests.models.published.latent import LATENT_BYTES, PUBLISHED
+from tests.tiers import fewer, thinned
 from twostroke.models.common.registry import read_model
-from twostroke.ops.latent_attention import LatentAttention
+from twostroke.ops.attention.latent_attention import LatentAttention
 from twostroke.planner.ask import make_ask
 from twostroke.planner.plan import make_plan, plan_json
 from twostroke.planner.target import named_target
@@ -22,10 +23,11 @@ from twostroke.types.errors import CorruptModel, UnsupportedModel
 
 V3 = PUBLISHED["deepseek-ai/DeepSeek-V3"][0]
 V32 = PUBLISHED["deepseek-ai/DeepSeek-V3.2"][0]
+GLM_5 = PUBLISHED["zai-org/GLM-5"][0]
 LITE = PUBLISHED["deepseek-ai/DeepSeek-V2-Lite"][0]
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", thinned(list(PUBLISHED), "latent plans", fewer(len(PUBLISHED), quick=3)))
 def test_a_plan_names_the_published_parameters_and_what_a_position_takes(name: str) -> None:
     """Active parameters are counted without the embedding, of which a token reads one row."""
     config, said, used, kv_bytes = PUBLISHED[name]
@@ -90,6 +92,8 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = [
     (V32, {"mlp_bias": True}, UnsupportedModel, "mlp_bias"),
     (V32, {"index_head_dim": 32}, CorruptModel, "index_head_dim"),
     (V32, {"index_topk": 0}, CorruptModel, "index_topk"),
+    (GLM_5, {"indexer_types": ["shared"] * 78}, CorruptModel, "indexer_types"),
+    (GLM_5, {"index_topk_pattern": "FX" * 39}, CorruptModel, "index_topk_pattern"),
     (LITE, {"norm_topk_prob": True}, UnsupportedModel, "norm_topk_prob"),
     (LITE, {"topk_method": "noaux_tc"}, UnsupportedModel, "topk_method"),
     (LITE, {"model_type": "kimi_k2"}, UnsupportedModel, "model_type"),

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cost.machines import calibration
-from tests.models.published_states import MAMBA2 as PUBLISHED
+from tests.models.published.states import MAMBA2 as PUBLISHED
 from twostroke.cli.main import main
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost

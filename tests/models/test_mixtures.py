@@ -16,11 +16,11 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from tests.models.families import FAMILIES, make_checkpoint
+from tests.models.families.whole import FAMILIES, make_checkpoint
 from tests.planner.figures import MIXTRAL_8X7B, QWEN3_30B_A3B
 from twostroke.cost.step_work import WorkCounter
 from twostroke.models.common.registry import read_model
-from twostroke.ops.experts import Experts
+from twostroke.ops.products.experts import Experts
 from twostroke.planner.ask import make_ask
 from twostroke.planner.plan import make_plan, plan_json
 from twostroke.planner.plan_text import plan_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.models.published import PUBLISHED
+from tests.models.published.dense import PUBLISHED
 from twostroke.models.common.registry import read_model
 from twostroke.planner.ask import make_ask
 from twostroke.planner.plan import make_plan, plan_json

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.native.some_cases import SomeCases
 from tests.ops.native import Answers
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.registry import registry
@@ -83,7 +84,7 @@ def main() -> int:
     Answers.checked = False
     for name in registry():
         setattr(CpuOps, name, fenced_call(name, side))
-    return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *arguments]))
+    return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *arguments], plugins=[SomeCases(side)]))
 
 
 if __name__ == "__main__":

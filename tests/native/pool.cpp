@@ -53,7 +53,7 @@ void drop(Pool* pool) {
 
 constexpr int64_t kMost = 300;
 
-// Lives on the caller's stack for one job alone: who comes late with it writes where nothing of this job is any more.
+// It is on the caller's stack for one job alone: a thread that uses it after the job writes to memory with other contents.
 struct Count {
   uint64_t job, sign;
   int64_t tasks;

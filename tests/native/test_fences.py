@@ -13,7 +13,10 @@ import pytest
 from tests.tiers import TIER
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("ops", "elementwise", "attention", "latent", "embed", "linear", "experts")
+NAMES = (
+    *("ops", "elementwise", "attention", "latent", "embed", "linear", "experts"),
+    *("feed_forward", "low_rank", "states", "stored"),
+)
 GRIDS = [f"tests/ops/test_{name}_native.py" for name in NAMES]
 ONE_TOO_MANY = """
 import ctypes

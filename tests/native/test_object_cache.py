@@ -113,7 +113,9 @@ def test_a_cache_folder_that_cannot_be_made_is_replaced(tmp_path: Path, monkeypa
 
 
 def test_sources_are_those_of_one_architecture() -> None:
-    folders = {target: {path.parent.name for path in build.sources(target)} for target in build.LEVELS}
+    folders = {
+        target: {path.relative_to(build.ROOT).parts[1] for path in build.sources(target)} for target in build.LEVELS
+    }
     assert folders == {"x86_64": {"generic", "x86"}, "aarch64": {"generic", "arm"}}
     everything = {path for target in build.LEVELS for path in build.sources(target)}
     of_processors = (path for path in (build.ROOT / "csrc").rglob("*.cpp") if "cuda" not in path.parts)

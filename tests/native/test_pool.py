@@ -1,4 +1,4 @@
-"""The thread pool alone: tasks done once each whoever is late, and nothing for the thread sanitizer to say.
+"""The thread pool alone: each task is done once, whichever thread is late, and the thread sanitizer finds nothing.
 
 The sanitizer needs a compiler that has it: the system's, or else ziglang's, which builds its library first (a minute).
 Where neither can, the tests that need it are skipped with the compiler's words.
@@ -18,7 +18,7 @@ from tempfile import mkdtemp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [ROOT / "csrc/generic" / f"{name}.cpp" for name in ("pool", "context", "level")]
+SOURCES = [ROOT / "csrc/generic/machine" / f"{name}.cpp" for name in ("pool", "context", "level")]
 DRIVER = ROOT / "tests/native/pool.cpp"
 FLAGS = ["-std=c++17", "-O1", "-g", "-DTS_LEVEL_GENERIC", "-I", str(ROOT / "csrc/include")]
 SANITIZED = ["-fsanitize=thread", "-DTS_TEST_DELAYS"]

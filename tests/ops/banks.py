@@ -14,7 +14,7 @@ import numpy as np
 from twostroke.ops.operands import PackedWeight
 from twostroke.quant.codec import pack_weight
 from twostroke.spec.formats import WeightFormat
-from twostroke.weights.blobs import aligned_bytes
+from twostroke.weights.packed.blobs import aligned_bytes
 
 
 @cache

@@ -15,9 +15,9 @@ import numpy as np
 
 from tests.tiers import levels
 from twostroke.backends.cpu.ops import CpuOps
-from twostroke.ops import embed as embed_contract
-from twostroke.ops import linear as linear_contract
 from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.products import embed as embed_contract
+from twostroke.ops.products import linear as linear_contract
 from twostroke.quant.codec import pack_weight
 from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 

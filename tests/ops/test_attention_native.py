@@ -14,11 +14,11 @@ import pytest
 
 from tests.ops.native import LEVELS, Answers
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops import attention, kv_write
-from twostroke.ops.kv_pages import quantize_rows
+from twostroke.ops.attention import attention, kv_write
+from twostroke.ops.attention.kv_pages import quantize_rows, read_pages
 from twostroke.ops.operands import AttentionBatch, KVLayer, bf16_to_f32, new_kv_layer
 from twostroke.program.values import ALL_AHEAD
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.spec.formats import PAGE_TOKENS, KVKind, WeightKind
 from twostroke.types.errors import BackendError
 
 INTEGERS = [kind for kind in KVKind if kind.is_integer]
@@ -28,10 +28,24 @@ its exponential; that is one step of 1/16383 times a number of V."""
 USUAL = 5e-6
 
 
-def near(kind: KVKind, found: np.ndarray, expected: np.ndarray) -> bool:
+def lost_by_parts(ops: CpuOps, layer: KVLayer) -> float:
+    """What an output may be off besides, where weights are multiplied on matrix registers; else 0.
+
+    There a weight is the sum of two bf16 numbers (csrc/include/twostroke/attention/matrix.h). The first is off by up to
+    2^-8 of the weight's power of two, which the second holds but for up to 2^-17 of it. An output is the mean of V by
+    these weights, so it is off by up to 2^-17 of the largest number of V.
+    """
+    if ops.kernel("attention", WeightKind.F32, layer.kind, 1, layer.head_dim) != "run_matrix_tile":
+        return 0.0
+    _, values = read_pages(layer, np.arange(layer.num_pages))
+    return 2.0**-17 * float(np.nanmax(np.abs(values)))
+
+
+def near(ops: CpuOps, layer: KVLayer, found: np.ndarray, expected: np.ndarray) -> bool:
     """Each output within a step, all together (root mean square) as near as floats are."""
     error = np.abs(found - expected)
-    return bool(error.max() < STEP[kind] and np.sqrt(np.mean(error**2)) < USUAL)
+    step = STEP[layer.kind] + lost_by_parts(ops, layer)
+    return bool(error.max() < step and np.sqrt(np.mean(error**2)) < USUAL)
 
 
 @pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
@@ -156,7 +170,7 @@ def test_attention(ops, kind, shape, dim, window):
     found = np.empty(q.shape, np.float32)
     ops.attention(found, q, layer, batch, dim**-0.5, window)
     if Answers.checked:
-        assert near(kind, found, answer(kind, shape, dim, window, contexts, counts))
+        assert near(ops, layer, found, answer(kind, shape, dim, window, contexts, counts))
     for s, row in ((1, 1), (2, 2), (2, 60), (3, 80), (3, 90)):
         position = contexts[s] - (int(starts[s + 1]) - row)
         assert np.array_equal(alone(ops, q[row : row + 1], layer, table[s : s + 1], position, window), found[row])
@@ -191,7 +205,7 @@ def test_soft_caps_sinks_and_slopes(ops, kind, shape, dim, window, names):
     ops.attention(plain, q, layer, batch, dim**-0.5, window)
     if Answers.checked:
         attention.reference(expected, q, layer, batch, dim**-0.5, window, *given)
-        assert near(kind, found, expected)
+        assert near(ops, layer, found, expected)
         assert np.abs(found - plain).max() > 0.01
     single = CpuOps(ops.level, 1)
     for s, row in ((1, 1), (2, 2), (2, 60), (3, 72), (3, 74)):
@@ -258,7 +272,7 @@ def test_pages_behind_the_window_are_never_read(ops, kind, window, dim):
     assert np.array_equal(found, expected)
     if Answers.checked:
         attention.reference(found, q, layer, gone, dim**-0.5, window)
-        assert near(kind, expected, found)
+        assert near(ops, layer, expected, found)
 
 
 def test_a_page_that_is_seen_must_be_there(ops):
@@ -280,7 +294,7 @@ def test_long_contexts_are_the_same_in_segments(ops, kind, window):
     found = np.empty(q.shape, np.float32)
     ops.attention(found, q, layer, batch_of(contexts, counts, table), dim**-0.5, window)
     if Answers.checked:
-        assert near(kind, found, answer(kind, (1, 4), dim, window, contexts, counts))
+        assert near(ops, layer, found, answer(kind, (1, 4), dim, window, contexts, counts))
     single = CpuOps(ops.level, 1)
     for row in (0, 1, 37, 99):
         for other in (ops, single):
@@ -295,9 +309,9 @@ def test_long_contexts_are_the_same_in_segments(ops, kind, window):
 
 @pytest.mark.parametrize(("kind", "value"), itertools.product(KVKind, (np.nan, np.inf)))
 def test_a_query_that_is_not_finite_stays_in_its_row(ops, kind, value):
-    layer, table = filled_layer(kind, 1, 16, (40,))
+    layer, table = filled_layer(kind, 1, 32, (40,))
     batch = AttentionBatch(np.array([0, 20], np.int32), np.array([40], np.int32), table)
-    q = normal(20, 2, 16, seed=97)
+    q = normal(20, 2, 32, seed=97)
     clean, found = np.empty(q.shape, np.float32), np.empty(q.shape, np.float32)
     ops.attention(clean, q, layer, batch, 0.25, 0)
     q[7, 1, 3] = value
@@ -307,17 +321,21 @@ def test_a_query_that_is_not_finite_stays_in_its_row(ops, kind, value):
     assert np.array_equal(found, clean)
 
 
-@pytest.mark.parametrize("kind", KVKind)
-def test_a_value_that_is_not_a_number_is_seen_by_those_who_see_its_position(ops, kind):
-    layer, table = filled_layer(kind, 1, 16, (40,))
-    layer = writable(layer)
-    broken = np.full((1, 1, 16), np.nan, np.float32)
-    ops.kv_write(layer, normal(1, 1, 16), broken, slots_of(table[0], np.array([30])))
-    q = normal(40, 2, 16, seed=96)
-    found = np.empty(q.shape, np.float32)
-    batch = AttentionBatch(np.array([0, 40], np.int32), np.array([40], np.int32), table)
-    ops.attention(found, q, layer, batch, 0.25, 0)
-    assert np.isfinite(found[:30]).all() and np.isnan(found[30:]).all()
+@pytest.mark.parametrize(("kind", "shape"), itertools.product(KVKind, ((1, 20), (2, 32), (2, 256))))
+def test_a_value_that_is_not_a_number_is_seen_by_those_who_see_its_position(ops, kind, shape):
+    """Also in a block of rows of which only some see it, in a chunk of many rows and in one of few."""
+    group, dim = shape
+    for position, count in itertools.product((29, 30, 31, 38), (40, 3)):
+        layer, table = filled_layer(kind, 1, dim, (40,))
+        batch, q = batch_of((40,), (count,), table), normal(count, group, dim, seed=96)
+        clean, found = np.empty(q.shape, np.float32), np.empty(q.shape, np.float32)
+        ops.attention(clean, q, layer, batch, 0.25, 0)
+        layer = writable(layer)
+        broken = np.full((1, 1, dim), np.nan, np.float32)
+        ops.kv_write(layer, normal(1, 1, dim), broken, slots_of(table[0], np.array([position])))
+        ops.attention(found, q, layer, batch, 0.25, 0)
+        before = max(position - (40 - count), 0)
+        assert np.array_equal(found[:before], clean[:before]) and np.isnan(found[before:]).all()
 
 
 @pytest.mark.parametrize("kind", KVKind)
@@ -360,7 +378,7 @@ def test_rows_that_see_later_ones(ops, kind, shape, dim, reach):
     ops.attention(found, q, layer, batch, dim**-0.5, window, *more)
     if Answers.checked:
         attention.reference(expected, q, layer, batch, dim**-0.5, window, *more)
-        assert near(kind, found, expected)
+        assert near(ops, layer, found, expected)
     single = CpuOps(ops.level, 1)
     for s, other in itertools.product((1, 2, 3), (ops, single)):
         rows = slice(int(batch.row_starts[s]), int(batch.row_starts[s + 1]))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twostroke.ops import cos_sin as cos_sin_module
-from twostroke.ops import rope_tables, token_weights
+from twostroke.ops.attention import rope_tables, token_weights
 from twostroke.ops.cos_sin import MOST_ANGLE, cos_sin
 from twostroke.sampling import choose, logprobs, sampler
 from twostroke.spec import portable, rope

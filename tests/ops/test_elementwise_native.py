@@ -7,8 +7,20 @@ import pytest
 
 from tests.ops.native import LEVELS, Answers, check_guard, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops import activate, add, gate, layer_norm, soft_cap, take_columns
-from twostroke.ops.activation import Activation
+from twostroke.ops.products import take_columns
+from twostroke.ops.rows import (
+    activate,
+    add,
+    gate,
+    gaussian_cut,
+    layer_norm,
+    match_rms,
+    mix_streams,
+    scale_columns,
+    soft_cap,
+    xielu,
+)
+from twostroke.ops.rows.activation import Activation
 from twostroke.types.errors import BackendError
 
 SHAPES = [(0, 8), (1, 1), (3, 15), (2, 16), (5, 33), (19, 200)]
@@ -114,6 +126,72 @@ def test_scale_gives_the_bits_of_the_reference_and_soft_cap_is_near_it(level: st
             alone = x[row : row + 1].copy()
             ops.soft_cap(alone, cap)
             assert np.array_equal(alone[0], out[row])
+    ops.close()
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 9000)])
+@pytest.mark.parametrize("level", LEVELS)
+def test_scale_columns_gives_the_bits_of_the_reference(level: str, shape: tuple[int, int]) -> None:
+    ops = CpuOps(level, 2)
+    out, room = guarded(*shape)
+    for count in (1, shape[1]):
+        weight = np.ascontiguousarray(random_rows(1, count)[0])
+        out[:] = random_rows(*shape)
+        expected = out.copy()
+        scale_columns.reference(expected, weight)
+        ops.scale_columns(out, weight)
+        check_guard(out, room)
+        assert np.array_equal(out, expected)
+    with pytest.raises(BackendError):
+        ops.scale_columns(out, np.ones(shape[1] + 1, np.float32))
+    ops.close()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("level", LEVELS)
+def test_changes_of_whole_rows_agree_with_their_references_and_a_row_with_itself_alone(
+    level: str, shape: tuple[int, int]
+) -> None:
+    ops = CpuOps(level, 2)
+    like = random_rows(shape[0], shape[1] + 1)[:, 1:]
+    numbers = np.array([0.3, -0.7, 0.5, -1e-6], np.float32)
+    for native, law in (
+        (lambda x, rows: ops.match_rms(x, like[rows], 1e-5), lambda x: match_rms.reference(x, like, 1e-5)),
+        (lambda x, _rows: ops.gaussian_cut(x, 0.4), lambda x: gaussian_cut.reference(x, 0.4)),
+        (lambda x, _rows: ops.xielu(x, numbers), lambda x: xielu.reference(x, numbers)),
+    ):
+        out, room = guarded(*shape)
+        x = random_rows(*shape) * np.float32(3)
+        out[:], expected = x, x.copy()
+        law(expected)
+        native(out, slice(None))
+        check_guard(out, room)
+        np.testing.assert_allclose(out, expected, rtol=5e-6, atol=5e-6)
+        for row in range(shape[0]):
+            alone = x[row : row + 1].copy()
+            native(alone, slice(row, row + 1))
+            assert np.array_equal(alone[0], out[row])
+    ops.close()
+
+
+@pytest.mark.parametrize(("made", "read"), [(1, 1), (4, 4), (3, 1), (2, 5)])
+@pytest.mark.parametrize("level", LEVELS)
+def test_mix_streams_agrees_with_the_reference_and_a_row_with_itself_alone(level: str, made: int, read: int) -> None:
+    ops = CpuOps(level, 2)
+    for width in (1, 15, 33):
+        base, x = np.array(random_rows(7, made * width)), np.array(random_rows(8, read * width)[1:])
+        base, x = base.reshape(7, made, width), x.reshape(7, read, width)
+        weights = random_rows(7, made * read)
+        out, expected = np.empty(base.shape, np.float32), np.empty(base.shape, np.float32)
+        mix_streams.reference(expected, base, x, weights, 0.5)
+        ops.mix_streams(out, base, x, weights, 0.5)
+        np.testing.assert_allclose(out, expected, rtol=3e-6, atol=3e-6)
+        for row in range(7):
+            alone, one = np.empty((1, made, width), np.float32), slice(row, row + 1)
+            ops.mix_streams(alone, base[one], x[one], weights[one], 0.5)
+            assert np.array_equal(alone[0], out[row])
+        with pytest.raises(BackendError):
+            ops.mix_streams(out, base, x, random_rows(7, made * read + 1), 0.5)
     ops.close()
 
 

@@ -1,4 +1,4 @@
-"""ts_embed at every level that this machine runs, against ops/embed.py."""
+"""ts_embed at every level that this machine runs, against ops/products/embed.py."""
 
 from __future__ import annotations
 

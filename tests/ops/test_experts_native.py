@@ -13,10 +13,10 @@ import pytest
 from tests.ops.banks import bank
 from tests.ops.native import FORMATS, LEVELS, Answers, check_guard, format_id, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops import experts, route, sparse_mixer
-from twostroke.ops.activation import Activation
 from twostroke.ops.operands import F32Array, PackedWeight
-from twostroke.ops.route import Scores
+from twostroke.ops.products import experts, route, sparse_mixer
+from twostroke.ops.products.route import Scores
+from twostroke.ops.rows.activation import Activation
 from twostroke.quant.formats import INT8
 from twostroke.spec.formats import F32, WeightFormat
 from twostroke.types.errors import BackendError
@@ -91,6 +91,22 @@ def test_a_bias_chooses_and_does_not_weigh(ops: CpuOps) -> None:
         of(made, logits, 0, bias, Scores.SIGMOID)
         assert made[0, 2:].tolist() == [3, 1]
         np.testing.assert_allclose(made[0, :2], 1 / (1 + np.exp([1.0, -1.0])), rtol=1e-6)
+
+
+def test_shares_multiply_the_weights_of_the_chosen(ops: CpuOps) -> None:
+    logits = 2 * random_rows(33, 40)
+    shares = np.ascontiguousarray(1 + 0.3 * random_rows(1, 40)[0])
+    rule = (1, None, Scores.SOFTMAX, 1, 1, 1, 0.0, 0.0, 1.0)
+    plain, expected = routed(ops, logits, 4, 1), np.empty((33, 8), np.float32)
+    found, room = guarded(33, 8)
+    route.reference(expected, logits, *rule, shares)
+    ops.route(found, logits, *rule, shares)
+    check_guard(found, room)
+    assert np.array_equal(found[:, 4:], expected[:, 4:])
+    assert np.array_equal(found[:, :4], plain[:, :4] * shares[plain[:, 4:].astype(int)])
+    np.testing.assert_allclose(found[:, :4], expected[:, :4], rtol=3e-6)
+    with pytest.raises(BackendError):
+        ops.route(found, logits, *rule, shares[:39])
 
 
 def test_of_equal_groups_the_earlier_is_kept(ops: CpuOps) -> None:

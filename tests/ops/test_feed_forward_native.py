@@ -20,8 +20,8 @@ from tests.ops.native import (
     random_weight,
 )
 from twostroke.backends.cpu.ops import CpuOps
-from twostroke.ops import feed_forward
 from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.products import feed_forward
 from twostroke.spec.formats import WeightFormat
 from twostroke.types.errors import BackendError
 

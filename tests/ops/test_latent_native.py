@@ -14,17 +14,17 @@ import pytest
 from tests.ops.banks import bank
 from tests.ops.native import FORMATS, LEVELS, Answers, format_id, random_rows
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops import (
+from twostroke.ops.attention import (
     attention,
     chosen_latent_attention,
-    head_linear,
     index_select,
     kv_write,
     latent_attention,
     latent_write,
 )
-from twostroke.ops.kv_pages import read_latents
+from twostroke.ops.attention.kv_pages import read_latents
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer, new_kv_layer
+from twostroke.ops.products import head_linear
 from twostroke.spec.formats import PAGE_TOKENS, KVKind, WeightFormat
 from twostroke.types.errors import BackendError
 
@@ -214,7 +214,7 @@ def test_chosen_positions_are_the_references(ops: CpuOps, heads: int, dim: int, 
 
 @pytest.mark.parametrize(("kind", "heads"), itertools.product(KVKind, (3, 20)))
 def test_attention_to_chosen_positions(ops: CpuOps, kind: KVKind, heads: int) -> None:
-    """Against the reference; who chooses all positions gets what plain attention gives."""
+    """Against the reference; where all positions are chosen the result is that of plain attention."""
     sizes, contexts, counts = (40, 4), (1, 40, 150, 600), (1, 1, 70, 9)
     layer, table = filled_layer(kind, sizes, contexts)
     batch, rng = batch_of(contexts, counts, table), np.random.default_rng(6)
@@ -237,6 +237,23 @@ def test_attention_to_chosen_positions(ops: CpuOps, kind: KVKind, heads: int) ->
         one, part = batch_of((position + 1,), (1,), table[s : s + 1]), slice(row, row + 1)
         ops.chosen_latent_attention(out, q[part], turned[part], chosen[part], layer, one, 0.1)
         assert np.array_equal(out[0], found[row])
+
+
+@pytest.mark.parametrize(("kind", "whole"), itertools.product(KVKind, (True, False)))
+def test_a_latent_that_is_not_a_number_is_seen_by_those_who_chose_it(ops: CpuOps, kind: KVKind, whole: bool) -> None:
+    """The others have the bits that they have without it. whole: also its turned key, and so scores, are no numbers."""
+    layer, table = filled_layer(kind, (16, 8), (80,))
+    broken = replace(layer, data=layer.data.copy())
+    row = np.full((1, 24), np.nan, np.float32)
+    row[0, 0 if whole else 1 :] = np.nan if whole else 1.0
+    ops.latent_write(broken, row, slots_of(table[0], 80)[30:31])
+    chosen = np.array([[3, 7, 30, 40] if token % 2 else [3, 7, 31, 40] for token in range(39)], np.float32)
+    q, turned, batch = queries(39, 3, 16, 5), queries(39, 3, 8, 6), batch_of((80,), (39,), table)
+    found, without = (np.empty((39, 3, 16), np.float32) for _ in range(2))
+    ops.chosen_latent_attention(found, q, turned, chosen, broken, batch, 0.1)
+    ops.chosen_latent_attention(without, q, turned, chosen, layer, batch, 0.1)
+    assert np.isfinite(without).all() and np.isnan(found[1::2]).any(axis=(1, 2)).all()
+    assert np.array_equal(found[::2], without[::2])
 
 
 def test_what_cannot_be_chosen_is_refused(ops: CpuOps) -> None:

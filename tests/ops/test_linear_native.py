@@ -1,4 +1,4 @@
-"""ts_linear at every level that this machine runs, against ops/linear.py over a grid of shapes and formats."""
+"""ts_linear at every level that this machine runs, against ops/products/linear.py over a grid of shapes and formats."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.ops.native import (
     random_weight,
 )
 from twostroke.backends.cpu.ops import CpuOps
-from twostroke.ops import linear as contract
-from twostroke.ops import linear_silu
 from twostroke.ops.operands import F32Array, PackedWeight, pack_integers
+from twostroke.ops.products import linear as contract
+from twostroke.ops.products import linear_silu
 from twostroke.spec.formats import F32, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
 

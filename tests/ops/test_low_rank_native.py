@@ -12,8 +12,8 @@ import pytest
 from tests.ops.banks import joined
 from tests.ops.native import LEVELS, check_guard, format_id, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops import low_rank
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight
+from twostroke.ops.products import low_rank
 from twostroke.quant.codec import pack_weight
 from twostroke.quant.formats import INT8
 from twostroke.spec.formats import BF16, F32, WeightFormat

@@ -11,8 +11,9 @@ import pytest
 
 from tests.ops.native import LEVELS
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops import head_norm, rms_norm, rope
+from twostroke.ops.attention import rope
 from twostroke.ops.operands import RopeTable
+from twostroke.ops.rows import head_norm, rms_norm
 from twostroke.types.errors import BackendError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.models.families import make_checkpoint
+from tests.models.families.whole import make_checkpoint
 from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.step_memory import MemorySizes

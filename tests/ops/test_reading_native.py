@@ -1,4 +1,4 @@
-"""How few rows read the weights: one stretch of memory after the other, or several in turn. The bits must not tell.
+"""How few rows read the weights: one stretch of memory after the other, or several in turn. The bits are the same.
 
 A machine takes one of the ways by itself, and which depends on its maker: both are tried on every machine.
 """

@@ -10,14 +10,14 @@ import numpy as np
 from tests.ops.native import random_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.recorded import Calls
-from twostroke.ops import linear
 from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.products import linear
 from twostroke.quant.codec import pack_weight
 from twostroke.quant.formats import INT8
 
 
 def recorded(ops: CpuOps, out: F32Array) -> tuple[Calls, list[weakref.ref[object]]]:
-    """A product whose input and weight nobody else holds."""
+    """A product that holds the only references to its input and weight."""
     x, weight = np.ascontiguousarray(random_rows(3, 96)), packed()
     recorder = ops.recorder()
     recorder.linear(out, x, weight)

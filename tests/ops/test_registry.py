@@ -26,7 +26,7 @@ def test_the_instruction_set_holds_what_models_are_made_of() -> None:
 
 @pytest.mark.parametrize("name", registry())
 def test_every_op_is_complete(name: str) -> None:
-    module, op = importlib.import_module(f"twostroke.ops.{name}"), registry()[name]
+    module, op = importlib.import_module(registry()[name].__module__), registry()[name]
     fields = [operand.name for operand in signature(op)]
     arguments = list(inspect.signature(module.reference).parameters)
     # An op in place calls the array that it changes `x` where its result is `out`.

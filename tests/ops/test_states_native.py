@@ -12,9 +12,10 @@ import pytest
 from tests.ops.native import LEVELS, Answers, check_guard, guarded, random_rows
 from tests.tiers import thinned
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops import delta_rule, gated_norm, multiply, selective_scan, short_conv, ssd_scan
-from twostroke.ops.activation import Activation
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.rows import multiply
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.states import delta_rule, gated_norm, selective_scan, short_conv, ssd_scan, token_shift, wkv6, wkv7
 from twostroke.types.errors import BackendError
 
 CUTS = ([37], [1] * 37, [1, 16, 7, 13], [9, 28], [36, 1])
@@ -165,6 +166,56 @@ def test_delta_rule(ops: CpuOps, shared: tuple[int, int], width: int, rows: int,
         delta_rule.reference(*inputs, state, slots, batch, strength)
 
     check(native, law, heads * width, heads * width * rows, 2e-5)
+
+
+@pytest.mark.parametrize("ways", [1, 3])
+@pytest.mark.parametrize("width", [1, 15, 64, 100])
+def test_token_shift(ops: CpuOps, width: int, ways: int) -> None:
+    x, mix = random_rows(43, width), np.array(random_rows(ways, width)).reshape(-1)
+
+    def native(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, rows: slice) -> None:
+        ops.token_shift(out, x[rows], mix, state, slots, batch)
+
+    def law(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, rows: slice) -> None:
+        token_shift.reference(out, x[rows], mix, state, slots, batch)
+
+    check(native, law, ways * width, width, 3e-6)
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("width", [1, 15, 16, 40, 64])
+def test_wkv7(ops: CpuOps, width: int, heads: int) -> None:
+    whole = heads * width
+    r, w, k, v, a = (heads_of(random_rows(43, whole + extra)[:, extra:], heads) for extra in range(5))
+    vectors = [np.array(random_rows(n, whole)[-1]) for n in range(1, 6)]
+
+    def native(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, rows: slice) -> None:
+        inputs = (heads_of(out, heads), r[rows], w[rows], k[rows], v[rows], a[rows], *vectors)
+        ops.wkv7(*inputs, state, slots, batch, 1e-3)
+
+    def law(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, rows: slice) -> None:
+        inputs = (heads_of(out, heads), r[rows], w[rows], k[rows], v[rows], a[rows], *vectors)
+        wkv7.reference(*inputs, state, slots, batch, 1e-3)
+
+    check(native, law, whole, whole * width, 2e-5)
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("width", [1, 15, 16, 40, 64])
+def test_wkv6(ops: CpuOps, width: int, heads: int) -> None:
+    whole = heads * width
+    r, w, k, v = (heads_of(random_rows(43, whole + extra)[:, extra:], heads) for extra in range(4))
+    vectors = [np.array(random_rows(n, whole)[-1]) for n in range(1, 4)]
+
+    def native(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, rows: slice) -> None:
+        inputs = (heads_of(out, heads), r[rows], w[rows], k[rows], v[rows], *vectors)
+        ops.wkv6(*inputs, state, slots, batch, 1e-3)
+
+    def law(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, rows: slice) -> None:
+        inputs = (heads_of(out, heads), r[rows], w[rows], k[rows], v[rows], *vectors)
+        wkv6.reference(*inputs, state, slots, batch, 1e-3)
+
+    check(native, law, whole, whole * width, 2e-5)
 
 
 def test_steps_without_end_or_nan_stay_in_their_sequence(ops: CpuOps) -> None:

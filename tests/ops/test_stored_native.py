@@ -6,58 +6,26 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from tools.gpu.stored_values import KINDS, random_values
 
 from tests.ops.native import LEVELS, linear, random_rows
 from twostroke.backends.cpu.ops import CpuOps
-from twostroke.ops import embed as embed_contract
-from twostroke.ops import linear as contract
 from twostroke.ops.operands import PackedWeight, unpack
+from twostroke.ops.products import embed as embed_contract
+from twostroke.ops.products import linear as contract
 from twostroke.ops.stored_layout import (
-    E2M1_CODES,
     StoredValues,
     canonical,
     holds_columns,
     pack_stored,
-    scale_columns,
     stored_values,
 )
 from twostroke.quant.codec import _aligned
 from twostroke.spec.formats import STORED_GROUP, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
 
-KINDS = [kind for kind in WeightKind if kind.is_stored]
 COLUMNS = (32, 64, 96, 256, 896, 1152)
 ROWS = (1, 2, 3, 5, 6, 7, 13, 40, 150)
-CODES = {
-    WeightKind.FLAT8: (-128, 127), WeightKind.FLAT8_MIN: (-128, 127), WeightKind.FLAT4: (-8, 7),
-    WeightKind.SUPER8: (-128, 127), WeightKind.SUPER8_MIN: (-128, 127), WeightKind.SUPER4_MIN: (0, 15),
-    WeightKind.E2M1_32: (-12, 12), WeightKind.E2M1_16: (-12, 12),
-}  # fmt: skip
-CODES |= {kind: (0, 15) if kind.has_nibbles else (-128, 127) for kind in KINDS if kind.is_affine}
-
-
-def random_values(kind: WeightKind, rows: int, columns: int, seed: int = 0) -> StoredValues:
-    """Whatever the kind can hold, extremes among it."""
-    generator = np.random.default_rng(seed)
-    low, high = CODES[kind]
-    codes = generator.integers(low, high + 1, (rows, columns), np.int16).astype(np.int8)
-    codes[:, :8] = [low, high] * 4
-    if kind.is_e2m1:
-        codes = E2M1_CODES[generator.integers(0, 16, codes.shape)]
-        codes[:, :8] = [low, high] * 4
-    wide, fine = scale_columns(kind), kind.step_columns
-
-    def halves() -> np.ndarray:
-        found = generator.normal(0, 1 / 64, (rows, columns // wide)).astype(np.float32)
-        found[0] = 0
-        return found if kind.has_wide_scales else found.astype(np.float16).astype(np.float32)
-
-    multipliers = minima = None
-    if kind.is_super:
-        multipliers = generator.integers(-128, 128, (rows, columns // fine)).astype(np.int16)
-        if kind.has_minimum:
-            minima = generator.integers(0, 256, (rows, columns // fine)).astype(np.int16)
-    return StoredValues(codes, halves(), multipliers, halves() if kind.has_minimum else None, minima)
 
 
 def packed(kind: WeightKind, rows: int, columns: int, values: StoredValues | None = None) -> PackedWeight:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.ops.native import LEVELS
 from twostroke.backends.cpu.weigh import NativeWeights
-from twostroke.ops.token_weights import WEIGHT_BITS, ln_of_sum, weigh
+from twostroke.ops.attention.token_weights import WEIGHT_BITS, ln_of_sum, weigh
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 from tests.packaging.deployed import DEPLOY, ROOT, container, final_stage, manifests, of, pod, unit
-from twostroke.cli.command import EXIT_CODES
-from twostroke.cli.serve import command as serve
+from twostroke.cli.server.serve import command as serve
+from twostroke.cli.shared.command import EXIT_CODES
 from twostroke.options import BY_NAME, parse_seconds
 from twostroke.server.gate.security import PUBLIC_PATHS
 from twostroke.types.errors import ModelError, OutOfMemory, UsageError
@@ -60,7 +60,7 @@ def test_the_image_starts_a_supervised_server_and_holds_no_secret_and_no_compile
     assert all(rest.startswith("--from=build") for rest in copied), "only wheels go into the image"
 
 
-def test_the_health_check_asks_what_everybody_may_ask() -> None:
+def test_the_health_check_asks_a_public_path() -> None:
     check = of("HEALTHCHECK")[0]
     words = json.loads(check.partition("CMD ")[2])
     assert words[:2] == ["python", "-c"]
@@ -92,7 +92,7 @@ def test_the_unit_waits_for_ready_watches_and_drains() -> None:
     assert "--supervise" in words
     assert parse_seconds(settings["TimeoutStopSec"][0]) > parse_seconds(flags["--drain"]) + 5
     assert parse_seconds(settings["WatchdogSec"][0]) >= 10
-    assert settings["KillMode"] == ["mixed"], "the first signal is the supervisor's, the last one everybody's"
+    assert settings["KillMode"] == ["mixed"], "the first signal is the supervisor's, the last one goes to all processes"
     assert settings["Restart"] == ["on-failure"]
     never_again = {code for kind, code in EXIT_CODES if kind in (UsageError, ModelError, OutOfMemory)}
     assert {int(code) for code in settings["RestartPreventExitStatus"][0].split()} == never_again
@@ -131,7 +131,7 @@ def test_the_manifests_hold_together() -> None:
     assert {port["targetPort"] for port in made["Service"]["spec"]["ports"]} <= names
 
 
-def test_the_pod_is_nobody_and_writes_nothing_but_its_cache() -> None:
+def test_the_pod_is_not_root_and_writes_nothing_but_its_cache() -> None:
     outer, inner = pod()["securityContext"], container()["securityContext"]
     assert outer["runAsNonRoot"] and outer["seccompProfile"]["type"] == "RuntimeDefault"
     assert f"{outer['runAsUser']}:{outer['runAsGroup']}" == of("USER")[0], "the user of the image"
@@ -146,7 +146,7 @@ def test_a_service_of_this_name_does_not_become_options() -> None:
     assert pod()["enableServiceLinks"] is False
 
 
-def test_probes_ask_what_everybody_may_ask_and_draining_is_not_ready_but_alive() -> None:
+def test_probes_ask_public_paths_and_draining_is_not_ready_but_alive() -> None:
     asked = {name: container()[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "readiness", "liveness")}
     assert asked == {"startup": "/ready", "readiness": "/ready", "liveness": "/live"}
     assert set(asked.values()) <= PUBLIC_PATHS

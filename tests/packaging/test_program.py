@@ -15,7 +15,7 @@ import pytest
 
 from tests.packaging.deployed import DEPLOY, ROOT, container, manifests, of, unit
 from tests.serve.harness import serving
-from twostroke.cli.serve import command as serve
+from twostroke.cli.server.serve import command as serve
 from twostroke.config import collect
 from twostroke.options import BY_NAME
 from twostroke.server.build import build_server

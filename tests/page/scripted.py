@@ -25,7 +25,7 @@ ABOUT = {
 
 
 class Turnstile(asyncio.Event):
-    """Lets so many tokens through as were let in."""
+    """Lets as many tokens through as were let in."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Scripted:
         return gate
 
     def let(self, gate: Turnstile, tokens: int) -> None:
-        """Let so many tokens in."""
+        """Let `tokens` tokens in."""
 
         def release() -> None:
             for _ in range(tokens):

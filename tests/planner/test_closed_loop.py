@@ -14,7 +14,7 @@ from tests.cost.virtual import COST, Lab, text
 from twostroke.cost.shape import Segment, StepPrediction
 from twostroke.planner.ask import Ask
 from twostroke.planner.closed_loop import Load, closed_loop, decoding, prompt_steps_s
-from twostroke.scheduler.chunk_sizer import KEPT_SHARE, MIN_CHUNK_TOKENS
+from twostroke.scheduler.limits.chunk_sizer import KEPT_SHARE, MIN_CHUNK_TOKENS
 from twostroke.types.objectives import ITL_SHARE
 from twostroke.workload import objectives
 from twostroke.workload.summary import percentile
@@ -27,7 +27,7 @@ def ask(prompt: int, output: int, streams: int, itl_s: float | None = None) -> A
 
 
 class DeviceCost:
-    """COST without the host's part, which the lab's clock tells by its ticks."""
+    """COST without the host's part, which the lab's clock adds by its ticks."""
 
     def predict(self, segments: Sequence[Segment]) -> StepPrediction:
         found = COST.predict(segments)

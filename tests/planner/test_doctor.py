@@ -47,6 +47,7 @@ def test_everything_is_measured(measured: tuple[Calibration, list[tuple[int, int
         assert all(y > 0 for y in rates.cold.ys) and all(y >= 0 for y in rates.features.ys)
         assert list(rates.cold.ys) == sorted(rates.cold.ys), "more rows never take less time"
     assert all(rates.prefill.ys[-1] > 0 for rates in found.attention.values())
+    assert found.exchange is not None and 0 < found.exchange.meeting_s < 1 and found.exchange.bytes_per_s > 1e6
     assert 0 < found.layer_s < 1 and 0 <= found.host.step_s < 1
     # Beside other work the fit may give all of a step's share to its sequences, never nothing to both.
     assert 0 < found.host.step_s + found.host.sequence_s < 1
@@ -180,7 +181,7 @@ def test_figures_of_a_busy_machine_are_not_kept_and_older_ones_stay(tmp_path: Pa
     assert kept is not None and not kept.disturbed
 
 
-def test_a_folder_that_takes_nothing_is_told_before_measuring(tmp_path: Path) -> None:
+def test_a_folder_that_takes_nothing_is_an_error_before_measuring(tmp_path: Path) -> None:
     (tmp_path / "doctor").write_text("in the way")
     here = machine_of(tmp_path)
     asked: list[Patient] = []

@@ -1,4 +1,4 @@
-"""A whole plan: memory, phases, load, prices, candidates, objectives that nobody can meet."""
+"""A whole plan: memory, phases, load, prices, candidates, objectives that no machine can meet."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from tests.cost.machines import SPEC, calibration
 from tests.planner.figures import LLAMA2_7B, LLAMA3_70B, spec_of
+from twostroke.ops.products.linear import Linear
+from twostroke.planner.adapted import with_places
 from twostroke.planner.ask import make_ask
 from twostroke.planner.choose import candidates, seconds
 from twostroke.planner.expect import Expectation, expect
@@ -42,6 +44,29 @@ def test_memory_is_the_formulas() -> None:
     assert room.kv_bytes_per_sequence == 2000 * room.kv_bytes_per_token
     left = 0.9 * 80e9 - room.weight_bytes - room.buffer_bytes
     assert room.sequences == left // room.kv_bytes_per_sequence > 40
+
+
+def test_places_for_adapters_take_memory_and_time() -> None:
+    """As serve's banks do: bf16, of which a step reads those that its rows use."""
+    count, rank = 8, 16
+    adapted = with_places(SEVENTY, count, rank)
+    ask = replace(make_ask(SEVENTY, weights="int4", concurrency=4), adapters=count)
+    target = named_target("h100-sxm")
+    plain, found = make_plan("m", SEVENTY, ask, target), make_plan("m", adapted, ask, target)
+    linears = [call.weight for call in SEVENTY.plain.body if isinstance(call, Linear)]
+    numbers = sum(rank * (weight.columns * len(weight.parts) + weight.rows) for weight in linears)
+    room = found.expectation.room
+    assert room.adapter_bytes == pytest.approx(2 * count * numbers, rel=0.01)
+    without = plain.expectation.room
+    assert room.parameters == without.parameters and room.weight_bytes == pytest.approx(without.weight_bytes, rel=1e-6)
+    assert room.active_parameters == room.parameters and room.sequences < without.sequences
+    one, before = found.expectation.decode_one, plain.expectation.decode_one
+    assert one.work.weight_bytes - before.work.weight_bytes == pytest.approx(2 * numbers, rel=0.01)
+    assert one.seconds > before.seconds
+    several = found.expectation.decode.work.weight_bytes - plain.expectation.decode.work.weight_bytes
+    assert several == pytest.approx(2 * numbers * round(count * (1 - (1 - 1 / count) ** 4)), rel=0.01)
+    assert "8 adapters" in plan_text(found) and "adapter of rank 16" in plan_text(found)
+    assert with_places(SEVENTY, 0, rank) is SEVENTY
 
 
 def test_what_does_not_fit_is_said_and_has_no_load() -> None:
@@ -128,7 +153,7 @@ def test_objectives_are_judged() -> None:
         ({"concurrency": 10**6}, "--concurrency"),
     ],
 )
-def test_what_nobody_can_do_is_an_error_that_names_the_objective(asked: dict[str, Any], named: str) -> None:
+def test_what_no_machine_can_do_is_an_error_that_names_the_objective(asked: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError) as caught:
         planned("h100-sxm", weights="int4", **asked)
     assert named in caught.value.what and caught.value.why and caught.value.fix

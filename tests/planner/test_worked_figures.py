@@ -110,6 +110,6 @@ def test_bits_a_weight_leave_out_the_scales() -> None:
     assert figures_for(spec_of({**LLAMA2_7B, "num_hidden_layers": 31}), "f32", 4 * spec.parameters()) is not None
 
 
-def test_models_that_nobody_misquotes_get_no_figures() -> None:
+def test_other_models_get_no_figures() -> None:
     spec = spec_of({**LLAMA2_7B, "num_hidden_layers": 31})
     assert figures_for(spec, "f32", 4 * spec.parameters()) == []

@@ -10,14 +10,14 @@ from random import Random
 
 import numpy as np
 
-from twostroke.ops.activation import Activation
-from twostroke.ops.add import add
-from twostroke.ops.embed import embed
-from twostroke.ops.gate import gate
-from twostroke.ops.gather_rows import gather_rows
-from twostroke.ops.head_norm import head_norm
-from twostroke.ops.linear import linear
-from twostroke.ops.rms_norm import rms_norm
+from twostroke.ops.products.embed import embed
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.gate import gate
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.head_norm import head_norm
+from twostroke.ops.rows.rms_norm import rms_norm
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
 from twostroke.program.program import Program
 from twostroke.program.trace import Tracer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.models.families import FAMILIES
+from tests.models.families.whole import FAMILIES
 from twostroke.models.common.registry import read_model
 from twostroke.program.cache_groups import FullPages, WindowPages, cache_groups, page_bytes
 from twostroke.program.program import Program

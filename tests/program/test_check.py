@@ -7,14 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.program.programs import EPS, RandomProgram, rows_of
-from twostroke.ops.add import Add
-from twostroke.ops.embed import Embed
-from twostroke.ops.feed_forward import FeedForward
-from twostroke.ops.gather_rows import gather_rows
-from twostroke.ops.head_norm import head_norm
-from twostroke.ops.linear import linear
-from twostroke.ops.patterns import PATTERNS
-from twostroke.ops.rms_norm import RmsNorm
+from tests.tiers import examples
+from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.products.embed import Embed
+from twostroke.ops.products.feed_forward import FeedForward
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.add import Add
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.head_norm import head_norm
+from twostroke.ops.rows.rms_norm import RmsNorm
 from twostroke.program.check import check
 from twostroke.program.fuse import fuse
 from twostroke.program.op import Op
@@ -97,7 +98,7 @@ def test_room_to_work_in_holds_nothing_afterwards() -> None:
         check(Program.of(calls, middle))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(0, 12))
 def test_what_a_model_may_do_passes_fused_or_not(random: object, num_calls: int) -> None:
     program = RandomProgram(random, num_calls).program  # type: ignore[arg-type]

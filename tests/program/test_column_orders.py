@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from twostroke.ops.column_orders import KeptOrder, with_column_orders
-from twostroke.ops.embed import embed
-from twostroke.ops.gather_rows import gather_rows
-from twostroke.ops.linear import Linear, linear
-from twostroke.ops.low_rank import LowRank
-from twostroke.ops.take_columns import TakeColumns
-from twostroke.ops.with_adapters import AdapterSpec, with_adapters
+from twostroke.ops.passes.column_orders import KeptOrder, with_column_orders
+from twostroke.ops.passes.with_adapters import AdapterSpec, with_adapters
+from twostroke.ops.products.embed import embed
+from twostroke.ops.products.linear import Linear, linear
+from twostroke.ops.products.low_rank import LowRank
+from twostroke.ops.products.take_columns import TakeColumns
+from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.program.check import check
 from twostroke.program.program import Program
 from twostroke.program.trace import Tracer

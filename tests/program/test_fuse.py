@@ -10,16 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.program.programs import EPS, STEP, RandomProgram, memory_of
+from tests.tiers import examples
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops.activation import Activation
-from twostroke.ops.add import add
-from twostroke.ops.embed import embed
-from twostroke.ops.gate import gate
-from twostroke.ops.gather_rows import gather_rows
-from twostroke.ops.linear import linear
-from twostroke.ops.patterns import PATTERNS
+from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.products.embed import embed
+from twostroke.ops.products.linear import linear
 from twostroke.ops.reference import ReferenceOps
-from twostroke.ops.rms_norm import rms_norm
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.gate import gate
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.rms_norm import rms_norm
 from twostroke.program.check import check
 from twostroke.program.fuse import fuse
 from twostroke.program.program import Program
@@ -121,7 +122,7 @@ def cpu() -> CpuOps:
     return CpuOps(None, 2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(0, 10))
 def test_every_program_gives_the_same_bits_fused_or_not(cpu: CpuOps, random: object, num_calls: int) -> None:
     plain = RandomProgram(random, num_calls).program  # type: ignore[arg-type]

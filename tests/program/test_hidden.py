@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from twostroke.assets import spark_medusa_path, spark_path
-from twostroke.models.common.medusa import MedusaConfig, medusa_program, read_medusa
-from twostroke.ops.activate import activate
-from twostroke.ops.activation import Activation
-from twostroke.ops.add import add
-from twostroke.ops.linear import linear
+from twostroke.models.common.blocks.medusa import MedusaConfig, medusa_program, read_medusa
 from twostroke.ops.operands import unpack
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
 from twostroke.ops.step_memory import StepSizes
 from twostroke.program.check import check
 from twostroke.program.hidden import last_hidden, with_hidden_kept

@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.program.programs import EPS, RandomProgram
-from twostroke.ops.embed import embed
-from twostroke.ops.gather_rows import gather_rows
-from twostroke.ops.linear import linear
-from twostroke.ops.patterns import PATTERNS
-from twostroke.ops.rms_norm import rms_norm
+from tests.tiers import examples
+from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.products.embed import embed
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.rms_norm import rms_norm
 from twostroke.program.check import writes
 from twostroke.program.fuse import fuse
 from twostroke.program.place import LINE_BYTES, place
@@ -29,7 +30,7 @@ def lines_of(program: Program, value: Value, tokens: int, logit_rows: int) -> ra
 
 
 def run_over_lines(program: Program, tokens: int, logit_rows: int) -> None:
-    """Go through the calls, the head twice, and remember who wrote each line of the arena last."""
+    """Go through the calls, the head twice, and keep which value wrote each line of the arena last."""
     writer: dict[int, Value] = {}
     for call in (*program.body, *program.head, *program.head):
         for value in call.reads():
@@ -41,7 +42,7 @@ def run_over_lines(program: Program, tokens: int, logit_rows: int) -> None:
         assert writer[line] is program.logits.root
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(0, 14), st.integers(1, 9), st.integers(1, 5))
 def test_no_value_is_written_over_while_it_is_needed(
     random: object, num_calls: int, tokens: int, logit_rows: int

@@ -12,26 +12,26 @@ import numpy as np
 import pytest
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families import FAMILIES, by_architecture
+from tests.models.families.whole import FAMILIES, by_architecture
 from tests.program.ranks import Exchange, RankOps, together
 from tests.runner.memories import memory_of
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
-from twostroke.ops.attention import Attention
-from twostroke.ops.patterns import PATTERNS
+from twostroke.ops.attention.attention import Attention
+from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.passes.shard import Gather, shard
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes
 from twostroke.program.check import check
 from twostroke.program.fuse import fuse
 from twostroke.program.op import FormatChoice, StoredFormats
-from twostroke.program.shard import Gather, shard
 from twostroke.quant.formats import INT8, format_choice
 from twostroke.runner.forward import OpByOp
 from twostroke.spec.formats import KVKind, WeightFormat
 from twostroke.types.errors import ConfigError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
-from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.tensors import wanted_tensors
 
 SIZES = MemorySizes(4, 64, 32, 32, state_slots=2)
@@ -40,7 +40,7 @@ CHUNKS = (11, 1, 8)
 
 
 def with_heads(family: str, heads: int, kv_heads: int) -> dict[str, Any]:
-    """The family's tiny config with so many heads, that ranks have something to divide."""
+    """The family's tiny config with `heads` heads, so that ranks have something to divide."""
     config = FAMILIES[family]().to_dict()
     names = {"num_attention_heads": heads, "num_key_value_heads": kv_heads}
     return {**config, **({"n_head": heads} if "n_head" in config else names)}
@@ -122,6 +122,17 @@ def test_native_kernels_find_them_too(name: str, weights: str, folders: Any, nat
         assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
     for ops in backends:
         ops.close()
+
+
+def test_gathers_before_products_alone_name_the_matrix_that_rounds_them() -> None:
+    model = read_model(CONFIGS["llama"])
+    for rank in (0, 1):
+        calls = shard(model.plain, rank, 2).calls
+        found = [call for call in calls if isinstance(call, Gather) and call.reader is not None]
+        assert len(found) == 2 * model.num_layers  # what attention gave, and the activated columns; never the residual
+        for call in found:
+            (reader,) = [other for other in calls if call.out.root in [value.root for value in other.reads()]]
+            assert reader.weight is call.reader and call.first == rank * call.part.width  # type: ignore[attr-defined]
 
 
 def gathers(program: Any) -> int:

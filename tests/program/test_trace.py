@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.program.programs import EPS, rows_of
-from twostroke.ops.add import add
-from twostroke.ops.attention import attention
-from twostroke.ops.embed import embed
-from twostroke.ops.gather_rows import gather_rows
-from twostroke.ops.kv_write import kv_write
-from twostroke.ops.linear import linear
-from twostroke.ops.rms_norm import rms_norm
+from twostroke.ops.attention.attention import attention
+from twostroke.ops.attention.kv_write import kv_write
+from twostroke.ops.products.embed import embed
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.rms_norm import rms_norm
 from twostroke.program.trace import Tracer
 from twostroke.program.values import PagedKV, Size, Value
 

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families import FAMILIES, by_architecture
+from tests.models.families.whole import FAMILIES, by_architecture
 from tests.runner.memories import write_rows
 from twostroke.adapters.bank import AdapterBank
 from twostroke.adapters.lora_folder import LoraModule
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
-from twostroke.ops.linear import Linear
 from twostroke.ops.operands import F32Array, PackedWeight, unpack
-from twostroke.ops.patterns import PATTERNS
+from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.passes.with_adapters import AdaptedProgram, AdapterSpec, linear_tensors, with_adapters
+from twostroke.ops.products.linear import Linear
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.ops.with_adapters import AdaptedProgram, AdapterSpec, linear_tensors, with_adapters
 from twostroke.program.check import check
 from twostroke.program.fuse import fuse
 from twostroke.program.model import Model
@@ -36,7 +36,7 @@ from twostroke.types.errors import ConfigError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
-from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.packed.numpy_packer import NumpyPacker
 
 SIZES = MemorySizes(4, 64, 32, 32, state_slots=2)
 TOKENS = [5, 9, 31, 2, 77, 60, 8, 8, 14, 3]

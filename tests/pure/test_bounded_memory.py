@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from twostroke.cache.evictions import LEAST_PLACES, Evictions
 from twostroke.cache.manager import CacheManager
 from twostroke.cache.prefix_tree import STALE_ENTRIES
-from twostroke.cost.step_history import DROPPED_SHARE, Row, StepHistory
+from twostroke.cost.history.step_history import DROPPED_SHARE, Row, StepHistory
 from twostroke.types.plan import Role
 
 PAGE = 16
@@ -31,7 +32,7 @@ def test_a_cache_with_room_for_everything_does_not_grow_with_requests() -> None:
     cache.check()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(2, 12), st.lists(st.integers(0, 6), min_size=1, max_size=200))
 def test_the_queue_made_anew_evicts_what_the_old_one_did(num_pages: int, order: list[int]) -> None:
     """Two caches, one that makes its queue anew at every turn: the same pages are there after each request."""
@@ -56,7 +57,7 @@ def test_evictions_are_remembered_in_a_table_of_one_size() -> None:
     assert len(Evictions(10**9)._paths) == 65_536
 
 
-def test_steps_are_kept_up_to_a_bound_and_told_as_they_were() -> None:
+def test_steps_are_kept_up_to_a_bound_and_given_as_they_were() -> None:
     history, kept = StepHistory(None, 1000, 2000), []
     for step in range(5000):
         rows = (

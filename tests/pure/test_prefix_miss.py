@@ -1,4 +1,4 @@
-"""Why a prefix missed, told by the scheduler: checked against a plain account of what the cache held."""
+"""Why a prefix missed, as the scheduler reports it: checked against a plain account of what the cache held."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from twostroke.cache.manager import NOTHING_CACHED, CacheManager
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.event import FinishedEvent
 from twostroke.types.prefix import MissReason, PrefixMiss
@@ -148,9 +149,9 @@ def common(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> int:
 PROMPTS = st.lists(st.integers(0, 2), min_size=1, max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(PROMPTS, max_size=10), PROMPTS)
-def test_a_miss_is_explained_as_by_comparing_with_everybody(cached: list[list[int]], asked: list[int]) -> None:
+def test_a_miss_is_explained_as_by_comparing_with_all_prompts(cached: list[list[int]], asked: list[int]) -> None:
     cache = CacheManager(200, 3)
     for number, prompt in enumerate(cached):
         cache.open(str(number), "", cache.match("", prompt))
@@ -160,7 +161,7 @@ def test_a_miss_is_explained_as_by_comparing_with_everybody(cached: list[list[in
     assert cache.miss("", asked, cache.match("", asked)) == plainly(cached, asked, 3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40)), max_size=40))
 def test_reserved_pages_are_those_of_the_table(turns: list[tuple[int, int]]) -> None:
     """Sequences grow, shrink what they ask for, share and replace pages: the remembered answer is never an old one."""

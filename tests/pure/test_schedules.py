@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from twostroke.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import FinishedEvent, TokenEvent
@@ -24,7 +25,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 class Inventor:
-    """The next token is a function of the seed and of all known tokens. Checks every plan; fails what it is told to."""
+    """The next token is a function of the seed and of all known tokens. Checks every plan; fails one step."""
 
     def __init__(self, limits: SchedulerLimits, fail_at_step: int = 0) -> None:
         self.limits = limits
@@ -43,7 +44,7 @@ class Inventor:
             assert not slots & written
             written |= slots
             if plan.step_id == self.fail_at_step:
-                failed[s.request.request_id] = "told to"
+                failed[s.request.request_id] = "asked to fail"
             elif s.samples:
                 data = repr((s.request.seed, list(s.known_token_ids))).encode()
                 sampled[s.request.request_id] = (SampledToken(zlib.crc32(data) % 50),)
@@ -104,7 +105,7 @@ def random_requests(dice: random.Random) -> list[tuple[int, Request]]:
     return made
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_every_schedule_gives_the_solo_tokens_and_leaves_nothing_behind(seed: int) -> None:
     dice = random.Random(seed)

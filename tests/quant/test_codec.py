@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from twostroke.ops.operands import F32Array, bf16_to_f32, f32_to_bf16, unpack, unpack_integers
 from twostroke.quant.codec import ALIGNMENT_BYTES, INT4_DIVISORS, pack_weight, quantize_int4, quantize_int8
 from twostroke.quant.formats import FORMATS, INT4, INT8, weight_format
@@ -27,7 +28,7 @@ def group_amax(values: F32Array, group: int) -> F32Array:
     return np.repeat(full.reshape(rows, -1, group).max(axis=2), group, axis=1)[:, :columns]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(shapes, st.integers(0, 2**32), st.sampled_from([1e-6, 0.02, 1.0, 1e6]), st.sampled_from([64, 128, 256]))
 def test_int8_errs_by_at_most_half_a_step(shape: tuple[int, int], seed: int, scale: float, group: int) -> None:
     values = matrix(shape, seed, scale)
@@ -36,7 +37,7 @@ def test_int8_errs_by_at_most_half_a_step(shape: tuple[int, int], seed: int, sca
     assert np.all(np.abs(found - values) <= step * 0.5001)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(shapes, st.integers(0, 2**32), st.sampled_from([1e-6, 0.02, 1.0, 1e6]), st.sampled_from([64, 128, 256]))
 def test_int4_is_never_worse_than_the_nearest_multipliers(
     shape: tuple[int, int], seed: int, scale: float, group: int

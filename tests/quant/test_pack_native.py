@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ops.native import FORMATS, IN_FEATURES, INTEGER_FORMATS, LEVELS, OUT_FEATURES, format_id, random_weight
+from tests.tiers import examples
 from twostroke.backends.cpu.library import load_library
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.ops.operands import F32Array, PackedWeight, U8Array, U16Array, bf16_to_f32, f32_to_bf16
@@ -68,7 +69,7 @@ def test_bf16_sources_are_widened_exactly(weight_format: WeightFormat, packer: N
 awkward = st.sampled_from([0.0, 1.0, -1.0, 0.5, -0.5, 7.0, -8.0, 3.5, 1e-3, 2.0**-101, -(2.0**-99), 1e-38, 1e17, -1e18])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(awkward, min_size=1, max_size=64), st.integers(1, 3), st.sampled_from(INTEGER_FORMATS))
 def test_awkward_groups_too(packer: NativePacker, values: list[float], rows: int, weight_format: WeightFormat) -> None:
     check(packer, np.tile(np.array(values, np.float32), (rows, 1)), weight_format)

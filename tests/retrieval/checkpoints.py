@@ -15,7 +15,7 @@ import torch
 import transformers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
-from tests.models.families_dense import SIZES
+from tests.models.families.dense import SIZES
 
 MARKS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 WORDS = (

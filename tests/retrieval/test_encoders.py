@@ -12,7 +12,7 @@ import tokenizers
 import torch
 import transformers
 
-from tests.models.families_encoders import ENCODERS
+from tests.models.families.encoders import ENCODERS
 from tests.retrieval.checkpoints import bert_tokenizer, roberta_tokenizer, with_sentence_files, write
 from tests.retrieval.test_decoders import BAR, EXACT, TEXTS, cosine_error, rows_of
 from twostroke.llm import LLM

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 
 from tests.retrieval.test_server import MODEL, embedding, reranking
+from tests.serve.apis.test_openapi import CHECKS
 from tests.serve.harness import Live
-from tests.serve.test_openapi import CHECKS
 from tests.tiers import fewer
 
 __all__ = ["embedding", "reranking"]

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.models.families import FAMILIES, make_checkpoint
-from tests.tiers import fewer
+from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.tiers import KEPT_FAMILIES, fewer, thinned_where
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
 from twostroke.ops.step_memory import MemorySizes, StepMemory
@@ -26,11 +26,18 @@ from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
-from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.packed.numpy_packer import NumpyPacker
 
-WITH_STATES = [family for family in FAMILIES if any(read_model(FAMILIES[family]().to_dict()).program.states())]
+
+def has_states(family: str) -> bool:
+    return any(read_model(FAMILIES[family]().to_dict()).program.states())
+
+
+WITH_STATES = thinned_where(list(FAMILIES), has_states, "families", fewer(len(FAMILIES), quick=KEPT_FAMILIES))
 SLOTS, PAGES = 7, 40
 SIZES = MemorySizes(PAGES, 160, 200, 4, state_slots=SLOTS)
+MOST_GROUPS = 2
+"""Page tables of a sequence: models with states have pages of one kind, or behind a window and not."""
 Bits = dict[int, bytes]
 """Logits of a sequence by position."""
 
@@ -85,7 +92,8 @@ class Driver:
 def planned(index: int, tokens: list[int], start: int, count: int, slot: int) -> PlannedSequence:
     request = Request(str(index), str(index), tuple(tokens), SamplingParams(), 0, 8, frozenset(), 0.0)
     pages = tuple(10 * index + i for i in range(-(-(start + count) // PAGE_TOKENS)))
-    return PlannedSequence(request, start, count, tokens, (pages,), True, role=Role.PREFILL, state_slot=slot)
+    tables = (pages,) * MOST_GROUPS
+    return PlannedSequence(request, start, count, tokens, tables, True, role=Role.PREFILL, state_slot=slot)
 
 
 def alone(loaded, ops: CpuOps, tokens: list[int]) -> Bits:

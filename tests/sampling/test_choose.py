@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twostroke.ops.token_weights import weigh
+from tests.tiers import examples
+from twostroke.ops.attention.token_weights import weigh
 from twostroke.sampling.choose import choose
 from twostroke.sampling.logprobs import token_logprob
 from twostroke.sampling.random_draw import draw, sibling_seed
@@ -38,7 +39,7 @@ def plain_distribution(
     return {i: w / total for i, w in kept if w > 0}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     data=st.integers(0, 2**32 - 1),
     size=st.integers(2, 1500),

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sampling.test_choose import planned
-from twostroke.ops.token_weights import weigh
+from tests.tiers import examples
+from twostroke.ops.attention.token_weights import weigh
 from twostroke.sampling.adjust import bad_ends
 from twostroke.sampling.sampler import sample
 from twostroke.types.errors import InvalidRequest
@@ -59,7 +60,7 @@ def test_no_bad_sequence_is_completed(output: list[int], sequences: Any, chosen:
     assert best(output, bad_token_ids=sequences) == chosen
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     sequences=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3), max_size=4),
     output=st.lists(st.integers(0, 3), max_size=5),

@@ -10,8 +10,8 @@ from twostroke.cache.manager import CacheManager
 from twostroke.cost.shape import Bound, PartPrediction, StepPrediction
 from twostroke.cost.shape import Part as CostPart
 from twostroke.cost.work import Work
-from twostroke.scheduler.limits import SchedulerLimits
-from twostroke.scheduler.objective_policy import objective_policy
+from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.scheduler.objectives.objective_policy import objective_policy
 from twostroke.scheduler.policy import Policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.errors import Overloaded
@@ -130,7 +130,7 @@ class World:
             if isinstance(event, TokenEvent):
                 self.tokens[event.request_id].append((event.token_id, self.now_s))
             elif isinstance(event, FinishedEvent) and event.retry_after_s is not None:
-                assert not self.tokens[event.request_id], "who has a token is not refused"
+                assert not self.tokens[event.request_id], "a request that has a token is not refused"
                 self.refused[event.request_id] = event.retry_after_s
                 self.refused_at_s[event.request_id] = self.now_s
             elif isinstance(event, FinishedEvent):

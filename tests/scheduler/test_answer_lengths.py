@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.scheduler.fakes import request
-from twostroke.scheduler.answer_lengths import EDGES, AnswerLengths, _class_of
+from twostroke.scheduler.objectives.answer_lengths import EDGES, AnswerLengths, _class_of
 from twostroke.scheduler.sequence import Sequence
 
 PLACES = 64

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twostroke.scheduler.cost_correction import (
+from twostroke.scheduler.estimates.cost_correction import (
+    COLD_STEPS,
     DECODE,
     IDLE_HALF_S,
     LEAST,
@@ -15,7 +16,7 @@ from twostroke.scheduler.cost_correction import (
     CostCorrection,
     size_class,
 )
-from twostroke.scheduler.window import Window
+from twostroke.scheduler.estimates.window import Window
 
 CHUNK = size_class(96)
 
@@ -125,12 +126,16 @@ def test_low_is_the_speed_of_steps_that_nothing_disturbs() -> None:
 
 def test_cold_steps_count_until_the_first_that_is_not_cold() -> None:
     correction = CostCorrection()
-    assert correction.cold_factor == 1.0
+    assert correction.cold_factor == correction.cold_high == 1.0
     for measured_s in (40.0, 4.0, 4.0):
         correction.observe_cold(CHUNK, 1.0, measured_s)
     assert correction.cold_factor == 4.0, "the median of three: the very first step is an outlier"
     assert correction.usual(CHUNK) == correction.high(CHUNK) == 1.0, "they say nothing of later steps"
     correction.observe_cold(DECODE, 1.0, 1.0)
     assert correction.cold_factor == 4.0, "the slower kind of steps"
+    assert correction.cold_high == 10.0, "the slowest one, bounded: the next step rarely passes it"
+    for _ in range(COLD_STEPS):
+        correction.observe_cold(CHUNK, 1.0, 4.0)
+    assert correction.cold_high == 4.0
     correction.observe(CHUNK, 1.0, 1.0, 1.0)
-    assert correction.cold_factor == 1.0
+    assert correction.cold_factor == correction.cold_high == 1.0

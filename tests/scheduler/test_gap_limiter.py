@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from tests.scheduler.fakes import PAGE, LineCost, World, request
 from tests.scheduler.test_objective_schedules import random_requests
+from tests.tiers import examples
 from twostroke.cost.shape import Segment
-from twostroke.scheduler.chunk_sizer import FILLED_SHARE, KEPT_SHARE, MIN_CHUNK_TOKENS
-from twostroke.scheduler.gap_limiter import GAP_DECODE_STEPS, LEAST_GAP_S, GapRule
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.chunk_sizer import FILLED_SHARE, KEPT_SHARE, MIN_CHUNK_TOKENS
+from twostroke.scheduler.limits.gap_limiter import GAP_DECODE_STEPS, LEAST_GAP_S, GapRule
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.policy import arrival_policy
 
 SLOW = LineCost(step_s=0.020, row_s=0.003, stream_s=0.002)
@@ -125,9 +126,9 @@ def test_250_ms_or_8_decode_steps_where_one_is_slow(decode_ms: int, bound_ms: in
     assert "250 ms" in str(GapRule()) and "50 ms" in str(GapRule())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_any_chunking_gives_the_solo_tokens_and_nobody_starves(seed: int) -> None:
+def test_any_chunking_gives_the_solo_tokens_and_no_request_starves(seed: int) -> None:
     dice = random.Random(seed)
     requests = random_requests(dice)
     cost = LineCost(step_s=0.05, row_s=dice.choice([0.0001, 0.01, 0.1]), jagged_s=dice.choice([0.0, 0.2]))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.scheduler.fakes import PAGE, LineCost, promised, request
 from twostroke.cost.shape import Segment
-from twostroke.scheduler.chunk_sizer import FILLED_SHARE, KEPT_SHARE, MIN_CHUNK_TOKENS, ChunkSizer
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.chunk_sizer import FILLED_SHARE, KEPT_SHARE, MIN_CHUNK_TOKENS, ChunkSizer
+from twostroke.scheduler.limits.limits import SchedulerLimits
 
 ALIGN = 16
 
@@ -92,7 +92,7 @@ def test_who_enters_with_one_token_left_does_not_follow_a_chunk_that_fills_the_b
     assert all(each.request_id in world.ended for each in cached)
 
 
-def test_only_one_of_those_who_enter_with_one_token_left_is_forced_into_a_full_step() -> None:
+def test_only_one_of_those_that_enter_with_one_token_left_is_forced_into_a_full_step() -> None:
     world = promised(itl_s=0.011, limits=SchedulerLimits(512, 16))
     shared = request(1, 4 * PAGE + 1, 1)
     world.run([shared])

@@ -8,8 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.scheduler.fakes import PAGE, LineCost, World, promised
-from twostroke.scheduler.chunk_sizer import MIN_CHUNK_TOKENS
-from twostroke.scheduler.limits import SchedulerLimits
+from tests.tiers import examples
+from twostroke.scheduler.limits.chunk_sizer import MIN_CHUNK_TOKENS
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.sampling_params import SamplingParams
 
@@ -41,7 +42,7 @@ def random_world(dice: random.Random, requests: list[Request], truth: LineCost |
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_any_chunking_gives_the_solo_tokens_and_leaves_nothing_behind(seed: int) -> None:
     dice = random.Random(seed)
@@ -57,7 +58,7 @@ def test_any_chunking_gives_the_solo_tokens_and_leaves_nothing_behind(seed: int)
         assert world.ended[name] is alone.ended[name] and world.ended[name] is not FinishReason.ERROR
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_same_calls_give_the_same_plans(seed: int) -> None:
     truth = LineCost(step_s=0.02, row_s=0.0003, jagged_s=0.03)
@@ -71,7 +72,7 @@ def test_the_same_calls_give_the_same_plans(seed: int) -> None:
     assert seen[0] == seen[1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), itl_s=st.sampled_from([0.012, 0.02, 0.05]))
 @example(seed=4681, itl_s=0.02)  # siblings enter with one token left, behind a chunk that fills the bound
 @example(seed=385, itl_s=0.02)

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.scheduler.fakes import LineCost, World, promised, request
+from tests.tiers import examples
 from twostroke.scheduler.ageing import TURN_STEPS
-from twostroke.scheduler.batch_share import BATCH_SHARE
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.batch_share import BATCH_SHARE
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.request import Request
 
 LEAST_CHUNK = 29  # 32 rows from a start that is a multiple of the page of 4, or up to 3 fewer
@@ -31,7 +32,7 @@ def test_a_short_prompt_overtakes_one_that_is_too_long_for_the_objective() -> No
     assert plain.ttft_s(chat) > 0.3, "order of arrival makes it wait"
 
 
-def test_who_was_promised_keeps_its_place_before_those_who_come_later_and_are_in_more_haste() -> None:
+def test_a_promised_request_keeps_its_place_before_later_ones_with_shorter_objectives() -> None:
     world = promised(ttft_s=1.0, itl_s=None, limits=SchedulerLimits(64, 4), cost=LineCost(row_s=0.0005))
     world.now_s = 10.0
     short, long, last = request(1, 60, 2, 9.9), request(2, 300, 2, 9.9), request(3, 60, 2, 9.95)
@@ -44,7 +45,7 @@ def test_who_was_promised_keeps_its_place_before_those_who_come_later_and_are_in
 
 
 def flood(world: World, victims: list[Request], sizes: list[tuple[int, int]], steps: int, per_step: int) -> None:
-    """Before each step `per_step` new requests arrive, in no hurry to let anybody pass."""
+    """Before each step `per_step` new requests arrive, until each victim has a token. Fails after `steps` steps."""
     number = 100
     for asked in victims:
         world.add(asked)
@@ -59,7 +60,7 @@ def flood(world: World, victims: list[Request], sizes: list[tuple[int, int]], st
     raise AssertionError(f"starved for {steps} steps")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     victims=st.lists(st.integers(1, 300), min_size=1, max_size=4),
     sizes=st.lists(st.tuples(st.integers(1, 60), st.integers(1, 6)), min_size=1, max_size=4),
@@ -67,17 +68,17 @@ def flood(world: World, victims: list[Request], sizes: list[tuple[int, int]], st
     places=st.integers(1, 6),
     itl_s=st.sampled_from([0.011, 0.05, None]),
 )
-def test_nobody_starves_within_the_bound(
+def test_no_request_starves_within_the_bound(
     victims: list[int], sizes: list[tuple[int, int]], per_step: int, places: int, itl_s: float | None
 ) -> None:
-    """The oldest may be too long for the objective, and most who come after them are not."""
+    """The oldest may be too long for the objective, and most that come after them are not."""
     world = promised(ttft_s=0.012, itl_s=itl_s, limits=SchedulerLimits(64, places), pages=100_000)
     world.now_s = 100.0
     old = [request(number, tokens, 3, arrival_s=1.0, group="same") for number, tokens in enumerate(victims, 1)]
     turns = sum(-(-tokens // LEAST_CHUNK) for tokens in victims)
     longest_prompt = max(max(victims), *(prompt for prompt, _ in sizes))
     longest_output = max(3, *(output for _, output in sizes))
-    # Until a place gets free, with an open turn: everybody who runs is computed and ends.
+    # Until a place gets free, with an open turn: every running request is computed and ends.
     place_steps = places * -(-longest_prompt // LEAST_CHUNK) + longest_output
     flood(world, old, sizes, TURN_STEPS * turns + len(victims) * place_steps, per_step)
 
@@ -91,10 +92,10 @@ def test_without_turns_the_flood_would_starve_them(monkeypatch) -> None:
     except AssertionError as error:
         assert "starved" in str(error)
     else:
-        raise AssertionError("the test's flood starves nobody")
+        raise AssertionError("the test's flood starves no request")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     batch=st.lists(st.integers(2, 400), min_size=1, max_size=3),
     chat=st.integers(2, 200),

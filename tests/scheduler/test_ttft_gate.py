@@ -1,11 +1,11 @@
-"""Early refusal: who would be late is told so, and the time to come again is true to the cost model."""
+"""Early refusal: a request that would be late is refused, and its Retry-After is true to the cost model."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.scheduler.fakes import LineCost, World, promised, request
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.errors import Overloaded, TwostrokeError
 
 
@@ -17,18 +17,18 @@ def crowded(count: int = 60, prompt: int = 400, output: int = 1, itl_s: float | 
     return world
 
 
-def test_a_crowd_is_promised_as_far_as_it_can_be_served_in_time_and_the_rest_is_told_before_it_is_late() -> None:
+def test_a_crowd_is_promised_as_far_as_it_can_be_served_in_time_and_the_rest_is_refused_before_it_is_late() -> None:
     world = crowded().run()
     served = [name for name, tokens in world.tokens.items() if tokens]
     assert 15 <= len(served) <= 20 and len(world.refused) == 60 - len(served)
     assert all(world.tokens[name][0][1] <= 1.0 for name in served), "what was promised is kept"
-    assert served == [str(number) for number in range(len(served))], "who came first keeps its place"
+    assert served == [str(number) for number in range(len(served))], "the request that came first keeps its place"
     held = [world.refused_at_s[name] for name in world.refused if world.refused_at_s[name] > 0]
     assert held and max(held) < 1.1, "the others hear of it when it is certain, and not later"
 
 
 @pytest.mark.parametrize("itl_s", [None, 0.05])
-def test_who_comes_again_when_told_to_is_in_time(itl_s: float | None) -> None:
+def test_a_request_that_comes_again_after_retry_after_is_in_time(itl_s: float | None) -> None:
     world = crowded(itl_s=itl_s).run()
     last = max(world.refused, key=lambda name: world.refused_at_s[name])
     until_s = world.refused_at_s[last] + world.refused[last]
@@ -51,7 +51,7 @@ def test_what_is_hopeless_is_refused_at_once_and_the_error_says_why() -> None:
 
 
 def test_a_held_request_is_promised_when_steps_turn_out_to_be_fast() -> None:
-    """The model says three times the truth: nobody is refused for that."""
+    """The model says three times the truth: no request is refused for that."""
     slow = LineCost(0.03, 0.0003, 0.0015)
     world = promised(ttft_s=1.0, itl_s=None, cost=slow, truth=LineCost(), limits=SchedulerLimits(512, 64), pages=40_000)
     for number in range(15):
@@ -61,7 +61,7 @@ def test_a_held_request_is_promised_when_steps_turn_out_to_be_fast() -> None:
     assert all(world.ttft_s(request(number, 400, 1)) <= 1.0 for number in range(15))
 
 
-def test_nobody_is_refused_where_nothing_waits_or_runs() -> None:
+def test_no_request_is_refused_where_nothing_waits_or_runs() -> None:
     """However slow the last steps were."""
     world = promised(ttft_s=0.2, itl_s=None, truth=LineCost(step_s=0.15, row_s=0.001))
     for number in range(5):

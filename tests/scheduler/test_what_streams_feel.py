@@ -1,4 +1,4 @@
-"""A step's time, as the policy is told it, is what the running streams wait for."""
+"""A step's time, as the policy gets it, is what the running streams wait for."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 
 from tests.scheduler.fakes import LineCost, World, request
 from twostroke.cost.shape import Part
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.policy import ArrivalPolicy
 
 
 class NotingPolicy(ArrivalPolicy):
-    """First come, first served; keeps what it is told."""
+    """First come, first served; keeps the measured times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,19 +27,19 @@ def test_the_drivers_time_between_steps_counts_while_streams_run() -> None:
     policy, cost = NotingPolicy(), LineCost()
     world = World(policy, SchedulerLimits(64, 4), cost)
     world.add(request(1, 8, 3))
-    for pause_s in (5.0, 0.004, 0.002):  # before the first step nobody streams
+    for pause_s in (5.0, 0.004, 0.002):  # before the first step no request streams
         world.now_s += pause_s
         assert world.step() is not None
     decode_s = cost.step_s + cost.row_s + cost.stream_s
     assert policy.measured_s[0] == pytest.approx(cost.step_s + 8 * cost.row_s + cost.stream_s)
     assert policy.measured_s[1:] == pytest.approx([decode_s + 0.004, decode_s + 0.002])
-    world.now_s += 60.0  # all have ended: the pause is nobody's
+    world.now_s += 60.0  # all have ended: the pause counts for no stream
     world.add(request(2, 8, 1, arrival_s=world.now_s))
     assert world.step() is not None
     assert policy.measured_s[3] == pytest.approx(policy.measured_s[0])
 
 
-def test_a_pause_after_the_last_stream_was_aborted_is_nobodys() -> None:
+def test_a_pause_after_the_last_stream_was_aborted_counts_for_no_stream() -> None:
     policy = NotingPolicy()
     world = World(policy, SchedulerLimits(64, 4), LineCost())
     world.add(request(1, 8, 30))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import structs
 
 from twostroke.engine.limits import EngineLimits
 from twostroke.server.parts import ServerParts
@@ -85,6 +89,42 @@ class PlainTemplate:
         return named + "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
 
 
+class FakeReader:
+    """Pieces of a generator, which a task asks for one after the other."""
+
+    def __init__(self, deltas: AsyncGenerator[Delta, None], wake: Callable[[], None]) -> None:
+        self.done = False
+        self._deltas, self._wake = deltas, wake
+        self._mail: deque[Delta] = deque()
+        self._ended: Exception | bool = False
+        self._task = asyncio.create_task(self._run())
+
+    def take(self) -> Delta | None:
+        if self._mail:
+            return self._mail.popleft()
+        if isinstance(self._ended, Exception):
+            raise self._ended
+        self.done = self._ended
+        return None
+
+    def rest(self) -> None:
+        """Nobody counts how long it was away."""
+
+    def close(self) -> None:
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            async with aclosing(self._deltas):
+                async for delta in self._deltas:
+                    self._mail.append(delta)
+                    self._wake()
+            self._ended = True
+        except Exception as error:
+            self._ended = error
+        self._wake()
+
+
 class FakeEngine:
     """Completion i of any prompt is `answer` in upper case for odd i, one byte a token, then the end.
 
@@ -121,7 +161,10 @@ class FakeEngine:
     async def prepare(self, prompt: Prompt) -> Prompt:
         return prompt
 
-    async def stream(self, prompt: Prompt) -> AsyncGenerator[Delta, None]:
+    def open(self, prompt: Prompt, wake: Callable[[], None]) -> FakeReader:
+        return FakeReader(self._stream(prompt), wake)
+
+    async def _stream(self, prompt: Prompt) -> AsyncGenerator[Delta, None]:
         if not self.alive:
             raise EngineStopped("The engine is stopped.")
         self.prompts.append(prompt)
@@ -180,9 +223,9 @@ class FakeEngine:
         if place + 1 < len(ids):
             return delta
         if self.last is not None:
-            return replace(self.last, index=index)
+            return structs.replace(self.last, index=index)
         reason = FinishReason.STOP if token == END_ID else FinishReason.LENGTH
-        return replace(delta, finish_reason=reason, num_cached_tokens=3 if index == 0 else 99)
+        return structs.replace(delta, finish_reason=reason, num_cached_tokens=3 if index == 0 else 99)
 
 
 def fake_parts(engine: FakeEngine | None = None, **changes: Any) -> ServerParts:

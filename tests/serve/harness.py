@@ -131,11 +131,15 @@ def wait_until(true: Callable[[], bool], what: str) -> None:
 
 @contextmanager
 def reader_that_does_not_read(live: Live) -> Iterator[None]:
-    """A client with a small buffer that has asked for 100 long streamed answers."""
+    """A client with a small buffer that has asked for 100 long streamed answers.
+
+    With log probabilities: pieces that wait are sent as one, and the text alone fits into the buffers of two sockets.
+    """
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         connection.connect(("127.0.0.1", live.port))
-        body = json.dumps({"model": live.parts.served_name, "prompt": "x", "stream": True, "n": 100, "max_tokens": 900})
+        asked = {"model": live.parts.served_name, "prompt": "x", "stream": True, "n": 100, "max_tokens": 900}
+        body = json.dumps({**asked, "logprobs": 5})
         head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall((head + body).encode())
         yield

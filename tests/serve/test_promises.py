@@ -61,14 +61,14 @@ def routes() -> list[tuple[str, str]]:
 
 
 def generating_routes() -> list[str]:
-    """Those that are served; a POST route of which nobody said what it does is an error."""
+    """Those that are served; a POST route that no list names is an error."""
     posts = {path for method, path in routes() if method == "POST"}
     assert posts <= set(GENERATING) | NOT_GENERATING, "say in GENERATING or NOT_GENERATING what the new route does"
     return sorted(posts & set(GENERATING))
 
 
 def test_every_route_needs_the_key_unless_it_is_listed_as_public() -> None:
-    """Default-deny: a route that somebody adds is closed until it is listed."""
+    """Default-deny: a new route is closed until it is listed."""
     parts = fake_parts(api_key=ALICE)
     with serving(parts) as live:
         assert len(routes()) >= 7

@@ -1,4 +1,4 @@
-"""Who may come in: keys, hosts, origins, and what stays out of headers and logs."""
+"""Which requests may come in: keys, hosts, origins, and what stays out of headers and logs."""
 
 from __future__ import annotations
 
@@ -169,7 +169,9 @@ def test_two_requests_with_one_id_do_not_meet() -> None:
     assert len({prompt.request_id for prompt in engine.prompts}) == 2
 
 
-def test_an_unforeseen_error_is_logged_with_the_request_id_and_told_as_a_code(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unforeseen_error_is_logged_with_the_request_id_and_answered_as_a_code(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     engine = FakeEngine()
     engine.error = RuntimeError("secret detail")
     with caplog.at_level(logging.ERROR), serving(fake_parts(engine)) as live:

@@ -127,7 +127,7 @@ def test_an_address_of_another_machine_is_a_clear_error(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "localhost.example"])
-def test_everybody_without_a_key_is_refused(host: str) -> None:
+def test_every_client_without_a_key_is_refused(host: str) -> None:
     with pytest.raises(ConfigError) as caught:
         run(fake_parts(), host, 0, lambda _url: pytest.fail("announced"))
     assert "--api-key" in caught.value.fix

@@ -11,7 +11,7 @@ from twostroke.cost.shape import SteadyCost
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
 from twostroke.program.model import Model
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.sim.setup import ReplicaSetup
 from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.spec.hardware import find_hardware

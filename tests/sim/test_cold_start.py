@@ -1,4 +1,4 @@
-"""Objectives from the first second on: slow first steps refuse nobody who could have been in time.
+"""Objectives from the first second on: slow first steps refuse no request that could have been in time.
 
 A small closed loop under the virtual clock. The machine is four times as slow while memory is made ready, and a request
 is answered before the users come, as `bench serve` does.
@@ -15,8 +15,8 @@ import pytest
 
 from tests.scheduler.fakes import PAGE, LineCost, World, request
 from twostroke.cost.shape import Segment
-from twostroke.scheduler.limits import SchedulerLimits
-from twostroke.scheduler.objective_policy import objective_policy
+from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.scheduler.objectives.objective_policy import objective_policy
 from twostroke.types.objectives import LatencyObjectives
 
 PROMISED = LatencyObjectives(4.0, 0.3)

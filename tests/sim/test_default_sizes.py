@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from statistics import mean
@@ -9,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.tiers import fewer, thinned
 from twostroke.bench.checkpoints import SHAPES
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
-from twostroke.scheduler.gap_limiter import GAP_DECODE_STEPS, LEAST_GAP_S, GapRule
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.gap_limiter import GAP_DECODE_STEPS, LEAST_GAP_S, GapRule
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.sim.fleet import Fleet, FleetPlan
 from twostroke.sim.routing import LeastLoaded
 from twostroke.sim.setup import ReplicaSetup
@@ -67,8 +69,9 @@ def run(setup: ReplicaSetup, wanted: Objectives) -> Found:
     return Found(mean(good), mean(rates), max(gaps))
 
 
-@pytest.mark.parametrize("weights", ["int8", "int4"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("model", "weights"), thinned(list(itertools.product(MODELS, ["int8", "int4"])), "sizes", fewer(6, quick=2))
+)
 def test_the_default_is_within_a_tenth_of_the_best_fixed_size_and_keeps_the_rule(model: str, weights: str) -> None:
     spec = read_model({**MODELS[model], "hidden_act": "silu", "torch_dtype": "bfloat16"})
     cost = step_cost(work_of(spec, weights, KVKind.BF16), TWO_CORES)

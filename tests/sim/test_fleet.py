@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sim.machines import setup
-from tests.tiers import fewer
+from tests.tiers import examples, fewer
 from twostroke.sim.autoscale import Autoscale
 from twostroke.sim.fleet import REFUSED, Fleet, FleetOutcome, FleetPlan
 from twostroke.sim.routers import ROUTERS, named_router
@@ -107,7 +107,7 @@ def test_least_loaded_leaves_a_busy_replica_alone() -> None:
     assert Counter(seen.where[0] for seen in outcome.seen) == {"r0": 1, "r1": 10}
 
 
-def test_more_replicas_do_not_make_anybody_wait_longer_on_average() -> None:
+def test_more_replicas_make_requests_wait_no_longer_on_average() -> None:
     load = NAMED["steady-chat"](Load(60.0, 150, 3, 0.3))
     ends = []
     for replicas in (1, 2, 4):
@@ -205,9 +205,9 @@ class Counting:
         return LeastLoaded().choose(asked, members)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(0, 4), st.sampled_from([0.0, 0.05, 2.0]))
-def test_a_scaled_fleet_keeps_its_bounds_and_loses_nobody(seed: int, low: int, more: int, start_s: float) -> None:
+def test_a_scaled_fleet_keeps_its_bounds_and_loses_no_request(seed: int, low: int, more: int, start_s: float) -> None:
     dice = random.Random(seed)
     rule = Autoscale(low, low + more, dice.choice([0.5, 2.0, 8.0]), 0.05, start_s, dice.choice([0.0, 0.1, 1.0]))
     load = [*chat(dice.randint(1, 60), dice.choice([0.001, 0.02])), *chat(dice.randint(1, 10), 0.5, 20, 5)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.speculate.costs import RowCost, arithmetic_bound, memory_bound
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.sim.clock import VirtualClock
 from twostroke.sim.guessing import AgreeingProposer
 from twostroke.sim.predicted import PredictedExecutor, invented_tokens
@@ -42,7 +42,7 @@ def setup_of(cost: RowCost, acceptance: float) -> ReplicaSetup:
     return ReplicaSetup(cost, 1000, SchedulerLimits(), 4096, 1, acceptance=acceptance)  # type: ignore[arg-type]
 
 
-def test_a_proposer_is_right_as_often_as_it_is_told() -> None:
+def test_a_proposer_is_right_as_often_as_its_workload_says() -> None:
     asked = request(5, 4000)
     known = list(asked.prompt_token_ids)
     (guess,) = AgreeingProposer(0.7).propose([GuessWanted(asked, known, 4000)])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.sim.machines import cost_of, setup
-from twostroke.cost.record import RequestRecord, StepRecord
-from twostroke.cost.record_json import Record, header_line, read_lines, record_line
+from twostroke.cost.history.record import RequestRecord, StepRecord
+from twostroke.cost.history.record_json import Record, header_line, read_lines, record_line
 from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
 from twostroke.sim.perfetto import trace
 from twostroke.sim.recorder import Recorder

@@ -57,15 +57,15 @@ def test_too_many_prompts_are_refused_by_those_that_read_and_the_rest_begins_in_
     assert late_ttfts(gated) < late_ttfts(freely) / 2
 
 
-def test_those_that_decode_take_no_more_streams_than_keep_the_gaps_and_refuse_nobody() -> None:
+def test_those_that_decode_take_no_more_streams_than_keep_the_gaps_and_refuse_no_request() -> None:
     freely, kept = served(NO_OBJECTIVES, 60.0), served(LatencyObjectives(itl_s=ITL_S), 60.0)
     assert gap_share(freely) < 0.7 and gap_share(kept) > 0.9
     assert not [seen for seen in kept.seen if seen.error]
     firsts = [[seen.times_s[0] for seen in outcome.seen] for outcome in (freely, kept)]
-    assert firsts[0] == firsts[1], "who reads goes by arrival, as without objectives"
+    assert firsts[0] == firsts[1], "prefill goes by arrival, as without objectives"
 
 
-@settings(max_examples=fewer(25, quick=8), deadline=None)
+@settings(max_examples=fewer(25, quick=3), deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([20.0, 100.0, 400.0]), st.sampled_from([BOTH, LatencyObjectives(0.1)]))
 def test_nothing_is_lost_and_skipping_changes_nothing(seed: int, rate: float, promised: LatencyObjectives) -> None:
     outcome = served(promised, rate, seed)
@@ -79,6 +79,6 @@ def test_nothing_is_lost_and_skipping_changes_nothing(seed: int, rate: float, pr
 
 
 @pytest.mark.parametrize("promised", [BOTH, LatencyObjectives(TTFT_S), LatencyObjectives(itl_s=ITL_S)])
-def test_a_calm_fleet_answers_everybody(promised: LatencyObjectives) -> None:
+def test_a_calm_fleet_answers_every_request(promised: LatencyObjectives) -> None:
     outcome = served(promised, 5.0)
     assert not [seen for seen in outcome.seen if seen.error] and late_ttfts(outcome) <= 2

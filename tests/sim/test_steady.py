@@ -12,12 +12,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.sim.machines import cost_of, setup
-from tests.tiers import fewer
+from tests.tiers import examples, fewer
 from twostroke.cache.manager import NOTHING_CACHED, CacheManager, PageState
 from twostroke.cost.shape import Segment
-from twostroke.scheduler.gap_limiter import GapRule
-from twostroke.scheduler.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Gauges, Scheduler
+from twostroke.scheduler.gauges import Gauges
+from twostroke.scheduler.limits.gap_limiter import GapRule
+from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.scheduler.scheduler import Scheduler
 from twostroke.sim.ahead.scheduler import LookAheadScheduler
 from twostroke.sim.fleet import Fleet, FleetPlan
 from twostroke.sim.garbage import YOUNG_OBJECTS, seldom_collected
@@ -33,7 +34,7 @@ from twostroke.workload.request import WorkloadRequest
 
 @pytest.mark.parametrize("window", [0, 40])
 @pytest.mark.parametrize("machine", ["measured", "rtx-4090", "h100-sxm"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(starts=st.lists(st.integers(0, 5000), min_size=1, max_size=12), steps=st.integers(1, 60))
 def test_a_run_costs_what_its_steps_cost(machine: str, window: int, starts: list[int], steps: int) -> None:
     cost = cost_of(machine, window)
@@ -43,7 +44,7 @@ def test_a_run_costs_what_its_steps_cost(machine: str, window: int, starts: list
 
 @pytest.mark.parametrize("window", [0, 40])
 @pytest.mark.parametrize("machine", ["measured", "rtx-4090", "h100-sxm"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     starts=st.lists(st.integers(0, 5000), min_size=1, max_size=12),
     others=st.lists(st.tuples(st.integers(0, 300), st.integers(1, 200), st.booleans(), st.integers(0, 3)), max_size=4),
@@ -113,11 +114,11 @@ def simulate(
     return {name: asdict(seen) for name, seen in notebook.seen.items()}, replica
 
 
-@settings(max_examples=fewer(200, quick=50), deadline=None)
+@settings(max_examples=fewer(200, quick=25), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 @example(seed=90)  # a prompt's last page is in the tree already, and the pool is nearly full
 @example(seed=510)
-@example(seed=504)  # a window gives pages back while somebody waits for pages
+@example(seed=504)  # a window gives pages back while a request waits for pages
 @example(seed=104375)  # a sequence ends in a step in which another's snapshot is evicted
 def test_skipping_changes_nothing(seed: int) -> None:
     dice = random.Random(seed)
@@ -166,9 +167,9 @@ def test_at_every_moment_counts_are_those_of_single_steps(seed: int) -> None:
     assert fast == slow
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_streams_are_told_of_now_and_then(seed: int) -> None:
+def test_tokens_of_streams_are_reported_now_and_then(seed: int) -> None:
     dice = random.Random(seed)
     asked, how = some_requests(dice), setup(sequences=dice.choice([1, 3, 8]))
     with pytest.MonkeyPatch.context() as patch:

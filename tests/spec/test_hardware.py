@@ -67,7 +67,7 @@ def test_figures_of_the_vendors() -> None:
     assert BY_NAME["epyc-9654"].product_rate(WeightKind.F32) == pytest.approx(96 * 2.4e9 * 32)
 
 
-def test_a_machine_that_nobody_sells_says_so() -> None:
+def test_a_projected_machine_says_so() -> None:
     assert [entry.name for entry in CATALOGUE if entry.projected] == ["m4-ultra"]
     entry = BY_NAME["m4-ultra"]
     assert "no product" in entry.title and "projection" in entry.note

@@ -12,7 +12,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from twostroke.models.common.registry import read_model
-from twostroke.ops.rope_tables import CHUNK_POSITIONS, inverse_frequencies, rope_table
+from twostroke.ops.attention.rope_tables import CHUNK_POSITIONS, inverse_frequencies, rope_table
 from twostroke.program.model import Model
 from twostroke.spec.rope import RopeSpec
 

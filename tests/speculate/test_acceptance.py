@@ -34,7 +34,7 @@ def test_kinds_of_guesses_are_told_apart() -> None:
     assert acceptance.chances("p", strong, GuessRecord())[0] == acceptance.chances("q", weak, GuessRecord())[0]
 
 
-def test_what_the_proposer_tells_counts() -> None:
+def test_the_proposers_own_chances_count() -> None:
     acceptance, record = Acceptance(), GuessRecord()
     sure, unsure = Guess([1, 2], 4, [1.0, 1.0]), Guess([1, 2], 4, [0.5, 0.2])
     assert acceptance.chances("p", sure, record) > acceptance.chances("p", unsure, record)

@@ -1,4 +1,4 @@
-"""Asking: where it does not pay nobody is asked, and finding out that it pays again costs next to nothing."""
+"""Asking: where it does not pay no proposer is asked, and finding out that it pays again costs next to nothing."""
 
 from __future__ import annotations
 

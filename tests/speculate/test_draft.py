@@ -123,7 +123,7 @@ def test_nothing_is_guessed_behind_an_end_token() -> None:
     assert draft.propose([GuessWanted(ending, [1, 2, 3], 8)]) == [Guess([4, 5])]
 
 
-def test_without_pages_it_is_silent_and_forgets_who_does_not_ask() -> None:
+def test_without_pages_it_is_silent_and_forgets_sequences_that_do_not_ask() -> None:
     model = PagedModel(4)
     draft, cache = proposer(model, 4)
     first, second = request("a"), request("b")

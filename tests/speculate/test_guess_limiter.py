@@ -19,7 +19,7 @@ def falling(rate: float, count: int) -> list[float]:
     return list(itertools.accumulate([rate] * count, lambda all_before, each: all_before * each))
 
 
-def test_what_nobody_believes_is_not_verified() -> None:
+def test_a_guess_with_a_small_chance_is_not_verified() -> None:
     assert limiter().counts(StepShape(1, 100), [[0.02, 0.01]]) == [0]
     assert limiter().counts(StepShape(1, 100), []) == []
 
@@ -120,7 +120,7 @@ def test_outliers_and_nonsense_teach_nothing() -> None:
 def test_one_stream_says_nothing_of_many() -> None:
     """The cost model is right for one stream and twice too slow for 32: steps without guesses must be seen first."""
     times = VerifyTime(RowCost(lambda rows: 10e-3))
-    assert times.plain_is_known(32)  # nothing is known of anybody
+    assert times.plain_is_known(32)  # nothing is known of any proposer
     for _ in range(3):
         times.observe(1, 100, 0, 10e-3)
     assert times.plain_is_known(1)

@@ -19,7 +19,7 @@ from twostroke.types.request import Request
 
 
 class Told:
-    """Satisfies Proposer: guesses what it is told, and counts how often it is asked."""
+    """Satisfies Proposer: guesses the given tokens, and counts how often it is asked."""
 
     def __init__(self, name: str, token_ids: Sequence[int], token_s: float = 0.0) -> None:
         self.name, self.token_s, self.ask_s, self.spent_s = name, token_s, 0.0, 0.0
@@ -162,5 +162,5 @@ def test_steps_that_say_nothing_of_others_teach_no_times() -> None:
     made.guess([Stream(request(), [1, 2], 5)], StepShape(1, 2))
     made.observe({"a": 1}, 0.0)
     assert (made.totals.guessed, made.totals.accepted, made.totals.steps) == (1, 1, 1)
-    made.observe({}, 5.0)  # nobody asked for a guess in this step
+    made.observe({}, 5.0)  # no guess was asked for in this step
     assert made.guess([Stream(request("b"), [1, 2], 5)], StepShape(1, 2)).keys() == {"b"}

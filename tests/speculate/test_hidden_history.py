@@ -9,8 +9,8 @@ import pytest
 
 from tests.speculate.texts import request
 from twostroke.ops.step_memory import StepSizes
-from twostroke.runner import eagle
-from twostroke.runner.eagle import HiddenHistory
+from twostroke.runner import ahead
+from twostroke.runner.ahead import HiddenHistory
 from twostroke.runner.hidden_rows import LastRows
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.result import SampledToken
@@ -19,7 +19,7 @@ from twostroke.types.result import SampledToken
 class Rows:
     """A memory whose value holds the numbers of its rows."""
 
-    def value(self, value: Any, sizes: StepSizes) -> Any:
+    def numbers(self, value: Any, sizes: StepSizes) -> Any:
         count = sizes.logit_rows if value == "logit rows" else sizes.tokens
         return np.repeat(np.arange(count, dtype=np.float32)[:, None], 2, axis=1)
 
@@ -39,7 +39,7 @@ def tokens(*ids: int) -> tuple[SampledToken, ...]:
 
 
 def history() -> HiddenHistory:
-    return HiddenHistory(Rows(), None, lambda each: each.request_id != "off")  # type: ignore[arg-type]
+    return HiddenHistory(Rows(), (None,), lambda each: each.request_id != "off")  # type: ignore[arg-type]
 
 
 def taken(made: HiddenHistory, name: str, start: int, count: int) -> list[float]:
@@ -66,9 +66,9 @@ def test_what_was_taken_is_forgotten_and_the_rest_waits() -> None:
     assert made.num_bytes == 0
 
 
-def test_what_nobody_reads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_rows_beyond_the_bound_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     made = history()
-    monkeypatch.setattr(eagle, "KEPT_BYTES", 40)
+    monkeypatch.setattr(ahead, "KEPT_BYTES", 40)
     for name in "abc":
         made.read(*step(PlannedSequence(request(name), 0, 2, [1, 2], (), True, Role.PREFILL)), {name: tokens(3)})
     assert made.num_bytes == 32

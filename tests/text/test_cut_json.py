@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from twostroke.text.tools.cut_json import complete_part
 
 
@@ -48,7 +49,7 @@ def within(part: Any, whole: Any) -> bool:
     return bool(part == whole and type(part) is type(whole))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(value=st.dictionaries(st.text(max_size=4), VALUES, max_size=4))
 def test_nothing_is_made_up_wherever_it_breaks_off(value: dict[str, Any]) -> None:
     text = json.dumps(value)

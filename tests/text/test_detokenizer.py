@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from twostroke.text.detokenizer import detokenizer_for, showing
 from twostroke.text.tokenizer import Tokenizer
 
@@ -26,7 +27,7 @@ def id_lists(kind: str) -> st.SearchStrategy[list[int]]:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "byte_fallback"])
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_random_tokens(kind: str, data: st.DataObject) -> None:
     ids = data.draw(id_lists(kind))
@@ -42,14 +43,14 @@ def byte_runs() -> st.SearchStrategy[list[int]]:
     return st.lists(ordinary | special | spelled, max_size=20).map(lambda runs: sum(runs, []))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(ids=byte_runs())
 def test_byte_fallback_with_valid_bytes(ids: list[int]) -> None:
     tokenizer = make("byte_fallback")
     assert "".join(stream(tokenizer, ids)) == tokenizer.decode(ids)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(ids=id_lists("byte_fallback"))
 def test_byte_fallback_with_any_bytes_loses_no_ordinary_token(ids: list[int]) -> None:
     tokenizer = make("byte_fallback")
@@ -125,7 +126,7 @@ def test_cost_per_token_does_not_grow() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "byte_fallback"])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_special_tokens_that_are_shown_are_text_and_the_others_are_not(kind: str, data: st.DataObject) -> None:
     """Shown tokens cut the text into runs; each run is what it is alone, but for a space that its first token loses."""

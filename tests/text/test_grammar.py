@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.text.kinds import make
+from tests.tiers import examples
 from twostroke.text.grammar.compiler import GrammarCompiler, GrammarLimits
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest, Overloaded
@@ -136,7 +137,7 @@ def test_special_tokens_and_rows_without_a_token_are_never_allowed(
             text += tokenizer.token_bytes(token)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 2**31), cuts=st.lists(st.integers(0, 40), max_size=6))
 def test_rewinding_leaves_no_trace(seed: int, cuts: list[int], compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
     """However often it goes back, a machine stands where a fresh one stands after the same tokens."""
@@ -199,7 +200,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("grammar", "words"), FAULTS, ids=lambda value: str(value)[:40])
-def test_faults_are_told_in_the_grammars_own_terms(grammar: Grammar, words: str, compiler: GrammarCompiler) -> None:
+def test_faults_are_in_the_grammars_own_terms(grammar: Grammar, words: str, compiler: GrammarCompiler) -> None:
     with pytest.raises(InvalidRequest, match=words) as caught:
         compiler.compile(grammar)
     assert caught.value.param == "grammar"
@@ -255,7 +256,7 @@ def test_one_that_takes_too_much_memory_is_ended_by_its_limit(tokenizer: Tokeniz
         compiler.close()
 
 
-def test_only_so_many_may_wait(tokenizer: Tokenizer) -> None:
+def test_grammars_beyond_the_limit_of_waiting_are_refused(tokenizer: Tokenizer) -> None:
     compiler = small(tokenizer, compile_s=1.5, waiting=2)
     told: list[str] = []
 
@@ -353,7 +354,7 @@ def test_the_process_does_not_outlive_a_parent_that_was_killed(at_work: bool) ->
         time.sleep(0.05)
 
 
-def test_a_model_without_an_end_token_is_told(tokenizer: Tokenizer) -> None:
+def test_a_model_without_an_end_token_is_refused(tokenizer: Tokenizer) -> None:
     compiler = GrammarCompiler(tokenizer, tokenizer.vocab_size, ())
     with pytest.raises(InvalidRequest, match="end token"):
         compiler.compile(Grammar.regex("a"))

@@ -77,7 +77,7 @@ def test_one_that_goes_away_is_nothing_to_the_others(bench: Bench) -> None:
     waits = bench.trials.join(THIRD)  # the place of the second grammar is free again
     bench.gate.set()
     assert waits.result(20) == "source of third"
-    assert bench.tried == [FIRST, THIRD], "nobody waited for the second grammar"
+    assert bench.tried == [FIRST, THIRD], "no thread waited for the second grammar"
 
 
 def test_a_cancelled_compilation_frees_its_place_and_leaves_others_theirs() -> None:

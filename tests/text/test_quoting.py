@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, normalizers
 
 from tests.text.test_chat_template import CHATML, DEEPSEEK_USER, LLAMA3, MISTRAL, QWEN, SPARK
+from tests.tiers import examples
 from twostroke.assets import spark_path
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.control_tokens import ControlTokens
@@ -105,7 +106,7 @@ def controls_in(kind: str, ids: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(name=st.sampled_from(sorted(TEMPLATES)), content=ORDINARY)
 def test_a_text_without_control_tokens_has_the_ids_of_the_whole_text(kind: str, name: str, content: str) -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": content}]
@@ -116,7 +117,7 @@ def test_a_text_without_control_tokens_has_the_ids_of_the_whole_text(kind: str, 
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(text=HOSTILE)
 def test_encoding_with_twins_is_encoding_the_whole_text(kind: str, text: str) -> None:
     """With nothing quoted: white space and merges beside control tokens, BOS in front, all as the library does it."""
@@ -126,7 +127,7 @@ def test_encoding_with_twins_is_encoding_the_whole_text(kind: str, text: str) ->
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(text=HOSTILE)
 def test_a_quoted_text_has_the_ids_that_the_library_gives_it_as_text(kind: str, text: str) -> None:
     as_text = MAKERS[kind]()
@@ -136,7 +137,7 @@ def test_a_quoted_text_has_the_ids_that_the_library_gives_it_as_text(kind: str, 
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(name=st.sampled_from(sorted(TEMPLATES)), content=HOSTILE)
 def test_no_content_makes_a_control_token(kind: str, name: str, content: str) -> None:
     prompt, ids = asked(kind, name, content)

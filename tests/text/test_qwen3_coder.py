@@ -74,7 +74,7 @@ ARGUMENTS = st.fixed_dictionaries(
 def test_what_the_template_writes_comes_back(calls: list[dict[str, Any]], cuts: list[int]) -> None:
     text = "\n".join(map(written, calls))
     if any("</parameter>" in json.dumps(call) for call in calls):
-        return  # the form has no escapes: no reader could tell
+        return  # the form has no escapes: no reader could know
     made = read(text, cuts)
     assert made == read(text)
     assert [json.loads(piece.text) for piece in made if isinstance(piece, CallArguments)] == calls

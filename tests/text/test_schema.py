@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from twostroke.text.grammar.faults import in_users_terms
 from twostroke.text.grammar.schema import MAX_UNIQUE, adapted
 from twostroke.types.errors import InvalidRequest
@@ -209,7 +210,11 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+def test_a_name_that_two_parts_require_is_required_once() -> None:
+    assert adapted({"allOf": [A, {"type": "object", "properties": {}, "required": ["a"]}]})["required"] == ["a"]
+
+
+@settings(max_examples=examples(400), deadline=None)
 @given(schema=SCHEMAS, definition=SCHEMAS, value=VALUES)
 def test_whatever_fits_the_adapted_schema_fits_the_one_that_was_given(schema: Any, definition: Any, value: Any) -> None:
     """But for items that repeat, which is the stated rule."""

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 
+from tests.tiers import examples
 from twostroke.assets import spark_path
 from twostroke.text.special_tokens import SpecialTokens
 from twostroke.text.token_bound import TokenBound, covers_every_byte
@@ -58,7 +59,7 @@ def bound_of(kind: str) -> TokenBound:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=TEXTS)
 def test_the_bound_is_never_above_the_number_of_tokens(kind: str, text: str) -> None:
     assert bound_of(kind).fewest(text.encode()) <= len(library_of(kind).encode(text, add_special_tokens=False).ids)
@@ -95,7 +96,7 @@ def test_normalizers_that_drop_characters_have_none() -> None:
     assert not covers_every_byte(library)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(text=TEXTS)
 @pytest.mark.parametrize("kind", sorted(MAKERS))
 def test_encoding_without_the_gil_gives_the_same_ids(kind: str, text: str) -> None:

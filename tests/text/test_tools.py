@@ -241,7 +241,7 @@ def test_without_tools_in_the_request_calls_are_text() -> None:
     assert joined([*turn.feed(hermes("add", "{}")), *turn.finish()]) == [Said(hermes("add", "{}"))]
 
 
-def test_a_model_that_knows_no_tools_is_told_of_them_in_words() -> None:
+def test_a_template_without_tools_gets_them_in_a_system_message() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
     messages = [
         {"role": "system", "content": "Be kind."},
@@ -258,7 +258,7 @@ def test_a_model_that_knows_no_tools_is_told_of_them_in_words() -> None:
     assert with_tools(messages[1:2], [{"type": "function"}])[0]["role"] == "system"
 
 
-def test_the_template_tells_the_style() -> None:
+def test_the_template_decides_the_style() -> None:
     assert style_of_template("{{ messages }} <tool_call>") is None
     assert style_of_template("{% if tools %}<tool_call>") is STYLES["hermes"]
     assert style_of_template("{% if tools %}<tool_call>\n<function=x>\n<parameter=y>") is STYLES["qwen3_coder"]

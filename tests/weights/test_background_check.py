@@ -14,8 +14,10 @@ from tests.weights.test_packed_cache import Start, flip
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import EngineStopped
-from twostroke.weights import background_check, packed_cache, packed_file
-from twostroke.weights.background_check import BackgroundCheck
+from twostroke.weights.packed import background_check
+from twostroke.weights.packed import cache as packed_cache
+from twostroke.weights.packed import file as packed_file
+from twostroke.weights.packed.background_check import BackgroundCheck
 
 from ..engine.fakes import bench
 

@@ -19,8 +19,8 @@ from tests.weights.fake_hub import FakeHub, Repo, serve
 from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import F32
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
-from twostroke.weights import hub_resume
-from twostroke.weights.hub import resolve_model
+from twostroke.weights.hub import resume as hub_resume
+from twostroke.weights.hub.hub import resolve_model
 
 OLD, NEW = "a" * 40, "b" * 40
 MODEL = "acme/tiny"
@@ -258,7 +258,7 @@ def test_a_full_disk(monkeypatch, pull):
         pull()
 
 
-def test_errors_that_nobody_knows_are_not_hidden(monkeypatch, pull):
+def test_unknown_errors_are_not_hidden(monkeypatch, pull):
     def broken(*args, **kwargs):
         raise ZeroDivisionError
 
@@ -327,7 +327,7 @@ def test_local_folders(tmp_path, monkeypatch):
 def test_huggingface_hub_is_not_imported_for_local_folders(tmp_path):
     model = write(tmp_path, CONFIG, random_tensors(CONFIG))
     code = (
-        "import sys; from twostroke.weights.hub import resolve_model; resolve_model(sys.argv[1]);"
+        "import sys; from twostroke.weights.hub.hub import resolve_model; resolve_model(sys.argv[1]);"
         "assert not {'huggingface_hub', 'tqdm', 'torch', 'safetensors'} & set(sys.modules)"
     )
     root = Path(__file__).resolve().parents[2]

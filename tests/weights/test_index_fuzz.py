@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+from tests.tiers import examples
 from twostroke.types.errors import CorruptModel, TwostrokeError
 from twostroke.weights.checkpoint import INDEX_NAME, Checkpoint
 
@@ -61,7 +62,7 @@ def check(folder: Path, content: bytes) -> None:
 COMMON: Any = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
 
-@settings(max_examples=300, **COMMON)
+@settings(max_examples=examples(300), **COMMON)
 @given(index=INDEXES)
 def test_generated_indexes(folder: Path, index: Any) -> None:
     check(folder, json.dumps(index).encode())
@@ -70,7 +71,7 @@ def test_generated_indexes(folder: Path, index: Any) -> None:
 GOOD = json.dumps({"weight_map": {t: name for name, tensors in SHARDS.items() for t in tensors}}).encode()
 
 
-@settings(max_examples=300, **COMMON)
+@settings(max_examples=examples(300), **COMMON)
 @given(
     flips=st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), max_size=4), cut=st.integers(0, 40)
 )

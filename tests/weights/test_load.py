@@ -22,7 +22,7 @@ from twostroke.weights import load
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
-from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.packed.numpy_packer import NumpyPacker
 
 INT8 = WeightFormat(WeightKind.INT8, 64)
 INT4 = WeightFormat(WeightKind.INT4, 64)

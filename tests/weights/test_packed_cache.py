@@ -16,20 +16,22 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tests.weights.checkpoints import CONFIG, QWEN2, QWEN3, random_tensors, write
 from twostroke.models.common.registry import read_model
 from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 from twostroke.types.errors import CorruptModel
-from twostroke.weights import packed_cache, packed_file
-from twostroke.weights.block_sums import BLOCK_BYTES, SECTOR_BYTES, block_sums
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.fingerprint import fingerprint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
-from twostroke.weights.numpy_packer import NumpyPacker
-from twostroke.weights.packed_cache import cache_entry, cached_weights
-from twostroke.weights.packed_file import header_of, map_file, open_file
-from twostroke.weights.packed_header import PREAMBLE_BYTES, StaleFile, preamble
+from twostroke.weights.packed import cache as packed_cache
+from twostroke.weights.packed import file as packed_file
+from twostroke.weights.packed.block_sums import BLOCK_BYTES, SECTOR_BYTES, block_sums
+from twostroke.weights.packed.cache import cache_entry, cached_weights
+from twostroke.weights.packed.file import header_of, map_file, open_file
+from twostroke.weights.packed.fingerprint import fingerprint
+from twostroke.weights.packed.header import PREAMBLE_BYTES, StaleFile, preamble
+from twostroke.weights.packed.numpy_packer import NumpyPacker
 
 ROOT = Path(__file__).resolve().parents[2]
 INT8 = WeightFormat(WeightKind.INT8, 64)
@@ -146,7 +148,7 @@ def good_weights(model: Path) -> ModelWeights:
     return Start(model, model.parent / "other-cache").weights
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damage_in_the_header_is_never_trusted(model, cache, data):
     start = Start(model, cache)
@@ -160,7 +162,7 @@ def test_damage_in_the_header_is_never_trusted(model, cache, data):
     assert (again.packed_bytes > 0) == changed and bool(again.warnings) == changed
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_truncated_and_padded_files_are_rebuilt(model, cache, data):
     whole = Start(model, cache).entry.path.read_bytes()
@@ -223,7 +225,7 @@ def test_old_formats_are_packed_again_and_never_read(model, cache):
     assert path.read_bytes() == whole
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_block_sums_see_small_damage(data):
     block = np.random.default_rng(7).integers(0, 256, 3 * SECTOR_BYTES, np.uint8)

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from twostroke.types.errors import CorruptModel, UnsupportedModel
+from tests.tiers import examples
+from twostroke.types.errors import CorruptModel
 from twostroke.weights.safetensors import DTYPE_BITS, SafetensorsFile
 
 TENSORS = {
@@ -49,8 +50,7 @@ def test_reads_what_the_library_wrote(tmp_path):
     assert c.dtype == np.float32 and np.array_equal(c, TENSORS["c"].float().numpy())
     assert file.read("empty").shape == (0, 3)
     assert file.read("scalar").shape == () and file.read("scalar") == 2.5
-    with pytest.raises(UnsupportedModel, match="I64"):
-        file.read("ids")
+    assert file.read("ids").dtype == np.float32 and np.array_equal(file.read("ids"), TENSORS["ids"].numpy())
     file.close()
 
 
@@ -190,7 +190,7 @@ def open_and_read_everything(path: Path) -> None:
         assert set(judge.keys()) == set(file.tensors)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.integers(0, len(BASE) + 8 + 32 - 1), st.integers(0, 255)), max_size=4), st.integers(-40, 40)
 )
@@ -203,7 +203,7 @@ def test_flipped_bytes_and_lengths(tmp_path, flips, longer):
     open_and_read_everything(path)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(MEMBERS, st.integers(0, 64))
 def test_generated_headers(tmp_path, members, data_bytes):
     open_and_read_everything(raw_file(tmp_path / "x.safetensors", header_of(members), bytes(data_bytes)))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
-from twostroke.weights import settle as settle_room
-from twostroke.weights.settle import Settler
+from twostroke.weights.packed import settle as settle_room
+from twostroke.weights.packed.settle import Settler
 
 
 def mapped(path: Path, num_bytes: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families import FAMILIES
+from tests.models.families.whole import FAMILIES
 from twostroke.runner.folder import read_folder
 from twostroke.weights import tied
 from twostroke.weights.checkpoint import Checkpoint

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from twostroke.workload.arrivals import evenly, gamma_bursts, on_off, poisson
 from twostroke.workload.draws import Draws
 from twostroke.workload.lengths import Lengths
@@ -78,7 +79,7 @@ def test_loops() -> None:
 
 
 @given(st.sampled_from(sorted(NAMED)), st.integers(1, 80), st.integers(0, 2**64), st.floats(0.05, 2.0))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_named_workloads_are_whole(name: str, count: int, seed: int, tokens: float) -> None:
     load = Load(3.0, count, seed, tokens)
     made = NAMED[name](load)

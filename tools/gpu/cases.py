@@ -7,7 +7,7 @@ Must not know: devices, what is done with a result.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,9 +65,28 @@ def _products() -> Iterator[OpCase]:
             yield OpCase("linear_add", words, (numbers(count, rows, seed=5), x, weight))
             if rows % 2 == 0:
                 yield OpCase("linear_silu", words, (np.zeros((count, rows // 2), np.float32), x, weight))
+        yield from _extremes(weight_format)
+        both, down = packed(300, 64, weight_format, False), packed(64, 150, weight_format, False)
+        block = (numbers(7, 64, seed=1), numbers(7, 64), both, down, np.zeros((7, 150), np.float32))
+        yield OpCase("feed_forward", name, block)
         table = packed(300, 200, weight_format, False)
         ids = np.array([0, 299, 63, 64], np.int32)
         yield OpCase("embed", name, (np.zeros((4, 200), np.float32), table, ids))
+
+
+def _extremes(weight_format: WeightFormat) -> Iterator[OpCase]:
+    """The largest sums of a group, of both signs; scales that are NaN and infinite; rows without a largest number."""
+    rows, columns = 66, 512
+    signs = np.where(np.arange(rows * columns).reshape(rows, columns) // columns % 2, -1.0, 1.0).astype(np.float32)
+    weight, name = pack_weight(signs, weight_format), weight_format.kind.name.lower()
+    x = np.ones((6, columns), np.float32)
+    x[1], x[2, 3], x[3, 3], x[4], x[5] = -1e30, np.nan, np.inf, 1e-42, 0.0
+    yield OpCase("linear", f"{name}, largest sums", (np.zeros((6, rows), np.float32), x, weight))
+    if weight.scales is not None:
+        scales = weight.scales.copy()
+        scales.reshape(-1)[:2] = np.array([np.nan, np.inf], np.float16).view(scales.dtype)
+        broken = replace(weight, scales=scales)
+        yield OpCase("linear", f"{name}, scales NaN and infinite", (np.zeros((6, rows), np.float32), x, broken))
 
 
 def _elements() -> Iterator[OpCase]:
@@ -116,7 +135,7 @@ def _pages(kind: KVKind, dim: int, tokens: int) -> tuple[KVLayer, np.ndarray, np
 
 
 def _written(kind: KVKind, dim: int, tokens: int) -> KVLayer:
-    from twostroke.ops.kv_pages import write_rows
+    from twostroke.ops.attention.kv_pages import write_rows
 
     layer, _, slots = _pages(kind, dim, tokens)
     k, v = numbers(tokens, 2, dim, seed=1), numbers(tokens, 2, dim, seed=2)

@@ -2,210 +2,126 @@
 
 Nothing is built there.
 
-    python -m tools.gpu.measure [--out FOLDER] [--device N] [--seconds 300]
+    python -m tools.gpu.measure [--out FOLDER] [--device N|emulated] [--seconds 480] [--parts ops,steps] [--gguf FILE]
 
-It needs numpy and the files that both build.py make (src/twostroke/backends/*/lib), made beforehand on any machine. It
-writes measure.json and measure.md. In order:
+It needs numpy and the files that both build.py make (src/twostroke/backends/*/lib), made beforehand on any machine.
+Each part is written to measure.json and measure.md as soon as it is done, and none holds the others up:
 
-1. opening: the driver's context, and PTX compiled by the driver (a second time from its cache);
-2. every case of tools/gpu/cases.py, byte for byte against the CPU's level with fused multiply-add;
-3. the logits of spark in all pairs of formats, the same way: prompts in chunks, then decode steps;
-4. weights for sampling, against the same function in NumPy;
-5. time of a launch, of a product with one row (bytes a second), of a decode step of spark.
+open       the driver's context, and PTX compiled by the driver (a second time from its cache)
+sampling   tokens and log probabilities, against the sampler in NumPy
+ops        every case of tools/gpu/cases.py, byte for byte against the CPU's level with fused multiply-add
+logits     of spark in pairs of formats, the same way: prompts in chunks, then decode steps
+schedules  the exactness law: requests together, in chunks and preempted, against each alone on the CPU
+times      a launch, copying and reading memory, products with one row
+steps      of models of published shapes, with weights that mean nothing
+outside    compute-sanitizer, torch and llama.cpp where they are installed
 
 What differs is listed, with how many bytes; a time is the median of its rounds. Ends with exit code 1 where a byte
-differs.
+differs or a part failed, 2 where there is no device. `--device emulated` runs all of it in the emulator of tests/cuda
+(which is compiled for that): its times say nothing, its bits do.
 
-Knows: both backends, cases, a clock.
-Must not know: servers, other engines.
+Knows: the parts, a clock.
+Must not know: kernels, what a part finds.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tools.gpu.cases import OpCase, numbers, op_cases
+from tools.gpu import outside, schedules, shapes
+from tools.gpu.cases import numbers
+from tools.gpu.compare import TIMED, Inputs, compare_ops, compare_sampling, compare_spark, there
 
-from twostroke.assets import spark_path
-from twostroke.backends.cpu import CpuOps, NativePacker, available_levels
+from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.ops.operands import AttentionBatch, KVLayer, PackedWeight, RopeTable
+from twostroke.ops.attention.token_weights import exponent_scale
+from twostroke.ops.device_memory import ALIGNMENT
+from twostroke.ops.operands import PackedWeight
 from twostroke.ops.registry import registry
-from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.ops.token_weights import weigh
-from twostroke.program.model import Model
-from twostroke.quant.formats import format_choice
-from twostroke.runner.folder import read_folder
-from twostroke.runner.place_weights import placed
-from twostroke.spec.formats import BF16, F32, PAGE_TOKENS, KVKind, WeightFormat, WeightKind
+from twostroke.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
+from twostroke.spec.formats import WeightFormat
 from twostroke.types.errors import TwostrokeError
-from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.load import load_weights
 
 SAME_BITS = ("neon", "avx2")
-INPUT_BYTES = 1 << 20
-CHUNKS = (37, 1, 6, 1, 1)
-STEP_SIZES = MemorySizes(8, 128, 64, 64)
 ROUNDS = 20
 PRODUCTS = {"8B o": (4096, 4096), "8B gate_up": (28672, 4096), "8B down": (4096, 14336)}
-TIMED = {
-    "f32": F32,
-    "bf16": BF16,
-    "int8": WeightFormat(WeightKind.INT8, 128),
-    "int4": WeightFormat(WeightKind.INT4, 128),
-}
+COPIED_BYTES = 1 << 30
+SAMPLED = (64, 128_256)
+"""Rows and words of the sampling that is timed."""
+TIMED_S = 4.0
+"""After which no further round of a time is begun."""
+PEER_S = 60.0
+"""Seconds that one program of others may take."""
+ENDED_S = 100.0
+"""After --seconds, when the whole is ended wherever it is."""
+NOT_ASKED = (
+    "loading machine code instead of PTX: PTX alone is shipped",
+    "the ceiling of reading alone: no kernel only reads; the copy and the largest products stand for it",
+    "start to first token, and Python's share of a step: `twostroke bench` and `explain` say them of a served model",
+    "gaps in a graph and with programmatic edges, a counter over the grid: no kernel uses graphs",
+    "rates of mma.sync and wgmma, and whether both give the same bits: no kernel uses matrix units",
+)
+EMULATED = "emulated"
 
 Clock = Callable[[], float]
 Row = dict[str, Any]
+Make = Callable[[], CudaDevice]
 
 
-class _Inputs:
-    """Integers of a call, one after the other in the one block that a device has."""
+@dataclass(frozen=True)
+class Bench:
+    """What the parts share. sizes, model_shapes, copied_bytes: small in the emulator. emulated: whether it is one.
 
-    def __init__(self, device: CudaDevice) -> None:
-        self._block, self._used = device.inputs(INPUT_BYTES), 0
+    seconds: after which no further case is begun; each part has its share of them. rounds: of each time. sampled: rows
+    and words of the sampling that is timed. peer_s: what one program of others may take.
+    """
 
-    def put(self, array: np.ndarray) -> np.ndarray:
-        part = self._block[self._used : self._used + array.nbytes].view(np.int32).reshape(array.shape)
-        part[...] = array
-        self._used += -(-array.nbytes // 64) * 64
-        return part
+    make: Make
+    clock: Clock
+    seconds: float
+    sizes: dict[str, tuple[int, int]]
+    model_shapes: dict[str, dict[str, Any]]
+    copied_bytes: int = COPIED_BYTES
+    emulated: bool = False
+    gguf: str | None = None
+    rounds: int = ROUNDS
+    sampled: tuple[int, int] = SAMPLED
+    peer_s: float = PEER_S
+    started: list[float] = field(default_factory=list)
 
+    def until(self, share: float) -> Callable[[], bool]:
+        """Is there time, where a part must end by this share of all seconds?"""
+        return lambda: self.clock() < self.started[0] + share * self.seconds
 
-def there(device: CudaDevice, inputs: _Inputs, item: Any) -> Any:
-    """An operand on the device; integers stay in the inputs' block."""
-    if isinstance(item, np.ndarray):
-        return inputs.put(item) if item.dtype == np.int32 else device.put(item)
-    if isinstance(item, PackedWeight):
-        parts = {name: getattr(item, name) for name in ("data", "scales", "bias")}
-        return replace(item, **{name: None if part is None else device.put(part) for name, part in parts.items()})
-    if isinstance(item, KVLayer):
-        return replace(item, data=device.put(item.data))
-    if isinstance(item, RopeTable):
-        return RopeTable(device.put(item.cos), device.put(item.sin))
-    if isinstance(item, AttentionBatch):
-        return AttentionBatch(*(inputs.put(part) for part in (item.row_starts, item.context_tokens, item.page_table)))
-    return item
-
-
-def on_device(device: CudaDevice, case: OpCase) -> np.ndarray:
-    """The case's first operand after the op ran on the device."""
-    with device.lent():
-        inputs = _Inputs(device)
-        operands = [there(device, inputs, item) for item in case.operands]
-        device.upload(INPUT_BYTES)
-        recorder = device.recorder()
-        recorder.record(registry()[case.op], tuple(operands))
-        device.run(recorder.calls())
-        return device.get(operands[0].data if isinstance(operands[0], KVLayer) else operands[0])
+    def peer_limit(self) -> float:
+        """Seconds for the next program of others; at most what is left."""
+        return min(self.peer_s, max(1.0, self.started[0] + self.seconds - self.clock()))
 
 
-def on_cpu(ops: CpuOps, case: OpCase) -> np.ndarray:
-    """The same on the CPU."""
-    first = case.operands[0]
-    own = replace(first, data=first.data.copy()) if isinstance(first, KVLayer) else first.copy()
-    getattr(ops, case.op)(own, *case.operands[1:])
-    return own.data if isinstance(own, KVLayer) else own
-
-
-def compared(ours: np.ndarray, theirs: np.ndarray) -> Row:
-    """How many bytes differ; and of floats, by how much at most."""
-    a, b = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (ours, theirs))
-    found: Row = {"bytes": int(a.size), "different": int((a != b).sum())}
-    if found["different"] and ours.dtype == np.float32:
-        found["largest_difference"] = float(np.nanmax(np.abs(ours - theirs)))
-    return found
-
-
-def compare_ops(make: Callable[[], CudaDevice], ops: CpuOps, until_s: float, clock: Clock) -> Iterator[Row]:
-    """One row for each case; those that time did not allow say so."""
-    device = make()
-    for case in op_cases():
-        name = f"{case.op}: {case.words}"
-        if clock() > until_s:
-            yield {"case": name, "not_run": "no time left"}
-            continue
-        try:
-            yield {"case": name, **compared(on_device(device, case), on_cpu(ops, case))}
-        except TwostrokeError as error:
-            yield {"case": name, "failed": str(error)}
-            device.close()
-            device = make()
-    device.close()
-
-
-def logits(model: Model, forward: Any, memory: StepMemory) -> np.ndarray:
-    """Of a text in chunks, then token by token."""
-    ids = [(31 * place + 7) % model.vocab_size for place in range(sum(CHUNKS))]
-    pages, rows, start = np.arange(8, dtype=np.int32)[::-1].copy(), [], 0
-    for count in CHUNKS:
-        positions = np.arange(start, start + count, dtype=np.int32)
-        memory.token_ids[:count], memory.positions[:count] = ids[start : start + count], positions
-        memory.logit_rows[:count] = np.arange(count)
-        memory.batch.row_starts[:2], memory.batch.context_tokens[0] = [0, count], start + count
-        for group in memory.page_inputs:
-            group.slots[:count] = pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS
-            group.batch.page_table[0, : len(pages)] = pages
-        rows.append(forward(StepSizes(count, 1, count)).copy())
-        start += count
-    return np.concatenate(rows)
-
-
-def compare_spark(make: Callable[[], CudaDevice], ops: CpuOps, until_s: float, clock: Clock) -> Iterator[Row]:
-    """Logits of the embedded model on both, and the seconds of a decode step on the device."""
-    folder = spark_path()
-    model, packer = read_folder(folder), NativePacker(ops.level, 1)
-    for name in TIMED:
-        with Checkpoint.open(folder) as checkpoint:
-            weights = load_weights(checkpoint, model, format_choice(name), packer)
-        for kv in KVKind:
-            case = f"spark logits: {name}, K and V {kv.name.lower()}"
-            if clock() > until_s:
-                yield {"case": case, "not_run": "no time left"}
-                continue
-            device = make()
-            own = StepMemory(model.program, weights.matrices, weights.vectors, kv, STEP_SIZES)
-            moved = placed(weights, device)
-            memory = StepMemory(model.program, moved.matrices, moved.vectors, kv, STEP_SIZES, device)
-            forward = device.compile(model.program, memory)
-            row = compared(logits(model, forward, memory), logits(model, ops.compile(model.program, own), own))
-            step_s = timed(lambda forward=forward: forward(StepSizes(1, 1, 1)), clock)
-            yield {"case": case, **row, "decode_step_s": step_s}
-            device.close()
-    packer.close()
-
-
-def compare_weights(device: CudaDevice) -> Iterator[Row]:
-    """Of a vocabulary of 128 k."""
-    rows = 4 * numbers(3, 128_000)
-    moved = device.put(rows)
-    for temperature in (1.0, 0.2):
-        expected = np.stack([weigh(row, temperature) for row in rows])
-        found = compared(device.get(device.weigh(moved, temperature)), expected)
-        yield {"case": f"weights for sampling, temperature {temperature:g}", **found}
-
-
-def timed(call: Callable[[], object], clock: Clock, rounds: int = ROUNDS) -> float:
-    """Median seconds of one call, which waits for the device."""
+def timed(call: Callable[[], object], bench: Bench) -> float:
+    """Median seconds of one call, which waits for the device; of fewer rounds where they take long."""
     call()
     taken = []
-    for _ in range(rounds):
-        before = clock()
+    for _ in range(bench.rounds):
+        before = bench.clock()
         call()
-        taken.append(clock() - before)
+        taken.append(bench.clock() - before)
+        if sum(taken) > TIMED_S:
+            break
     return statistics.median(taken)
 
 
-def timings(device: CudaDevice, clock: Clock, sizes: dict[str, tuple[int, int]], launches: int = 200) -> Iterator[Row]:
+def timings(device: CudaDevice, bench: Bench, launches: int = 200) -> Iterator[Row]:
     """A launch among many; a product with one row, and the bytes of weights that it reads a second."""
     x = device.put(np.ones((1, 64), np.float32))
     recorder = device.recorder()
@@ -214,17 +130,17 @@ def timings(device: CudaDevice, clock: Clock, sizes: dict[str, tuple[int, int]],
     calls = recorder.calls()
     yield {
         "what": "one launch among many",
-        "seconds": timed(lambda: (device.run(calls), device.wait()), clock) / launches,
+        "seconds": timed(lambda: (device.run(calls), device.wait()), bench) / launches,
     }
     for name, weight_format in TIMED.items():
-        for size, (rows, columns) in sizes.items():
+        for size, (rows, columns) in bench.sizes.items():
             with device.lent():
                 weight = any_weight(rows, columns, weight_format)
-                inputs, row = _Inputs(device), (np.zeros((1, rows), np.float32), numbers(1, columns))
+                inputs, row = Inputs(device), (np.zeros((1, rows), np.float32), numbers(1, columns))
                 recorder = device.recorder()
                 recorder.record(registry()["linear"], tuple(there(device, inputs, each) for each in (*row, weight)))
                 product = recorder.calls()
-                seconds = timed(lambda product=product: (device.run(product), device.wait()), clock)
+                seconds = timed(lambda product=product: (device.run(product), device.wait()), bench)
             rate = weight.total_bytes / seconds
             yield {"what": f"{size}, {name}, one row", "seconds": seconds, "bytes_per_s": rate}
 
@@ -236,79 +152,186 @@ def any_weight(rows: int, columns: int, weight_format: WeightFormat) -> PackedWe
     return PackedWeight(weight_format, rows, columns, data, scales if scales.size else None)
 
 
+def open_twice(bench: Bench) -> Iterator[Row]:
+    """Seconds until a device is ready."""
+    for words in ("first", "second"):
+        before = bench.clock()
+        device = bench.make()
+        yield {"what": f"open a device, {words} time", "seconds": bench.clock() - before}
+        device.close()
+
+
+def of_device(bench: Bench, part: Callable[[CudaDevice], Iterable[Row]]) -> Iterator[Row]:
+    """Rows of a part that takes one device."""
+    device = bench.make()
+    try:
+        yield from part(device)
+    finally:
+        device.close()
+
+
+def sampling_times(device: CudaDevice, bench: Bench) -> Iterator[Row]:
+    """Tokens of rows of logits, greedy and drawn, with the copy down."""
+    rows, words = bench.sampled
+    logits, told = device.put(numbers(rows, words)), np.zeros(rows, SAMPLE_RESULT)
+    inputs = device.inputs(ALIGNMENT)
+    for what in ("greedy", "top-k 50, top-p 0.95"):
+        asked = np.zeros(rows, SAMPLE_INPUT)
+        asked["num_top"], asked["scale"], asked["top_p"] = -1, exponent_scale(1.0), int(0.95 * 2**53)
+        asked["drawn"], asked["top_k"] = what != "greedy", 50
+        where = device.upload(inputs, 0, asked.view(np.uint8))
+        seconds = timed(lambda w=where: device.sample(logits, w, SAMPLE_INPUT.itemsize, told), bench)
+        yield {"what": f"sampling, {rows} rows of {words} words, {what}", "seconds": seconds}
+
+
+def copies(device: CudaDevice, bench: Bench) -> Iterator[Row]:
+    """Bytes a second of a copy on the device, read and written."""
+    rows = device.zeros(2 * bench.copied_bytes).reshape(2, -1)
+    seconds = timed(lambda: (device.copy_row(rows, 0, 1), device.wait()), bench)
+    yield {"what": "copy on the device", "seconds": seconds, "bytes_per_s": 2 * bench.copied_bytes / seconds}
+
+
+def parts_of(bench: Bench) -> dict[str, Callable[[CpuOps], Iterator[Row]]]:
+    """All of them, in order."""
+
+    def times(_ops: CpuOps) -> Iterator[Row]:
+        yield from of_device(bench, lambda device: timings(device, bench))
+        yield from of_device(bench, lambda device: copies(device, bench))
+        yield from of_device(bench, lambda device: sampling_times(device, bench))
+
+    def others(_ops: CpuOps) -> Iterator[Row]:
+        yield from outside.sanitized(("--parts", "ops", "--seconds", "20", "--out", "/tmp/sanitized"), bench.peer_limit)
+        yield from outside.torch_figures(
+            ("--device", "cpu", "--rounds", "3", *TINY) if bench.emulated else (), bench.peer_limit
+        )
+        yield from outside.llama_cpp_figures(bench.gguf, bench.peer_limit)
+
+    return {
+        "open": lambda _ops: open_twice(bench),
+        "sampling": lambda _ops: of_device(bench, compare_sampling),
+        "ops": lambda ops: compare_ops(bench.make, ops, bench.until(0.25)),
+        "logits": lambda ops: compare_spark(bench.make, ops, bench.until(0.4)),
+        "schedules": lambda ops: schedules.compare_schedules(bench.make, ops, bench.until(0.5)),
+        "times": times,
+        "steps": lambda _ops: shapes.time_steps(
+            bench.make, bench.model_shapes, lambda call: timed(call, bench), bench.until(0.8)
+        ),
+        "outside": others,
+    }
+
+
+TINY = ("--hidden", "128", "--inner", "128", "--layers", "1", "--vocabulary", "300")
+
+
+def measure(bench: Bench, names: Iterable[str] | None, keep: Callable[[Row], None]) -> Row:
+    """The parts of these names (None: all). keep: is given what there is so far, after each."""
+    bench.started.append(bench.clock())
+    level = next(level for level in SAME_BITS if level in available_levels())
+    device, ops = bench.make(), CpuOps(level, 4)
+    facts = device.facts
+    device.close()
+    about = ("name", "capability", "multiprocessors", "driver_version", "free_bytes", "total_bytes")
+    found: Row = {
+        "device": {name: getattr(facts, name) for name in about},
+        "emulated": bench.emulated,
+        "cpu_level": level,
+        "not_asked": list(NOT_ASKED),
+        "parts": {},
+    }
+    parts = parts_of(bench)
+    for name in parts if names is None else names:
+        rows: list[Row] = []
+        found["parts"][name] = rows
+        try:
+            for row in parts[name](ops):
+                rows.append(row)
+        except Exception as error:  # what one part does wrong must not cost the others
+            rows.append({"case": f"part {name}", "failed": f"{type(error).__name__}: {error}"})
+        found["seconds"] = bench.clock() - bench.started[0]
+        keep(found)
+    ops.close()
+    return found
+
+
+def rows_of(found: Row, key: str) -> list[Row]:
+    """Of all parts, those that say this."""
+    return [row for rows in found["parts"].values() for row in rows if key in row]
+
+
+def is_wrong(found: Row) -> bool:
+    """Does a byte differ, or has something failed?"""
+    return bool([row for row in rows_of(found, "different") if row["different"]] or rows_of(found, "failed"))
+
+
 def report(found: Row) -> str:
     """As Markdown."""
-    compared_rows = [row for row in found["cases"] if "different" in row]
+    compared_rows, failed, left = (rows_of(found, key) for key in ("different", "failed", "not_run"))
     wrong = [row for row in compared_rows if row["different"]]
-    failed, left = ([row for row in found["cases"] if key in row] for key in ("failed", "not_run"))
     device = found["device"]
     lines = [
         f"# {device['name']}\n",
+        *(["**Emulated: the times say nothing.**\n"] if found["emulated"] else []),
         f"Compute capability {device['capability'][0]}.{device['capability'][1]}, driver {device['driver_version']}, "
-        f"{device['total_bytes'] / 1e9:.1f} GB. Compared with the CPU's level {found['cpu_level']}.\n",
+        f"{device['total_bytes'] / 1e9:.1f} GB. Compared with the CPU's level {found['cpu_level']}. "
+        f"{found.get('seconds', 0.0):.0f} s in all.\n",
         f"{len(compared_rows)} cases compared, {len(wrong)} differ, {len(failed)} failed, {len(left)} not run.\n",
         *(f"- differs: {row['case']}: {row['different']} of {row['bytes']} bytes" for row in wrong),
         *(f"- failed: {row['case']}: {row['failed']}" for row in failed),
-        *(f"- not run: {row['case']}" for row in left),
-        "\n| what | time | rate |\n| --- | --- | --- |",
+        *(f"- not run: {row.get('case') or row['what']}: {row['not_run']}" for row in left),
+        *(f"- missing: {row['what']}: {row['missing']}" for row in rows_of(found, "missing")),
+        *(f"- {row['what']}: {row['found']}" for row in rows_of(found, "found")),
+        *(f"- not asked: {each}" for each in found["not_asked"]),
+        "\n| what | time | rows a second | GB/s |\n| --- | --- | --- | --- |",
     ]
-    for row in found["times"]:
-        rate = f"{row['bytes_per_s'] / 1e9:,.1f} GB/s" if "bytes_per_s" in row else ""
-        lines.append(f"| {row['what']} | {1e6 * row['seconds']:,.1f} us | {rate} |")
+    for row in rows_of(found, "seconds") + [row for row in rows_of(found, "rows_per_s") if "seconds" not in row]:
+        taken = f"{1e6 * row['seconds']:,.1f} us" if "seconds" in row else ""
+        rows = f"{row['rows_per_s']:,.1f}" if "rows_per_s" in row else ""
+        rate = f"{row['bytes_per_s'] / 1e9:,.1f}" if "bytes_per_s" in row else ""
+        lines.append(f"| {row['what']} | {taken} | {rows} | {rate} |")
     return "\n".join(lines) + "\n"
 
 
-def measure(make: Callable[[], CudaDevice], clock: Clock, seconds: float, sizes: dict[str, tuple[int, int]]) -> Row:
-    """All of it. make: opens the device anew."""
-    started = clock()
-    level = next(level for level in SAME_BITS if level in available_levels())
-    device, opened = make(), clock()
-    device.close()
-    device, again = make(), clock()
-    facts = device.facts
-    ops = CpuOps(level, 4)
-    times: list[Row] = [
-        {"what": "open a device, first time", "seconds": opened - started},
-        {"what": "open a device, second time", "seconds": again - opened},
-    ]
-    cases = list(compare_weights(device))
-    times += timings(device, clock, sizes)
-    device.close()
-    cases += compare_ops(make, ops, started + 0.5 * seconds, clock)
-    cases += compare_spark(make, ops, started + seconds, clock)
-    times += [
-        {"what": row["case"].replace("logits", "decode step"), "seconds": row["decode_step_s"]}
-        for row in cases
-        if "decode_step_s" in row
-    ]
-    ops.close()
-    names = ("name", "capability", "multiprocessors", "driver_version", "free_bytes", "total_bytes")
-    return {
-        "device": {name: getattr(facts, name) for name in names},
-        "cpu_level": level,
-        "seconds": clock() - started,
-        "cases": cases,
-        "times": times,
-    }
+def bench_of(device: str, seconds: float, gguf: str | None) -> Bench:
+    """On a device by its number, or in the emulator, where everything is small."""
+    if device != EMULATED:
+        return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, PRODUCTS, shapes.SHAPES, gguf=gguf)
+    from tests.cuda import fake  # compiles it
+
+    small: Row = {"sizes": {"small": (256, 128)}, "model_shapes": shapes.SMALL, "copied_bytes": 1 << 20, "rounds": 1}
+    small |= {"sampled": (2, 300)}
+    return Bench(fake.device, time.perf_counter, seconds, **small, emulated=True, gguf=gguf)
 
 
 def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(description="Compare and time a CUDA device.")
     parser.add_argument("--out", type=Path, default=Path("."))
-    parser.add_argument("--device", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=300.0, help="after which no further case is begun")
+    parser.add_argument("--device", default="0", help="its number, or emulated")
+    parser.add_argument("--seconds", type=float, default=480.0, help="after which no further case is begun")
+    parser.add_argument("--parts", help="some of them, with commas; all without it")
+    parser.add_argument("--gguf", help="a file for llama-bench")
     asked = parser.parse_args()
+    if not (asked.device.isdigit() or asked.device == EMULATED):
+        parser.error(f"--device is a number or {EMULATED}, not {asked.device}")
+    bench = bench_of(asked.device, asked.seconds, asked.gguf)
+    names = asked.parts.split(",") if asked.parts else None
+    if unknown := sorted(set(names or ()) - set(parts_of(bench))):
+        parser.error(f"--parts: there is no {', '.join(unknown)}; choose from {', '.join(parts_of(bench))}")
+    asked.out.mkdir(parents=True, exist_ok=True)
+
+    def keep(found: Row) -> None:
+        (asked.out / "measure.json").write_text(json.dumps(found, indent=1) + "\n")
+        (asked.out / "measure.md").write_text(report(found))
+        print(f"{found['seconds']:6.1f} s: {', '.join(found['parts'])} done", file=sys.stderr, flush=True)
+
+    faulthandler.dump_traceback_later(asked.seconds + ENDED_S, exit=True)  # a kernel that never ends
     try:
-        found = measure(lambda: CudaDevice(asked.device), time.perf_counter, asked.seconds, PRODUCTS)
+        found = measure(bench, names, keep)
     except TwostrokeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    asked.out.mkdir(parents=True, exist_ok=True)
-    (asked.out / "measure.json").write_text(json.dumps(found, indent=1) + "\n")
-    (asked.out / "measure.md").write_text(report(found))
     print(report(found))
-    return int(any(row.get("different") or "failed" in row for row in found["cases"]))
+    return int(is_wrong(found))
 
 
 if __name__ == "__main__":

@@ -15,18 +15,19 @@ from typing import Any
 
 from twostroke.models.common.registry import Architecture, architectures, read_model
 from twostroke.spec.formats import KVKind
-from twostroke.weights.gguf.families import FAMILIES, NOT_NAMES
+from twostroke.weights.gguf.families.table import FAMILIES, READ_AS
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = ROOT / "docs" / "parity.json"
-PUBLISHED = "published*.py"
-"""Files of tests/models whose PUBLISHED holds for each model (config, parameters, ...)."""
+PUBLISHED = ROOT / "tests" / "models" / "published"
+"""The folder of files whose PUBLISHED holds for each model (config, parameters, ...)."""
 
 PARITY = """# Models
 
 Every architecture that Twostroke runs. **None of them was ever loaded from a published checkpoint.** Each is tested
-with tiny random checkpoints (`tests/models/families.py`), which transformers makes. It has no Grok-1, which is compared
-with a reference of our own after the published code (`tests/models/grok1.py`).
+with tiny random checkpoints (`tests/models/families/`), which transformers makes. It has no Grok-1, no
+RWKV-6 and no RWKV-7, which are compared with references of our own after the published code and the papers
+(`tests/models/grok1.py`, `tests/models/families/rwkv.py`, `rwkv6.py`).
 
 ## Parity
 
@@ -87,15 +88,14 @@ def _parity_row(entry: Architecture, records: Mapping[str, Mapping[str, Any]]) -
 def _gguf_names(names: list[str]) -> Iterator[str]:
     """What general.architecture of a GGUF file says of them."""
     for gguf, family in FAMILIES.items():
-        if family.hf in names and gguf not in NOT_NAMES:
-            yield f"`{gguf}`"
-        if family.experts and FAMILIES[family.experts].hf in names:
-            yield f"`{gguf}` with experts"
+        if family.hf in names and gguf != "falcon-two-norms":
+            name, what = READ_AS.get(gguf, (gguf, ""))
+            yield f"`{name}`{what and ' '}{what}"
 
 
 def _size_rows() -> Iterator[str]:
-    for path in sorted((ROOT / "tests" / "models").glob(PUBLISHED)):
-        facts = importlib.import_module(f"tests.models.{path.stem}").PUBLISHED
+    for path in sorted(PUBLISHED.glob("[a-z]*.py")):
+        facts = importlib.import_module(f"tests.models.published.{path.stem}").PUBLISHED
         for name, (config, said, *_) in facts.items():
             model = read_model(config)
             ours, kv_bytes = model.parameters(), model.kv_bytes_per_token(KVKind.BF16)

@@ -122,7 +122,7 @@ def _read_events(reply: Reply, body: bytes) -> None:
 
 
 def _joined(found: list[Any]) -> Any:
-    whole = {"text": "", "finish_reason": None, "logprobs": None}
+    whole: dict[str, Any] = {"text": "", "finish_reason": None, "logprobs": None}
     for choice in found:
         whole["text"] += choice["text"]
         whole["finish_reason"] = choice["finish_reason"] or whole["finish_reason"]

@@ -31,7 +31,7 @@ class Server:
     @classmethod
     def start(cls, model: str, threads: int, streams: int, extra: tuple[str, ...] = ()) -> Server:
         """A small queue and a small KV cache, so that refusals, preemptions and evictions happen."""
-        flags = ("--port", "0", "--json", "--threads", str(threads), "--max-sequences", str(streams))
+        flags: tuple[str, ...] = ("--port", "0", "--json", "--threads", str(threads), "--max-sequences", str(streams))
         flags += ("--queued-requests", str(2 * streams), "--kv-memory", "3MB", "--deadline", "60s", "--drain", "20s")
         command = [sys.executable, "-c", PROGRAM, "serve", model, *flags, *extra]
         environment = process_environment() | {"PYTHONPATH": str(SOURCE)}

@@ -28,7 +28,7 @@ class Diary:
         self._told_s = -TOLD_S
 
     def add(self, seconds: float, sample: Sample, fills: dict[str, float], tally: Tally) -> None:
-        """One sample, `seconds` after the load began; told and written where it is time."""
+        """One sample, `seconds` after the load began; printed and written where it is time."""
         minute = seconds / 60
         self._fills = fills
         for name, fill in fills.items():

@@ -11,7 +11,7 @@ MEMORY_SHARE, SHORT_SHARE, LONG_MINUTES = 0.02, 0.25, 10.0
 WARM_SHARE = 0.3
 """Of a run in which the histories were never full."""
 MOST_WARM_SHARE = 0.5
-"""Of a long run, until memory counts: where the histories take longer, the run tells nothing."""
+"""Of a long run, until memory counts: where the histories take longer, the run shows nothing."""
 ENDS_SHARE = 1 / 8
 """Of the samples that count, those whose medians are compared: the first ones and the last ones."""
 
@@ -33,9 +33,9 @@ class Sample:
 def warm_until(fills: list[float]) -> int | None:
     """The sample from which on memory counts; None where the histories were never full.
 
-    fills: at each sample, of the server's least full history (it tells itself). A server grows while they fill. Then it
-    is given that long once more: entries differ in size and lie among other things, so a history takes the room that it
-    needs when each entry has been replaced by a new one. What grows after that is a leak, whatever minute it is.
+    fills: at each sample, of the server's least full history, as the server reports it. A server grows while they fill.
+    Then it is given that long once more: entries differ in size and lie among other things, so a history takes the room
+    that it needs when each entry has been replaced by a new one. What grows after that is a leak.
     """
     full = next((place for place, fill in enumerate(fills) if fill >= 1.0), None)
     return None if full is None else 2 * full

@@ -86,7 +86,7 @@ class Trainer:
             hidden = self.hidden(batch.ids)
         rows = hidden.flatten(0, 1).index_select(0, batch.index)
         head = self.model.model.embed_tokens.weight
-        loss, losses = HeadLoss.apply(rows, head, batch.target, batch.weight / batch.weight.sum())  # type: ignore[no-untyped-call]
+        loss, losses = HeadLoss.apply(rows, head, batch.target, batch.weight / batch.weight.sum())
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)

@@ -59,7 +59,7 @@ def losses(heads: Heads, model: Llama, batch: Batch) -> tuple[list[Tensor], list
 
 
 def train(heads: Heads, model: Llama, minutes: float, rate: float, dialogues: Dialogues) -> dict[str, Tensor]:
-    """The averaged weights after so many minutes; the rate falls in a straight line."""
+    """The averaged weights after `minutes` minutes; the rate falls in a straight line."""
     optimizer = torch.optim.AdamW(heads.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
     average = {name: tensor.detach().clone() for name, tensor in heads.state_dict().items()}
     begin_s = told_s = time.perf_counter()

@@ -33,7 +33,7 @@ struct Machine {
   Fiber fibers[kMostThreads], scheduler;
   char* stacks;
   int32_t threads, thread;
-  int64_t block, serial, stretch;  // serial: of the block among all that ever ran
+  int64_t block, serial, stretch, launch;  // serial: of the block among all that ever ran
   uint64_t random;
   bool failed;
   char error[256];
@@ -59,13 +59,6 @@ void shuffle(Index* order, int64_t count) {
     order[i] = order[j];
     order[j] = kept;
   }
-}
-
-void fail(const char* what, const char* name, int64_t index) {
-  if (machine.failed) return;
-  machine.failed = true;
-  snprintf(machine.error, sizeof machine.error, "%s: %s[%lld], block %lld, thread %d", what, name, static_cast<long long>(index),
-           static_cast<long long>(machine.block), machine.thread);
 }
 
 #if defined(__x86_64__)
@@ -135,6 +128,15 @@ void renew(Accesses& accesses) {
 
 }  // namespace
 
+void fail(const char* what, const char* name, int64_t index) {
+  if (machine.failed) return;
+  machine.failed = true;
+  snprintf(machine.error, sizeof machine.error, "%s: %s[%lld], block %lld, thread %d", what, name, static_cast<long long>(index),
+           static_cast<long long>(machine.block), machine.thread);
+}
+
+Now running() { return {machine.launch, machine.serial, machine.stretch, machine.thread}; }
+
 int32_t thread_index() { return machine.thread; }
 int32_t threads() { return machine.threads; }
 int64_t block_index() { return machine.block; }
@@ -166,6 +168,7 @@ void note_outside(const char* name, int64_t index) { fail("an index outside shar
 
 const char* run_grid(Kernel kernel, const void* args, int64_t blocks, int32_t threads_of_block, uint64_t seed) {
   machine.failed = false;
+  ++machine.launch;
   if (threads_of_block < 1 || threads_of_block > kMostThreads || blocks < 1) return "a grid that no device takes";
   if (machine.stacks == nullptr) machine.stacks = static_cast<char*>(malloc(kStackBytes * kMostThreads));
   int64_t* order = static_cast<int64_t*>(malloc(sizeof(int64_t) * static_cast<size_t>(blocks)));

@@ -14,6 +14,7 @@ namespace {
 thread_local char last_error[512] = "";
 
 constexpr int32_t kLeastMajor = 8;  // of compute capability: the PTX is of sm_80
+constexpr int32_t kLeastVersion = 11000;  // of CUDA, as the driver says it: the PTX is of version 7.0
 constexpr int64_t kAlignment = 256;
 
 int32_t open_driver(const char* path, Driver& driver) {
@@ -25,16 +26,27 @@ int32_t open_driver(const char* path, Driver& driver) {
 #define F(symbol, name, arguments)                                                             \
   driver.name = reinterpret_cast<CUresult(*) arguments>(dlsym(driver.library, #symbol));       \
   if (driver.name == nullptr) {                                                                \
-    set_error(#symbol, "the driver's library lacks this function: the driver is too old");     \
-    return TS_CUDA_NO_DRIVER;                                                                  \
+    set_error(#symbol, "the driver's library lacks this function");                            \
+    return TS_CUDA_OLD_DRIVER;                                                                 \
   }
   TS_CUDA_DRIVER(F)
 #undef F
   return TS_OK;
 }
 
+int32_t check_driver(const ts_context& device) {
+  int32_t version = 0;
+  const int32_t status = checked(device, "cuDriverGetVersion", device.driver.version(&version));
+  if (status != TS_OK || version >= kLeastVersion) return status;
+  char words[96];
+  snprintf(words, sizeof words, "%d.%d, and at least %d.%d is needed", version / 1000, version % 1000 / 10, kLeastVersion / 1000,
+           kLeastVersion % 1000 / 10);
+  set_error("the newest CUDA that it supports", words);
+  return TS_CUDA_OLD_DRIVER;
+}
+
 int32_t find_device(ts_context& device, int32_t ordinal) {
-  int32_t status = checked(device, "cuInit", device.driver.init(0)), count = 0, major = 0;
+  int32_t status = checked(device, "cuInit", device.driver.init(0)), count = 0, major = 0, minor = 0;
   if (status != TS_OK) return TS_CUDA_NO_DEVICE;
   status = checked(device, "cuDeviceGetCount", device.driver.device_count(&count));
   if (status == TS_OK && (ordinal < 0 || ordinal >= count)) {
@@ -45,14 +57,17 @@ int32_t find_device(ts_context& device, int32_t ordinal) {
   }
   if (status == TS_OK) status = checked(device, "cuDeviceGet", device.driver.device(&device.device, ordinal));
   if (status == TS_OK) status = checked(device, "cuDeviceGetAttribute", device.driver.attribute(&major, kMajorAttribute, device.device));
+  if (status == TS_OK) status = checked(device, "cuDeviceGetAttribute", device.driver.attribute(&minor, kMinorAttribute, device.device));
   if (status != TS_OK || major >= kLeastMajor) return status;
-  set_error("the device is too old", "it must be of compute capability 8.0 or higher");
+  char words[96];
+  snprintf(words, sizeof words, "its compute capability is %d.%d, and at least %d.0 is needed", major, minor, kLeastMajor);
+  set_error("the device is too old", words);
   return TS_CUDA_OLD_DEVICE;
 }
 
 int32_t load_kernels(ts_context& device, const void* image) {
   static const char* const kNames[] = {
-#define K(name) "ts_kernel_" #name,
+#define K(name, Args) "ts_kernel_" #name,
       TS_CUDA_KERNELS(K)
 #undef K
   };
@@ -64,6 +79,7 @@ int32_t load_kernels(ts_context& device, const void* image) {
 
 int32_t open_all(ts_context& device, const char* driver, int32_t ordinal, const void* image) {
   int32_t status = open_driver(driver, device.driver);
+  if (status == TS_OK) status = check_driver(device);
   if (status == TS_OK) status = find_device(device, ordinal);
   if (status == TS_OK) status = checked(device, "cuDevicePrimaryCtxRetain", device.driver.retain(&device.context, device.device));
   if (status != TS_OK) return status;
@@ -111,12 +127,6 @@ uint64_t scratch_of(ts_context& device, int64_t bytes, int32_t* status) {
   return device.scratch;
 }
 
-const int32_t* mirrored(const ts_context& device, const int32_t* data, int64_t count) {
-  const char* from = reinterpret_cast<const char*>(data);
-  if (device.inputs == nullptr || from < device.inputs || from + 4 * count > device.inputs + device.inputs_bytes) return nullptr;
-  return reinterpret_cast<const int32_t*>(device.mirror + static_cast<uint64_t>(from - device.inputs));
-}
-
 }  // namespace cuda
 }  // namespace twostroke
 
@@ -147,7 +157,8 @@ void ts_context_destroy(ts_context* device) {
   if (device->retained && driver.set_current(device->context) == 0) {
     if (device->stream != nullptr) driver.synchronize(device->stream);
     if (device->scratch != 0) driver.free_memory(device->scratch);
-    if (device->mirror != 0) driver.free_memory(device->mirror);
+    for (const InputBlock& block : device->inputs)
+      if (block.host != nullptr) driver.free_memory(block.mirror);
     if (device->module != nullptr) driver.unload_module(device->module);
     if (device->stream != nullptr) driver.destroy_stream(device->stream);
   }
@@ -216,25 +227,4 @@ int32_t ts_cuda_copy(ts_context* device, uint64_t to, uint64_t from, int64_t byt
 int32_t ts_cuda_wait(ts_context* device) {
   const int32_t status = begin(device);
   return status != TS_OK ? status : checked(*device, "cuStreamSynchronize", device->driver.synchronize(device->stream));
-}
-
-int32_t ts_cuda_inputs(ts_context* device, const void* host, int64_t bytes) {
-  int32_t status = begin(device);
-  if (status == TS_OK && device->mirror != 0) status = ts_cuda_free(device, device->mirror);
-  if (status != TS_OK) return status;
-  device->inputs = nullptr;
-  device->mirror = 0;
-  device->inputs_bytes = 0;
-  if (host == nullptr) return TS_OK;
-  status = ts_cuda_allocate(device, bytes, &device->mirror);
-  if (status != TS_OK) return status;
-  device->inputs = static_cast<const char*>(host);
-  device->inputs_bytes = bytes;
-  return ts_cuda_zero(device, device->mirror, bytes);
-}
-
-int32_t ts_cuda_upload(ts_context* device, int64_t bytes) {
-  if (device == nullptr || device->inputs == nullptr) return TS_BAD_POINTER;
-  if (bytes < 0 || bytes > device->inputs_bytes) return TS_BAD_SHAPE;
-  return ts_cuda_put(device, device->mirror, device->inputs, bytes);
 }

@@ -1,28 +1,11 @@
 // kv_write and attention. Slots and page tables are checked on the host, where the step was written.
 // Knows: ops' operands, kernels' arguments. Must not know: products.
 #include "twostroke/cuda/launch.h"
-#include "twostroke/kv_page.h"
+#include "twostroke/attention/kv_page.h"
 
 namespace twostroke {
 namespace cuda {
 namespace {
-
-int32_t check_pages(const ts_attention_args& a) {
-  const ts_sequences& s = a.batch;
-  if (s.count > 0 && s.row_starts[s.count] != a.q.rows) return TS_BAD_INDEX;
-  for (int64_t i = 0; i < s.count; ++i) {
-    const int64_t rows = static_cast<int64_t>(s.row_starts[i + 1]) - s.row_starts[i], end = s.context_tokens[i];
-    const int64_t pages = divide_up(end, TS_PAGE_TOKENS);
-    if (s.row_starts[i] < 0 || rows < 0 || rows > end || pages > s.max_pages) return TS_BAD_SHAPE;
-    // Pages behind the window were given back, and their entries say nothing.
-    const int64_t seen = first_seen(a.window, end - rows);
-    for (int64_t p = seen / TS_PAGE_TOKENS; p < pages; ++p) {
-      const int32_t page = s.page_table[i * s.max_pages + p];
-      if (page < 0 || page >= a.layer->num_pages) return TS_BAD_INDEX;
-    }
-  }
-  return TS_OK;
-}
 
 int32_t check_attention(const ts_attention_args& a) {
   const int32_t status = check_layer(a.layer);
@@ -38,6 +21,34 @@ int32_t check_attention(const ts_attention_args& a) {
 }
 
 }  // namespace
+
+KernelNumber attention_kernel(int32_t kv_kind) { return has_scales(kv_kind) ? kKernel_attention_whole : kKernel_attention_float; }
+
+int32_t check_pages(const ts_sequences& s, const ts_kv_layer& layer, int64_t all_rows, int64_t window) {
+  if (s.count > 0 && s.row_starts[s.count] != all_rows) return TS_BAD_INDEX;
+  for (int64_t i = 0; i < s.count; ++i) {
+    const int64_t rows = static_cast<int64_t>(s.row_starts[i + 1]) - s.row_starts[i], end = s.context_tokens[i];
+    const int64_t pages = divide_up(end, TS_PAGE_TOKENS);
+    if (s.row_starts[i] < 0 || rows < 0 || rows > end || pages > s.max_pages) return TS_BAD_SHAPE;
+    // Pages behind the window were given back, and their entries say nothing.
+    const int64_t seen = first_seen(window, end - rows);
+    for (int64_t p = seen / TS_PAGE_TOKENS; p < pages; ++p) {
+      const int32_t page = s.page_table[i * s.max_pages + p];
+      if (page < 0 || page >= layer.num_pages) return TS_BAD_INDEX;
+    }
+  }
+  return TS_OK;
+}
+
+int32_t mirror_sequences(ts_context& device, const ts_sequences& s, AttentionArgs* args) {
+  args->row_starts = mirrored(device, s.row_starts, s.count + 1);
+  args->context_tokens = mirrored(device, s.context_tokens, s.count);
+  args->page_table = mirrored(device, s.page_table, s.count * s.max_pages);
+  args->sequences = s.count;
+  args->table_stride = s.max_pages;
+  const bool found = args->row_starts != nullptr && args->context_tokens != nullptr && args->page_table != nullptr;
+  return found ? TS_OK : TS_BAD_POINTER;
+}
 
 int32_t launch(ts_context& device, const ts_kv_write_args& a) {
   const int32_t status = check_layer(a.layer);
@@ -56,19 +67,24 @@ int32_t launch(ts_context& device, const ts_kv_write_args& a) {
 int32_t launch(ts_context& device, const ts_attention_args& a) {
   int32_t status = check_attention(a);
   if (status != TS_OK || a.batch.count == 0) return status;
-  const ts_sequences& s = a.batch;
-  const int32_t* starts = mirrored(device, s.row_starts, s.count + 1);
-  const int32_t* contexts = mirrored(device, s.context_tokens, s.count);
-  const int32_t* pages = mirrored(device, s.page_table, s.count * s.max_pages);
-  if (starts == nullptr || contexts == nullptr || pages == nullptr) return TS_BAD_POINTER;
-  status = check_pages(a);
+  status = check_pages(a.batch, *a.layer, a.q.rows, a.window);
   if (status != TS_OK) return status;
-  const AttentionArgs args = {*a.layer,     a.out.data,  a.q.data,       a.sinks.data, a.slopes.data, starts,
-                              contexts,     pages,       a.q.stride,     a.out.stride, a.q.heads,     s.count,
-                              s.max_pages,  static_cast<float>(a.scale), static_cast<float>(a.soft_cap), static_cast<int32_t>(a.window),
-                              static_cast<int32_t>(a.ahead)};
-  const KernelNumber kernel = has_scales(a.layer->kind) ? kKernel_attention_whole : kKernel_attention_float;
-  return start(device, kernel, a.q.rows * a.q.heads, kGroupThreads, &args);
+  AttentionArgs args = {};
+  args.layer = *a.layer;
+  args.out = a.out.data;
+  args.q = a.q.data;
+  args.sinks = a.sinks.data;
+  args.slopes = a.slopes.data;
+  args.q_stride = a.q.stride;
+  args.out_stride = a.out.stride;
+  args.heads = a.q.heads;
+  args.scale = static_cast<float>(a.scale);
+  args.soft_cap = static_cast<float>(a.soft_cap);
+  args.window = static_cast<int32_t>(a.window);
+  args.ahead = static_cast<int32_t>(a.ahead);
+  status = mirror_sequences(device, a.batch, &args);
+  if (status != TS_OK) return status;
+  return start(device, attention_kernel(a.layer->kind), a.q.rows * a.q.heads, kGroupThreads, &args);
 }
 
 }  // namespace cuda

@@ -85,6 +85,41 @@ int32_t launch(ts_context& device, const ts_soft_cap_args& a) {
   return start_elements(device, kKernel_soft_cap, a.out, args);
 }
 
+int32_t launch(ts_context& device, const ts_scale_columns_args& a) {
+  if (a.weight.data == nullptr || (a.weight.length != 1 && a.weight.length != width_of(a.out))) return TS_BAD_SHAPE;
+  ElementArgs args = {};
+  args.gate = a.weight.data;
+  args.shared = a.weight.length == 1;
+  return start_elements(device, kKernel_scale_columns, a.out, args);
+}
+
+int32_t launch(ts_context& device, const ts_xielu_args& a) {
+  if (a.numbers.length != 4) return TS_BAD_SHAPE;
+  ElementArgs args = {};
+  args.gate = a.numbers.data;
+  return start_elements(device, kKernel_xielu, a.out, args);
+}
+
+int32_t launch(ts_context& device, const ts_mix_streams_args& a) {
+  if (!same_shape(a.out, a.base) || a.x.rows != a.out.rows || a.x.dim != a.out.dim || a.weights.rows != a.out.rows) return TS_BAD_SHAPE;
+  if (width_of(a.weights) != a.out.heads * a.x.heads) return TS_BAD_SHAPE;
+  const MixArgs args = {a.out.data,  a.base.data,      a.x.data,    a.weights.data, a.out.stride, a.base.stride,           a.x.stride,
+                        a.weights.stride, a.out.heads, a.x.heads,   a.out.dim,      parts_of(width_of(a.out)), static_cast<float>(a.shift)};
+  return start(device, kKernel_mix_streams, a.out.rows * args.parts, kThreads, &args);
+}
+
+int32_t launch(ts_context& device, const ts_gaussian_cut_args& a) {
+  if (width_of(a.out) < 1) return TS_BAD_SHAPE;
+  const NormArgs args = {a.out.data, nullptr, nullptr, nullptr, a.out.stride, 0, 1, width_of(a.out), static_cast<float>(a.factor)};
+  return start(device, kKernel_gaussian_cut, a.out.rows, kNormThreads, &args);
+}
+
+int32_t launch(ts_context& device, const ts_match_rms_args& a) {
+  if (a.out.rows != a.like.rows || width_of(a.out) != width_of(a.like) || width_of(a.out) < 1) return TS_BAD_SHAPE;
+  const NormArgs args = {a.out.data, a.like.data, nullptr, nullptr, a.out.stride, a.like.stride, 1, width_of(a.out), static_cast<float>(a.least)};
+  return start(device, kKernel_match_rms, a.out.rows, kNormThreads, &args);
+}
+
 int32_t launch(ts_context& device, const ts_gather_rows_args& a) {
   if (a.out.rows != a.rows.count || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
   const int32_t* rows = mirrored(device, a.rows.data, a.rows.count);
@@ -98,12 +133,13 @@ int32_t launch(ts_context& device, const ts_embed_args& a) {
   const int32_t status = check_weight(a.table);
   if (status != TS_OK) return status;
   const ts_weight& w = *a.table;
-  if (a.out.rows != a.token_ids.count || width_of(a.out) != w.columns) return TS_BAD_SHAPE;
+  if (a.out.rows != a.token_ids.count || width_of(a.out) != w.columns || w.experts != 0) return TS_BAD_SHAPE;
   const int32_t* ids = mirrored(device, a.token_ids.data, a.token_ids.count);
   if (ids == nullptr) return TS_BAD_POINTER;
   if (!in_range(a.token_ids, w.rows)) return TS_BAD_INDEX;
-  const EmbedArgs args = {a.out.data,   static_cast<const uint8_t*>(w.data), w.scales,      ids,    a.out.stride, w.columns,
-                          padded_columns(w.kind, w.columns), parts_of(w.columns), w.kind, w.group};
+  const int64_t padded = padded_columns(w.kind, w.columns);
+  const EmbedArgs args = {a.out.data,   static_cast<const uint8_t*>(w.data), w.scales, ids,    a.out.stride,         w.columns, padded,
+                          panel_bytes(w.kind, padded), parts_of(w.columns),  w.kind,   w.group, stored_layout(w.kind)};
   return start(device, kKernel_embed, a.out.rows * args.parts, kThreads, &args);
 }
 

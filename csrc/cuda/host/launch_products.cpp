@@ -1,97 +1,64 @@
 // Products with packed weights: activations rounded to int8 first where weights are whole numbers, kRowsAtOnce rows at a time, so that
-// scratch memory stays small. A row's bits do not depend on who shares these.
+// scratch memory stays small. A row's bits do not depend on which rows share these.
 // Knows: ops' operands, kernels' arguments. Must not know: other ops.
-#include "twostroke/cuda/launch.h"
 #include "twostroke/cuda/packed.h"
+#include "twostroke/cuda/product.h"
 
 namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 128;  // a multiple of kProductRows
-constexpr int64_t kMostGroup = 1024;
-
-int64_t round_up(int64_t bytes) { return divide_up(bytes, 256) * 256; }
-
-// Rows of activations in int8, in scratch memory.
+// Where rows of activations lie in scratch memory, in int8 with their scales and corrections.
 struct Rounded {
   int64_t padded, groups, q_bytes, pair_bytes;
 
-  explicit Rounded(const ts_weight& w)
+  Rounded(const ts_weight& w, int64_t rows)
       : padded(padded_columns(w.kind, w.columns)), groups(w.group == 0 ? 0 : divide_up(padded, w.group)), q_bytes(0), pair_bytes(0) {
-    if (!is_whole(w.kind)) return;
-    q_bytes = round_up(kRowsAtOnce * padded);
-    pair_bytes = round_up(kRowsAtOnce * groups * 4);
+    if (!is_integer_kind(w.kind)) return;
+    const int64_t whole_blocks = divide_up(rows, kProductRows) * kProductRows;
+    q_bytes = round_up(whole_blocks * padded);
+    pair_bytes = round_up(whole_blocks * groups * 4);
   }
-  int64_t bytes() const { return q_bytes + 2 * pair_bytes; }
 };
 
-int32_t start_product(ts_context& device, const ts_weight& w, const Rounded& rounded, uint64_t scratch, const float* x, int64_t x_stride,
-                      int64_t tokens, float* out, int64_t out_stride, bool add) {
+LinearArgs arguments_of(const ts_weight& w, const Rounded& rounded, const ProductRows& rows) {
   LinearArgs args = {};
-  args.out = out;
-  args.x = x;
+  args.out = rows.out;
+  args.x = rows.x;
   args.data = static_cast<const uint8_t*>(w.data);
   args.scales = w.scales;
   args.bias = w.bias;
-  args.out_stride = out_stride;
-  args.x_stride = x_stride;
-  args.tokens = tokens;
+  args.matrices = rows.matrices;
+  args.out_stride = rows.out_stride;
+  args.x_stride = rows.x_stride;
+  args.tokens = rows.count;
   args.rows = w.rows;
   args.columns = w.columns;
   args.padded = rounded.padded;
   args.group = w.group;
   args.groups = rounded.groups;
   args.panels = divide_up(w.rows, kPanel);
+  args.panel_bytes = panel_bytes(w.kind, rounded.padded);
   args.kind = w.kind;
-  args.add = add;
-  if (!is_whole(w.kind))
-    return start(device, kKernel_linear_float, tokens * divide_up(args.panels, kProductThreads / kPanel), kProductThreads, &args);
-  const QuantizeArgs quantize = {x,
-                                 reinterpret_cast<int8_t*>(scratch),
-                                 reinterpret_cast<float*>(scratch + static_cast<uint64_t>(rounded.q_bytes)),
-                                 reinterpret_cast<int32_t*>(scratch + static_cast<uint64_t>(rounded.q_bytes + rounded.pair_bytes)),
-                                 x_stride,
-                                 w.columns,
-                                 rounded.padded,
-                                 w.group,
-                                 rounded.groups};
-  const int32_t status = start(device, kKernel_quantize, tokens * rounded.groups, kGroupThreads, &quantize);
-  if (status != TS_OK) return status;
-  args.q = quantize.q;
-  args.x_scales = quantize.scales;
-  args.corrections = quantize.corrections;
-  return start(device, kKernel_linear_whole, args.panels * divide_up(tokens, kProductRows), kProductThreads, &args);
-}
-
-int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add) {
-  int32_t status = check_weight(weight);
-  if (status != TS_OK) return status;
-  if (out.rows != x.rows || width_of(x) != weight->columns || width_of(out) != weight->rows) return TS_BAD_SHAPE;
-  const Rounded rounded(*weight);
-  const uint64_t scratch = scratch_of(device, rounded.bytes(), &status);
-  for (int64_t first = 0; first < x.rows && status == TS_OK; first += kRowsAtOnce) {
-    const int64_t tokens = x.rows - first < kRowsAtOnce ? x.rows - first : kRowsAtOnce;
-    status = start_product(device, *weight, rounded, scratch, x.data + first * x.stride, x.stride, tokens, out.data + first * out.stride,
-                           out.stride, add);
-  }
-  return status;
+  args.add = rows.add;
+  args.stored = stored_layout(w.kind);
+  return args;
 }
 
 // Both halves of the product go to scratch memory, then silu of the first times the second.
 int32_t gated_product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight) {
   int32_t status = check_weight(weight);
   if (status != TS_OK) return status;
-  if (out.rows != x.rows || width_of(x) != weight->columns || 2 * width_of(out) != weight->rows) return TS_BAD_SHAPE;
-  const Rounded rounded(*weight);
-  const uint64_t scratch = scratch_of(device, rounded.bytes() + kRowsAtOnce * weight->rows * 4, &status);
-  float* both = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(rounded.bytes()));
+  if (out.rows != x.rows || width_of(x) != weight->columns || 2 * width_of(out) != weight->rows || weight->experts != 0) return TS_BAD_SHAPE;
+  const int64_t bytes = product_scratch(*weight, kRowsAtOnce);
+  const uint64_t scratch = scratch_of(device, bytes + kRowsAtOnce * weight->rows * 4, &status);
+  float* both = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(bytes));
   for (int64_t first = 0; first < x.rows && status == TS_OK; first += kRowsAtOnce) {
-    const int64_t tokens = x.rows - first < kRowsAtOnce ? x.rows - first : kRowsAtOnce;
-    status = start_product(device, *weight, rounded, scratch, x.data + first * x.stride, x.stride, tokens, both, weight->rows, false);
+    const int64_t count = x.rows - first < kRowsAtOnce ? x.rows - first : kRowsAtOnce;
+    status = start_product(device, *weight, scratch, kRowsAtOnce, {x.data + first * x.stride, x.stride, count, both, weight->rows, false, nullptr});
     if (status != TS_OK) return status;
-    const ts_value some = {out.data + first * out.stride, out.stride, tokens, out.heads, out.dim};
-    const ts_gate_args gate = {some, {both, weight->rows, tokens, 1, weight->rows}, 0, 0.0, 0.0};
+    const ts_value some = {out.data + first * out.stride, out.stride, count, out.heads, out.dim};
+    const ts_gate_args gate = {some, {both, weight->rows, count, 1, weight->rows}, 0, 0.0, 0.0};
     status = launch(device, gate);
   }
   return status;
@@ -99,13 +66,54 @@ int32_t gated_product(ts_context& device, const ts_value& out, const ts_value& x
 
 }  // namespace
 
-int32_t check_weight(const ts_weight* w) {
-  if (w == nullptr || w->data == nullptr) return TS_BAD_POINTER;
-  if (w->kind < TS_W_F32 || w->kind > TS_W_INT4 || w->experts != 0) return TS_BAD_FORMAT;
-  if (w->rows <= 0 || w->columns <= 0) return TS_BAD_SHAPE;
-  if (!is_whole(w->kind)) return w->group == 0 ? TS_OK : TS_BAD_FORMAT;
-  if (w->group <= 0 || w->group % kStep != 0 || w->group > kMostGroup) return TS_BAD_FORMAT;
-  return w->scales == nullptr ? TS_BAD_POINTER : TS_OK;
+KernelNumber product_kernel(int32_t weight_kind, bool bank) {
+  if (!is_integer_kind(weight_kind)) return kKernel_linear_float;
+  if (is_stored_kind(weight_kind)) return kKernel_linear_stored;
+  return bank ? kKernel_linear_whole_bank : kKernel_linear_whole;
+}
+
+int64_t product_scratch(const ts_weight& weight, int64_t rows) {
+  const Rounded rounded(weight, rows);
+  return rounded.q_bytes + 2 * rounded.pair_bytes;
+}
+
+int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, int64_t scratch_rows, const ProductRows& rows) {
+  const Rounded rounded(w, scratch_rows);
+  LinearArgs args = arguments_of(w, rounded, rows);
+  const KernelNumber kernel = product_kernel(w.kind, rows.matrices != nullptr);
+  const int64_t narrow = rows.count * divide_up(args.panels, kProductThreads / kPanel);  // blocks of one row by four panels
+  if (!is_integer_kind(w.kind)) return start(device, kernel, narrow, kProductThreads, &args);
+  const uint64_t pairs = scratch + static_cast<uint64_t>(rounded.q_bytes);
+  const QuantizeArgs quantize = {rows.x,
+                                 reinterpret_cast<int8_t*>(scratch),
+                                 reinterpret_cast<float*>(pairs),
+                                 reinterpret_cast<int32_t*>(pairs + static_cast<uint64_t>(rounded.pair_bytes)),
+                                 rows.x_stride,
+                                 w.columns,
+                                 rounded.padded,
+                                 w.group,
+                                 rounded.groups};
+  const int32_t status = start(device, kKernel_quantize, rows.count * rounded.groups, kGroupThreads, &quantize);
+  if (status != TS_OK) return status;
+  args.q = quantize.q;
+  args.x_scales = quantize.scales;
+  args.corrections = quantize.corrections;
+  if (is_stored_kind(w.kind)) return start(device, kernel, narrow, kProductThreads, &args);
+  const int64_t together = rows.matrices != nullptr ? 1 : kProductRows;
+  return start(device, kernel, args.panels * divide_up(rows.count, together), kProductThreads, &args);
+}
+
+int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add) {
+  int32_t status = check_weight(weight);
+  if (status != TS_OK) return status;
+  if (out.rows != x.rows || width_of(x) != weight->columns || width_of(out) != weight->rows || weight->experts != 0) return TS_BAD_SHAPE;
+  const uint64_t scratch = scratch_of(device, product_scratch(*weight, kRowsAtOnce), &status);
+  for (int64_t first = 0; first < x.rows && status == TS_OK; first += kRowsAtOnce) {
+    const int64_t count = x.rows - first < kRowsAtOnce ? x.rows - first : kRowsAtOnce;
+    status = start_product(device, *weight, scratch, kRowsAtOnce,
+                           {x.data + first * x.stride, x.stride, count, out.data + first * out.stride, out.stride, add, nullptr});
+  }
+  return status;
 }
 
 int32_t launch(ts_context& device, const ts_linear_args& a) { return product(device, a.out, a.x, a.weight, false); }
@@ -118,6 +126,22 @@ int32_t launch(ts_context& device, const ts_feed_forward_args& a) {
   if (a.gate_up == nullptr || a.down == nullptr || a.middle.rows != a.x.rows || width_of(a.middle) != a.down->columns) return TS_BAD_SHAPE;
   const int32_t status = gated_product(device, a.middle, a.x, a.gate_up);
   return status == TS_OK ? product(device, a.out, a.middle, a.down, true) : status;
+}
+
+// Each head's vectors meet that head's matrix, as rows of any product.
+int32_t launch(ts_context& device, const ts_head_linear_args& a) {
+  int32_t status = check_weight(a.weight);
+  if (status != TS_OK) return status;
+  const int64_t heads = a.weight->experts;
+  if (heads < 1 || a.x.heads != heads || a.out.heads != heads || a.x.rows != a.out.rows) return TS_BAD_SHAPE;
+  if (a.x.dim != a.weight->columns || a.out.dim != a.weight->rows) return TS_BAD_SHAPE;
+  for (int64_t head = 0; head < heads && status == TS_OK; ++head) {
+    const ts_weight weight = matrix_of(*a.weight, head);
+    const ts_value x = {a.x.data + head * a.x.dim, a.x.stride, a.x.rows, 1, a.x.dim};
+    const ts_value out = {a.out.data + head * a.out.dim, a.out.stride, a.out.rows, 1, a.out.dim};
+    status = product(device, out, x, &weight, false);
+  }
+  return status;
 }
 
 }  // namespace cuda

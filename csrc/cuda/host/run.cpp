@@ -1,6 +1,6 @@
 // ts_run on a device: goes through the words of a step's calls, and starts the kernels of one after the other on one stream. Nothing waits.
 // Knows: the operands of the ops. Must not know: what they compute.
-#include "twostroke/cuda/launch.h"
+#include "twostroke/cuda/product.h"
 
 #include <string.h>
 
@@ -20,14 +20,23 @@ Launcher find_launch(long) {
   return nullptr;
 }
 
+// The kernel of an op that has several: kKernels for one that has one form.
+KernelNumber kernel_of(const char* op, int32_t weight_kind, int32_t kv_kind) {
+  const char* const products[] = {"linear", "linear_add", "linear_silu", "feed_forward", "head_linear"};
+  for (const char* name : products)
+    if (strcmp(op, name) == 0) return product_kernel(weight_kind, false);
+  if (strcmp(op, "experts") == 0) return product_kernel(weight_kind, true);
+  return strcmp(op, "attention") == 0 ? attention_kernel(kv_kind) : kKernels;
+}
+
 struct Entry {
-  const char* signature;
+  const char *name, *signature;
   Launcher launcher;
   int64_t words;
 };
 
 #define F(kind, name) " " #kind " " #name ";"
-#define OP(name, fields) {#name ":" fields, find_launch<ts_##name##_args>(0), sizeof(ts_##name##_args) / 8},
+#define OP(name, fields) {#name, #name ":" fields, find_launch<ts_##name##_args>(0), sizeof(ts_##name##_args) / 8},
 const Entry kOps[] = {TS_OPS(OP)};
 #undef OP
 #undef F
@@ -41,6 +50,16 @@ constexpr int32_t kOpCount = sizeof(kOps) / sizeof(kOps[0]);
 using namespace twostroke::cuda;
 
 const char* ts_op_signature(int32_t op) { return op >= 0 && op < kOpCount ? kOps[op].signature : nullptr; }
+
+const char* ts_kernel(const ts_context*, int32_t op, int32_t weight_kind, int32_t kv_kind, int64_t, int64_t) {
+  static const char* const kNames[] = {
+#define K(name, Args) #name,
+      TS_CUDA_KERNELS(K)
+#undef K
+      nullptr};
+  if (op < 0 || op >= kOpCount || weight_kind < TS_W_F32 || weight_kind > TS_W_LAST || kv_kind < TS_KV_F32 || kv_kind > TS_KV_INT4) return nullptr;
+  return kNames[kernel_of(kOps[op].name, weight_kind, kv_kind)];
+}
 
 int32_t ts_cuda_has_op(int32_t op) { return op >= 0 && op < kOpCount && kOps[op].launcher != nullptr; }
 
@@ -57,17 +76,4 @@ int32_t ts_run(ts_context* device, const int64_t* words, int64_t count, int64_t*
     at += kOps[op].words;
   }
   return status;
-}
-
-int32_t ts_cuda_weigh(ts_context* device, const float* logits, int64_t stride, int64_t rows, int64_t count, double scale,
-                      const double* coefficients, int32_t terms, uint64_t* out) {
-  if (device == nullptr || logits == nullptr || coefficients == nullptr || out == nullptr) return TS_BAD_POINTER;
-  if (rows < 0 || count < 1 || stride < count || terms != kSeriesTerms) return TS_BAD_SHAPE;
-  int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
-  if (status != TS_OK || rows == 0) return status;
-  WeighArgs args = {logits, nullptr, out, stride, count, (count + kThreads - 1) / kThreads, scale, {}};
-  args.peaks = reinterpret_cast<float*>(scratch_of(*device, 4 * rows, &status));
-  memcpy(args.series, coefficients, sizeof args.series);
-  if (status == TS_OK) status = start(*device, kKernel_row_peak, rows, kThreads, &args);
-  return status == TS_OK ? start(*device, kKernel_weigh, rows * args.parts, kThreads, &args) : status;
 }

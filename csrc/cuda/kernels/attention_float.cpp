@@ -31,38 +31,20 @@ TS_DEVICE_INLINE FloatPage float_page(const AttentionArgs& args, const QueryRow&
 
 TS_KERNEL(attention_float, AttentionArgs) {
   const QueryRow row = query_row(args);
-  const int64_t dim = args.layer.head_dim, value_dim = args.layer.value_dim;
+  const int64_t dim = args.layer.head_dim;
   const int32_t thread = thread_index();
   const float scale = args.scale * kLog2E;
   const float* q = args.q + row.token * args.q_stride + row.head * dim;
   for (int64_t d = thread; d < dim; d += kGroupThreads) query[d] = q[d] * scale;
   barrier();
-  each_tile(args, row, [&](int64_t start, int64_t first, int64_t last, Partial& own) {
-    const bool seen = thread >= first && thread < last;
-    float score = kLowest;
-    if (seen) {
-      const FloatPage page = float_page(args, row, start + thread);
-      score = 0.0f;
-      for (int64_t d = 0; d < dim; ++d) score = fma(query[d], page.key(d, (start + thread) % TS_PAGE_TOKENS), score);
-      score = adjusted(args, row, start + thread, score);
-    }
-    tile_scores[thread] = score;
-    barrier();
-    float found;
-    const float rescale = own.raise(first, last, &found);
-    tile_weights[thread] = seen ? exp2_negative(score - own.peak) : 0.0f;
-    barrier();
-    own.add_total(rescale);
-    TS_EVERY_SUM
-    for (int j = 0; j < kSums; ++j) {
-      const int64_t d = thread + j * kGroupThreads;
-      if (d >= value_dim) continue;
-      float sum = own.sums[j] * rescale;
-      for (int64_t p = first; p < last; ++p)
-        sum = fma(tile_weights[p], float_page(args, row, start + p).value(d, (start + p) % TS_PAGE_TOKENS), sum);
-      own.sums[j] = sum;
-    }
-  });
+  const auto score = [&](int64_t position) {
+    const FloatPage page = float_page(args, row, position);
+    float sum = 0.0f;
+    for (int64_t d = 0; d < dim; ++d) sum = fma(query[d], page.key(d, position % TS_PAGE_TOKENS), sum);
+    return adjusted(args, row, position, sum);
+  };
+  const auto value = [&](int64_t position, int64_t d) { return float_page(args, row, position).value(d, position % TS_PAGE_TOKENS); };
+  each_float_tile(args, row, score, value);
 }
 
 }  // namespace cuda

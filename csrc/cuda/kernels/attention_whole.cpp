@@ -1,5 +1,5 @@
 // attention over pages of int8 and int4: both products are sums of whole numbers (ADR 13), so their order is free. A row's query is
-// rounded to bytes, its weights times V's scales to 15 bits within each tile, as attention_integer.h says.
+// rounded to bytes, its weights times V's scales to 15 bits within each tile, as attention/integer.h says.
 // Knows: attend.h, the page layout. Must not know: batches.
 #include "twostroke/cuda/attend.h"
 

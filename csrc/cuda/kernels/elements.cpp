@@ -59,9 +59,10 @@ TS_KERNEL(soft_cap, ElementArgs) {
   *x = tanh_ratio(*x * (1.0f / args.factor)) * args.factor;
 }
 
+// rows: NULL for all of them, as they are.
 TS_KERNEL(gather_rows, GatherArgs) {
   const Element e = element(args.parts);
-  if (e.at < args.width) args.out[e.row * args.out_stride + e.at] = args.x[args.rows[e.row] * args.x_stride + e.at];
+  if (e.at < args.width) args.out[e.row * args.out_stride + e.at] = args.x[(args.rows == nullptr ? e.row : args.rows[e.row]) * args.x_stride + e.at];
 }
 
 // A thread a pair of dimensions.

@@ -11,12 +11,12 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)  // only what stands here leaves the library
 
-#define TS_ABI_VERSION 19
+#define TS_ABI_VERSION 21
 #define TS_PANEL_ROWS 64
 #define TS_PAGE_TOKENS 16
 
 enum ts_status { TS_OK = 0, TS_BAD_SHAPE = -1, TS_BAD_FORMAT = -2, TS_BAD_INDEX = -3, TS_NO_MEMORY = -4, TS_BAD_POINTER = -5,
-                 TS_BAD_VALUE = -6 };
+                 TS_BAD_VALUE = -6, TS_RANK_LOST = -7 };
 enum ts_weight_kind { TS_W_F32 = 0, TS_W_BF16 = 1, TS_W_INT8 = 2, TS_W_INT4 = 3, TS_W_FLAT8 = 4, TS_W_FLAT4 = 5, TS_W_FLAT8_MIN = 6,
                       TS_W_SUPER8 = 7, TS_W_SUPER8_MIN = 8, TS_W_SUPER4_MIN = 9, TS_W_AFFINE4_128 = 10, TS_W_AFFINE4_64 = 11,
                       TS_W_AFFINE4_32 = 12, TS_W_AFFINE8_128 = 13, TS_W_AFFINE8_64 = 14, TS_W_AFFINE8_32 = 15,
@@ -43,7 +43,7 @@ typedef struct {
   int32_t kv_heads;
   int32_t head_dim, value_dim;  // of one head of K, of V
   int64_t num_pages;
-  void* data;               // (num_pages, kv_heads, one head of a page): kv_page.h
+  void* data;               // (num_pages, kv_heads, one head of a page): attention/kv_page.h
   int64_t latent;           // 1: V is the first value_dim dimensions of K, and is not stored; kv_heads is 1
 } ts_kv_layer;
 
@@ -88,6 +88,22 @@ int32_t ts_run(ts_context*, const int64_t* words, int64_t count, int64_t* ran);
 const char* ts_kernel(const ts_context*, int32_t op, int32_t weight_kind, int32_t kv_kind, int64_t rows, int64_t head_dim);
 const char* ts_op_signature(int32_t op);  // "add: value out; value x;", by number; NULL beyond the last op
 
+// Where ranks of one model meet inside a step (gather, hand_over, receive). ts_exchange_shared: in memory that all ranks map, zeros at first,
+// of ts_exchange_bytes; piece_bytes, a multiple of 64, holds at least one row of what they exchange. ts_exchange_sockets: over connected
+// stream sockets, one to each other rank, which the caller keeps open. limit_ns: the longest wait for another rank, then TS_RANK_LOST.
+// NULL where a size does not fit. ts_context_join: the ops of this context meet there; NULL for none; it must outlive the context.
+// ts_exchange_begin: the pass that follows has this number. ts_exchange_end: from any thread, ends all waits of all ranks for good.
+// ts_exchange_spent: of all passes so far, 4 figures: calls, bytes sent, nanoseconds in calls, nanoseconds of these in which it waited.
+typedef struct ts_exchange ts_exchange;
+int64_t ts_exchange_bytes(int32_t ranks, int64_t piece_bytes);
+ts_exchange* ts_exchange_shared(void* memory, int32_t rank, int32_t ranks, int64_t piece_bytes, int64_t limit_ns);
+ts_exchange* ts_exchange_sockets(const int32_t* sockets, int32_t rank, int32_t ranks, int64_t limit_ns);
+void ts_exchange_begin(ts_exchange*, int64_t number);
+void ts_exchange_end(ts_exchange*);
+void ts_exchange_spent(const ts_exchange*, int64_t* figures);
+void ts_exchange_destroy(ts_exchange*);
+int32_t ts_context_join(ts_context*, ts_exchange*);
+
 // The machine's limits; the caller holds the clock. ts_limit_read: reads `bytes` with all threads, returns something made of them.
 // ts_limit_rate: products on registers alone, f32 or the int8 kind of this level (ts_weight_kind); returns the operations done, a
 // multiply-add being two, or a ts_status.
@@ -104,7 +120,7 @@ int32_t ts_settle(void* address, int64_t bytes);
 // meanwhile. TS_NO_MEMORY where it cannot (before Linux 5.14, or none is left).
 int32_t ts_populate(void* address, int64_t bytes);
 
-// Weights of a row of logits for sampling, whole numbers: ops/token_weights.py, bit for bit. peak: the largest logit, finite. terms:
+// Weights of a row of logits for sampling, whole numbers: ops/attention/token_weights.py, bit for bit. peak: the largest logit, finite. terms:
 // the number of `coefficients` of 2^x. Of the calling thread alone.
 int32_t ts_weigh(const float* logits, int64_t count, double peak, double scale, const double* coefficients, int32_t terms, uint64_t* out);
 

@@ -1,4 +1,4 @@
-// The activation functions, by their numbers in src/twostroke/ops/activation.py. Knows: simd.h. Must not know: who applies them.
+// The activation functions, by their numbers in src/twostroke/ops/rows/activation.py. Knows: simd.h. Must not know: what applies them.
 #pragma once
 #include "twostroke/simd.h"
 

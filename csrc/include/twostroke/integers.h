@@ -20,7 +20,7 @@ TS_VECTOR_INLINE int32_t quad_of(const int8_t* factors) {
 }  // namespace twostroke
 
 #if defined(TS_LEVEL_NEON)
-#include "twostroke/integers_neon.h"
+#include "twostroke/neon/integers.h"
 #endif
 
 namespace twostroke {

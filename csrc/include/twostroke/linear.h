@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "twostroke/abi.h"
+#include "twostroke/packed.h"
 
 // An array of vector registers stays in registers only where every loop over it is unrolled and every use inlined.
 #define TS_UNROLL _Pragma("clang loop unroll(full)")
@@ -12,8 +13,6 @@
 #define TS_ALWAYS __attribute__((always_inline))  // of a lambda
 
 namespace twostroke {
-
-constexpr int64_t kPanel = TS_PANEL_ROWS;
 
 #if defined(TS_LEVEL_AVX512)
 constexpr int64_t kTileRows = 6;  // 6 x 4 accumulators, 4 weights, 1 activation: 29 of 32 registers
@@ -44,12 +43,7 @@ constexpr int64_t read_on_rows(int32_t kind) { return kind == TS_W_INT8 ? 12 : 8
 constexpr int64_t read_on_rows(int32_t) { return kStreamRows; }
 #endif
 
-constexpr int64_t kStep = 64;                                     // columns that integer kinds are padded to
-constexpr int64_t kSubgroup = 16;                                 // columns of int4 that share a multiplier
-constexpr int64_t kMultiplierBytes = kStep / kSubgroup / 2 * kPanel;  // at the beginning of a step of int4
-constexpr int64_t kInt4StepBytes = kMultiplierBytes + kStep / 2 * kPanel;
 constexpr int64_t kQuadBytes = 4 * kPanel;                        // bytes of four k of a panel
-constexpr int64_t kMaxGroup = 1024;
 
 // 64 output columns of a packed matrix. columns: padded for the integer kinds, real for the float kinds.
 struct Panel {
@@ -127,25 +121,6 @@ void block_group(int32_t kind, const Group&, const TileRows&, int64_t rows, uint
 
 inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-inline int64_t padded_columns(int32_t kind, int64_t columns) {
-  if (kind == TS_W_F32) return columns;
-  return round_up(columns, kind == TS_W_BF16 ? 2 : kStep);
-}
-
-// Codes and scales as files of ggml have them: stored.h.
-inline bool is_stored_kind(int32_t kind) { return kind >= TS_W_FLAT8; }
-int64_t stored_bytes(int32_t kind, int64_t padded);
-
-// Bytes of one panel of `padded` columns; for int4, whole steps.
-inline int64_t panel_bytes(int32_t kind, int64_t padded) {
-  if (kind == TS_W_INT4) return padded / kStep * kInt4StepBytes;
-  if (is_stored_kind(kind)) return stored_bytes(kind, padded);
-  return kPanel * padded * (kind == TS_W_F32 ? 4 : kind == TS_W_BF16 ? 2 : 1);
-}
-
-// Kinds whose activations are rounded to int8.
-inline bool is_integer_kind(int32_t kind) { return kind >= TS_W_INT8; }
-
 inline float bf16_to_f32(uint16_t bits) {
   const uint32_t wide = static_cast<uint32_t>(bits) << 16;
   float value;
@@ -158,11 +133,6 @@ inline uint32_t float_bits(float value) {
   memcpy(&bits, &value, 4);
   return bits;
 }
-
-// TS_OK, or what is wrong with a packed weight.
-int32_t check_weight(const ts_weight* w);
-// One matrix of a bank.
-ts_weight matrix_of(const ts_weight& bank, int64_t index);
 
 // Where quantized rows go: groups group_stride apart; for each group a scale and a correction, pair_stride apart; sub_corrections
 // (padded columns / 16), or NULL.
@@ -178,8 +148,12 @@ struct QuantizedRow {
 // A group below or above these counts as zeros: 127 / amax would overflow, or amax is no number.
 constexpr float kLeastMagnitude = 0x1p-120f, kMostMagnitude = 0x1.fffffep127f;
 
-// One row to int8, as ops/linear.py quantize_rows.
+// One row to int8, as ops/products/linear.py quantize_rows.
 void quantize_row(const float* x, int64_t columns, int64_t group, QuantizedRow to);
+// One group of columns, at most kMaxGroup: its codes into q, and the largest magnitude, of which the scale is a 127th.
+float round_group(const float* x, int64_t columns, int8_t* q);
+// Floats that round to these codes and this largest magnitude, and so to the same scale.
+void unround_group(const int8_t* q, float amax, int64_t columns, float* x);
 // One group of up to 16 rows, x_stride apart, into the block that begins at `to`.
 void quantize_block(const float* x, int64_t x_stride, int64_t rows, int64_t columns, QuantizedRow to);
 

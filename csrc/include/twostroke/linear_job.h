@@ -36,7 +36,7 @@ struct QuantizedRows {
   float* scales;
   int32_t* corrections;
   int64_t rows;
-  int32_t* sub_corrections;  // NULL in blocks, where nobody asks for them
+  int32_t* sub_corrections;  // NULL in blocks, where they are not used
   int64_t subgroups;
 };
 

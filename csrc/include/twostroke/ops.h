@@ -60,13 +60,20 @@ typedef int64_t ts_integer;
   OP(add, F(value, out) F(value, x))                                                                                     \
   OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window) F(number, soft_cap) F(vector, sinks) F(vector, slopes) F(integer, ahead)) \
   OP(chosen_latent_attention, F(value, out) F(value, q) F(value, q_turned) F(value, chosen) F(cache, layer) F(sequences, batch) F(number, scale)) \
+  OP(compress, F(value, out) F(value, x) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, rate)) \
   OP(delta_rule, F(value, out) F(value, q) F(value, k) F(value, v) F(value, a) F(value, b) F(vector, decay) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, strength)) \
   OP(embed, F(value, out) F(weight, table) F(indices, token_ids))                                                        \
+  OP(entry_attention, F(value, out) F(value, q) F(value, chosen) F(value, before) F(cache, layer) F(sequences, batch) F(vector, sinks) F(number, scale) F(integer, rate) F(integer, window)) \
+  OP(entry_select, F(value, out) F(value, q) F(value, weights) F(cache, layer) F(sequences, batch) F(integer, rate)) \
+  OP(entry_write, F(cache, layer) F(value, rows) F(indices, slots) F(indices, positions) F(integer, rate)) \
   OP(experts, F(value, out) F(value, x) F(value, routes) F(weight, gate_up) F(weight, down) F(value, rows) F(value, middle) F(value, pairs) F(integer, activation) F(number, limit) F(number, shift) F(integer, weigh_inputs)) \
   OP(feed_forward, F(value, out) F(value, x) F(weight, gate_up) F(weight, down) F(value, middle))                        \
   OP(gate, F(value, out) F(value, x) F(integer, activation) F(number, limit) F(number, shift))                           \
   OP(gated_norm, F(value, out) F(value, x) F(value, gate) F(vector, weight) F(number, eps) F(integer, groups) F(integer, activation) F(integer, gate_first)) \
+  OP(gaussian_cut, F(value, out) F(number, factor))                                                                      \
+  OP(gather, F(value, out) F(value, part) F(weight, reader) F(integer, first))                                           \
   OP(gather_rows, F(value, out) F(value, x) F(indices, rows))                                                            \
+  OP(hand_over, F(value, x))                                                                                              \
   OP(head_linear, F(value, out) F(value, x) F(weight, weight))                                                           \
   OP(head_norm, F(value, out) F(vector, weight) F(number, eps))                                                          \
   OP(index_select, F(value, out) F(value, q) F(value, weights) F(cache, layer) F(sequences, batch))                      \
@@ -77,18 +84,29 @@ typedef int64_t ts_integer;
   OP(linear, F(value, out) F(value, x) F(weight, weight))                                                                \
   OP(linear_add, F(value, out) F(value, x) F(weight, weight))                                                            \
   OP(linear_silu, F(value, out) F(value, x) F(weight, weight))                                                           \
+  OP(match_rms, F(value, out) F(value, like) F(number, least))                                                           \
+  OP(mix_streams, F(value, out) F(value, base) F(value, x) F(value, weights) F(number, shift))                           \
   OP(multiply, F(value, out) F(value, x) F(value, gate) F(integer, activation))                                          \
   OP(low_rank, F(value, out) F(value, product) F(value, x) F(weight, down) F(weight, up) F(vector, ranks) F(indices, adapters) F(value, middle) F(integer, first)) \
+  OP(receive, F(value, out))                                                                                              \
   OP(rms_norm, F(value, out) F(value, x) F(vector, weight) F(number, eps))                                               \
   OP(rope, F(value, out) F(rope_table, table) F(indices, positions))                                                     \
-  OP(route, F(value, out) F(value, logits) F(integer, normalised) F(vector, bias) F(integer, scores) F(integer, groups) F(integer, kept) F(integer, best) F(number, least) F(number, added) F(number, factor)) \
+  OP(route, F(value, out) F(value, logits) F(integer, normalised) F(vector, bias) F(integer, scores) F(integer, groups) F(integer, kept) F(integer, best) F(number, least) F(number, added) F(number, factor) F(vector, shares)) \
+  OP(route_by_token, F(value, out) F(value, logits) F(indices, token_ids) F(vector, table) F(integer, scores) F(number, added) F(number, factor)) \
   OP(scale, F(value, out) F(number, factor))                                                                             \
+  OP(scale_columns, F(value, out) F(vector, weight))                                                                     \
   OP(selective_scan, F(value, out) F(value, x) F(value, dt) F(value, b) F(value, c) F(vector, decay) F(vector, skip) F(state, state) F(indices, slots) F(sequences, batch)) \
   OP(short_conv, F(value, out) F(value, x) F(vector, taps) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, activation)) \
   OP(soft_cap, F(value, out) F(number, cap))                                                                             \
   OP(sparse_mixer, F(value, out) F(value, logits) F(number, jitter))                                                     \
   OP(ssd_scan, F(value, out) F(value, x) F(value, b) F(value, c) F(value, dt) F(vector, decay) F(vector, skip) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, dt_least) F(number, dt_most)) \
-  OP(take_columns, F(value, out) F(value, x) F(vector, order))
+  OP(stream_shares, F(value, out) F(value, x) F(vector, base) F(vector, factor) F(integer, streams) F(integer, rounds) F(number, eps)) \
+  OP(take_columns, F(value, out) F(value, x) F(vector, order)) \
+  OP(token_shift, F(value, out) F(value, x) F(vector, mix) F(state, state) F(indices, slots) F(sequences, batch)) \
+  OP(weigh_streams, F(value, out) F(value, x) F(value, weights)) \
+  OP(wkv6, F(value, out) F(value, r) F(value, w) F(value, k) F(value, v) F(vector, first) F(vector, weight) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, eps)) \
+  OP(wkv7, F(value, out) F(value, r) F(value, w) F(value, k) F(value, v) F(value, a) F(vector, removal) F(vector, growth) F(vector, bonus) F(vector, weight) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, eps)) \
+  OP(xielu, F(value, out) F(vector, numbers))
 
 #define F(kind, name) ts_##kind##_operand name;
 #define OP(name, fields) \

@@ -1,4 +1,4 @@
-// Threads that share out the tasks of one job after the other. A job is done when its tasks are done: a thread that has none delays nobody.
+// Threads that share the tasks of one job after the other. A job is done when its tasks are done: an idle thread delays no other.
 //
 // How a task is taken. A share is a range of task numbers in one atomic word. A thread takes one by compare-and-swap, with acquire, and
 // only then reads what the job is. Nothing that it knew before is used, so a thread that comes late takes a task of the job of now, with
@@ -9,9 +9,9 @@
 // acquire. So all that tasks wrote is seen by the caller, and all that they read is free to change.
 //
 // Where other programs use the cores too, the system takes a core away from one of our threads for some milliseconds. If that one has a
-// task, the caller has to wait for it, and if that one is the caller, the workers do. A thread that waits reads the clock of the other's own work:
-// while it runs on, a core is used and the wait is short, so that staying awake is best; once it stands, sleeping is best, because the
-// system then gives the core of the sleeper to the one that has none, and because who slept is preferred when it wakes.
+// task, the caller has to wait for it, and if that one is the caller, the workers do. A thread that waits reads the clock of the other's
+// own work. While that clock runs on, a core is used and the wait is short, so polling is best. Once it stands, sleeping is best: the
+// system then gives the core of the sleeping thread to the one that has none, and it prefers a thread that slept when that one wakes.
 // Knows: atomics, threads. Must not know: what the tasks compute.
 #pragma once
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // Sixteen float32 lanes, the one vector type of the kernels that are written once for all levels.
-// AVX-512: one register. AVX2: two. NEON (simd_neon.h): four. Generic: an array that the compiler may vectorize; it multiplies and
+// AVX-512: one register. AVX2: two. NEON (neon/simd.h): four. Generic: an array that the compiler may vectorize; it multiplies and
 // adds apart, the others use fused multiply-add. Sums over lanes follow one fixed tree at every level.
 // Knows: registers. Must not know: kernels.
 #pragma once
@@ -20,7 +20,7 @@ constexpr int kLanes = 16;
 }  // namespace twostroke
 
 #if defined(TS_LEVEL_NEON)
-#include "twostroke/simd_neon.h"
+#include "twostroke/neon/simd.h"
 #endif
 
 namespace twostroke {

@@ -28,4 +28,15 @@ inline int32_t check_states(const ts_state& state, const ts_indices& slots, cons
   return TS_OK;
 }
 
+constexpr int kMostHeadRows = 256;  // of one head's state in wkv6 and wkv7
+
+// TS_OK, or what is wrong with the operands that both scans of RWKV have.
+template <class Args>
+int32_t check_wkv(const Args& a) {
+  const int64_t width = width_of(a.v);
+  if (!same_shape(a.out, a.v) || !same_shape(a.r, a.v) || !same_shape(a.w, a.v) || !same_shape(a.k, a.v)) return TS_BAD_SHAPE;
+  if (a.v.heads < 1 || a.v.dim < 1 || a.v.dim > kMostHeadRows || a.weight.length != width || a.bias.length != width) return TS_BAD_SHAPE;
+  return check_states(a.state, a.slots, a.batch, a.v.rows, width * a.v.dim);
+}
+
 }  // namespace twostroke

@@ -2,38 +2,9 @@
 // Knows: where the parts of a group lie. Must not know: tiles, threads.
 #pragma once
 #include "twostroke/linear.h"
+#include "twostroke/stored_shape.h"
 
 namespace twostroke {
-
-constexpr int64_t kStoredGroup = 256;  // columns of a group, and of a scale of the activations
-
-// sub: columns of one step. nibbles: codes of 4 bits, `offset` more than meant; else bytes, 128 more. super: a group has one scale and
-// whole multipliers; else a scale for each step. minimum: something is taken off in each step. floats: scales and minima are float32, else
-// float16. table: nibbles are E2M1, twice their value is the code. whole: columns are a multiple of it.
-struct StoredShape {
-  int64_t sub, offset;
-  bool nibbles, super, minimum, floats = false, table = false;
-  int64_t whole = super ? kStoredGroup : sub > kStep ? sub : 1;
-};
-
-constexpr StoredShape stored_shape(int32_t kind) {
-  switch (kind) {
-    case TS_W_FLAT8: return {32, 128, false, false, false};
-    case TS_W_FLAT4: return {32, 8, true, false, false};
-    case TS_W_FLAT8_MIN: return {32, 128, false, false, true};
-    case TS_W_SUPER8: return {16, 128, false, true, false};
-    case TS_W_SUPER8_MIN: return {16, 128, false, true, true};
-    case TS_W_AFFINE4_128: return {128, 0, true, false, true, true};
-    case TS_W_AFFINE4_64: return {64, 0, true, false, true, true};
-    case TS_W_AFFINE4_32: return {32, 0, true, false, true, true};
-    case TS_W_AFFINE8_128: return {128, 128, false, false, true, true};
-    case TS_W_AFFINE8_64: return {64, 128, false, false, true, true};
-    case TS_W_AFFINE8_32: return {32, 128, false, false, true, true};
-    case TS_W_E2M1_32: return {32, 0, true, false, false, true, true};
-    case TS_W_E2M1_16: return {16, 0, true, false, false, true, true};
-    default: return {32, 0, true, true, true};  // TS_W_SUPER4_MIN
-  }
-}
 
 // A group as every kernel takes it: bytes (columns / 4, 64, 4), code + 128; steps and minima (columns / sub, 64).
 struct StoredGroup {

@@ -2,7 +2,7 @@
 // Hardware prefetchers stop at each page. Measured on weights from memory on an Intel Xeon, 31 GB/s to be had: first-level prefetch 4 KiB
 // ahead 23, second-level 30, both 31; for int4, whose lines take longer to use up, 21 without any, 22, 26 and 29. Of several stretches
 // read in turn, each needs less: at 4 KiB two come 10% slower, at 1 KiB four 12% faster.
-// On an AMD Zen 4 one stretch after the other is quicker: its prefetchers run ahead of a reader who goes on. Measured beside a loop that
+// On an AMD Zen 4 one stretch after the other is quicker: its prefetchers run ahead of a reader that goes on. Measured beside a loop that
 // only reads, one row, whole panels: int8, quicker than they are, 2.5 KiB and 0.25 KiB ahead 91 to 98% where two threads read 52 GB/s and
 // 100% where they read 31 (1.5 and 0.5 KiB: 80 to 92%, none at all: 84 to 93%; 4 KiB: as good with one row, 70% with three). int4, of
 // which each line takes longer, is quickest without any prefetch, 82 to 101 and 97 to 99%: they lead the prefetchers astray (2.5 KiB: 52

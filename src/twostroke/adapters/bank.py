@@ -13,8 +13,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from twostroke.adapters.lora_folder import LoraFolder
-from twostroke.ops.operands import CACHE_LINE_BYTES, F32Array, PackedWeight, pack_floats
-from twostroke.ops.with_adapters import AdaptedPart
+from twostroke.ops.device_memory import HOST, DeviceMemory
+from twostroke.ops.operands import F32Array, PackedWeight, pack_floats
+from twostroke.ops.passes.with_adapters import AdaptedPart
 from twostroke.program.values import Weight
 from twostroke.spec.formats import WeightFormat
 from twostroke.types.errors import ConfigError
@@ -27,12 +28,22 @@ def bank_bytes(parts: Iterable[AdaptedPart], weight_format: WeightFormat) -> int
 
 
 class AdapterBank:
-    """matrices, vectors: by the keys of the adapted program, beside the model's."""
+    """matrices, vectors: by the keys of the adapted program, beside the model's.
 
-    def __init__(self, parts: tuple[AdaptedPart, ...], weight_format: WeightFormat) -> None:
-        self._parts = parts
-        self.matrices = {bank.key: _empty(bank, weight_format) for part in parts for bank in (part.down, part.up)}
-        self.vectors: dict[str, F32Array] = {part.ranks.key: np.zeros(part.ranks.length, np.float32) for part in parts}
+    memory: where they lie. Ranks, which change one by one, are kept in this process too.
+    """
+
+    def __init__(
+        self, parts: tuple[AdaptedPart, ...], weight_format: WeightFormat, memory: DeviceMemory = HOST
+    ) -> None:
+        self._parts, self._memory = parts, memory
+        self.matrices = {
+            bank.key: _empty(bank, weight_format, memory) for part in parts for bank in (part.down, part.up)
+        }
+        self._ranks = {part.ranks.key: np.zeros(part.ranks.length, np.float32) for part in parts}
+        self.vectors: dict[str, F32Array] = {
+            key: memory.zeros(ranks.nbytes).view(np.float32) for key, ranks in self._ranks.items()
+        }
         self.count = parts[0].ranks.length if parts else 0
 
     def require_room(self, folder: LoraFolder) -> None:
@@ -51,14 +62,18 @@ class AdapterBank:
         Where it raises, the slot adds nothing.
         """
         self.require_room(folder)
-        for ranks in self.vectors.values():
-            ranks[slot] = 0
+        for key in self._ranks:
+            self._set_rank(key, slot, 0)
         for part in self._parts:
             if part.module in folder.modules:
                 self._fill(slot, part, *folder.matrices(part.module))
         for part in self._parts:
             module = folder.modules.get(part.module)
-            self.vectors[part.ranks.key][slot] = 0 if module is None else module.rank
+            self._set_rank(part.ranks.key, slot, 0 if module is None else module.rank)
+
+    def _set_rank(self, key: str, slot: int, rank: int) -> None:
+        self._ranks[key][slot] = rank
+        self._memory.write(self.vectors[key], self._ranks[key])
 
     def _fill(self, slot: int, part: AdaptedPart, down: F32Array, up: F32Array) -> None:
         tensor = part.tensor
@@ -68,12 +83,10 @@ class AdapterBank:
             room = np.zeros((weight.rows, weight.columns), np.float32)
             room[:, : matrix.shape[1]] = matrix
             bank = self.matrices[weight.key]
-            bank.expert(slot).data[:] = pack_floats(room, bank.format)
+            self._memory.write(bank.expert(slot).data, pack_floats(room, bank.format))
 
 
-def _empty(weight: Weight, weight_format: WeightFormat) -> PackedWeight:
-    """Zeros, which the system backs with memory when they are written."""
+def _empty(weight: Weight, weight_format: WeightFormat, memory: DeviceMemory) -> PackedWeight:
+    """Zeros; on the host the system backs them with memory when they are written."""
     size = weight.experts * weight_format.data_bytes(weight.rows, weight.columns)
-    room = np.zeros(size + CACHE_LINE_BYTES, np.uint8)
-    data = room[-room.ctypes.data % CACHE_LINE_BYTES :][:size]
-    return PackedWeight(weight_format, weight.rows, weight.columns, data, experts=weight.experts)
+    return PackedWeight(weight_format, weight.rows, weight.columns, memory.zeros(size), experts=weight.experts)

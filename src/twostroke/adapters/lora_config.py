@@ -1,7 +1,7 @@
 """adapter_config.json as PEFT writes it, of kind LORA.
 
 Each field that changes what an adapter computes is honoured, or refused by its name where its value is not neutral. A
-field that is not known is refused in the same way, because nobody knows what it changes.
+field that is not known is refused in the same way, because its effect is not known.
 
 Knows: PEFT's fields and what they mean.
 Must not know: tensors, models.

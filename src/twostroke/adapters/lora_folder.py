@@ -21,7 +21,7 @@ import numpy as np
 
 from twostroke.adapters.lora_config import CONFIG_NAME, LoraConfig, read_lora_config
 from twostroke.ops.operands import F32Array, bf16_to_f32
-from twostroke.ops.with_adapters import linear_tensors, unknown_modules
+from twostroke.ops.passes.with_adapters import linear_tensors, unknown_modules
 from twostroke.program.model import Model
 from twostroke.program.values import Tensor
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError, ModelNotFound, UnsupportedModel
@@ -123,7 +123,7 @@ class LoraFolder:
 
 @contextlib.contextmanager
 def named_errors(name: str) -> Iterator[None]:
-    """What is wrong with an adapter is the fault of who asked for it, not of the model: ConfigError with its name."""
+    """A broken adapter is an error of the request for it, not of the model: ConfigError with its name."""
     try:
         yield
     except (ModelError, ConfigError) as error:

@@ -1,8 +1,8 @@
 """Regular expressions over names of modules, matched in bounded time.
 
-Files of adapters hold regular expressions that nobody vouches for, and Python's `re` takes exponential time for some.
+Files of adapters hold regular expressions from untrusted authors, and Python's `re` takes exponential time for some.
 Here an expression is parsed by Python and matched by the set of places where each part of it may end, without going
-back; what takes more than MAX_STEPS is refused, as are look-around, back-references and the like.
+back. An expression that takes more than MAX_STEPS is refused, as are look-around, back-references and the like.
 
 Knows: the parse tree of Python's `re`.
 Must not know: adapters, models.

@@ -41,6 +41,7 @@ class AdapterShelf:
         self._changed = threading.Lock()  # guards all below
         self._loaded: dict[str, LoadedAdapter] = {}
         self._uses = [0] * bank.count
+        self._names = [""] * bank.count  # of the adapter that each slot had last
 
     def beside(self, weights: ModelWeights) -> ModelWeights:
         """The model's weights and the adapters' banks."""
@@ -59,6 +60,15 @@ class AdapterShelf:
         with self._changed:
             return tuple(self._loaded.values())
 
+    @property
+    def places(self) -> int:
+        """Adapters that can be used at once."""
+        return len(self._uses)
+
+    def name_of(self, slot: int) -> str:
+        """Of the adapter in a slot that requests use, unloaded or not."""
+        return self._names[slot]
+
     def load(self, name: str, path: Path, *, again: bool = False) -> None:
         """Read an adapter into a free slot. again: it may take the place of one with this name.
 
@@ -72,6 +82,7 @@ class AdapterShelf:
                 taken = TakenAdapter(slot, f"\0adapter {folder.fingerprint()} ")
             with self._changed:
                 self._loaded[name] = LoadedAdapter(name, path, taken)
+                self._names[slot] = name
 
     def unload(self, name: str) -> None:
         """Requests that have it go on with it. Raises InvalidRequest for a name that is not loaded."""

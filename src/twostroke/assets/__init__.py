@@ -1,4 +1,4 @@
-"""The files that ship inside the package: the embedded model `spark` and its draft.
+"""The files that ship inside the package: the embedded model `spark`, its drafts, and a text for calibration.
 
 Knows: where they lie.
 Must not know: what is in them, or how a model folder is read.
@@ -27,3 +27,8 @@ def spark_medusa_path() -> Path:
 def spark_eagle_path() -> Path:
     """The folder of an EAGLE layer for spark (bfloat16, about 1 MB)."""
     return _HERE / "spark_eagle"
+
+
+def calibration_text() -> str:
+    """Plain English, questions with answers, Python, JSON and lists: what `twostroke quantize` measures inputs on."""
+    return (_HERE / "calibration" / "text.txt").read_text(encoding="utf-8")

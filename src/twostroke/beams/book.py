@@ -2,9 +2,9 @@
 
 The requests of a beam search are the members of one group, as the completions of a request with n > 1 are. The first
 computes the prompt. Then each becomes a beam: the scheduler pauses it after each token, and when all beams of the group
-have computed theirs, the search says which go on (`Steering`). A beam that dies out becomes a copy of another one: it
-shares the other's full pages. When the search is done, each member gets one answer, best first: its tokens are told
-with the times at which they were computed.
+have computed theirs, the search says which go on (`Steering`). A beam that is dropped becomes a copy of another one: it
+shares the other's full pages. When the search is done, each member gets one answer, best first. Each of its tokens has
+the time at which it was computed.
 
 Knows: the scheduler's three ways to change a request, its steering, the search.
 Must not know: executors, text, what a reader gets.
@@ -12,15 +12,19 @@ Must not know: executors, text, what a reader gets.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from twostroke.beams.search import BeamSearch, FinishedBeam, Rules
-from twostroke.scheduler.scheduler import Gauges, Scheduler
+from twostroke.scheduler.gauges import Gauges
+from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason, Request
-from twostroke.types.result import StepResult, TokenLogprob
+from twostroke.types.result import SampledToken, StepResult
+
+TOO_FEW = "the search found fewer answers than were asked for: the request allows no more"
 
 
 @dataclass(slots=True)
@@ -31,7 +35,7 @@ class _Group:
     search: BeamSearch
     members: list[Request]
     beams: list[Request]
-    computed: dict[str, TokenLogprob] = field(default_factory=dict)
+    computed: dict[str, SampledToken] = field(default_factory=dict)
     ended: dict[str, FinishedEvent] = field(default_factory=dict)
 
 
@@ -84,29 +88,29 @@ class BeamBook:
         events = self._scheduler.commit(plan, result, now)
         if not self._groups:
             return events
-        told: list[Event] = []
+        outgoing: list[Event] = []
         touched: dict[str, _Group] = {}
         broken: list[tuple[_Group, FinishedEvent]] = []
         groups = {beam.request_id: group for group in self._groups.values() for beam in group.beams}
         for event in events:
             group = groups.get(event.request_id)
             if group is None:
-                told.append(event)
-            elif isinstance(event, TokenEvent) and event.logprob is not None:
-                group.computed[event.request_id] = event.logprob
+                outgoing.append(event)
+            elif isinstance(event, TokenEvent):
+                (group.computed[event.request_id],) = result.sampled[event.request_id]
                 touched[group.members[0].group_id] = group
             elif isinstance(event, FinishedEvent):
                 group.ended[event.request_id] = event
                 broken.append((group, event))
             else:
-                told.append(event)  # of the prompt
+                outgoing.append(event)  # of the prompt
         for group, event in broken:
             if group.members[0].group_id in self._groups:
-                told += self._end(group, event, now)
+                outgoing += self._end(group, event, now)
         for name, group in touched.items():
             if name in self._groups and len(group.computed) == len(group.beams):
-                told += self._go_on(group, now)
-        return told
+                outgoing += self._go_on(group, now)
+        return outgoing
 
     def _group_of(self, request_id: str) -> _Group | None:
         found = (group for group in self._groups.values() if any(m.request_id == request_id for m in group.members))
@@ -136,14 +140,16 @@ class BeamBook:
     def _give(self, group: _Group, now: float) -> list[Event]:
         """Each member gets an answer, best first."""
         self._close(group, FinishReason.STOP, now)
-        told: list[Event] = []
+        outgoing: list[Event] = []
         for rank, request in enumerate(group.members):
+            end = self._ended(group, request, now)
             if rank < len(group.search.answers):
-                told += _told(request, group.search.answers[rank], self._ended(group, request, now))
+                outgoing += _answer_events(request, group.search.answers[rank], end)
+            elif rank >= request.params.n:
+                outgoing.append(replace(end, reason=FinishReason.STOP, num_output_tokens=0, score=-math.inf))
             else:
-                why = "the search found fewer answers than it has beams"
-                told.append(replace(self._ended(group, request, now), reason=FinishReason.ERROR, error=why))
-        return told
+                outgoing.append(replace(end, reason=FinishReason.ERROR, error=TOO_FEW))
+        return outgoing
 
     def _end(self, group: _Group, why: FinishedEvent, now: float) -> list[Event]:
         """All members end for the same reason, without an answer."""
@@ -175,7 +181,6 @@ def _rules(request: Request) -> Rules:
         params.num_answers,
         request.end_token_ids,
         request.max_tokens,
-        params.min_tokens,
         params.length_penalty,
         params.early_stopping,
     )
@@ -194,7 +199,7 @@ def _continued(search: BeamSearch, beams: list[Request], members: list[Request])
     return [next(free) if request is None else request for request in placed]
 
 
-def _told(request: Request, answer: FinishedBeam, end: FinishedEvent) -> Iterable[Event]:
+def _answer_events(request: Request, answer: FinishedBeam, end: FinishedEvent) -> Iterable[Event]:
     """The events of one answer, the last of which ends it."""
     asked = request.params.logprobs
     tokens = [

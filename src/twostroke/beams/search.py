@@ -1,10 +1,10 @@
 """Beam search over log probabilities, as transformers' generate(num_beams=..., do_sample=False) does it.
 
 Of all continuations of all beams by one token, the best `width` are looked at. Those among them that end, by an end
-token or because the answer has its last token, are finished answers; their score is the sum of log probabilities
-divided by (length ** length_penalty), the end token counted. The best `width` finished answers are kept. The best
-`width` continuations that do not end are the next beams. Where scores are equal, the earlier beam is first, then the
-likelier token.
+token or because the answer has its last token, are finished answers; their score is the sum of the scores of their
+tokens divided by (length ** length_penalty), the end token counted. A token's score is its log probability, with what
+the request changes. The best `width` finished answers are kept. The best `width` continuations that do not end are the
+next beams. Where scores are equal, the earlier beam is first, then the likelier token.
 
 Source: `_beam_search` of transformers 5 (generation/utils.py), for one prompt.
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from twostroke.types.many_answers import NEVER
-from twostroke.types.result import TokenLogprob
+from twostroke.types.result import Continuation, SampledToken, TokenLogprob
 
 
 class Chosen(NamedTuple):
@@ -38,6 +38,10 @@ class Beam:
     last: Chosen | None = None
     place: int = 0
 
+    def tokens(self) -> list[Chosen]:
+        """All its tokens, in order."""
+        return _chain(self.last)
+
 
 @dataclass(frozen=True, slots=True)
 class FinishedBeam:
@@ -49,23 +53,17 @@ class FinishedBeam:
 
     def tokens(self) -> list[Chosen]:
         """All its tokens, in order."""
-        found: list[Chosen] = []
-        link: Chosen | None = self.last
-        while link is not None:
-            found.append(link)
-            link = link.before
-        return found[::-1]
+        return _chain(self.last)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """width: beams. end_ids: tokens that end an answer which has min_tokens tokens before it. max_tokens: of an answer,
-    at least 1. length_penalty, early_stopping: see SamplingParams."""
+    """width: beams. end_ids: tokens that end an answer; none is offered where it may not. max_tokens: of an answer, at
+    least 1. length_penalty, early_stopping: see SamplingParams."""
 
     width: int
     end_ids: Collection[int]
     max_tokens: int
-    min_tokens: int = 0
     length_penalty: float = 1.0
     early_stopping: bool | str = False
 
@@ -81,17 +79,16 @@ class BeamSearch:
         self.length = 0
         self.done = False
 
-    def step(self, tokens: Sequence[TokenLogprob], at_s: float) -> None:
-        """tokens: for each beam in order the most likely next tokens, in `top`: at least width + end tokens of them.
+    def step(self, sampled: Sequence[SampledToken], at_s: float) -> None:
+        """sampled: for each beam in order what is offered: width + end tokens, or fewer where fewer may come.
 
-        Each of the new beams says in `place` which beam it continues.
+        Each of the new beams says in `place` which beam it continues. Where little may come, there are fewer beams.
         """
         rules = self._rules
-        may_end = self.length >= rules.min_tokens
         self.length += 1
         full = self.length >= rules.max_tokens
-        found = self._continuations(tokens, may_end, at_s)
-        ends = [may_end and each.last.token.token_id in rules.end_ids for each in found if each.last is not None]
+        found = self._continuations(sampled, at_s)
+        ends = [each.last.token.token_id in rules.end_ids for each in found if each.last is not None]
         divisor = self.length**rules.length_penalty
         for beam, ended in list(zip(found, ends, strict=True))[: rules.width]:
             if (ended or full) and beam.last is not None:
@@ -100,14 +97,12 @@ class BeamSearch:
         self.beams = [beam for beam, ended in zip(found, ends, strict=True) if not ended][: rules.width]
         self.done = full or not self.beams or not self._may_improve()
 
-    def _continuations(self, tokens: Sequence[TokenLogprob], may_end: bool, at_s: float) -> list[Beam]:
+    def _continuations(self, sampled: Sequence[SampledToken], at_s: float) -> list[Beam]:
         """All that were offered, best first."""
-        rules = self._rules
         found = [
-            Beam(beam.total + logprob, Chosen(beam.last, TokenLogprob(token_id, logprob, offered.top), at_s), place)
-            for place, (beam, offered) in enumerate(zip(self.beams, tokens, strict=True))
-            for token_id, logprob in offered.top
-            if may_end or token_id not in rules.end_ids
+            Beam(beam.total + offered.score, Chosen(beam.last, _token_logprob(offered, token), at_s), place)
+            for place, (beam, token) in enumerate(zip(self.beams, sampled, strict=True))
+            for offered in token.offered
         ]
         return sorted(found, key=lambda beam: -beam.total)
 
@@ -122,3 +117,17 @@ class BeamSearch:
         length = rules.max_tokens if longest else self.length
         best: float = self.beams[0].total / length**rules.length_penalty
         return best > self.answers[-1].score
+
+
+def _chain(last: Chosen | None) -> list[Chosen]:
+    found: list[Chosen] = []
+    while last is not None:
+        found.append(last)
+        last = last.before
+    return found[::-1]
+
+
+def _token_logprob(offered: Continuation, sampled: SampledToken) -> TokenLogprob:
+    """A token of an answer: its log probabilities are the model's, whatever beams are compared by."""
+    top = () if sampled.logprob is None else sampled.logprob.top
+    return TokenLogprob(offered.token_id, offered.logprob, top)

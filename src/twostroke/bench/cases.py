@@ -16,6 +16,8 @@ from twostroke.program.work_table import work_table
 from twostroke.quant.formats import STORED, format_choice
 from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
 
+INTEGER_WEIGHTS = ("int8", "int4")
+"""Weights that each engine makes from the checkpoint; all others are types of GGUF files."""
 SHORT_PROMPT = 128
 """Tokens of a prompt that is read within some tenths of a second."""
 
@@ -36,12 +38,12 @@ class Case:
 
 
 def prefill(tokens: int) -> Case:
-    """One prompt of so many tokens."""
+    """One prompt of `tokens` tokens."""
     return Case(f"prefill {tokens}", "prefill", {"tokens": tokens}, times=5 if tokens <= SHORT_PROMPT else 1)
 
 
 def decode(batch: int, context: int, new_tokens: int = 64) -> Case:
-    """So many streams that begin at the same context."""
+    """`batch` streams that begin at the same context."""
     name = f"decode {batch} x {context}"
     return Case(name, "decode", {"batch": batch, "context": context, "new_tokens": new_tokens})
 
@@ -90,6 +92,11 @@ QUICK: tuple[Case, ...] = (
 def narrow(case: Case) -> Case:
     """The case as it is called where this engine keeps K and V in int8, the others as they do."""
     return replace(case, name=f"{case.name}, K and V int8")
+
+
+def is_file(weights: str) -> bool:
+    """Do all engines read the same GGUF file?"""
+    return weights not in INTEGER_WEIGHTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """This engine and its peers, side by side: the same checkpoint, the same prompts, in turn, medians, ratios.
 
-In each round every engine that takes part is asked every case before the next engine's turn; an engine's process lives
-through one turn only, so that nothing else holds memory or a core while it is measured, and its start is timed.
+In each round every engine that takes part is asked every case before the next engine's turn. An engine's process runs
+for one turn only, so that nothing else holds memory or a core while it is measured. Its start is timed.
 A shared machine's limits change within minutes, so they are measured again around each of this engine's cases.
 
 Knows: sessions, cases, limits, medians.
@@ -27,23 +27,24 @@ from twostroke.spec.formats import KVKind
 Note = Callable[[str], None]
 WARM_TOKENS = 16
 TOLERANCE = 0.05
-"""A figure may be above the limit around it by so much: the machine changes its pace between the two."""
+"""A figure may be above the limit around it by this share: the machine changes its pace between the two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """An engine, the Python that runs it, the bits of its weights in this comparison. kv: of ours; in int8 it is asked
+    """An engine, the Python that runs it, its weights in this comparison: int8, int4, or a type of GGUF files, of which
+    all engines read the same file. kv: of ours; in int8 it is asked
     the cases alone that are about K and V."""
 
     peer: Peer
     python: Path
-    bits: int
+    weights: str
     kv: KVKind = KVKind.BF16
 
     @property
     def key(self) -> str:
         """Unique in a run."""
-        return f"{self.peer.name} int{self.bits}" + (", K and V int8" if self.is_narrow else "")
+        return f"{self.peer.name} {self.weights}" + (", K and V int8" if self.is_narrow else "")
 
     @property
     def is_narrow(self) -> bool:
@@ -138,7 +139,7 @@ class Comparison:
         sizes: dict[str, Any] = {"threads": setup.threads, "context": setup.context, "sequences": setup.sequences}
         if contestant.is_narrow:
             sizes["kv"] = contestant.kv.name.lower()
-        session.ask("load", model=setup.model, bits=contestant.bits, **sizes)
+        session.ask("load", model=setup.model, weights=contestant.weights, **sizes)
         session.ask("prefill", tokens=WARM_TOKENS)
 
     def _cold_start(self, column: Column, log: Path) -> None:
@@ -146,7 +147,7 @@ class Comparison:
         contestant = column.contestant
         try:
             with self._session(contestant, log) as session:
-                files = session.ask("files", model=self._setup.model, bits=contestant.bits)
+                files = session.ask("files", model=self._setup.model, weights=contestant.weights)
         except Missing:
             column.faults.setdefault(COLD_START.name, "not offered")
             return
@@ -160,7 +161,7 @@ class Comparison:
         """Exports happen outside the timed start."""
         with self._session(contestant, log) as session:
             try:
-                session.ask("prepare", model=self._setup.model, bits=contestant.bits)
+                session.ask("prepare", model=self._setup.model, weights=contestant.weights)
             except Missing:
                 return
 
@@ -192,10 +193,10 @@ def ratio_to_best(case: Case, ours: float, others: Sequence[float]) -> float | N
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case at one number of bits. values: by peer name."""
+    """One case with one kind of weights. values: by peer name."""
 
     case: Case
-    bits: int
+    weights: str
     values: dict[str, float | None]
     bound: Bound | None
 
@@ -215,7 +216,7 @@ class Row:
         if self.ours is None or self.bound is None or self.ours <= self.bound.tokens_per_s * (1 + TOLERANCE):
             return None
         return (
-            f"int{self.bits} {self.case.name}: {self.ours:,.1f} tok/s were measured, and the limit is "
+            f"{self.weights} {self.case.name}: {self.ours:,.1f} tok/s were measured, and the limit is "
             f"{self.bound.tokens_per_s:,.1f} tok/s ({self.bound.words})"
         )
 
@@ -230,7 +231,7 @@ class Row:
         return {
             "case": self.case.name,
             "unit": self.case.unit,
-            "bits": self.bits,
+            "weights": self.weights,
             "values": self.values,
             "limit": None if self.bound is None else self.bound.tokens_per_s,
             "limit_words": None if self.bound is None else self.bound.words,
@@ -242,12 +243,17 @@ class Row:
 def rows(
     columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, Contestant, Limits], Bound | None]
 ) -> list[Row]:
-    """The table, bits by bits. Cases with K and V in int8 come last, beside the same figures of the others."""
+    """The table, one kind of weights after the other. Cases with K and V in int8 come last, beside the same
+    figures of the others."""
     made = []
-    for bits in sorted({column.contestant.bits for column in columns}, reverse=True):
-        plain = [column for column in columns if column.contestant.bits == bits and not column.contestant.is_narrow]
+    for weights in dict.fromkeys(column.contestant.weights for column in columns):
+        plain = [
+            column for column in columns if column.contestant.weights == weights and not column.contestant.is_narrow
+        ]
         made += [_row(case, plain, bounds) for case in (*cases, START, COLD_START, MEMORY)]
-        for own in (column for column in columns if column.contestant.bits == bits and column.contestant.is_narrow):
+        for own in (
+            column for column in columns if column.contestant.weights == weights and column.contestant.is_narrow
+        ):
             beside = [own, *(column for column in plain if column.contestant.peer is not own.contestant.peer)]
             asked = own.contestant.asked(cases)
             made += [replace(_row(case, beside, bounds), case=narrow(case)) for case in asked]
@@ -255,8 +261,8 @@ def rows(
 
 
 def _row(case: Case, columns: Sequence[Column], bounds: Callable[[Case, Contestant, Limits], Bound | None]) -> Row:
-    """columns: of the same bits, this engine's first."""
+    """columns: of the same weights, this engine's first."""
     contestant = columns[0].contestant
     values = {column.contestant.peer.name: column.median(case) for column in columns}
     found = [limits for column in columns for limits in column.limits.get(case.name, ())]
-    return Row(case, contestant.bits, values, bounds(case, contestant, median_limits(found)) if found else None)
+    return Row(case, contestant.weights, values, bounds(case, contestant, median_limits(found)) if found else None)

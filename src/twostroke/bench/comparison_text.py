@@ -1,4 +1,4 @@
-"""A comparison in words: a table for each number of bits, and what the shares mean.
+"""A comparison in words: a table for each kind of weights, and what the shares mean.
 
 Knows: rows, limits.
 Must not know: how they were measured.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from twostroke.backends.cpu.limits import Limits
-from twostroke.bench.cases import shown
+from twostroke.bench.cases import is_file, shown
 from twostroke.bench.compare import Column, Row
 
 
@@ -20,8 +20,8 @@ def text(model: str, limits: Limits, found: Sequence[Row], columns: Sequence[Col
         f"Limits, the highest that were measured: {limits.words()}; shares are of the limits around each case.",
         "",
     ]
-    for bits in sorted({row.bits for row in found}, reverse=True):
-        lines += _table(bits, [row for row in found if row.bits == bits])
+    for weights in dict.fromkeys(row.weights for row in found):
+        lines += _table(weights, [row for row in found if row.weights == weights])
     for column in columns:
         for case, why in column.faults.items():
             lines.append(f"{column.contestant.key}, {case}: {why}")
@@ -30,10 +30,10 @@ def text(model: str, limits: Limits, found: Sequence[Row], columns: Sequence[Col
     return "\n".join(lines)
 
 
-def _table(bits: int, found: Sequence[Row]) -> list[str]:
+def _table(weights: str, found: Sequence[Row]) -> list[str]:
     names = [name for name in found[0].values]
     lines = [
-        f"int{bits} weights",
+        f"{weights}, the same GGUF file" if is_file(weights) else f"{weights} weights",
         "",
         "| case | " + " | ".join(names) + " | of the limit | times the best peer |",
         "| --- |" + " --- |" * (len(names) + 2),

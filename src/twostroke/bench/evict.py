@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 def evict(paths: Iterable[str]) -> None:
-    """Files and everything in folders; only clean pages that nobody maps go. A path that is not there is left out."""
+    """Drop the clean, unmapped pages of files, and of everything in folders. A path that is not there is left out."""
     for path in paths:
         if os.path.isdir(path):
             evict(os.path.join(path, name) for name in os.listdir(path))

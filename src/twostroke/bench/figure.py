@@ -23,7 +23,7 @@ def figure(title: str, found: Sequence[Row]) -> str:
     parts = [_legend(names), f'<text x="16" y="24" font-size="16" font-weight="bold">{escape(title)}</text>']
     y = TOP
     for row in drawn:
-        parts.append(f'<text x="16" y="{y + 12}">int{row.bits} {escape(row.case.name)}</text>')
+        parts.append(f'<text x="16" y="{y + 12}">{escape(row.weights)} {escape(row.case.name)}</text>')
         parts.append(_bars(row, names, y))
         y += BAR * sum(value is not None for value in row.values.values()) + GAP
     body = "\n".join(parts)

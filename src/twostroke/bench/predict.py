@@ -130,7 +130,7 @@ class Round:
 
 
 def _quiet_round(speed: Callable[[], float], clock: Callable[[], float], moment: Callable[[], Moment | None]) -> Round:
-    """The first of TRIES that nobody disturbed, else the quietest."""
+    """The first of TRIES that no other program disturbed, else the least disturbed one."""
     tried: list[Round] = []
     while len(tried) < TRIES:
         before, began_s = moment(), clock()

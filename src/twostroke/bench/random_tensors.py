@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from twostroke.ops.embed import Embed
 from twostroke.ops.operands import F32Array, f32_to_bf16
+from twostroke.ops.products.embed import Embed
 from twostroke.program.model import Model
 from twostroke.program.op import signature
 from twostroke.program.program import Program

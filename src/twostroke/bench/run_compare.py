@@ -1,4 +1,4 @@
-"""The whole of `bench compare`: checkpoint, limits, who takes part, the rounds, the result.
+"""The whole of `bench compare`: checkpoint, limits, which engines take part, the rounds, the result.
 
 Knows: the pieces of this room, where the cache folder is.
 Must not know: the command line.
@@ -7,39 +7,47 @@ Must not know: the command line.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from twostroke.backends.cpu.limits import LimitMeter, Limits, highest_limits
 from twostroke.bench import cases as case_room
-from twostroke.bench.cases import Bound, Case
+from twostroke.bench.cases import Bound, Case, is_file
 from twostroke.bench.checkpoints import shape_folder, write_checkpoint
 from twostroke.bench.compare import Column, Comparison, Contestant, Note, Row, Setup, rows
 from twostroke.bench.comparison_text import text
 from twostroke.bench.figure import figure
 from twostroke.bench.peers.environment import own_python, python_of
 from twostroke.bench.peers.peer import OURS, find_peer
+from twostroke.bench.peers.session import Session
 from twostroke.bench.random_tensors import Progress
 from twostroke.env import process_environment, processor_name, read_machine
 from twostroke.models.common.registry import read_model
+from twostroke.program.model import Model
 from twostroke.quant.formats import weight_format
+from twostroke.runner.folder import read_folder
 from twostroke.spec.formats import KVKind
-from twostroke.weights.hub import resolve_model
+from twostroke.types.errors import ConfigError
+from twostroke.weights.gguf.unfold import unfold
+from twostroke.weights.hub.hub import resolve_model
 from twostroke.weights.json_file import read_object
 
 SEQUENCES = 32
+WRITER = "llama_cpp"
+"""The peer that writes GGUF files, and the only one that is asked to read them."""
 ROOM_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to compare. folder: a checkpoint, or None for random weights of `shape`."""
+    """What to compare. folder: a checkpoint, or None for random weights of `shape`. weights: int8, int4 or
+    types of GGUF files."""
 
     shape: str
     folder: Path | None
-    bits: tuple[int, ...]
+    weights: tuple[str, ...]
     peers: tuple[str, ...]
     peers_folder: Path | None
     rounds: int
@@ -90,12 +98,15 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
     """Measure: what is known after each turn of an engine, the whole last. Raises ConfigError for unknown names,
     ModelError; a line says how to install a peer that is missing."""
     machine = read_machine()
+    peers_folder = asked.peers_folder or machine.cache_folder / "peers"
+    files = [kind for kind in asked.weights if is_file(kind)]
+    writer = _writer(files, peers_folder)
     if asked.folder is None:
         folder = write_checkpoint(asked.shape, shape_folder(asked.shape, machine.cache_folder), progress)
     else:
         folder = resolve_model(str(asked.folder), offline=True).path
     spec = read_model(read_object(folder / "config.json"))
-    contestants = _contestants(asked, asked.peers_folder or machine.cache_folder / "peers", note)
+    contestants = _contestants(asked, peers_folder, note)
     meter = LimitMeter(asked.threads, clock)
     longest = max(case.arguments.get("context", 0) + case.arguments.get("new_tokens", 0) for case in asked.cases)
     longest = max(longest, *(case.arguments.get("tokens", 0) for case in asked.cases))
@@ -111,8 +122,15 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
     )
     described = f"{processor_name() or platform.machine()}, {machine.cores} cores, {platform.system()}"
 
+    if writer is not None:
+        _write_files(setup, files, writer)
+    in_file = {kind: _spec_of(Path(f"{setup.model}-{kind}.gguf"), machine.cache_folder) for kind in files}
+
     def limit(case: Case, contestant: Contestant, found: Limits) -> Bound | None:
-        return case_room.bound(case, spec, weight_format(f"int{contestant.bits}"), contestant.kv, found)
+        kind = contestant.weights
+        if kind in in_file:
+            return case_room.bound(case, in_file[kind], None, contestant.kv, found)
+        return case_room.bound(case, spec, weight_format(kind), contestant.kv, found)
 
     try:
         limits = meter.measure()
@@ -127,6 +145,28 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
         meter.close()
 
 
+def _spec_of(path: Path, cache_folder: Path) -> Model:
+    return read_folder(unfold(path, cache_folder))
+
+
+def _writer(files: Sequence[str], peers_folder: Path) -> Path | None:
+    """The Python of the peer that writes these files. Raises ConfigError where it is missing."""
+    python = python_of(peers_folder, find_peer(WRITER)) if files else None
+    if files and python is None:
+        raise ConfigError(
+            f"{', '.join(files)}: GGUF files are made by llama.cpp, which is not installed here.",
+            fix=f"Run: twostroke bench peers install {WRITER}",
+        )
+    return python
+
+
+def _write_files(setup: Setup, files: Sequence[str], python: Path) -> None:
+    """llama.cpp writes and quantizes them beside the checkpoint."""
+    with Session(find_peer(WRITER), python, setup.variables, setup.log_folder / f"{WRITER}.log") as session:
+        for kind in files:
+            session.ask("prepare", model=setup.model, weights=kind)
+
+
 def _contestants(asked: Asked, peers_folder: Path, note: Note) -> list[Contestant]:
     pythons = []
     for peer in [find_peer(name) for name in asked.peers]:
@@ -136,7 +176,9 @@ def _contestants(asked: Asked, peers_folder: Path, note: Note) -> list[Contestan
             continue
         pythons.append((peer, python))
     made = []
-    for bits in asked.bits:
-        made += [Contestant(OURS, own_python(), bits, kv) for kv in (KVKind.BF16, KVKind.INT8)]
-        made += [Contestant(peer, python, bits) for peer, python in pythons]
+    for weights in asked.weights:
+        made += [Contestant(OURS, own_python(), weights, kv) for kv in (KVKind.BF16, KVKind.INT8)]
+        made += [
+            Contestant(peer, python, weights) for peer, python in pythons if not is_file(weights) or peer.name == WRITER
+        ]
     return [contestant for contestant in made if contestant.asked(asked.cases)]

@@ -13,8 +13,8 @@ NOTHING = 0
 
 
 class Evictions:
-    """A path has one place, which the latest path to come there takes: of the last n evictions about n / (2 x places)
-    are forgotten too early, and nothing is remembered that was not evicted, but for two paths with one hash.
+    """A path has one place, which the latest path to come there takes. Of the last n evictions about n / (2 x places)
+    are forgotten too early. Nothing is remembered that was not evicted, but for two paths with one hash.
 
     8 bytes a place, all of them from the start on: a server that evicts for days does not grow by it.
     """

@@ -64,7 +64,7 @@ class Holding:
 class CacheManager:
     """All caches of one engine. pools: their sizes; a number is that of pages that stay, without any other group.
 
-    on_fresh: see PagePool; hears of the first group's pages. shares: False where no sequence can go on from another's
+    on_fresh: see PagePool; called for the first group's pages. shares: False where no sequence can go on from another's
     beginning; then nothing is kept of a sequence that has ended.
     """
 
@@ -185,6 +185,11 @@ class CacheManager:
         points = () if self.states is None else self.states.points(num_tokens, num_pages, max(lengths))
         return Prefix(num_pages, tuple(paths), points)
 
+    def extend(self, paths: Sequence[list[Node]], salt: str, tokens: Sequence[int], max_pages: int) -> int:
+        """Bring the paths of an earlier `match` up to date, one for each page group; -> the pages that all of them
+        have. For caches whose pages stay."""
+        return min(g.tree.extend(path, salt, tokens, max_pages) for g, path in zip(self.groups, paths, strict=True))
+
     def spared_tokens(self, matched: Prefix, num_tokens: int) -> int:
         """Of num_tokens tokens, those that need not be computed where these pages of them were found.
 
@@ -291,6 +296,23 @@ class CacheManager:
                     self.groups[other].shrink(tables[other], before)
                 return False
         return True
+
+    def hold_state(self, sequence_id: str) -> bool:
+        """Keep what the sequence's state is before the next step, until `settle_state` or its end. False where there is
+        no slot for that; True for a model without states."""
+        state = self._holdings[sequence_id].state
+        return state is None or self.states is None or self.states.hold(state)
+
+    def settle_state(self, sequence_id: str, right: bool) -> None:
+        """The step was run. right: its state is that behind all its positions; else what was held is its state
+        again."""
+        state = self._holdings[sequence_id].state
+        if state is None or self.states is None:
+            return
+        if right:
+            self.states.go_on(state)
+        else:
+            self.states.go_back(state)
 
     def truncate(self, sequence_id: str, num_tokens: int) -> None:
         """Positions from num_tokens on are not known any more: give the pages back that hold none of the others.

@@ -79,7 +79,7 @@ class PageGroup:
         return bytes(map(_page_state, self.pool.counts(), self.tree.holds()))
 
     def watch(self, watch: TreeWatch | None) -> None:
-        """Tell this listener of the tree's changes from now on."""
+        """Call this listener at each change of the tree from now on."""
         self.tree.watch = watch
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:

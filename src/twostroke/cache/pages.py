@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 class PagePool:
     """num_pages page ids. A page is free (count 0) or held by one or more owners.
 
-    owners: the count of each page; live, to be read only. on_fresh: hears of each page that is taken for the first
+    owners: the count of each page; live, to be read only. on_fresh: called for each page that is taken for the first
     time; they are taken in the order of their ids.
     """
 

@@ -24,7 +24,7 @@ STALE_ENTRIES = 1024
 
 class Node:
     """One full page below its parent. page_id is -1 for roots, which alone have a salt. content: a hash of tokens,
-    path: of all tokens from the root on; the watch's, for telling why a page is missing, never for finding one.
+    path: of all tokens from the root on; the watch's, for saying why a page is missing, never for finding one.
     pins: sequences that need the node to stay, though it may hold nothing (`SparseTree`)."""
 
     __slots__ = ("children", "content", "last_use", "page_id", "parent", "path", "pins", "salt", "tokens")
@@ -100,6 +100,21 @@ class PrefixTree:
                 break
             found.append(node)
         return found
+
+    def extend(self, path: list[Node], salt: str, tokens: Sequence[int], max_pages: int) -> int:
+        """Bring what `match` found earlier up to date: nodes that were evicted go, new ones are added. -> its length.
+
+        It costs what has changed, not what is there. Nothing is retained.
+        """
+        while path and ((parent := path[-1].parent) is None or parent.children.get(path[-1].tokens) is not path[-1]):
+            path.pop()  # leaves are evicted first, so the last one that is there has all others
+        node = path[-1] if path else self._roots.get(salt)
+        for page in self.pages(tokens[len(path) * self.page_tokens : max_pages * self.page_tokens]):
+            node = None if node is None else node.children.get(page)
+            if node is None:
+                break
+            path.append(node)
+        return len(path)
 
     def share(self, node: Node) -> int:
         """One more owner of the node's page; returns the page id."""

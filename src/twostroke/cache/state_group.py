@@ -14,6 +14,10 @@ recently; one that was continued from counts as used `num_slots` uses later.
 The executor of the plan copies what is in a slot: `copies` lists (from, to) in order, from -1 for zeros. A slot may
 be given away as soon as its copy is in the list.
 
+Guesses. A state cannot go back, so a sequence with guesses in a step has a second slot for that step, with a copy of
+its state before it (`hold`). Where a guess was wrong, the copy goes back (`go_back`), and the rows that were right are
+computed again.
+
 Knows: slots, the tree of snapshots, token ids.
 Must not know: pages, bytes, queues.
 """
@@ -32,6 +36,7 @@ GRID_TOKENS = 2048
 than what it goes with (MODELS.md)."""
 
 ZEROS = -1
+NOTHING_HELD = -1
 
 Copies = list[tuple[int, int]]
 
@@ -39,12 +44,14 @@ Copies = list[tuple[int, int]]
 @dataclass(eq=False, slots=True)
 class SlotTable:
     """Of one sequence. node: pinned, the last page boundary at which a step of it ended, or where it began; num_pages:
-    before it. points: where its snapshots stay."""
+    before it. points: where its snapshots stay. held: the slot with its state before the step under way; -1 for none.
+    """
 
     slot: int
     node: Node
     num_pages: int
     points: frozenset[int]
+    held: int = NOTHING_HELD
 
 
 class StateGroup:
@@ -103,6 +110,29 @@ class StateGroup:
         table.node.pins += 1
         return SlotTable(slot, table.node, table.num_pages, table.points)
 
+    def hold(self, table: SlotTable) -> bool:
+        """Keep a copy of the state as it is before the next step. False where that would take the last slot, which is
+        left to a sequence that waits."""
+        if self.slots_left < 2:
+            return False
+        slot = self._take_slot()
+        if slot is None:
+            return False
+        self._copies.append((table.slot, slot))
+        table.held = slot
+        return True
+
+    def go_back(self, table: SlotTable) -> None:
+        """The state is again what `hold` kept; nothing is held any more."""
+        self._copies.append((table.held, table.slot))
+        self.go_on(table)
+
+    def go_on(self, table: SlotTable) -> None:
+        """What `hold` kept is not needed; nothing may be held."""
+        if table.held != NOTHING_HELD:
+            self.pool.release(table.held)
+            table.held = NOTHING_HELD
+
     def commit(self, table: SlotTable, computed: int, known_tokens: Sequence[int]) -> None:
         """The sequence has computed this many of its tokens: take a snapshot where a page ends here."""
         if computed % self.page_tokens or computed // self.page_tokens == table.num_pages:
@@ -135,7 +165,8 @@ class StateGroup:
         return True
 
     def close(self, table: SlotTable) -> None:
-        """Give the slot back; snapshots stay."""
+        """Give the slots back; snapshots stay."""
+        self.go_on(table)
         self.pool.release(table.slot)
         if self._newest.get(table.node) is table:
             del self._newest[table.node]
@@ -169,6 +200,7 @@ class StateGroup:
         for sequence_id, table in tables:
             if owners.setdefault(table.slot, sequence_id) != sequence_id:
                 raise ValueError(f"slot {table.slot} has two sequences")
+            _check_held(table, owners)
             pins[table.node] = pins.get(table.node, 0) + 1
         snapshots = 0
         for node in self.tree.nodes():
@@ -191,3 +223,8 @@ class StateGroup:
     def _take_slot(self) -> int | None:
         slot = self.pool.allocate()
         return self.tree.evict_one() if slot is None else slot
+
+
+def _check_held(table: SlotTable, owners: dict[int, object]) -> None:
+    if table.held != NOTHING_HELD and owners.setdefault(table.held, table) is not table:
+        raise ValueError(f"slot {table.held} is held and has another owner")

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twostroke.cli.command import ExampleCommand, clear_errors, print_json
-from twostroke.cli.progress import progress_bar
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.progress import progress_bar
 from twostroke.types.errors import ConfigError, CorruptModel
 
 if TYPE_CHECKING:
-    from twostroke.weights.cache_folder import CachedFile
+    from twostroke.weights.packed.cache_folder import CachedFile
 
 
 @click.group()
@@ -37,7 +37,7 @@ VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def list_files(cache: str | None, as_json: bool, verbose: bool) -> None:
     """Show each file: size, formats, the model it was made from. Blocks are not compared; see `verify`."""
     with clear_errors(verbose):
-        from twostroke.weights.cache_folder import cached_files
+        from twostroke.weights.packed.cache_folder import cached_files
 
         folder = packed_folder(cache)
         _print(folder, cached_files(folder), as_json)
@@ -54,7 +54,7 @@ def verify(names: tuple[str, ...], cache: str | None, as_json: bool, verbose: bo
     NAMES are those of `list` (a beginning is enough) or folders of models.
     """
     with clear_errors(verbose):
-        from twostroke.weights.cache_folder import CacheState, chosen_files, verified
+        from twostroke.weights.packed.cache_folder import CacheState, chosen_files, verified
 
         folder = packed_folder(cache)
         chosen = chosen_files(folder, names)
@@ -80,7 +80,7 @@ def verify(names: tuple[str, ...], cache: str | None, as_json: bool, verbose: bo
 def rm(names: tuple[str, ...], take_all: bool, unusable: bool, cache: str | None, as_json: bool, verbose: bool) -> None:
     """Delete files; running engines keep what they have mapped, and the next start packs again."""
     with clear_errors(verbose):
-        from twostroke.weights.cache_folder import CacheState, chosen_files, remove, verified
+        from twostroke.weights.packed.cache_folder import CacheState, chosen_files, remove, verified
 
         if sum((bool(names), take_all, unusable)) != 1:
             raise ConfigError("What is to be deleted is not clear.", fix="Give NAMES, or --all, or --unusable.")
@@ -102,7 +102,7 @@ def packed_folder(asked: str | None) -> Path:
     """Where the packed files lie, by flag, variable or default. Raises ConfigError where the cache is off."""
     from twostroke.config import Resolver, collect
     from twostroke.env import asked_by_environment, read_machine
-    from twostroke.weights.packed_cache import NO_CACHE, PACKED
+    from twostroke.weights.packed.cache import NO_CACHE, PACKED
 
     environment = {name: value for name, value in asked_by_environment().items() if name == "cache"}
     resolver = Resolver(collect({"cache": asked}, environment))

@@ -16,11 +16,11 @@ from typing import Any
 
 import click
 
-from twostroke.cli.command import ExampleCommand, clear_errors, option_flags
 from twostroke.cli.generate import explained, timing_line
-from twostroke.cli.progress import progress_bar
-from twostroke.cli.sampling_flags import pop_sampling, sampling_flags, take_sampling
-from twostroke.cli.streams import as_text
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
+from twostroke.cli.shared.progress import progress_bar
+from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
+from twostroke.cli.shared.streams import as_text
 from twostroke.options import ENGINE_OPTIONS
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Delta, Timings

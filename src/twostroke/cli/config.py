@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.config import Setting
 from twostroke.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 
@@ -24,7 +24,7 @@ from twostroke.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_O
 def command(model: str, as_json: bool, verbose: bool, **options: Any) -> None:
     """Print every setting that serving MODEL would use, and why. Reads config.json only."""
     with clear_errors(verbose):
-        from twostroke.assemble import resolve_all
+        from twostroke.assembly.engine import resolve_all
 
         settings = [without_secret(setting) for setting in resolve_all(model, options).settings]
         if as_json:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twostroke.cli.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
 
 if TYPE_CHECKING:
     from twostroke.cost.calibration import Calibration
@@ -64,6 +64,9 @@ def command(threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> N
         click.echo(f"bfloat16 products {calibration.bf16_flops_per_s / 1e9:>9,.0f} GFLOP/s, as the kernels reach them")
         click.echo(f"int8 products     {calibration.int8_ops_per_s / 1e9:>9,.0f} GOP/s")
         click.echo(f"Python's share    {1e3 * calibration.host.step_s:>9.2f} ms a step")
+        if calibration.exchange is not None:
+            exchange, rate = calibration.exchange, calibration.exchange.bytes_per_s / 1e9
+            click.echo(f"two ranks meet in {1e6 * exchange.meeting_s:>9.1f} us, and exchange {rate:,.1f} GB/s")
         for each in meant:
             click.echo("\n" + each.words())
         if busy is not None:

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import click
 
-from twostroke.cli.command import ExampleCommand, clear_errors, print_json
-from twostroke.cli.running_server import DEFAULT_URL, RunningServer
+from twostroke.cli.server.running_server import DEFAULT_URL, RunningServer
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
 from twostroke.types.errors import InvalidRequest
 
 WAIT_S = 20.0

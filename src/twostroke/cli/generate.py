@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from twostroke.cli.command import ExampleCommand, clear_errors, option_flags, print_json
-from twostroke.cli.progress import progress_bar
-from twostroke.cli.sampling_flags import pop_sampling, sampling_flags, take_sampling
-from twostroke.cli.streams import as_text
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.progress import progress_bar
+from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
+from twostroke.cli.shared.streams import as_text
 from twostroke.options import ENGINE_OPTIONS
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import GenerationOutput
@@ -78,7 +78,7 @@ def _read_stdin() -> str:
 
 def explained(llm: Any, request_id: str) -> str:
     """The explanation of each completion, for people."""
-    from twostroke.cost.explanation import words
+    from twostroke.cost.explain.explanation import words
 
     return "\n\n".join(words(each) for each in llm.explain(request_id))
 

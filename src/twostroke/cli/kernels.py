@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import click
 
-from twostroke.cli.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
 
 
 @click.command(cls=ExampleCommand, example="twostroke kernels spark --level generic")
 @click.argument("model", required=False)
-@click.option("--level", default=None, help="Kernels of this level [default: the best that this CPU runs].")
+@click.option("--level", default=None, help="Kernels of this level, or `cuda` [default: the best that this CPU runs].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def command(model: str | None, level: str | None, as_json: bool, verbose: bool) -> None:
@@ -26,12 +26,13 @@ def command(model: str | None, level: str | None, as_json: bool, verbose: bool) 
         from twostroke.backends.cpu.kernel_table import kernel_table
         from twostroke.backends.cpu.library import best_level, require_level
         from twostroke.backends.cpu.ops import CpuOps
+        from twostroke.backends.cuda.kernel_names import LEVEL, CudaKernels
         from twostroke.planner.model_config import read_model
 
-        if level is not None:
+        if level not in (None, LEVEL):
             require_level(level)
         names = None if model is None else frozenset(call.NAME for call in read_model(model).spec.program.calls)
-        ops = CpuOps(level or best_level(), 1)
+        ops = CudaKernels() if level == LEVEL else CpuOps(level or best_level(), 1)
         rows = kernel_table(ops, names)
         ops.close()
         if as_json:

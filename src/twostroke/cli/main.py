@@ -14,23 +14,32 @@ from typing import Any
 import click
 
 from twostroke import __version__
-from twostroke.cli.command import SuggestingGroup, end_with_output_problem, exit_code, print_error, require_addresses
-from twostroke.cli.streams import checked_arguments, open_missing_streams, prepare_streams
+from twostroke.cli.shared.command import (
+    SuggestingGroup,
+    end_with_output_problem,
+    exit_code,
+    print_error,
+    require_addresses,
+)
+from twostroke.cli.shared.streams import checked_arguments, open_missing_streams, prepare_streams
 from twostroke.env import address_space_bytes
 from twostroke.types.errors import InvalidRequest, OutOfMemory
 
 VERBS: dict[str, tuple[str, str]] = {
-    "serve": ("twostroke.cli.serve", "Serve a model over HTTP with the OpenAI API."),
-    "front": ("twostroke.cli.front", "Serve a model over HTTP from replicas that run elsewhere."),
-    "replica": ("twostroke.cli.replica", "Compute for fronts, without HTTP."),
+    "serve": ("twostroke.cli.server.serve", "Serve a model over HTTP with the OpenAI API."),
+    "front": ("twostroke.cli.server.front", "Serve a model over HTTP from replicas that run elsewhere."),
+    "replica": ("twostroke.cli.server.replica", "Compute for fronts, without HTTP."),
+    "cluster": ("twostroke.cli.server.cluster", "Start replicas with Ray; say which replicas answer."),
+    "rank": ("twostroke.cli.server.rank", "Hold a part of a model for a leader elsewhere."),
     "generate": ("twostroke.cli.generate", "Continue or answer one prompt, streaming."),
     "chat": ("twostroke.cli.chat", "Talk with a model in the terminal."),
-    "bench": ("twostroke.cli.bench", "Measure prefill and decode on this machine."),
+    "bench": ("twostroke.cli.bench.all", "Measure prefill and decode on this machine."),
     "pull": ("twostroke.cli.pull", "Download a model from the hub."),
+    "quantize": ("twostroke.cli.quantize", "Write a model in fewer bits, calibrated on a text."),
     "doctor": ("twostroke.cli.doctor", "Measure this machine, and what it means for a model."),
     "plan": ("twostroke.cli.plan", "What a model will do and cost on a machine, from its config.json."),
     "explain": ("twostroke.cli.explain", "Say why a request was slow to start or to stream, and what would help."),
-    "top": ("twostroke.cli.top", "Watch a running server: steps, requests, latency, KV cache."),
+    "top": ("twostroke.cli.server.top", "Watch a running server: steps, requests, latency, KV cache."),
     "simulate": ("twostroke.cli.simulate", "Run a workload on any machine under a virtual clock."),
     "trace": ("twostroke.cli.trace", "What step records hold; a Chrome trace of them for Perfetto."),
     "cache": ("twostroke.cli.cache", "List, verify or remove packed weights kept on disk."),
@@ -54,6 +63,7 @@ SYNONYMS = {
     "sweep": "bench sweep",
     "predict": "bench predict",
     "check": "doctor",
+    "convert": "quantize",
     "settings": "config",
     "monitor": "top",
     "why": "explain",

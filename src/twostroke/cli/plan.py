@@ -6,50 +6,25 @@ Must not know: how figures come about.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from twostroke.cli.command import ExampleCommand, clear_errors, print_json
-from twostroke.cli.doctor import step_notes
-from twostroke.options import one_of, parse_count
+from twostroke.cli.bench.load_flags import flags
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.division_flags import DIVISION_FLAGS, divided_target, require_hardware
+from twostroke.cli.shared.readings import COUNT, DURATION, FORMAT, reading
+from twostroke.options import parse_bytes
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
+    from twostroke.planner.divided_plan import DividedPlan
     from twostroke.planner.expect import Expectation
-    from twostroke.planner.target import Target
 
 DOES_NOT_FIT = 4
-FORMATS = ("f32", "bf16", "int8", "int4", "stored")
 PICTURES = (".png", ".svg")
-
-
-def duration_s(text: str) -> float:
-    """ "1s", "50ms", "0.5" -> seconds. Raises ValueError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s)?\s*", text)
-    value = float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0, None: 1.0}[match[2]] if match else 0.0
-    if value <= 0:
-        raise ValueError("write a time such as 50ms or 1s")
-    return value
-
-
-def reading(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """A click callback from a function that raises ValueError."""
-
-    def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-        try:
-            return None if value is None else read(value)
-        except ValueError as error:
-            raise click.BadParameter(f"{value!r}: {error}.", ctx, param) from None
-
-    return callback
-
-
-COUNT, DURATION, FORMAT = reading(parse_count), reading(duration_s), reading(one_of(*FORMATS))
 
 
 @click.command(
@@ -77,6 +52,14 @@ COUNT, DURATION, FORMAT = reading(parse_count), reading(duration_s), reading(one
 @click.option(
     "--itl", metavar="TIME", callback=DURATION, default=None, help="Objective: 95% of a request's gaps, such as 50ms."
 )
+@click.option(
+    "--memory",
+    metavar="BYTES",
+    callback=reading(parse_bytes),
+    default=None,
+    help="Of the machine, or of each rank or stage [default: what the hardware has, or this machine has available].",
+)
+@flags(*DIVISION_FLAGS)
 @click.option("--price-per-hour", type=click.FloatRange(0, min_open=True), default=None, help="Of the whole machine.")
 @click.option(
     "--acceptance",
@@ -84,6 +67,13 @@ COUNT, DURATION, FORMAT = reading(parse_count), reading(duration_s), reading(one
     default=0.0,
     help="Also decode with guesses (`serve --speculate`), this share of which is right.",
 )
+@click.option(
+    "--adapters",
+    type=click.IntRange(0, 1024),
+    default=0,
+    help="Places for LoRA adapters; every request uses one [default: 0].",
+)
+@click.option("--adapter-rank", type=click.IntRange(1, 512), default=16, help="Of each adapter [default: 16].")
 @click.option(
     "--plot", metavar="FILE", type=click.Path(path_type=Path), default=None, help="Draw the roofline: .png or .svg."
 )
@@ -100,26 +90,32 @@ def command(
     concurrency: int,
     ttft: float | None,
     itl: float | None,
+    memory: int | None,
     price_per_hour: float | None,
     acceptance: float,
+    adapters: int,
+    adapter_rank: int,
     plot: Path | None,
     revision: str | None,
     as_json: bool,
     verbose: bool,
+    **division: Any,
 ) -> None:
     """Memory, TTFT, ITL, the side of the ridge and the cost of tokens, and which hardware would do.
 
     MODEL is a folder, a GGUF file, a hub id or `spark`; only its config.json is read or downloaded (a GGUF file whole).
     Without --hardware the plan is for this machine, as `twostroke doctor` measured it (it is measured now where it
-    never was). The exit code is 4 where not even one sequence fits.
+    never was). With --tensor-parallel or --pipeline-parallel: what each process needs, and what they exchange. The
+    exit code is 4 where not even one sequence fits.
     """
     with clear_errors(verbose):
-        from twostroke.cli.output_file import check_place
+        from twostroke.cli.shared.output_file import check_place
+        from twostroke.planner.adapted import with_places
         from twostroke.planner.ask import make_ask
+        from twostroke.planner.divided_plan import make_divided_plan
         from twostroke.planner.model_config import read_model
         from twostroke.planner.plan import make_plan, plan_json
         from twostroke.planner.plan_text import plan_text
-        from twostroke.planner.target import named_target
 
         if plot is not None and plot.suffix.lower() not in PICTURES:
             raise ConfigError(
@@ -127,11 +123,17 @@ def command(
             )
         if plot is not None:
             check_place(plot, "--plot")
-        target = named_target(hardware) if hardware is not None else None
+        require_hardware(hardware)
         found = read_model(model, revision)
+        target, divided = divided_target(division, hardware, found.spec)
+        if memory is not None:
+            target = replace(target, memory_bytes=memory)
         ask = make_ask(found.spec, weights, kv_format, context, output, concurrency, ttft, itl, price_per_hour)
-        ask = replace(ask, acceptance=acceptance)
-        plan = make_plan(found.source, found.spec, ask, target or _here())
+        ask = replace(ask, acceptance=acceptance, adapters=adapters, adapter_rank=adapter_rank)
+        if divided is not None:
+            _refuse_beside(plot, price_per_hour, acceptance, adapters)
+            return _print_divided(make_divided_plan(found.source, found.spec, ask, target, divided), as_json)
+        plan = make_plan(found.source, with_places(found.spec, adapters, adapter_rank), ask, target)
         if plot is not None:
             _draw(plot, plan.source, plan.expectation)
         if as_json:
@@ -144,18 +146,34 @@ def command(
             raise SystemExit(DOES_NOT_FIT)
 
 
-def _here() -> Target:
-    from twostroke.env import read_machine
-    from twostroke.planner.doctor.machine import ThisMachine
-    from twostroke.planner.target import here_target
+def _print_divided(plan: DividedPlan, as_json: bool) -> None:
+    from twostroke.planner.divided_text import divided_json, divided_text
 
-    with step_notes() as note:
-        calibration = ThisMachine.read().kept_or_measured(note)
-    return here_target(calibration, read_machine().available_bytes)
+    if as_json:
+        print_json(divided_json(plan))
+    else:
+        click.echo(divided_text(plan))
+
+
+def _refuse_beside(plot: Path | None, price_per_hour: float | None, acceptance: float, adapters: int) -> None:
+    """What a plan over several processes has no answer for."""
+    wrong = {
+        "--plot": plot is not None,
+        "--price-per-hour": price_per_hour is not None,
+        "--acceptance": acceptance > 0,
+        "--adapters": adapters > 0,
+    }
+    named = [name for name, asked in wrong.items() if asked]
+    if named:
+        raise ConfigError(
+            f"{named[0]} is not possible beside ranks or stages.",
+            why="A divided model is planned without it.",
+            fix="Leave it out.",
+        )
 
 
 def _draw(path: Path, source: str, expectation: Expectation) -> None:
-    from twostroke.cli.output_file import write_bytes
+    from twostroke.cli.shared.output_file import write_bytes
     from twostroke.planner.drawing_png import as_png
     from twostroke.planner.drawing_svg import as_svg
     from twostroke.planner.roofline_plot import roofline

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import click
 
-from twostroke.cli.command import ExampleCommand, clear_errors, print_json
-from twostroke.cli.progress import progress_bar
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.progress import progress_bar
 
 
 @click.command(cls=ExampleCommand, example="twostroke pull meta-llama/Llama-3.2-1B-Instruct --revision main")
@@ -21,9 +21,8 @@ from twostroke.cli.progress import progress_bar
 def command(model: str, revision: str | None, endpoint: str | None, as_json: bool, verbose: bool) -> None:
     """Download MODEL (safetensors, tokenizer, settings; never code). Resumes where it stopped; pins the commit."""
     with clear_errors(verbose):
-        from twostroke.assemble_folders import EMBEDDED
         from twostroke.assets import spark_path
-        from twostroke.weights.hub import resolve_model
+        from twostroke.weights.hub.hub import EMBEDDED, resolve_model
 
         if model == EMBEDDED:
             _tell_embedded(str(spark_path()), as_json)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twostroke.cli.bench_serve import LOAD_FLAGS, load_ask, read_objectives
-from twostroke.cli.command import ExampleCommand, clear_errors, print_json
-from twostroke.cli.load_flags import flags, read_file
-from twostroke.cli.machine_flags import FLEET_FLAGS, MACHINE_FLAGS, read_fleet, read_setup
+from twostroke.cli.bench.load_flags import flags, read_file
+from twostroke.cli.bench.serve import LOAD_FLAGS, load_ask, read_objectives
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.machine_flags import FLEET_FLAGS, MACHINE_FLAGS, read_fleet, read_setup
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
 
@@ -48,6 +48,13 @@ EXAMPLE = (
     default=0.0,
     help="Tokens are guessed (`serve --speculate`), and this share of them is right [default: 0, no guesses].",
 )
+@click.option(
+    "--adapters",
+    type=click.IntRange(0, 1024),
+    default=0,
+    help="Number of LoRA adapters. Each request uses one of them; all are equally likely [default: 0].",
+)
+@click.option("--adapter-rank", type=click.IntRange(1, 512), default=16, help="Of each adapter [default: 16].")
 @click.option("--seed", default=0, help="Of arrivals and lengths [default: 0].")
 @click.option(
     "--perfetto", metavar="FILE.json", type=click.Path(path_type=Path), default=None, help="Write a Chrome trace."
@@ -71,7 +78,7 @@ def command(
     are those of `twostroke bench serve`.
     """
     with clear_errors(verbose):
-        from twostroke.cli.output_file import check_place, write_json
+        from twostroke.cli.shared.output_file import check_place, write_json
         from twostroke.sim.recorder import Recorder
         from twostroke.sim.report import make_report
         from twostroke.sim.routers import named_router
@@ -127,7 +134,7 @@ def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:
 def _workload(options: dict[str, Any]) -> Workload:
     """Of the load flags; a trace may be step records. Raises ConfigError naming the line."""
     from twostroke.bench.load.choose import Workload, make_workload
-    from twostroke.cost.record_json import HEADER_KEY, read_lines
+    from twostroke.cost.history.record_json import HEADER_KEY, read_lines
     from twostroke.sim.replay import workload_of
     from twostroke.workload.arrange import Arrangement, arranged
 
@@ -149,8 +156,8 @@ def _several_run() -> ConfigError:
 def _write_records(recorder: Recorder, perfetto: Path | None, records: Path | None) -> None:
     import json
 
-    from twostroke.cli.output_file import write_whole
-    from twostroke.cost.record_json import header_line, record_line
+    from twostroke.cli.shared.output_file import write_whole
+    from twostroke.cost.history.record_json import header_line, record_line
     from twostroke.sim.perfetto import trace
 
     if perfetto is not None:

@@ -6,7 +6,7 @@ Must not know: verbs.
 
 from __future__ import annotations
 
-from twostroke.cli.interrupt import end_quietly
+from twostroke.cli.shared.interrupt import end_quietly
 
 
 def run() -> None:

@@ -1,7 +1,7 @@
 """`twostroke trace`: what step records hold, as words, as JSON, and as a Chrome trace for Perfetto.
 
 Knows: records, printing, files.
-Must not know: who wrote the records, how a picture is made of them.
+Must not know: what wrote the records, how a picture is made of them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twostroke.cli.command import ExampleCommand, clear_errors, print_json
-from twostroke.cli.load_flags import read_file
+from twostroke.cli.bench.load_flags import read_file
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
 
 if TYPE_CHECKING:
-    from twostroke.cost.record_json import Record
+    from twostroke.cost.history.record_json import Record
 
 
 @click.command(cls=ExampleCommand, example="twostroke trace steps.jsonl --perfetto steps.json")
@@ -34,8 +34,8 @@ def command(file: Path, perfetto: Path | None, as_json: bool, verbose: bool) -> 
     with clear_errors(verbose):
         import json
 
-        from twostroke.cli.output_file import check_place, write_whole
-        from twostroke.cost.record_json import read_lines
+        from twostroke.cli.shared.output_file import check_place, write_whole
+        from twostroke.cost.history.record_json import read_lines
         from twostroke.sim.perfetto import trace
 
         if perfetto is not None:
@@ -57,13 +57,14 @@ def command(file: Path, perfetto: Path | None, as_json: bool, verbose: bool) -> 
 
 
 def _summary(records: list[Record]) -> dict[str, Any]:
-    from twostroke.cost.record import StepRecord
+    from twostroke.cost.history.record import StepRecord
     from twostroke.types.plan import Role
 
     steps = [record for record in records if isinstance(record, StepRecord)]
     total_s = sum(step.seconds for step in steps) or 1.0
-    told = [step for step in steps if step.predicted is not None]
-    predicted_s = sum(step.predicted.seconds for step in told if step.predicted is not None)
+    with_prediction = [step for step in steps if step.predicted is not None]
+    measured_s = sum(step.seconds for step in with_prediction)
+    predicted_s = sum(step.predicted.seconds for step in with_prediction if step.predicted is not None)
     reading = sum(any(each.segment.role is Role.PREFILL for each in step.sequences) for step in steps)
     return {
         "steps": len(steps),
@@ -73,5 +74,5 @@ def _summary(records: list[Record]) -> dict[str, Any]:
         "sampling_share": sum(step.sampling_s for step in steps) / total_s,
         "host_share": sum(step.host_s for step in steps) / total_s,
         "prefill_step_share": reading / max(1, len(steps)),
-        "predicted_over_measured": predicted_s / sum(step.seconds for step in told) if told else None,
+        "predicted_over_measured": predicted_s / measured_s if with_prediction else None,
     }

@@ -1,7 +1,7 @@
 """What steps a front: frames of replicas in, pieces of answers out. The async engine drives it as it drives an engine.
 
 Replicas are called at their addresses, again and again until they answer; one whose facts differ from the first one's
-is refused with the difference.
+is refused with the difference. The list of addresses may change while the front runs.
 
 Knows: sockets, the fleet, the session.
 Must not know: HTTP, models, processes.
@@ -15,15 +15,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from twostroke.cluster.arithmetic import difference
 from twostroke.cluster.link import FrameLink, LinkLost
 from twostroke.cluster.waker import Waker
 from twostroke.engine.session import Session
 from twostroke.fleet.fleet import ReplicaFleet
-from twostroke.fleet.wire import Frame, ReplicaFacts
-from twostroke.scheduler.scheduler import Gauges
+from twostroke.scheduler.gauges import Gauges
 from twostroke.types.errors import ConfigError
 from twostroke.types.event import Event
 from twostroke.types.output import Delta, Prompt
+from twostroke.wire.frames import Frame, ReplicaFacts
 
 WAIT_S = 0.05
 CALL_AGAIN_S = 0.3
@@ -33,7 +34,7 @@ Address = tuple[str, int]
 
 
 def no_check() -> None:
-    """Somebody else starts the replicas."""
+    """No check: the replicas are not started by this process."""
 
 
 @dataclass(eq=False, slots=True)
@@ -66,6 +67,7 @@ class FrontStepper:
     ) -> None:
         self.clock, self.report_fault, self._say = clock, report_fault, say
         self._secret = secret
+        self._addresses = addresses
         self._callers = [_Caller(address) for address in addresses]
         self._selector = selectors.DefaultSelector()
         self._waker = Waker()
@@ -90,6 +92,22 @@ class FrontStepper:
                 )
             self._exchange()
         return self.facts
+
+    def look(self, timeout_s: float) -> list[dict[str, str]]:
+        """Call until all replicas have answered, or the time is over; what is known of each, for people."""
+        until_s = self.clock() + timeout_s
+        while len(self.fleet.members) < len(self._callers) and self.clock() < until_s:
+            self._exchange()
+        roles: dict[str, str] = {member.name: member.role for member in self.fleet.members}
+        return [
+            {
+                "address": f"{caller.address[0]}:{caller.address[1]}",
+                "state": caller.state,
+                "name": caller.name,
+                "role": roles.get(caller.name, ""),
+            }
+            for caller in self._callers
+        ]
 
     def use(self, session: Session) -> None:
         """The session whose book is `fleet`."""
@@ -144,7 +162,7 @@ class FrontStepper:
         return deltas
 
     def step(self) -> list[Delta]:
-        """Wait a little for news; what it means for readers."""
+        """Wait a little for frames of replicas; the pieces that they give readers."""
         self._exchange()
         events, self._early = self._early, []
         deltas = self.session.consume(events, self.clock()) if events else []
@@ -160,6 +178,7 @@ class FrontStepper:
 
     def _exchange(self) -> None:
         now = self.clock()
+        self._follow_addresses()
         for caller in self._callers:
             if caller.sock is None and caller.link is None and now >= caller.try_at_s:
                 self._call(caller, now)
@@ -170,6 +189,14 @@ class FrontStepper:
                 self._attend(key.data, events)
         self._end_silence()
         self._flush()
+
+    def _follow_addresses(self) -> None:
+        """Forget those that are not in the list any more and do not answer; call those that are new."""
+        wanted = list(self._addresses)
+        if [caller.address for caller in self._callers] != wanted:
+            kept = [each for each in self._callers if each.name or each.sock is not None or each.address in wanted]
+            known = {caller.address for caller in kept}
+            self._callers = kept + [_Caller(address) for address in wanted if address not in known]
 
     def _call(self, caller: _Caller, now: float) -> None:
         host, port = caller.address
@@ -225,7 +252,7 @@ class FrontStepper:
             raise LinkLost(f"another replica is named {facts.name} already")
         caller.name, caller.state = facts.name, "ready"
         self._say(f"replica {facts.name} is ready")
-        self._early += self.fleet.joined(facts, now)
+        self._early += self.fleet.joined(facts, now, caller.address)
 
     def _end_silence(self) -> None:
         now = self.clock()
@@ -263,18 +290,3 @@ class FrontStepper:
         if caller.link is not None and caller.sock is not None:
             wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if caller.link.wants_to_write else 0)
             self._selector.modify(caller.sock, wanted, caller)
-
-
-def difference(first: ReplicaFacts, other: ReplicaFacts) -> str:
-    """The first fact in which a replica must not differ and does: "weights (int8 and int4)"; empty where none."""
-    pairs = [
-        ("the model", first.model, other.model),
-        *[(name, getattr(first.arithmetic, name), getattr(other.arithmetic, name)) for name in ARITHMETIC_NAMES],
-        ("the page size", first.page_tokens, other.page_tokens),
-        ("the context", first.context_tokens, other.context_tokens),
-        ("the vocabulary", first.vocab_size, other.vocab_size),
-    ]
-    return next((f"{name} ({one} and {two})" for name, one, two in pairs if one != two), "")
-
-
-ARITHMETIC_NAMES = ("weights", "kv_format", "unit", "ops", "sampling", "tables", "probe")

@@ -37,14 +37,19 @@ class _Kept:
 
 
 class LocalKeeper:
-    """Owns the processes and one thread for each. say: a line for the log."""
+    """Owns the processes and one thread for each. say: a line for the log. host: where they listen."""
 
     def __init__(
-        self, count: int, command: Command, environment: Mapping[str, str], say: Callable[[str], None]
+        self,
+        count: int,
+        command: Command,
+        environment: Mapping[str, str],
+        say: Callable[[str], None],
+        host: str = "127.0.0.1",
     ) -> None:
         self._command, self._environment, self._say = command, dict(environment), say
         self._ending = threading.Event()
-        self._kept = [_Kept(f"replica-{index}", _listener()) for index in range(count)]
+        self._kept = [_Kept(f"replica-{index}", _listener(host)) for index in range(count)]
         self._threads = [
             threading.Thread(target=self._keep, args=(kept,), name=kept.name, daemon=True) for kept in self._kept
         ]
@@ -105,8 +110,5 @@ class LocalKeeper:
             self._ending.wait(delay_s)
 
 
-def _listener() -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(64)
-    return listener
+def _listener(host: str) -> socket.socket:
+    return socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=64)

@@ -1,4 +1,4 @@
-"""One connection that speaks frames, never waiting: what cannot be sent now is held, up to a bound.
+"""One connection that sends and takes frames, never waiting: what cannot be sent now is held, up to a bound.
 
 Both sides begin with Hello and Proof: each proves that it knows the secret by a keyed hash of the other's nonce.
 
@@ -13,7 +13,8 @@ import hmac
 import secrets
 import socket
 
-from twostroke.fleet.wire import NONCE_BYTES, WIRE_VERSION, Frame, FrameReader, Hello, Proof, WireError, encode
+from twostroke.cluster.framing import FrameReader, WireError, encode
+from twostroke.wire.frames import NONCE_BYTES, WIRE_VERSION, Frame, Hello, Proof
 
 READ_BYTES = 1 << 18
 MOST_UNSENT_BYTES = 32 << 20
@@ -46,6 +47,16 @@ class FrameLink:
     def wants_to_write(self) -> bool:
         """True while something is unsent."""
         return bool(self._unsent)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """That wait for the other side to read."""
+        return len(self._unsent)
+
+    @property
+    def partial(self) -> bool:
+        """Is a part of a frame here whose rest has not come?"""
+        return self._reader.partial
 
     def send(self, frame: Frame) -> None:
         """Send now what can be sent. Raises LinkLost."""

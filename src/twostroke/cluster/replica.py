@@ -1,31 +1,46 @@
-"""A replica as a process: one thread computes steps, one listens to fronts and says that it lives.
+"""A replica as a process: one thread computes steps, one listens to fronts and sends heartbeats.
 
 Knows: sockets, threads, ReplicaCore.
-Must not know: models, settings, who starts it.
+Must not know: models, settings, what starts it.
 """
 
 from __future__ import annotations
 
+import itertools
 import selectors
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
 from twostroke.cluster.link import FrameLink, LinkLost
-from twostroke.cluster.replica_core import LinkId, ReplicaCore
+from twostroke.cluster.page_calls import PageCalls
+from twostroke.cluster.page_feeds import LinkId
+from twostroke.cluster.replica_core import ReplicaCore
 from twostroke.cluster.waker import Waker
-from twostroke.fleet.wire import Assignment, Beat, Cancel, Frame, Refused, ReplicaFacts
 from twostroke.types.errors import TwostrokeError
 from twostroke.types.grammar import Grammar, TokenMask
+from twostroke.wire.frames import (
+    Assignment,
+    Beat,
+    Cancel,
+    Frame,
+    PagesAhead,
+    PagesAsked,
+    PagesSent,
+    Refused,
+    ReplicaFacts,
+)
 
 BEAT_S = 0.25
 RETRY_S = 0.05
 MOST_FRONTS = 64
+BUSY_BYTES = 8 << 20
+"""A connection with more unsent is given no pages."""
 GREETING_S = 5.0
 
 
@@ -64,11 +79,13 @@ class ReplicaServer:
         self._changed = threading.Condition()
         self._commands: deque[Callable[[], None]] = deque()  # for the step thread
         self._frames: deque[tuple[LinkId, Frame]] = deque()  # for the thread that listens
+        self._compiling: set[tuple[LinkId, int]] = set()  # grammars under way, not cancelled
         self._waker = Waker()
         self._stopping = False
         self._draining = False
         self._error: BaseException | None = None
         self._beat = Beat(core.load())
+        self._page_calls = PageCalls(secret, facts, self._pages_came, say)
 
     def stop(self) -> None:
         """End; streams that run are cut, and their front moves them. Any thread or signal handler may call it."""
@@ -95,6 +112,7 @@ class ReplicaServer:
                 with self._changed:
                     self._changed.notify_all()
                 steps.join()
+                self._page_calls.close()
                 for front in self._fronts.values():
                     front.link.close()
                 self._waker.close()
@@ -119,7 +137,7 @@ class ReplicaServer:
                 self._send_beats(selector)
 
     def _idle(self) -> bool:
-        return not self._core.has_work and not self._commands and not self._frames
+        return self._core.idle and not (self._commands or self._frames or self._compiling)
 
     def _accept(self, selector: selectors.BaseSelector) -> None:
         try:
@@ -150,7 +168,7 @@ class ReplicaServer:
                 front.told = True
                 self._command(lambda: self._core.open(link_id))
                 front.link.send(self._facts)
-                self._say("a front has connected")
+                self._say("a front has connected, or a replica for pages")
             for frame in frames:
                 self._take(link_id, frame)
         except LinkLost as error:
@@ -160,9 +178,14 @@ class ReplicaServer:
 
     def _take(self, link_id: LinkId, frame: Frame) -> None:
         if isinstance(frame, Cancel):
+            self._compiling.discard((link_id, frame.number))
             self._command(lambda: self._core.cancel(link_id, frame.number))
         elif isinstance(frame, Assignment):
             self._take_work(link_id, frame)
+        elif isinstance(frame, PagesAsked):
+            self._command(lambda: self._ask(link_id, frame))
+        elif isinstance(frame, PagesAhead):
+            self._command(lambda: self._core.ahead(link_id, frame))
         else:
             raise LinkLost(f"a front does not send {type(frame).__name__}")
 
@@ -172,22 +195,33 @@ class ReplicaServer:
             return
         grammar = work.request.params.grammar
         if grammar is None:
-            self._command(lambda: self._begin(link_id, work, None))
+            self._command(lambda: self._begin(link_id, work))
             return
+
+        numbers = {(link_id, number) for number in (work.number, *work.beams)}
+        self._compiling |= numbers
+
+        def begin(masks: tuple[TokenMask, ...]) -> None:
+            wanted = numbers <= self._compiling
+            self._compiling.difference_update(numbers)
+            if wanted:
+                self._begin(link_id, work, masks)
 
         def compiled(future: Future[tuple[TokenMask, ...]]) -> None:
             try:
-                (mask,) = future.result()
-                for token_id in work.resumed:
+                masks = future.result()
+                for mask, token_id in itertools.product(masks, work.resumed):
                     mask.feed(token_id)
             except Exception as error:
+                self._compiling.difference_update(numbers)
                 self._tell(link_id, Refused(work.number, str(error)))
                 return
-            self._command(lambda: self._begin(link_id, work, mask))
+            self._command(lambda: begin(masks))
 
         try:
-            self._grammars.submit(grammar, 1).add_done_callback(compiled)
+            self._grammars.submit(grammar, 1 + len(work.beams)).add_done_callback(compiled)
         except TwostrokeError as error:
+            self._compiling.difference_update(numbers)
             self._frames.append((link_id, Refused(work.number, str(error), 1.0)))
 
     def _send_frames(self, selector: selectors.BaseSelector) -> None:
@@ -242,29 +276,53 @@ class ReplicaServer:
             while not self._stopping:
                 self._take_commands()
                 told = self._core.step() if self._core.has_work else []
-                for link_id, frame in told or []:
-                    self._frames.append((link_id, frame))
+                refused = self._core.let_go() if told is None else []
+                answers = self._core.answers(self._busy())
+                frames: list[tuple[LinkId, Frame]] = [*(told or []), *answers, *refused]
+                self._frames.extend(frames)
                 self._beat = Beat(told[0][1].load if told else self._core.load())
-                if told:
+                if frames:
                     self._waker.wake()
-                self._wait(told is None)
+                if not answers:
+                    self._wait(told is None or self._core.answers_wait)
         except BaseException as error:
             self._error = error
         finally:
             self._stopping = True
             self._waker.wake()
 
+    def _busy(self) -> set[LinkId]:
+        return {link for link, front in list(self._fronts.items()) if front.link.unsent_bytes > BUSY_BYTES}
+
     def _take_commands(self) -> None:
         while self._commands:
             self._commands.popleft()()
+        while self._core.pulls is not None and self._core.pulls.asks:
+            self._page_calls.ask(*self._core.pulls.asks.popleft())
 
-    def _begin(self, link_id: LinkId, work: Assignment, mask: TokenMask | None) -> None:
-        refused = self._core.work(link_id, work, mask)
+    def _begin(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask] = ()) -> None:
+        refused = self._core.work(link_id, work, masks)
         if refused is not None:
             self._tell(link_id, refused)
 
+    def _ask(self, link_id: LinkId, asked: PagesAsked) -> None:
+        answer = self._core.asked(link_id, asked)
+        if answer is not None:
+            self._tell(link_id, answer)
+
+    def _pages_came(self, number: int, sent: PagesSent | None) -> None:
+        """Another thread calls it."""
+
+        def go_on() -> None:
+            self._core.page_rate = self._page_calls.rate
+            refused = self._core.pages_came(number, sent)
+            if refused is not None:
+                self._tell(*refused)
+
+        self._command(go_on)
+
     def _wait(self, stuck: bool) -> None:
-        """Until there is something to do. stuck: there is work that cannot be planned now."""
+        """Until there is something to do. stuck: a little later there may be, though nothing comes."""
         with self._changed:
             if not self._commands and not self._stopping and (stuck or not self._core.has_work):
                 self._changed.wait(RETRY_S if stuck else 1.0)

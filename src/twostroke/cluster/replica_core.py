@@ -1,22 +1,35 @@
 """The heart of a replica behind frames: Assignment in, StepNews out. No socket, no thread, no text.
 
 Knows: scheduler, executor, frames.
-Must not know: sockets, who listens, tokenizers.
+Must not know: sockets, which fronts listen, tokenizers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from twostroke.beams.book import BeamBook
+from twostroke.cluster.page_exchange import PageExchange
+from twostroke.cluster.page_feeds import LinkId, PageFeeds
+from twostroke.cluster.page_pulls import PagePulls, Pull
 from twostroke.cost.shape import Segment
 from twostroke.engine.core import EngineCore
 from twostroke.engine.executor import Executor
 from twostroke.engine.forgive import ForgivingExecutor
-from twostroke.fleet.translate import request_of, wire_event
-from twostroke.fleet.wire import (
+from twostroke.scheduler.estimates.step_time import StepTime
+from twostroke.scheduler.scheduler import Scheduler
+from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
+from twostroke.types.event import Event
+from twostroke.types.grammar import TokenMask
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+from twostroke.wire.frames import (
     Assignment,
+    PagesAhead,
+    PagesAsked,
+    PagesSent,
     Refused,
     ReplicaLoad,
     StepNews,
@@ -25,19 +38,11 @@ from twostroke.fleet.wire import (
     WireStart,
     WireToken,
 )
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.scheduler.step_time import StepTime
-from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
-from twostroke.types.event import Event
-from twostroke.types.grammar import TokenMask
-from twostroke.types.plan import Plan
-from twostroke.types.result import StepResult
+from twostroke.wire.translate import requests_of, wire_event
 
 MAX_FAULTS_IN_A_ROW = 3
 PREFILL_TOKENS = 256
 """The predicted seconds of a prompt's token are those of a chunk of this size."""
-
-LinkId = int
 
 
 class Probe(Protocol):
@@ -61,7 +66,11 @@ class _Link:
 
 
 class ReplicaCore:
-    """One thread at a time. clock: seconds. times: predicts steps. report: hears of every fault in full."""
+    """One thread at a time. clock: seconds. times: predicts steps. report: called with every fault in full.
+
+    pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
+    second of pages that came, as measured by who calls `pages_came`.
+    """
 
     def __init__(
         self,
@@ -71,10 +80,14 @@ class ReplicaCore:
         times: StepTime,
         report: Callable[[BaseException], None],
         probe: Probe,
+        pages: PageExchange | None = None,
     ) -> None:
-        self._scheduler = scheduler
+        self.pulls = None if pages is None else PagePulls(pages)
+        self._feeds = None if pages is None else PageFeeds(pages)
+        self.page_rate = 0.0
+        self._book = BeamBook(scheduler)
         self._forgiving = ForgivingExecutor(executor, report)
-        self._core = EngineCore(scheduler, self._forgiving, self._computed)
+        self._core = EngineCore(self._book, self._forgiving, self._computed)
         self._clock = clock
         self._times = times
         self._probe = probe
@@ -85,47 +98,101 @@ class ReplicaCore:
     @property
     def has_work(self) -> bool:
         """True while a request is waiting or running."""
-        return self._scheduler.has_work
+        return self._book.has_work
+
+    @property
+    def idle(self) -> bool:
+        """There is no request: none is computed, none waits for pages."""
+        return not (self.has_work or self.pulls)
 
     def open(self, link_id: LinkId) -> None:
         """A front is there."""
         self._links[link_id] = _Link()
 
-    def work(self, link_id: LinkId, work: Assignment, mask: TokenMask | None) -> Refused | None:
-        """Queue a request. mask: of its grammar, with the resumed tokens taken in."""
+    def work(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask] = ()) -> Refused | None:
+        """Queue a request, or ask for its pages first. masks: of its grammar, for it and each of its beams, with the
+        resumed tokens taken in."""
         link = self._links.get(link_id)
         if link is None:
             return None
-        if work.number in link.ids:
+        if work.number in link.ids or (self.pulls and self.pulls.waits(link_id, work.number)):
             return Refused(work.number, "A stream of this number is running.")
-        request_id, now = f"{link_id}/{work.number}", self._clock()
+        if self.pulls is not None and self.pulls.begin(link_id, work, masks):
+            return None
+        return self._queue(link_id, link, work, masks)
+
+    def ahead(self, link_id: LinkId, frame: PagesAhead) -> None:
+        """Ask for pages of a prompt that another replica computes."""
+        if self.pulls is not None and link_id in self._links:
+            self.pulls.ahead(link_id, frame)
+
+    def asked(self, link_id: LinkId, asked: PagesAsked) -> PagesSent | None:
+        """A question of another replica. -> the answer, where it is not one of `answers`."""
+        over = PagesSent(asked.number, (), True)
+        return over if self._feeds is None else self._feeds.ask(link_id, asked, self._clock())
+
+    @property
+    def answers_wait(self) -> bool:
+        """Should `answers` be called though no step is computed?"""
+        return self._feeds is not None and self._feeds.waits
+
+    def answers(self, busy: Set[LinkId] = frozenset()) -> list[tuple[LinkId, PagesSent]]:
+        """To other replicas: pages, as they have become full. busy: links that take no more now."""
+        return [] if self._feeds is None else self._feeds.answers(self._clock(), busy)
+
+    def pages_came(self, number: int, sent: PagesSent | None) -> tuple[LinkId, Refused] | None:
+        """An answer to `pulls.asks`; None: there will be none. Queues the request where nothing more will come."""
+        pull = None if self.pulls is None else self.pulls.came(number, sent)
+        return None if pull is None else self._queue_pulled(pull)
+
+    def let_go(self) -> list[tuple[LinkId, Refused]]:
+        """Nothing could be planned: pages that came for requests that are not queued give up their places."""
+        pulls = [] if self.pulls is None else self.pulls.let_go()
+        return [refused for pull in pulls if (refused := self._queue_pulled(pull)) is not None]
+
+    def _queue_pulled(self, pull: Pull) -> tuple[LinkId, Refused] | None:
+        if pull.work is None:
+            return None
+        refused = self._queue(pull.link_id, self._links[pull.link_id], pull.work, pull.masks)
+        return None if refused is None else (pull.link_id, refused)
+
+    def _queue(self, link_id: LinkId, link: _Link, work: Assignment, masks: Sequence[TokenMask]) -> Refused | None:
+        names, now = {f"{link_id}/{number}": number for number in (work.number, *work.beams)}, self._clock()
         try:
-            self._scheduler.add(request_of(work, request_id, mask, now))
+            for request in requests_of(work, list(names), masks or [None] * len(names), now):
+                self._book.add(request)
         except Overloaded as error:
             return Refused(work.number, str(error), error.retry_after_s)
         except (TwostrokeError, ValueError) as error:
             return Refused(work.number, str(error))
-        link.numbers[request_id], link.ids[work.number] = work.number, request_id
-        link.came_s[request_id] = now
-        link.tokens[request_id] = len(work.request.prompt_token_ids) + len(work.resumed)
+        for request_id, number in names.items():
+            link.numbers[request_id], link.ids[number] = number, request_id
+        first = next(iter(names))  # other beams are copies of it: they compute no prompt
+        link.came_s[first] = now
+        link.tokens[first] = len(work.request.prompt_token_ids) + len(work.resumed)
         return None
 
     def cancel(self, link_id: LinkId, number: int) -> None:
-        """End a stream; nothing more is told of it."""
+        """End a stream, and with a beam the others of its search; no more events of it are made."""
+        if self.pulls is not None:
+            self.pulls.cancel(link_id, number)
         link = self._links.get(link_id)
         request_id = None if link is None else link.ids.get(number)
         if link is not None and request_id is not None:
-            self._scheduler.abort(request_id, self._clock())
-            _forget(link, request_id)
+            for event in self._book.abort(request_id, self._clock()):
+                _forget(link, event.request_id)
 
     def close(self, link_id: LinkId) -> None:
         """A front is gone: its streams end."""
+        if self.pulls is not None and self._feeds is not None:
+            self.pulls.cancel(link_id)
+            self._feeds.close(link_id)
         link = self._links.pop(link_id, None)
         for request_id in [] if link is None else list(link.numbers):
-            self._scheduler.abort(request_id, self._clock())
+            self._book.abort(request_id, self._clock())
 
     def step(self) -> list[tuple[LinkId, StepNews]] | None:
-        """One step, and what each front is told of it; None where nothing can be computed.
+        """One step, and its StepNews for each front; None where nothing can be computed.
 
         A fault ends the requests of its plan. Raises EngineStopped where three steps in a row fail and the probe does.
         """
@@ -140,7 +207,7 @@ class ReplicaCore:
 
     def load(self) -> ReplicaLoad:
         """As it is now."""
-        gauges = self._scheduler.gauges()
+        gauges = self._book.gauges()
         pending = sum(sum(link.tokens[name] for name in link.came_s) for link in self._links.values())
         prompt_s = self._times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)])
         return ReplicaLoad(
@@ -156,6 +223,7 @@ class ReplicaCore:
             query_tokens=gauges.prefix_query_tokens,
             hit_tokens=gauges.prefix_hit_tokens,
             waste_tokens=gauges.waste_tokens,
+            page_rate=self.page_rate,
         )
 
     def _ask_probe(self) -> None:
@@ -168,7 +236,7 @@ class ReplicaCore:
     def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
         """Before a step is committed: learn from its time; note the sequences that it computed for the first time."""
         self._step_s = commit_s - begin_s
-        if not (result.cold or result.failed):
+        if not (result.cold or result.faulty):
             self._times.observe(plan.sequences, self._step_s, commit_s)
         for link in self._links.values():
             for sequence in plan.sequences if link.came_s else ():
@@ -178,7 +246,7 @@ class ReplicaCore:
                     self._starts[request_id] = WireStart(link.numbers[request_id], waited_s, sequence.start)
 
     def _news(self, events: Iterable[Event], starts: dict[str, WireStart]) -> list[tuple[LinkId, StepNews]]:
-        told: list[tuple[LinkId, StepNews]] = []
+        outgoing: list[tuple[LinkId, StepNews]] = []
         load = self.load()
         events = list(events)
         for link_id, link in self._links.items():
@@ -195,11 +263,11 @@ class ReplicaCore:
                 )
                 for end in ended:
                     _forget(link, link.ids[end.number])
-                told.append((link_id, news))
-        return told
+                outgoing.append((link_id, news))
+        return outgoing
 
 
 def _forget(link: _Link, request_id: str) -> None:
     del link.ids[link.numbers.pop(request_id)]
     link.came_s.pop(request_id, None)
-    del link.tokens[request_id]
+    link.tokens.pop(request_id, None)

@@ -1,7 +1,7 @@
 """Wakes a thread that waits in a selector.
 
 Knows: a pair of sockets.
-Must not know: who waits, for what.
+Must not know: which thread waits, and what it waits for.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Waker:
 
     def wake(self) -> None:
         """End the present wait, or the next one."""
-        with contextlib.suppress(OSError):  # it is awake already, or closed
+        with contextlib.suppress(OSError):  # a byte is there already, or it is closed
             self._sender.send(b".")
 
     def clear(self) -> None:
-        """The waiting thread is awake."""
+        """The waiting thread runs again: take what was sent."""
         with contextlib.suppress(BlockingIOError):
             while self._receiver.recv(READ_BYTES):
                 pass

@@ -19,11 +19,11 @@ from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
 
 TYPICAL_TOKENS, TYPICAL_WINDOWS = 4096, 4
 WINDOWS_KEPT = 2
-"""Of each sequence that may run: its own pages, and as many of prefixes that nobody uses at the moment."""
+"""Of each sequence that may run: its own pages, and as many pages of prefixes that are cached and not in use."""
 SLOTS_A_SEQUENCE = 4
 """Its state, its newest snapshot, and two more of prompts and prefixes."""
 STATES_SHARE = 2
-"""Slots take one part of so many of the budget at most, where there are pages too."""
+"""Where there are pages too, slots take 1 / STATES_SHARE of the budget at most."""
 
 
 class GroupBytes(NamedTuple):
@@ -62,14 +62,14 @@ class CacheNeeds:
         return min(group.window, self.context_tokens)
 
     def pages(self, group: GroupBytes, num_tokens: int) -> int:
-        """The most that a sequence holds on its way to so many positions."""
+        """The most pages that a sequence holds at one time until it has `num_tokens` positions."""
         pages = -(-num_tokens // PAGE_TOKENS)
         if not group.window:
             return pages
         return min(pages, window_pages(self.window_of(group), min(self.chunk_tokens, num_tokens), PAGE_TOKENS))
 
     def sequence_bytes(self, num_tokens: int) -> int:
-        """The most that a sequence takes on its way to so many positions."""
+        """The most bytes that a sequence takes at one time until it has `num_tokens` positions."""
         return (
             self.window_bytes(num_tokens)
             + self.state_bytes
@@ -77,7 +77,7 @@ class CacheNeeds:
         )
 
     def window_bytes(self, num_tokens: int) -> int:
-        """Of that, what lies within windows and does not grow beyond them."""
+        """The part of `sequence_bytes` that lies within windows: it does not grow beyond them."""
         return sum(group.page_bytes * self.pages(group, num_tokens) for group in self.groups if group.window)
 
     def pools(self, budget_bytes: int, bounded: bool) -> CachePools:
@@ -100,7 +100,7 @@ class CacheNeeds:
         return CachePools(tuple(sizes), max(0, slots), self.chunk_tokens)
 
     def bytes_of(self, pools: CachePools) -> int:
-        """Of all pools together."""
+        """The bytes of all pools together."""
         pages = sum(group.page_bytes * pool.num_pages for group, pool in zip(self.groups, pools.pages, strict=True))
         return pages + self.state_bytes * pools.state_slots
 

@@ -55,6 +55,8 @@ class CalibratedCost:
         self._warm_bytes, self._cold_bytes = calibration.warm_bytes, calibration.cold_bytes
         self._layers = tuple(_product(calibration, products) for products in table.layer_products)
         self._banks = tuple((bank, _product(calibration, bank)) for bank in table.banks)
+        adapters, instead = table.adapters.banks if table.adapters else (), self._layers[0].rates
+        self._adapters = tuple(_product(calibration, bank, instead) for bank in adapters)
         self._head = _product(calibration, table.head_product)
         if kv_kind not in calibration.attention:
             raise _unmeasured(f"a KV cache in {kv_kind.name.lower()}")
@@ -104,7 +106,7 @@ class CalibratedCost:
             warmth = self._warmth(counts.decode_bytes + self._state_bytes(counts))
             if warmth != warmth_before:
                 (products_s, head_s), warmth_before = self._products(counts, warmth), warmth
-            yield sum((products_s, head_s, self._attention(counts, warmth)[0], other_s, host_s))
+            yield products_s + head_s + self._attention(counts, warmth)[0] + other_s + host_s
 
     def _host_seconds(self, counts: SegmentCounts) -> float:
         host, sequences = self._host, counts.decodes + len(counts.chunks)
@@ -113,13 +115,16 @@ class CalibratedCost:
         return host.step_s + host.sequence_s * sequences + prompts_s + sampling_s
 
     def _products(self, counts: SegmentCounts, warmth: float) -> tuple[float, float]:
-        """Of the layers, of the head."""
+        """Seconds of the layers' products, and of the head's."""
         layers_s = sum(product.seconds(counts.rows, warmth) for product in self._layers)
         for bank, product in self._banks:
             # Rows spread over the experts that they choose.
             touched = bank.touched(counts.rows)
             rows_of_one = max(1, round(counts.rows * bank.chosen / touched))
             layers_s += touched * product.seconds(rows_of_one, warmth)
+        if counts.adapters:  # of each a product over the rows that have it
+            each = max(1, round(counts.adapted_rows / counts.adapters))
+            layers_s += counts.adapters * sum(product.seconds(each, warmth) for product in self._adapters)
         return layers_s, self._head.seconds(counts.logit_rows, warmth) if counts.logit_rows else 0.0
 
     def _other_seconds(self, counts: SegmentCounts, other: Work) -> float:
@@ -149,10 +154,12 @@ class CalibratedCost:
         return byte_s + flop_s, Bound.MEMORY if byte_s > flop_s else Bound.ARITHMETIC
 
 
-def _product(calibration: Calibration, products: Products | ExpertBank) -> _Product:
-    if products.kind not in calibration.linear:
+def _product(calibration: Calibration, products: Products | ExpertBank, instead: LinearRates | None = None) -> _Product:
+    """instead: the rates of a kind that was not measured, for products that are small."""
+    rates = calibration.linear.get(products.kind, instead)
+    if rates is None:
         raise _unmeasured(f"weights in {products.kind.name.lower()}")
-    return _Product(calibration.linear[products.kind], products.elements, products.features)
+    return _Product(rates, products.elements, products.features)
 
 
 def _unmeasured(what: str) -> ConfigError:

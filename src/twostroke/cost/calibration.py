@@ -7,14 +7,14 @@ Must not know: how they were measured, files, models.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from twostroke.cost.curve import Curve
 from twostroke.spec.formats import KVKind, WeightKind
 
 VERSION = 5
-"""Of the JSON form; a file of another version is measured again."""
+"""The version of the JSON form. A file of another version is measured again."""
 
 DISTURBED_SHARE = 0.1
 
@@ -26,7 +26,7 @@ class LinearRates:
     """Rows of a product -> seconds for each weight of the matrix, all rows together.
 
     cold: weights come from memory. warm: they stay in the last-level cache between steps. features: rows -> seconds for
-    each row and each input and output of the matrix, which small matrices feel.
+    each row and each input and output of the matrix, which count for small matrices.
     """
 
     cold: Curve
@@ -67,6 +67,14 @@ class HostRates:
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeRates:
+    """How two ranks of this machine exchange: seconds of a meeting with next to no bytes, and bytes a second."""
+
+    meeting_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """One machine with a number of threads. fingerprint: a change of it makes the figures stale.
 
@@ -75,6 +83,7 @@ class Calibration:
     figures. warm_bytes, cold_bytes: where weights and cached K and V of a step are no more than the
     first, they stay in caches from step to step; from the second on they come from memory. layer_s: starting the ops
     of one layer. other: rows -> seconds for each activation byte that norms, rope and KV writes move.
+    exchange: None in measurements of older versions.
     """
 
     fingerprint: str
@@ -92,6 +101,7 @@ class Calibration:
     other: Curve
     layer_s: float
     host: HostRates
+    exchange: ExchangeRates | None = None
 
     @property
     def disturbed(self) -> bool:
@@ -126,6 +136,7 @@ class Calibration:
             },
             "other": _points(self.other),
             "host": {name: getattr(self.host, name) for name in _HOST},
+            **({} if self.exchange is None else {"exchange": asdict(self.exchange)}),
         }
 
     @classmethod
@@ -141,6 +152,7 @@ class Calibration:
                 attention=_by_kind(value["attention"], KVKind.__getitem__, _attention),
                 other=_curve(value["other"]),
                 host=HostRates(*(float(value["host"][name]) for name in _HOST)),
+                exchange=_exchange(value.get("exchange")),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a calibration: {type(error).__name__}: {error}") from None
@@ -185,6 +197,10 @@ def _linear(value: Any) -> LinearRates:
 def _attention(value: Any) -> AttentionRates:
     byte_s, warm_s, flop_s, head_s, row_s = (float(value[name]) for name in _ATTENTION)
     return AttentionRates(byte_s, warm_s, flop_s, head_s, row_s, _curve(value["prefill"]))
+
+
+def _exchange(value: Any) -> ExchangeRates | None:
+    return None if value is None else ExchangeRates(float(value["meeting_s"]), float(value["bytes_per_s"]))
 
 
 def _by_kind(values: Any, kind: Callable[[str], Any], read: Callable[[Any], Value]) -> dict[Any, Value]:

@@ -4,7 +4,7 @@
     cost.predict([Segment.decode(512)]).seconds
 
 Knows: both kinds of StepCost.
-Must not know: where a calibration is kept, who asks.
+Must not know: where a calibration is kept, what asks.
 """
 
 from __future__ import annotations

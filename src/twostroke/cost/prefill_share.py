@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from twostroke.cost.history.step_history import device_seconds
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.cost.step_history import device_seconds
 from twostroke.types.plan import Role
 
 

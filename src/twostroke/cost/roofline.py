@@ -35,7 +35,7 @@ class RooflineCost:
         self._s_per_byte = 1 / (hardware.read_bytes_per_s * shares.memory)
         self._host_s = shares.step_s + shares.layer_s * table.num_layers
         self._host = PartPrediction("host", self._host_s, Work(), Bound.HOST)
-        self._remembered: dict[tuple[int, int], tuple[PartPrediction, PartPrediction, PartPrediction]] = {}
+        self._remembered: dict[tuple[int, ...], tuple[PartPrediction, PartPrediction, PartPrediction]] = {}
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
         """See StepCost."""
@@ -61,16 +61,16 @@ class RooflineCost:
         s_per_flop, s_per_byte, host_s = self._attention_s_per_flop, self._s_per_byte, self._host_s
         for flops, read_bytes in counter.decode_sums(starts, steps):
             attention_s = max((flops + computed) * s_per_flop, (read_bytes + moved) * s_per_byte)
-            yield sum((weights_s, head_s, attention_s, other_s, host_s))
+            yield weights_s + head_s + attention_s + other_s + host_s
 
     def _by_rows(self, counts: SegmentCounts) -> tuple[PartPrediction, PartPrediction, PartPrediction]:
         """(weights, head, other), which follow from the numbers of rows; those of a few steps are remembered."""
-        key = counts.rows, counts.logit_rows
+        key = counts.rows, counts.logit_rows, counts.adapters, counts.adapted_rows
         found = self._remembered.get(key)
         if found is None:
             counter = self._counter
             found = (
-                self._part("weights", counter.weights(counts.rows), self._layer_s_per_flop),
+                self._part("weights", counter.weights(counts.rows) + counter.adapters(counts), self._layer_s_per_flop),
                 self._part("head", counter.head(counts.logit_rows), self._head_s_per_flop),
                 self._part("other", counter.other(counts), self._other_s_per_flop),
             )

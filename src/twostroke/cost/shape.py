@@ -19,7 +19,8 @@ class Segment(NamedTuple):
     """One sequence's part of a step: positions [start, start + num_tokens). samples: its last row needs logits.
 
     role: what the sequence does. scored: further rows that need logits, for log probabilities of the prompt.
-    drafts: the rows at the end that are guesses; they need logits, too.
+    drafts: the rows at the end that are guesses; they need logits, too. adapter: the number of the one that its rows
+    are computed with; -1 for none.
     """
 
     start: int
@@ -28,6 +29,7 @@ class Segment(NamedTuple):
     role: Role
     scored: int = 0
     drafts: int = 0
+    adapter: int = -1
 
     @property
     def logit_rows(self) -> int:
@@ -35,14 +37,14 @@ class Segment(NamedTuple):
         return self.samples + self.drafts + self.scored
 
     @staticmethod
-    def prefill(start: int, num_tokens: int, samples: bool) -> Segment:
+    def prefill(start: int, num_tokens: int, samples: bool, adapter: int = -1) -> Segment:
         """A chunk of a prompt. samples: it is the last one."""
-        return Segment(start, num_tokens, samples, Role.PREFILL)
+        return Segment(start, num_tokens, samples, Role.PREFILL, adapter=adapter)
 
     @staticmethod
-    def decode(start: int) -> Segment:
+    def decode(start: int, adapter: int = -1) -> Segment:
         """One more token of a sequence, whose last token is at position `start`."""
-        return Segment(start, 1, True, Role.DECODE)
+        return Segment(start, 1, True, Role.DECODE, adapter=adapter)
 
 
 class Part(Protocol):
@@ -64,6 +66,10 @@ class Part(Protocol):
     def logit_rows(self) -> int:
         """Rows that need logits."""
 
+    @property
+    def adapter(self) -> int:
+        """What its rows are computed with; -1 for none."""
+
 
 class Bound(enum.Enum):
     """What the time of a part is spent on."""
@@ -71,13 +77,15 @@ class Bound(enum.Enum):
     MEMORY = "memory"
     ARITHMETIC = "arithmetic"
     HOST = "host"
+    LINK = "exchange"
 
 
 @dataclass(frozen=True, slots=True)
 class PartPrediction:
     """One part of a step.
 
-    name: `weights` (products of the layers), `head` (logits), `attention`, `other` (norms, rope, KV writes), `host`.
+    name: `weights` (products of the layers), `head` (logits), `attention`, `other` (norms, rope, KV writes), `host`; of
+    a divided model also `exchange`.
     """
 
     name: str
@@ -94,8 +102,11 @@ class StepPrediction:
 
     @property
     def seconds(self) -> float:
-        """The sum of the parts."""
-        return sum(part.seconds for part in self.parts)
+        """The sum of the parts, one after the other: `decode_run` adds them in the same order."""
+        total = 0.0
+        for part in self.parts:
+            total += part.seconds
+        return total
 
     @property
     def work(self) -> Work:
@@ -116,11 +127,11 @@ class SteadyCost(StepCost, Protocol):
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
         """Seconds of `steps` steps in a row; in step i sequence j computes position starts[j] + i and samples.
 
-        Equal, bit for bit, to what `predict` says of each of these steps. At least one sequence.
+        Equal, bit for bit, to what `predict` says of each of these steps. At least one sequence; none has an adapter.
         """
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
         """One step with these sequences, and one row, which samples, of a sequence at each of starts.
 
-        Equal, bit for bit, to what `predict` says of all of them. At least one start.
+        Equal, bit for bit, to what `predict` says of all of them. At least one start; none of theirs has an adapter.
         """

@@ -51,7 +51,8 @@ class SegmentCounts(NamedTuple):
     """What a step's segments add up to. rows: new tokens. logit_rows: rows that need logits. decodes: sequences of one.
 
     decode_flops, decode_bytes: attention of sequences of one new row, in all layers, and the K and V that it reads.
-    chunk_bytes: K and V that sequences of more rows read, each position once.
+    chunk_bytes: K and V that sequences of more rows read, each position once. adapters: different ones; adapted_rows:
+    rows that have one.
     """
 
     rows: int
@@ -61,6 +62,8 @@ class SegmentCounts(NamedTuple):
     decode_bytes: int
     chunk_bytes: int
     chunks: tuple[ChunkCounts, ...]
+    adapters: int = 0
+    adapted_rows: int = 0
 
     @property
     def sequences(self) -> int:
@@ -69,7 +72,7 @@ class SegmentCounts(NamedTuple):
 
     @property
     def attention_flops(self) -> int:
-        """Of all rows."""
+        """Attention's operations of all rows."""
         return self.decode_flops + sum(chunk.flops for chunk in self.chunks)
 
     @property
@@ -98,6 +101,12 @@ def _seen_by_each(starts: Sequence[int], window: int) -> int:
     return sum([min(start + 1, window) for start in starts]) if window else sum(starts) + len(starts)
 
 
+def _with_adapters(counts: SegmentCounts, segments: Sequence[Part]) -> SegmentCounts:
+    adapted = [segment for segment in segments if segment.adapter >= 0]
+    different = len({segment.adapter for segment in adapted})
+    return counts._replace(adapters=different, adapted_rows=sum(segment.num_tokens for segment in adapted))
+
+
 class WorkCounter:
     """Counts for one model in one choice of formats; a step takes microseconds."""
 
@@ -112,7 +121,10 @@ class WorkCounter:
     def work(self, counts: SegmentCounts) -> StepWork:
         """Work of a step that adds up to `counts`."""
         return StepWork(
-            self.weights(counts.rows), self.head(counts.logit_rows), self.attention(counts), self.other(counts)
+            self.weights(counts.rows) + self.adapters(counts),
+            self.head(counts.logit_rows),
+            self.attention(counts),
+            self.other(counts),
         )
 
     def count(self, segments: Sequence[Part]) -> SegmentCounts:
@@ -136,7 +148,8 @@ class WorkCounter:
                 chunk_bytes += position_bytes * kv_positions(start, num_tokens, window)
             chunks.append(ChunkCounts(num_tokens, flops, pair_bytes))
         flops, moved = self._decoding(starts)
-        return SegmentCounts(rows, logit_rows, len(starts), flops, moved, chunk_bytes, tuple(chunks))
+        found = SegmentCounts(rows, logit_rows, len(starts), flops, moved, chunk_bytes, tuple(chunks))
+        return found if self.table.adapters is None else _with_adapters(found, segments)
 
     def count_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> SegmentCounts:
         """What `count` says of these segments and of one row, which samples, at each of starts."""
@@ -150,6 +163,8 @@ class WorkCounter:
             found.decode_bytes + moved,
             found.chunk_bytes,
             found.chunks,
+            found.adapters,
+            found.adapted_rows,
         )
 
     def decode_counts(self, starts: Sequence[int], steps: int) -> Iterator[SegmentCounts]:
@@ -186,6 +201,13 @@ class WorkCounter:
         table = self.table
         read = sum(int(bank.touched(rows) * bank.expert_bytes) for bank in table.banks)
         return table.layers_once + table.layers_row.times(rows) + Work(0, weight_bytes=read)
+
+    def adapters(self, counts: SegmentCounts) -> Work:
+        """What adapters add to the products: each that a row has is read once."""
+        found = self.table.adapters
+        if found is None or not counts.adapters:
+            return Work()
+        return found.row.times(counts.adapted_rows) + Work(0, weight_bytes=counts.adapters * found.adapter_bytes)
 
     def head(self, logit_rows: int) -> Work:
         """The product with the head; nothing where no row samples."""

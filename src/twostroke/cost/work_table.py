@@ -1,7 +1,7 @@
 """WorkTable: what a step of one model in one choice of formats computes and moves, as numbers to multiply.
 
 Made from a traced program by program/work_table.py. A step's work is linear in its rows, in the rows that need logits,
-in its sequences, in the pairs of a row and a position that it sees, and in the cached positions that it reads; banks of
+in its sequences, in the pairs of a row and a position that it sees, and in the cached positions that it reads. Banks of
 experts add what is read of them.
 
 Knows: counts.
@@ -55,13 +55,27 @@ class ExpertBank:
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterBanks:
+    """Places for adapters. row: of each row that has one. banks: of each, one matrix is of one adapter; a step
+    reads those of the adapters that its rows have."""
+
+    row: Work
+    banks: tuple[ExpertBank, ...]
+
+    @property
+    def adapter_bytes(self) -> int:
+        """Of one adapter."""
+        return sum(bank.expert_bytes for bank in self.banks)
+
+
+@dataclass(frozen=True, slots=True)
 class WorkTable:
     """`..._once`: in a step that has such rows. `..._row`: for each row. head and selected: of rows that need logits.
 
     layers, head: products with matrices. other: norms, rope, KV writes, embedding rows; selected: the same for rows
     that need logits. attention_row: of attention and scans, but for what depends on the positions seen. sequence: the
     states that a sequence's rows read and write. weight_bytes: of the whole model. heads: KV heads of all layers
-    together; query_heads likewise.
+    together; query_heads likewise. adapters: None where the model has no places for them.
     """
 
     num_layers: int
@@ -85,6 +99,7 @@ class WorkTable:
     banks: tuple[ExpertBank, ...]
     heads: int
     query_heads: int
+    adapters: AdapterBanks | None = None
 
     @property
     def head_product(self) -> Products:

@@ -16,47 +16,24 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
-from twostroke.cost.ledger import Ledger
+from twostroke.cost.history.ledger import Ledger
+from twostroke.engine.alarm import Alarm
 from twostroke.engine.collect import Collector
+from twostroke.engine.reader import StreamReader
 from twostroke.engine.reader_watch import ReaderWatch
 from twostroke.engine.session import Session
-from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest, TwostrokeError, UnreadOverflow
+from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest, TwostrokeError
 from twostroke.types.grammar import TokenMask
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 
 MAX_UNREAD_BYTES = 256 * 1024
-PIECE_BYTES, ID_BYTES, ENTRY_BYTES = 96, 8, 72
 _RETRY_S = 0.05  # between attempts where there is work but no plan
 
 
-@dataclass(slots=True)
-class _Stream:
-    """One caller's mailbox. Only its own loop touches `mail` (with when it was sent), `error` and `ready`."""
-
-    prompt: Prompt
-    loop: asyncio.AbstractEventLoop
-    arrival_s: float
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
-    mail: deque[tuple[float, Delta]] = field(default_factory=deque)
-    error: TwostrokeError | None = None
-    unread_bytes: int = 0
-    reading: bool = False  # its reader has all and waits for more: what is unread now is not its fault
-
-    @property
-    def request_id(self) -> str:
-        return self.prompt.request_id or ""
-
-
-_News = tuple[_Stream, list[tuple[float, Delta]], TwostrokeError | None]
-
-
-def size_bytes(delta: Delta) -> int:
-    """About what a piece takes in memory until it is read."""
-    entries = sum(1 + len(each.top) for each in delta.logprobs)
-    return PIECE_BYTES + len(delta.text) + ID_BYTES * len(delta.token_ids) + ENTRY_BYTES * entries
+_Mail = list[tuple[StreamReader, Delta]]
 
 
 class Steps(Protocol):
@@ -93,21 +70,23 @@ class AsyncEngine:
     """Any number of tasks, on any number of loops, may use one engine.
 
     The stepper belongs to the step thread from `start` on; what ends the engine goes to its `report_fault`.
-    max_unread_bytes: of one stream's pieces that its reader has not taken yet.
+    max_unread_bytes: of one stream's pieces that its reader has not taken yet. alarm: after which the stepper has work.
     """
 
-    def __init__(self, stepper: Steps, max_unread_bytes: int = MAX_UNREAD_BYTES) -> None:
+    def __init__(self, stepper: Steps, max_unread_bytes: int = MAX_UNREAD_BYTES, alarm: Alarm | None = None) -> None:
         self._stepper = stepper
         self._max_unread_bytes = max_unread_bytes
         self._session = stepper.session
         self._changed = threading.Condition()
-        self._mailed: dict[str, _Stream] = {}  # whose pieces go where; touched by the step thread alone
+        self._mailed: dict[str, StreamReader] = {}  # whose pieces go where; touched by the step thread alone
         # Everything below is guarded by `_changed`.
-        self._commands: deque[_Stream | str] = deque()  # submit this stream, or abort this request id
-        self._streams: dict[str, _Stream] = {}  # by request id; a closed stream's id is free at once
+        self._commands: deque[StreamReader | str] = deque()  # submit this stream, or abort this request id
+        self._streams: dict[str, StreamReader] = {}  # by request id; a closed stream's id is free at once
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._gauges = stepper.gauges()
+        if alarm is not None:
+            alarm.listen(self._wake_up)
 
     @property
     def ledger(self) -> Ledger:
@@ -154,6 +133,24 @@ class AsyncEngine:
         if thread is not None:
             await asyncio.to_thread(thread.join)
 
+    def open(self, prompt: Prompt, wake: Callable[[], None]) -> StreamReader:
+        """Queue a prepared prompt; its pieces come to the reader, on this event loop. Close it in any case.
+
+        Raises EngineStopped, InvalidRequest. The reader raises what `stream` does.
+        """
+        arrival_s = self._stepper.clock()  # not when the step thread gets to it: waiting for a step is queueing too
+        watch = ReaderWatch(self._stepper.clock, self._session.ledger.accounts)
+        with self._changed:
+            if not self.alive:
+                raise EngineStopped("The engine is not running.", fix="Start it, or start it again.")
+            loop = asyncio.get_running_loop()
+            stream = StreamReader(self._named(prompt), loop, arrival_s, wake, watch, self._close)
+            self._streams[stream.request_id] = stream
+            self._commands.append(stream)
+            self._changed.notify_all()
+            self._stepper.wake()
+        return stream
+
     async def stream(self, prompt: Prompt) -> AsyncIterator[Delta]:
         """Pieces of all n completions, as they come.
 
@@ -161,26 +158,18 @@ class AsyncEngine:
         come faster than they are taken and there is no more room for them. Closing the iterator or
         cancelling the task aborts the request; its pages are free before the next step is planned.
         """
-        stream = self._open(await self.prepare(prompt))
-        num_open = prompt.params.n
-        reader = ReaderWatch(self._stepper.clock, self._session.ledger.accounts)
+        ready = asyncio.Event()
+        reader = self.open(await self.prepare(prompt), ready.set)
         try:
-            while num_open:
-                stream.reading = True
-                await stream.ready.wait()
-                stream.reading = False
-                stream.ready.clear()
-                while stream.mail:
-                    sent_s, piece = stream.mail.popleft()
-                    stream.unread_bytes -= size_bytes(piece)
-                    delta = reader.taken(sent_s, piece)
-                    num_open -= delta.finish_reason is not None
+            while not reader.done:
+                ready.clear()
+                while (delta := reader.take()) is not None:
                     yield delta
-                    reader.back()
-                if stream.error is not None and num_open:
-                    raise stream.error
+                reader.rest()
+                if not reader.done:
+                    await ready.wait()
         finally:
-            self._close(stream)
+            reader.close()
 
     async def generate(self, prompt: Prompt) -> GenerationOutput:
         """All completions at once. A completion that failed has FinishReason.ERROR and its error."""
@@ -196,17 +185,9 @@ class AsyncEngine:
             self._changed.notify_all()
             self._stepper.wake()
 
-    def _open(self, prompt: Prompt) -> _Stream:
-        arrival_s = self._stepper.clock()  # not when the step thread gets to it: waiting for a step is queueing too
+    def _wake_up(self) -> None:
         with self._changed:
-            if not self.alive:
-                raise EngineStopped("The engine is not running.", fix="Start it, or start it again.")
-            stream = _Stream(self._named(prompt), asyncio.get_running_loop(), arrival_s)
-            self._streams[stream.request_id] = stream
-            self._commands.append(stream)
             self._changed.notify_all()
-            self._stepper.wake()
-        return stream
 
     def _named(self, prompt: Prompt) -> Prompt:
         if prompt.request_id in self._streams:
@@ -216,7 +197,7 @@ class AsyncEngine:
             named = self._session.named(prompt)
         return named
 
-    def _close(self, stream: _Stream) -> None:
+    def _close(self, stream: StreamReader) -> None:
         """Commands are taken in order, so the old request is gone before one that takes its id comes in."""
         with self._changed:
             if self._streams.get(stream.request_id) is stream:
@@ -225,19 +206,10 @@ class AsyncEngine:
                 self._changed.notify_all()
                 self._stepper.wake()
 
-    def _deliver(self, news: list[_News]) -> None:
-        """Runs on the readers' loop."""
-        for stream, deltas, error in news:
-            if isinstance(stream.error, UnreadOverflow):
-                continue
-            stream.mail.extend(deltas)
-            stream.unread_bytes += sum(size_bytes(delta) for _, delta in deltas)
-            stream.error = error or stream.error
-            if stream.unread_bytes > self._max_unread_bytes and not stream.reading:
-                stream.mail.clear()
-                stream.error = UnreadOverflow(f"More than {self._max_unread_bytes:,} bytes of answer were not read.")
-                self._close(stream)
-            stream.ready.set()
+    def _deliver(self, sent_s: float, mail: _Mail) -> None:
+        """Runs on the readers' loop, once a step for all of them."""
+        for stream, delta in mail:
+            stream.put(sent_s, delta, self._max_unread_bytes)
 
     # From here on: the step thread.
 
@@ -268,50 +240,51 @@ class AsyncEngine:
         with self._changed:
             commands, self._commands = self._commands, deque()
         for command in commands:
-            if isinstance(command, _Stream):
+            if isinstance(command, StreamReader):
                 self._submit(command)
             else:
                 self._send(self._stepper.abort(command))
                 self._mailed.pop(command, None)
 
-    def _submit(self, stream: _Stream) -> None:
+    def _submit(self, stream: StreamReader) -> None:
         self._mailed[stream.request_id] = stream
         try:
             self._stepper.submit(stream.prompt, stream.arrival_s)
         except TwostrokeError as error:
-            self._post([(stream, [], error)])
+            self._fail(stream, error)
         except Exception as error:
             self._stepper.report_fault(error)
-            self._post([(stream, [], BackendError("The request could not be queued."))])
+            self._fail(stream, BackendError("The request could not be queued."))
 
     def _send(self, deltas: list[Delta]) -> None:
-        """Hand pieces to their streams."""
+        """Hand pieces to their streams. One wakeup for each loop, however many streams it has."""
         if not deltas:
             return
         sent_s = self._stepper.clock()
-        mail: dict[str, list[tuple[float, Delta]]] = {}
+        by_loop: dict[asyncio.AbstractEventLoop, _Mail] = {}
         for delta in deltas:
-            mail.setdefault(delta.request_id, []).append((sent_s, delta))
-        self._post([(self._mailed[request_id], pieces, None) for request_id, pieces in mail.items()])
-
-    def _post(self, news: list[_News]) -> None:
-        """One wakeup for each loop, however many streams it has."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[_News]] = {}
-        for item in news:
-            by_loop.setdefault(item[0].loop, []).append(item)
-        for loop, items in by_loop.items():
+            stream = self._mailed[delta.request_id]
+            by_loop.setdefault(stream.loop, []).append((stream, delta))
+        for loop, mail in by_loop.items():
             try:
-                loop.call_soon_threadsafe(self._deliver, items)
+                loop.call_soon_threadsafe(self._deliver, sent_s, mail)
             except RuntimeError:  # that loop is closed: these streams will not be read
-                for stream, _, _ in items:
+                for stream, _ in mail:
                     self._close(stream)
 
+    def _fail(self, stream: StreamReader, error: TwostrokeError) -> None:
+        try:
+            stream.loop.call_soon_threadsafe(stream.fail, error)
+        except RuntimeError:  # as in _send
+            self._close(stream)
+
     def _end(self) -> None:
-        """Nothing runs after this: abort all, and tell every stream."""
+        """Nothing runs after this: abort all requests, and end every stream."""
         with self._changed:
             self._stopping = True
             streams = list(self._streams.values())
-        self._post([(s, [], EngineStopped("The engine stopped while the request was running.")) for s in streams])
+        for stream in streams:
+            self._fail(stream, EngineStopped("The engine stopped while the request was running."))
         try:
             for request_id in self._mailed:
                 self._stepper.abort(request_id)

@@ -11,7 +11,8 @@ Must not know: the scheduler, HTTP, how a search goes on.
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from twostroke.types.output import Delta
 from twostroke.types.request import FinishReason

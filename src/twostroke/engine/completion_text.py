@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from twostroke.text.detokenizer import Vocabulary, detokenizer_for
 from twostroke.text.stops import StopMatcher
@@ -18,9 +19,8 @@ from twostroke.types.result import TokenLogprob
 from twostroke.types.sampling_params import SamplingParams
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Text that is sure, and the tokens whose text is now out completely."""
+class Piece(NamedTuple):
+    """Text that is sure, and the tokens whose text is now out completely. One is made for each token."""
 
     text: str = ""
     token_ids: tuple[int, ...] = ()
@@ -47,6 +47,7 @@ class CompletionText:
     def __init__(self, vocabulary: Vocabulary, params: SamplingParams, context_ids: Sequence[int] = ()) -> None:
         self._detokenizer = detokenizer_for(vocabulary, context_ids)
         self._matcher = StopMatcher(params.stop)
+        self._stops = bool(params.stop)
         self._min_tokens = params.min_tokens
         self._held: deque[_Held] = deque()
         self._num_read = 0  # characters that came out of the detokenizer
@@ -59,8 +60,11 @@ class CompletionText:
         if self.stop is not None:
             return Piece()
         self.num_tokens += 1
-        self._held.append(_Held(token_id, logprob, self._num_read, None))
         text = self._detokenizer.feed(token_id)
+        if not (self._stops or self._held or self._detokenizer.holding):
+            # Nothing can hold it back. The two counters count what is compared with each other: both leave it out.
+            return Piece(text, (token_id,), () if logprob is None else (logprob,))
+        self._held.append(_Held(token_id, logprob, self._num_read, None))
         self._num_read += len(text)
         if self.num_tokens < self._min_tokens:
             text = self._matcher.feed_unstopped(text)

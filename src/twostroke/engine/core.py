@@ -37,7 +37,7 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One finished step: what was planned, what came of it, what to tell; when it began, when it was committed."""
+    """One finished step: its plan, its result, its events; when it began, when it was committed."""
 
     plan: Plan
     result: StepResult
@@ -50,14 +50,14 @@ Computed = Callable[[Plan, StepResult, float, float], None]
 """(plan, result, begin_s, commit_s): what a plan holds of live sequences is as it was planned."""
 
 
-def nobody_hears(plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
+def do_nothing(plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
     """Nothing."""
 
 
 class EngineCore:
     """The three verbs in order: for the engine's shells, simulators and tests. computed: called before each commit."""
 
-    def __init__(self, scheduler: Planner, executor: Executor, computed: Computed = nobody_hears) -> None:
+    def __init__(self, scheduler: Planner, executor: Executor, computed: Computed = do_nothing) -> None:
         self.scheduler = scheduler
         self._executor = executor
         self._computed = computed
@@ -66,8 +66,8 @@ class EngineCore:
     def step(self, clock: Callable[[], float]) -> Step | None:
         """One step, or None where nothing can be computed.
 
-        What the executor raises goes through. Its requests have failed then, or their pages would never be free; what
-        there is to tell of them is in `interrupted`.
+        What the executor raises goes through. Its requests have failed then, or their pages would never be free; their
+        events are in `interrupted`.
         """
         begin_s = clock()
         plan = self.scheduler.schedule(begin_s)

@@ -15,7 +15,7 @@ from twostroke.types.result import StepResult
 
 
 class ForgivingExecutor:
-    """Satisfies Executor. report: hears of every fault in full."""
+    """Satisfies Executor. report: called with every fault in full."""
 
     def __init__(self, inner: Executor, report: Callable[[BaseException], None]) -> None:
         self.inner = inner
@@ -30,5 +30,5 @@ class ForgivingExecutor:
             self.faults_in_a_row += 1
             self._report(error)
             return all_failed(plan)
-        self.faults_in_a_row = 0
+        self.faults_in_a_row = self.faults_in_a_row + 1 if result.undone else 0
         return result

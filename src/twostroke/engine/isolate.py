@@ -1,8 +1,11 @@
-"""A fault in one request's work ends that request alone: a step that failed is run again, one sequence at a time.
+"""A fault in one request's work ends that request alone: what a step that failed held is computed again, one by one.
 
 A step writes only keys and values of its own positions, and draws depend on (seed, position): running it twice, or in
-parts, gives the same bits. So the others lose a little time and nothing else. A state is not like that: a step that
-failed may have changed some of it, and it cannot be run again. There the whole step fails.
+parts, gives the same bits. So it is run again at once, one sequence at a time.
+
+A state is not like that: a step that failed may have changed some of it. There the result says that the sequences are
+`undone`. The scheduler lets them begin again from their last snapshots and marks what failed as `alone`; this executor
+runs each of these by itself, until it has passed the place of the fault. So each round gets further, or ends a request.
 
 Knows: plans, results, the Executor protocol.
 Must not know: why a step fails, what is done about it.
@@ -10,33 +13,38 @@ Must not know: why a step fails, what is done about it.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import reduce
 from typing import Any
 
 from twostroke.engine.executor import Executor
-from twostroke.types.plan import Plan
+from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult
 
 OWN_FAULT = "The engine failed while it computed this request."
 
 
 class IsolatingExecutor:
-    """Satisfies engine.executor.Executor. report: hears of every fault in full."""
+    """Satisfies engine.executor.Executor. report: called with every fault in full."""
 
     def __init__(self, inner: Executor, report: Callable[[BaseException], None]) -> None:
         self._inner = inner
         self._report = report
 
     def execute(self, plan: Plan) -> StepResult:
-        """The plan's result; sequences that fail alone too are in `failed`. Raises where all of them do, and where they
-        have states."""
+        """The plan's result; sequences that fail alone too are in `failed`. Raises where all of them do."""
+        if len(plan.sequences) > 1 and any(sequence.alone for sequence in plan.sequences):
+            return self._in_parts(plan)
         try:
             return self._inner.execute(plan)
         except Exception as error:
-            if len(plan.sequences) < 2 or any(sequence.state_slot >= 0 for sequence in plan.sequences):
+            if len(plan.sequences) < 2:
                 raise
             self._report(error)
+            if _has_states(plan):
+                return StepResult({}, undone=_names(plan.sequences))
             return self._each_alone(plan, error)
 
     def _each_alone(self, plan: Plan, first: Exception) -> StepResult:
@@ -44,7 +52,7 @@ class IsolatingExecutor:
         failed: dict[str, str] = {}
         for sequence in plan.sequences:
             try:
-                results.append(self._inner.execute(replace(plan, sequences=(sequence,), preemptions=())))
+                results.append(self._inner.execute(_part(plan, (sequence,))))
             except Exception as error:
                 self._report(error)
                 failed[sequence.request.request_id] = OWN_FAULT
@@ -52,12 +60,56 @@ class IsolatingExecutor:
             raise first
         return joined([*results, StepResult({}, failed)])
 
+    def _in_parts(self, plan: Plan) -> StepResult:
+        """Those marked `alone` one after the other, then the others together. The first part makes the copies.
+
+        Where the first part fails, perhaps no copy was made: the other sequences are undone too.
+        """
+        others = tuple(sequence for sequence in plan.sequences if not sequence.alone)
+        parts = [(sequence,) for sequence in plan.sequences if sequence.alone] + ([others] if others else [])
+        results: list[StepResult] = []
+        for index, sequences in enumerate(parts):
+            part = _part(plan, sequences)
+            part = part if index == 0 else replace(part, state_copies=(), page_copies=())
+            try:
+                results.append(self._inner.execute(part))
+                continue
+            except Exception as error:
+                self._report(error)
+            alone = sequences[0].alone
+            failed = dict.fromkeys(_names(sequences), OWN_FAULT) if alone else {}
+            results.append(StepResult({}, failed, undone=frozenset() if alone else _names(sequences)))
+            if index == 0:
+                left = [sequence for later in parts[1:] for sequence in later]
+                results.append(StepResult({}, undone=_names(left)))
+                break
+        return joined(results)
+
+
+def _part(plan: Plan, sequences: tuple[PlannedSequence, ...]) -> Plan:
+    guesses = sum(len(sequence.draft_token_ids) for sequence in sequences)
+    return replace(plan, sequences=sequences, preemptions=(), num_draft_tokens=guesses)
+
+
+def _has_states(plan: Plan) -> bool:
+    return any(sequence.state_slot >= 0 for sequence in plan.sequences)
+
+
+def _names(sequences: Sequence[PlannedSequence]) -> frozenset[str]:
+    return frozenset(sequence.request.request_id for sequence in sequences)
+
 
 def joined(results: Sequence[StepResult]) -> StepResult:
-    """Results of parts of a step as one: mappings together, seconds added."""
+    """Results of parts of a step as one: mappings and sets together, seconds and what was exchanged added."""
     values: dict[str, Any] = {}
     for each in fields(StepResult):
-        parts = [getattr(result, each.name) for result in results]
-        is_mapping = isinstance(parts[0], Mapping)
-        values[each.name] = {k: v for part in parts for k, v in part.items()} if is_mapping else sum(parts)
+        parts = [part for result in results if (part := getattr(result, each.name)) is not None]
+        if not parts:
+            continue
+        if isinstance(parts[0], Mapping):
+            values[each.name] = {k: v for part in parts for k, v in part.items()}
+        elif isinstance(parts[0], frozenset):
+            values[each.name] = frozenset().union(*parts)
+        else:
+            values[each.name] = reduce(operator.add, parts)
     return StepResult(**values)

@@ -13,7 +13,7 @@ from twostroke.types.errors import ContextLengthExceeded, InvalidRequest, prompt
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.output import Prompt
 from twostroke.types.pooling import Task
-from twostroke.types.speculate import BY_MODEL, NO_WAYS, WAYS
+from twostroke.types.speculate import BY_MODEL, INSIDE, NO_WAYS, WAYS
 
 MAX_OBJECTIVE_S = 3600.0
 
@@ -23,9 +23,8 @@ class EngineLimits:
     """context_tokens: prompt and output of one sequence. vocab_size: rows of the model's embedding.
 
     pool_tokens: what the KV pool holds when nothing else runs. end_token_ids: what ends an answer of this model.
-    objectives: what is promised to everybody; one request may ask for less haste, not for more. speculate: the ways of
-    guessing that a request may ask for. beams: can beams be searched? task: what the model
-    is served for.
+    objectives: those of every request; one request may ask for later times, not for earlier ones. speculate: the ways
+    of guessing that a request may ask for. task: what the model is served for.
     """
 
     context_tokens: int
@@ -34,7 +33,6 @@ class EngineLimits:
     end_token_ids: frozenset[int]
     objectives: LatencyObjectives = NO_OBJECTIVES
     speculate: tuple[str, ...] = WAYS
-    beams: bool = True
     task: Task = Task.GENERATE
 
     def check(self, prompt: Prompt) -> int:
@@ -137,6 +135,8 @@ class EngineLimits:
             fix = f"Use one of {', '.join(self.speculate)}, or leave it out."
             if prompt.speculate in BY_MODEL:
                 fix = f"Start the engine with --speculate {prompt.speculate}:MODEL, or leave it out."
+            elif prompt.speculate in INSIDE:
+                fix = f"Start the engine with --speculate {prompt.speculate}, or leave it out."
             raise InvalidRequest(
                 f"speculate has the value {prompt.speculate[:40]!r}, which this engine does not have.",
                 param="speculate",
@@ -147,13 +147,6 @@ class EngineLimits:
         params = prompt.params
         if not params.use_beam_search:
             return
-        if not self.beams:
-            raise InvalidRequest(
-                "An engine with replicas does no beam search.",
-                param="use_beam_search",
-                why="All beams of a request must be computed by the same replica.",
-                fix="Use best_of, or a server without replicas.",
-            )
         if prompt.speculate not in (None, *NO_WAYS):
             raise InvalidRequest(
                 "speculate cannot be kept in a beam search.",

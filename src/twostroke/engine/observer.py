@@ -1,4 +1,4 @@
-"""What metrics may hear of the engine.
+"""The engine's calls to its metrics.
 
 Knows: plans, results, events, times.
 Must not know: what is counted, or in which format.
@@ -6,6 +6,7 @@ Must not know: what is counted, or in which format.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from twostroke.types.event import FinishedEvent
@@ -23,15 +24,15 @@ class Observer(Protocol):
     def on_first_token(self, ttft_s: float, /) -> None:
         """A completion's first token; ttft_s counts from its arrival, queueing included."""
 
-    def on_next_token(self, itl_s: float, /) -> None:
-        """Each later token, the end token as well; itl_s: the gap since the one before."""
+    def on_next_tokens(self, gaps_s: Sequence[float], /) -> None:
+        """Later tokens of a step, end tokens as well: the gap of each since the one before of its completion."""
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
         """Once for each completion (n for each request)."""
 
 
-class Nobody:
-    """Hears nothing."""
+class NoObserver:
+    """Does nothing at each call."""
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
         """Nothing."""
@@ -39,7 +40,7 @@ class Nobody:
     def on_first_token(self, ttft_s: float, /) -> None:
         """Nothing."""
 
-    def on_next_token(self, itl_s: float, /) -> None:
+    def on_next_tokens(self, gaps_s: Sequence[float], /) -> None:
         """Nothing."""
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:

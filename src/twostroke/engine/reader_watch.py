@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from twostroke.cost.accounts import Accounts
+from msgspec import structs
+
+from twostroke.cost.history.accounts import Accounts
 from twostroke.types.output import Delta
 
 
@@ -25,7 +27,7 @@ class ReaderWatch:
         self._unread_s = 0.0
 
     def taken(self, sent_s: float, delta: Delta) -> Delta:
-        """The piece; a last one has the delay in its timings, and its account is told."""
+        """The piece; a last one has the delay in its timings, and its account gets it too."""
         busy_s = self._back_s - max(sent_s, self._before_s)
         self._unread_s += max(0.0, busy_s)
         self._before_s = self._back_s
@@ -37,7 +39,7 @@ class ReaderWatch:
         if not late_s or timings is None or timings.parts is None:
             return delta
         parts = replace(timings.parts, client_stall_s=timings.parts.client_stall_s + late_s)
-        return replace(delta, timings=replace(timings, parts=parts))
+        return structs.replace(delta, timings=replace(timings, parts=parts))
 
     def back(self) -> None:
         """The reader is done with the piece that was taken last."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from twostroke.cost.record_json import Record, header_line, read_lines, record_line
+from twostroke.cost.history.record_json import Record, header_line, read_lines, record_line
 from twostroke.types.errors import ConfigError
 
 
@@ -23,7 +23,7 @@ class RecordFile:
     """Called from the thread that steps; a disk that is full ends the file, not the engine."""
 
     def __init__(self, path: Path, cost_source: str, report: Callable[[str], None]) -> None:
-        """Raises ConfigError where the folder takes no file. report: told once where writing fails later."""
+        """Raises ConfigError where the folder takes no file. report: called once where writing fails later."""
         self._path = path
         self._partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         self._report = report

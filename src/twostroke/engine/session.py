@@ -16,12 +16,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from twostroke.cost.explain_guesses import seconds_of_guesses
-from twostroke.cost.ledger import Ledger
+from msgspec import structs
+
+from twostroke.cost.explain.guesses import seconds_of_guesses
+from twostroke.cost.history.ledger import Ledger
 from twostroke.engine.chosen import ChosenAnswers
 from twostroke.engine.completion_text import CompletionText, Piece
 from twostroke.engine.limits import EngineLimits
-from twostroke.engine.observer import Nobody, Observer
+from twostroke.engine.observer import NoObserver, Observer
 from twostroke.text.detokenizer import CONTEXT_TOKENS, Vocabulary, showing
 from twostroke.types.adapter import NO_ADAPTER, TakenAdapter
 from twostroke.types.errors import InvalidRequest
@@ -42,7 +44,7 @@ class Grammars(Protocol):
 
 
 class Adapters(Protocol):
-    """Which adapters there are, and who has them; any thread may ask."""
+    """Which adapters there are, and which requests use them; any thread may ask."""
 
     def check(self, name: str | None) -> None:
         """Raises InvalidRequest for one that is not loaded."""
@@ -81,13 +83,13 @@ class _Live:
     pieces: list[Piece] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # not delivered yet
     rows_sum: bytes = b""
-    ending: tuple[FinishReason, str] | None = None  # decided here, to be told to the scheduler
+    ending: tuple[FinishReason, str] | None = None  # decided here, for the scheduler to end it
 
 
 class Session:
     """All live requests of one engine. Not for several threads: the one that steps the scheduler owns it.
 
-    ledger: hears of each completion's beginning and end here, and of steps from the stepper.
+    ledger: gets each completion's beginning and end here, and steps from the stepper.
 
     draw_seed: a fresh 63-bit seed. sibling_seed(seed, i): the seed of completion i.
     """
@@ -111,13 +113,14 @@ class Session:
         self._draw_seed = draw_seed
         self._sibling_seed = sibling_seed
         self._grammars = grammars
-        self.observer = observer or Nobody()
+        self.observer = observer or NoObserver()
         self.ledger = ledger or Ledger()
         self._live: dict[str, _Live] = {}
         self._groups: dict[str, list[str]] = {}
         self._choosing: dict[str, ChosenAnswers] = {}
         self._adapters, self._taken = adapters, dict[str, TakenAdapter]()  # by request id
         self._numbers = itertools.count(1)
+        self._gaps_s: list[float] = []  # between tokens, of the step that is consumed
 
     @property
     def num_live(self) -> int:
@@ -254,10 +257,13 @@ class Session:
                 ended[event.request_id] = early
         for request_id, live in touched.items():
             if live.ending is not None and request_id not in ended:
-                told = self._book.finish(request_id, live.ending[0], now, live.text.num_tokens)
-                ended |= {event.request_id: event for event in told if isinstance(event, FinishedEvent)}
+                closing_events = self._book.finish(request_id, live.ending[0], now, live.text.num_tokens)
+                ended |= {event.request_id: event for event in closing_events if isinstance(event, FinishedEvent)}
         deltas = [self._delta(live, ended.get(request_id)) for request_id, live in touched.items()]
         made = [delta for delta in deltas if delta is not None]
+        if self._gaps_s:
+            gaps_s, self._gaps_s = self._gaps_s, []
+            self.observer.on_next_tokens(gaps_s)
         return [chosen for delta in made for chosen in self._chosen(delta)] if self._choosing else made
 
     def _chosen(self, delta: Delta) -> Sequence[Delta]:
@@ -287,13 +293,15 @@ class Session:
             live.first_token_s = at_s
             self.observer.on_first_token(at_s - live.request.arrival_s)
         else:
-            self.observer.on_next_token(at_s - live.last_token_s)
+            self._gaps_s.append(at_s - live.last_token_s)
         live.last_token_s = at_s
 
     def _delta(self, live: _Live, end: FinishedEvent | None) -> Delta | None:
         """One piece for all that happened to this completion; None where there is nothing to show."""
         pieces, live.pieces = live.pieces, []
         if end is None:
+            if len(pieces) == 1 and not live.prompt_logprobs:
+                return self._of_one(live, pieces[0])
             if not live.prompt_logprobs and not any(piece.text or piece.token_ids for piece in pieces):
                 return None
             return self._joined(live, pieces, None, None)
@@ -317,6 +325,14 @@ class Session:
             live.ending = (FinishReason.ERROR, TEXT_FAULT)
             return Piece()
 
+    def _of_one(self, live: _Live, piece: Piece) -> Delta | None:
+        """As `_joined`, for nearly every token."""
+        text, token_ids, logprobs = piece
+        if not (text or token_ids):
+            return None
+        request, num_tokens = live.request, live.text.num_tokens
+        return Delta(request.group_id, live.index, text, token_ids, logprobs, num_output_tokens=num_tokens)
+
     def _joined(self, live: _Live, pieces: list[Piece], end: FinishedEvent | None, timings: Timings | None) -> Delta:
         prompt_logprobs, live.prompt_logprobs = tuple(live.prompt_logprobs), []
         delta = Delta(
@@ -337,7 +353,7 @@ class Session:
         if live.text.stop is not None:
             reason, stop = FinishReason.STOP, live.text.stop
         by_id = end.stopped_by if end.stopped_by in live.request.params.stop_token_ids else None
-        return replace(
+        return structs.replace(
             delta,
             finish_reason=reason,
             stop_reason=stop if stop is not None else by_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from twostroke.engine.alarm import Alarm
 from twostroke.engine.core import EngineCore, Planner
 from twostroke.engine.executor import Executor
 from twostroke.engine.forgive import ForgivingExecutor
@@ -24,7 +25,7 @@ ReportFault = Callable[[BaseException], None]
 
 
 def no_probe() -> None:
-    """For executors whose health cannot be asked about: three faults in a row are believed."""
+    """For executors whose health cannot be asked about: three faults in a row end the engine."""
     raise EngineStopped("The executor cannot be asked for its health.")
 
 
@@ -39,9 +40,9 @@ def no_report(_error: BaseException) -> None:
 class Stepper:
     """Owns scheduler and executor; used from one thread at a time.
 
-    The session's observer hears of each step; `report_fault` gets every fault in full. probe: raises where the
+    The session's observer is called for each step; `report_fault` gets every fault in full. probe: raises where the
     machine itself is broken; it is asked after three faulty steps in a row. require_sound: asked before each step;
-    raises EngineStopped where no answer can be trusted any more.
+    raises EngineStopped where no answer can be trusted any more. alarm: rung where it would raise from now on.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Stepper:
         report_fault: ReportFault = no_report,
         probe: Callable[[], None] = no_probe,
         require_sound: Callable[[], None] = no_doubt,
+        alarm: Alarm | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._forgiving = ForgivingExecutor(executor, report_fault)
@@ -62,6 +64,7 @@ class Stepper:
         self.report_fault = report_fault
         self.probe = probe
         self._require_sound = require_sound
+        self.alarm = alarm or Alarm()
         self._late: list[Delta] = []  # pieces of a step that was interrupted
 
     def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
@@ -74,15 +77,15 @@ class Stepper:
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting or running."""
-        return self._scheduler.has_work
+        """True while a request is waiting or running, and where the alarm was rung: then `step` says why."""
+        return self._scheduler.has_work or self.alarm.rung
 
     def gauges(self) -> Any:
         """The scheduler's counts."""
         return self._scheduler.gauges()
 
     def wake(self) -> None:
-        """Another thread has a command. Nothing: a step never waits for anybody."""
+        """Another thread has a command. Nothing to do: a step never waits."""
 
     def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:
         """Queue a prompt that came now, or at arrival_s; its request id. Raises InvalidRequest."""

@@ -48,7 +48,7 @@ class SyncEngine:
         return [collector.output() for collector in collectors.values()]
 
     def stream(self, prompts: Sequence[Prompt]) -> Iterator[Delta]:
-        """Pieces of all prompts as they come; `Delta.request_id` tells whose (ids are given where prompts have none).
+        """Pieces of all prompts as they come; `Delta.request_id` says of which (ids are given where prompts have none).
 
         Raises InvalidRequest at once. Closing the iterator, or Ctrl-C, aborts what is left and frees its pages.
         """

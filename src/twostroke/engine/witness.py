@@ -1,4 +1,4 @@
-"""Writes down whose work each step is before the step begins, so that a crash in native code has names.
+"""Writes down which requests a step computes before it begins, so that they are known after a crash in native code.
 
 Knows: plans, the Executor protocol.
 Must not know: where it is written, what reads it.

@@ -1,7 +1,9 @@
 """All streams of one front and the replicas that compute them. A lost replica's streams go on at another one.
 
-A stream goes on with the same bits: a replica that is given the prompt, the output so far, the seed and the parameters
-makes the tokens that the lost one would have made (the exactness law, between replicas of equal Arithmetic).
+A stream goes on with the same bits. The next replica gets the prompt, the output so far, the seed and the parameters,
+and makes the tokens that the lost one would have made (the exactness law, between replicas of equal Arithmetic).
+In the same way a stream leaves a replica that only computes prompts after its first token there: see `_hand_over`.
+Which prompts go there is predicted: see fleet/moving.py. Their pages go ahead, to where the stream will be decoded.
 
     add(request) -> Assignment in `outbox`            heard(name, frame, now) -> events
     joined(facts, now) -> events                lost(name, now)
@@ -16,30 +18,48 @@ Must not know: sockets, clocks, text.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import deque
 from dataclasses import dataclass, field
 
+from twostroke.fleet.moving import Placed, Sooner, place_split, place_whole
 from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, ReplicaRouter, prefix_keys
-from twostroke.fleet.translate import finished, logprob_of, wire_request
-from twostroke.fleet.wire import Assignment, Beat, Cancel, Frame, Refused, ReplicaFacts, StepNews, WireEnd, WireStart
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.request import FinishReason, Request
+from twostroke.wire.frames import (
+    Assignment,
+    Beat,
+    Cancel,
+    Frame,
+    PagesAhead,
+    PageSource,
+    Refused,
+    ReplicaFacts,
+    ReplicaLoad,
+    StepNews,
+    WireEnd,
+    WireStart,
+)
+from twostroke.wire.translate import finished, wire_request
 
 SUSPECT_S, SILENCE_S = 1.0, 3.0
 MOST_DEATHS = 3
-"""A request that ran on this many replicas when they died is not given to another one: it may be what kills them."""
+"""A request that ran on this many replicas when they ended is not given to another one: it may be the cause."""
 MOST_WAITING = 4096
 KILLER = "This request ran on three replicas when they ended. It is not tried again."
 
 
 @dataclass(eq=False, slots=True)
 class FleetStream:
-    """One request. told: its output so far. number: of its present Assignment; 0 while it waits for a replica.
+    """One request. told: its output so far, as sent. number: of its present Assignment; 0 while it waits for a replica.
 
-    prompt_told: log probabilities of the prompt that were told; prompt_seen: of the present Assignment.
+    party: the streams that one replica must compute, and that end together: the beams of a search, or this one alone.
+    The first leads: it is placed, and its Assignment names the others.
+    prompt_told: log probabilities of the prompt that were sent; prompt_seen: of the present Assignment.
     lost_on: instances of replicas that were lost while it ran on them; deaths: how many of these have ended.
-    refused_by: replicas that refused it.
+    refused_by: replicas that refused it. handed: its present replica was to take it over; stays: it is decoded where
+    its prompt is computed. heir: is to take it over; ahead: the number under which pages go there, or 0.
     """
 
     request: Request
@@ -55,22 +75,37 @@ class FleetStream:
     sent_tokens: int = 0
     prompt_told: int = 0
     prompt_seen: int = 0
+    handed: bool = False
+    stays: bool = False
+    heir: FleetMember | None = None
+    ahead: int = 0
+    party: list[FleetStream] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.party.append(self)
+
+    @property
+    def leads(self) -> bool:
+        """Is it the one of its party that is placed?"""
+        return self.party[0] is self
 
 
 class ReplicaFleet:
     """Satisfies engine.session.RequestBook. outbox: (replica's name, frame), to be sent in this order. moved: streams
-    that were taken from a lost replica."""
+    that were taken from a lost replica. handed_over: streams that went from where their prompt was computed to where
+    they are decoded. sooner: decides between a split and the whole."""
 
-    def __init__(self, page_tokens: int, router: ReplicaRouter | None = None) -> None:
+    def __init__(self, page_tokens: int, router: ReplicaRouter | None = None, sooner: Sooner = operator.lt) -> None:
         self.outbox: deque[tuple[str, Frame]] = deque()
-        self.moved = 0
-        self._page_tokens = page_tokens
+        self.moved = self.handed_over = 0
+        self._page_tokens, self._sooner = page_tokens, sooner
         self._router = router or LeastSeconds()
         self._members: dict[str, FleetMember] = {}
         self._instances: dict[str, str] = {}  # the last one of each name
         self._streams: dict[str, FleetStream] = {}
         self._numbers: dict[int, FleetStream] = {}
         self._waiting: deque[FleetStream] = deque()
+        self._parties: dict[str, list[FleetStream]] = {}  # by group id, of which some members have not come yet
         self._next = itertools.count(1)
         self._now = 0.0
 
@@ -87,13 +122,17 @@ class ReplicaFleet:
     # The session's side.
 
     def add(self, request: Request) -> None:
-        """Place a request. Raises Overloaded where no replica is there and too many requests wait for one."""
+        """Place a request; beams, when all of their search are there. Raises Overloaded where no replica is there and
+        too many requests wait for one."""
         self._now = max(self._now, request.arrival_s)
-        stream = FleetStream(request)
-        if not self._placed(stream):
-            if len(self._waiting) >= MOST_WAITING:
-                raise Overloaded("No replica is there.", why=f"{MOST_WAITING:,} requests wait for one.")
-            self._waiting.append(stream)
+        party = self._parties.setdefault(request.group_id, []) if request.steered else []
+        stream = FleetStream(request, party=party)
+        if not request.steered or len(party) == request.params.num_answers:
+            self._parties.pop(request.group_id, None)
+            if not self._placed(party[0]):
+                if len(self._waiting) >= MOST_WAITING:
+                    raise Overloaded("No replica is there.", why=f"{MOST_WAITING:,} requests wait for one.")
+                self._waiting.append(party[0])
         self._streams[request.request_id] = stream
 
     def abort(self, request_id: str, now: float) -> list[Event]:
@@ -108,14 +147,16 @@ class ReplicaFleet:
         stream = self._streams.get(request_id)
         if stream is None:
             return []
+        self._parties.pop(stream.request.group_id, None)
         self._cancel(stream)
         count = len(stream.told) if num_output_tokens is None else num_output_tokens
-        return [self._end(stream, WireEnd(stream.number, reason, count, self._cached(stream), 0), now)]
+        live = [each for each in stream.party if each.request.request_id in self._streams]
+        return [self._end(each, WireEnd(each.number, reason, count, self._cached(each), 0), now) for each in live]
 
     # The replicas' side.
 
-    def joined(self, facts: ReplicaFacts, now: float) -> list[Event]:
-        """A replica is there; requests that wait are placed.
+    def joined(self, facts: ReplicaFacts, now: float, address: tuple[str, int] = ("", 0)) -> list[Event]:
+        """A replica is there; requests that wait are placed. address: where other replicas find it.
 
         Where it is the instance that was lost, only the connection was cut. Another one under the same name says that
         the lost one has ended; a request that was there at too many such ends is given up.
@@ -126,7 +167,10 @@ class ReplicaFleet:
             if before in stream.lost_on:
                 stream.lost_on.discard(before)
                 stream.deaths += before != facts.instance
-        member = FleetMember(facts.name, facts.instance, facts.max_sequences, heard_s=now)
+        member = FleetMember(
+            facts.name, facts.instance, facts.max_sequences, heard_s=now, role=facts.role, address=address
+        )
+        member.page_bytes, member.load = facts.page_bytes, ReplicaLoad(token_s=facts.token_s)
         self._members[facts.name] = member
         killers = [s for s in self._streams.values() if s.deaths >= MOST_DEATHS]
         events: list[Event] = [self._failed(stream, KILLER, now) for stream in killers]
@@ -134,7 +178,7 @@ class ReplicaFleet:
         return events
 
     def heard(self, name: str, frame: Frame, now: float) -> list[Event]:
-        """A frame of a replica. News of streams that it no longer has is left out."""
+        """A frame of a replica. What it says of streams that it no longer has is left out."""
         self._now = max(self._now, now)
         member = self._members.get(name)
         if member is None:
@@ -149,17 +193,20 @@ class ReplicaFleet:
         return self._news(member, frame, now) if isinstance(frame, StepNews) else []
 
     def lost(self, name: str, now: float) -> None:
-        """A replica is gone: its streams go on elsewhere, from the token after the last one that was told."""
+        """A replica is gone: its streams go on elsewhere, from the token after the last one that was sent."""
         self._now = max(self._now, now)
         member = self._members.pop(name, None)
         if member is None:
             return
         self._router.forget(member)
-        for stream in [s for s in self._streams.values() if s.member is member]:
+        streams = [stream for stream in self._streams.values() if stream.member is member]
+        for stream in streams:
             self._take_back(stream)
             stream.lost_on.add(member.instance)
             self.moved += 1
-            self._place_or_wait(stream)
+        for stream in streams:
+            if stream.leads:
+                self._place_or_wait(stream)
 
     def tick(self, now: float) -> list[str]:
         """Replicas that have said nothing for SILENCE_S: their connections are to be closed, and `lost` called."""
@@ -185,52 +232,106 @@ class ReplicaFleet:
                 stream.prompt_seen += len(prompt.logprobs)
                 stream.prompt_told = max(stream.prompt_told, stream.prompt_seen)
                 if new:
-                    events.append(PromptEvent(stream.request.request_id, tuple(map(logprob_of, new))))
+                    events.append(PromptEvent(stream.request.request_id, new))
         for token in news.tokens:
             if (stream := self._of(member, token.number)) is not None:
                 stream.told.append(token.token_id)
-                found = None if token.logprob is None else logprob_of(token.logprob)
-                events.append(TokenEvent(stream.request.request_id, token.token_id, found, now))
+                events.append(TokenEvent(stream.request.request_id, token.token_id, token.logprob, now))
         for end in news.ended:
             if (stream := self._of(member, end.number)) is not None:
                 events.append(self._end(stream, end, now))
+        self._hand_over(member, news)
         self._place_waiting()
         return events
 
     def _refused(self, member: FleetMember, refused: Refused, now: float) -> list[Event]:
-        """Another replica is asked once; then the client is told."""
+        """Give the request to one other replica; where that one refuses it too, end it with an error."""
         stream = self._of(member, refused.number)
         if stream is None:
             return []
-        self._take_back(stream)
+        for each in stream.party:
+            self._take_back(each)
+        if stream.handed:
+            stream.stays = True
+            self._place_or_wait(stream)
+            return []
         stream.refused_by.add(member.name)
         others = [m for m in self._usable() if m.name not in stream.refused_by]
         if refused.retry_after_s is not None and others and len(stream.refused_by) < 2:
             self._place_or_wait(stream)
             return []
-        return [self._failed(stream, refused.message, now, refused.retry_after_s)]
+        return [self._failed(each, refused.message, now, refused.retry_after_s) for each in stream.party]
 
     def _usable(self) -> list[FleetMember]:
-        """Suspects only where there is nobody else."""
+        """Suspected replicas only where there is no other one."""
         ready = [member for member in self._members.values() if not member.draining]
         return [member for member in ready if not member.suspect] or ready
 
+    def _hand_over(self, source: FleetMember, news: StepNews) -> None:
+        """Prompts are computed at `source`; decoding goes on elsewhere, with its pages as far as they come there.
+
+        A stream stays where no other replica decodes, and where its prompt is scored: scores need every row again.
+        """
+        others = [] if source.role != "prefill" else [each for each in self._usable() if each.role != "prefill"]
+        for token in news.tokens if others else ():
+            stream = self._of(source, token.number)
+            if stream is not None and not stream.stays and stream.request.params.prompt_logprobs is None:
+                asked = self._placing(stream)
+                heir = stream.heir if stream.heir in others else self._router.rank(asked, others)
+                ahead, stream.ahead = stream.ahead if heir is stream.heir else 0, 0
+                if not ahead:
+                    self._end_ahead(stream)
+                self._cancel(stream)
+                self._take_back(stream)
+                self._place(stream, asked, Placed(heir, source), ahead, handed=True)
+                self.handed_over += 1
+
     def _placed(self, stream: FleetStream) -> bool:
         members = [m for m in self._usable() if m.name not in stream.refused_by]
-        if not members:
-            return False
-        request = stream.request
-        tokens = (*request.prompt_token_ids, *stream.told)
-        keys = prefix_keys(request.cache_salt, tokens, self._page_tokens)
-        member = self._router.choose(Placing(len(tokens), keys, self._page_tokens), members)
-        stream.number, stream.member, stream.sent_s = next(self._next), member, self._now
-        stream.sent_tokens, stream.prompt_seen = len(tokens), 0
-        member.sent_tokens += len(tokens)
-        member.streams += 1
-        self._numbers[stream.number] = stream
-        work = Assignment(stream.number, wire_request(request, self._now), tuple(stream.told))
+        if members:
+            asked = self._placing(stream)
+            self._place(stream, asked, self._chosen(stream, asked, members))
+        return bool(members)
+
+    def _chosen(self, stream: FleetStream, asked: Placing, members: list[FleetMember]) -> Placed:
+        decoders = [member for member in members if member.role != "prefill"]
+        readers = [member for member in members if member.role == "prefill"]
+        if not readers or not decoders or stream.stays:
+            return place_whole(asked, (readers if stream.stays else decoders) or members, self._router)
+        if stream.request.steered or stream.request.params.prompt_logprobs is not None:
+            return place_whole(asked, decoders, self._router)  # neither is handed over
+        return place_split(asked, readers, decoders, self._router, self._sooner)
+
+    def _placing(self, stream: FleetStream) -> Placing:
+        tokens = (*stream.request.prompt_token_ids, *stream.told)
+        keys = prefix_keys(stream.request.cache_salt, tokens, self._page_tokens)
+        return Placing(len(tokens), keys, self._page_tokens)
+
+    def _place(self, stream: FleetStream, asked: Placing, placed: Placed, ahead: int = 0, handed: bool = False) -> None:
+        """ahead: the number under which pages went there already. handed: its prompt is computed."""
+        request, member = stream.request, placed.member
+        self._router.remember(asked, member)
+        for each in stream.party:
+            each.number, each.member, each.sent_s = next(self._next), member, self._now
+            member.streams += 1
+            self._numbers[each.number] = each
+        stream.sent_tokens, stream.prompt_seen, stream.handed = 1 if handed else asked.num_tokens, 0, handed
+        stream.heir = placed.heir
+        member.sent_tokens += stream.sent_tokens
+        beams, told = tuple(each.number for each in stream.party[1:]), tuple(stream.told)
+        source = None if placed.source is None else _where(placed.source)
+        work = Assignment(stream.number, wire_request(request, self._now), told, source, beams, ahead)
         self.outbox.append((member.name, work))
-        return True
+        if placed.heir is not None and asked.keys:
+            stream.ahead = next(self._next)
+            tokens = (*request.prompt_token_ids, *told)
+            frame = PagesAhead(stream.ahead, request.cache_salt, tokens, _where(member))
+            self.outbox.append((placed.heir.name, frame))
+
+    def _end_ahead(self, stream: FleetStream) -> None:
+        if stream.ahead and stream.heir is not None:
+            self.outbox.append((stream.heir.name, Cancel(stream.ahead)))
+        stream.heir, stream.ahead = None, 0
 
     def _place_or_wait(self, stream: FleetStream) -> None:
         """One that was running already is placed before those that never ran."""
@@ -253,6 +354,7 @@ class ReplicaFleet:
     def _take_back(self, stream: FleetStream) -> None:
         """From its replica, if it has one."""
         self._unsend(stream)
+        self._end_ahead(stream)
         self._numbers.pop(stream.number, None)
         if stream.member is not None:
             stream.member.streams -= 1
@@ -277,3 +379,7 @@ class ReplicaFleet:
         self._take_back(stream)
         del self._streams[stream.request.request_id]
         return finished(stream.request, end, now, self._cached(stream), stream.first_scheduled_s)
+
+
+def _where(member: FleetMember) -> PageSource:
+    return PageSource(member.instance, *member.address)

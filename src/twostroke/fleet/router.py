@@ -1,6 +1,6 @@
 """Which replica computes a request: the one that is predicted to give its first token soonest.
 
-Predicted seconds of a replica: its prompts that are not computed yet, by its own news or by what was sent to it, and
+Predicted seconds of a replica: its prompts that are not computed yet, by its own reports or by what was sent to it, and
 this prompt without what the replica has cached. What it has cached is known by what was sent to it before.
 
 Knows: loads, prompts as token ids.
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from twostroke.fleet.wire import ReplicaLoad
+from twostroke.wire.frames import ReplicaLoad, ReplicaRole
 
 REMEMBERED_PAGES = 262_144
 SAME_SHARE = 0.05
@@ -26,7 +26,7 @@ FULL_S = 60.0
 @dataclass(eq=False, slots=True)
 class FleetMember:
     """A replica as the front sees it. sent_tokens: of prompts that were sent and have not started. streams: that it
-    computes for this front. instance: see ReplicaFacts. heard_s: when it last said something."""
+    computes for this front. instance, role, page_bytes: see ReplicaFacts. heard_s: when it last said something."""
 
     name: str
     instance: str
@@ -34,9 +34,12 @@ class FleetMember:
     load: ReplicaLoad = field(default_factory=ReplicaLoad)
     sent_tokens: int = 0
     streams: int = 0
+    page_bytes: int = 0
     heard_s: float = 0.0
     draining: bool = False
     suspect: bool = False
+    role: ReplicaRole = "both"
+    address: tuple[str, int] = ("", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,15 @@ class ReplicaRouter(Protocol):
     def choose(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
         """The member that computes this request; it is remembered as having the prompt's pages."""
 
+    def rank(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
+        """The same choice; nothing is remembered."""
+
+    def remember(self, asked: Placing, member: FleetMember) -> None:
+        """It will have the prompt's pages."""
+
+    def cached_tokens(self, asked: Placing, member: FleetMember) -> int:
+        """Of the prompt, that the member need not compute, as far as is known."""
+
     def forget(self, member: FleetMember) -> None:
         """It was lost, and its pages with it."""
 
@@ -67,20 +79,25 @@ class LeastSeconds:
 
     def choose(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
         """See ReplicaRouter."""
-        cached = {member.name: self._cached_tokens(asked, member) for member in members}
+        chosen = self.rank(asked, members)
+        self.remember(asked, chosen)
+        return chosen
+
+    def rank(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
+        """See ReplicaRouter."""
+        cached = {member.name: self.cached_tokens(asked, member) for member in members}
         seconds = {member.name: predicted_s(asked, member, cached[member.name]) for member in members}
         least = min(seconds.values())
         near = [m for m in members if seconds[m.name] <= least * (1 + SAME_SHARE) + 1e-9]
-        chosen = max(near, key=lambda m: (cached[m.name], -m.streams))
-        self._remember(asked, chosen)
-        return chosen
+        return max(near, key=lambda m: (cached[m.name], -m.streams))
 
     def forget(self, member: FleetMember) -> None:
         """See ReplicaRouter."""
         for names in self._places.values():
             names.discard(member.name)
 
-    def _cached_tokens(self, asked: Placing, member: FleetMember) -> int:
+    def cached_tokens(self, asked: Placing, member: FleetMember) -> int:
+        """See ReplicaRouter."""
         pages = 0
         for key in asked.keys:
             if member.name not in self._places.get(key, ()):
@@ -88,7 +105,8 @@ class LeastSeconds:
             pages += 1
         return pages * asked.page_tokens
 
-    def _remember(self, asked: Placing, member: FleetMember) -> None:
+    def remember(self, asked: Placing, member: FleetMember) -> None:
+        """See ReplicaRouter."""
         for key in asked.keys:
             self._places.setdefault(key, set()).add(member.name)
             self._places.move_to_end(key)

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twostroke.models.common.fields import activation, read_facts
+from twostroke.models.common.fields.fields import activation, read_facts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.activate import activate
-from twostroke.ops.activation import Activation
-from twostroke.ops.add import add
-from twostroke.ops.attention import attention
-from twostroke.ops.embed import embed
-from twostroke.ops.gather_rows import gather_rows
-from twostroke.ops.kv_write import kv_write
-from twostroke.ops.layer_norm import layer_norm
-from twostroke.ops.linear import linear
+from twostroke.ops.attention.attention import attention
+from twostroke.ops.attention.kv_write import kv_write
+from twostroke.ops.products.embed import embed
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.layer_norm import layer_norm
 from twostroke.program.trace import Tracer
 from twostroke.program.values import PagedKV, Value
 from twostroke.spec.fields import Fields
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 
 PREFIX = "transformer."
-"""Of the names of all tensors but the head. The published files leave it out; what transformers saves has it."""
+"""Begins the names of all tensors but the head. Published files leave it out; what transformers saves has it."""
 
 SAME_FIELDS = {
     "hidden_size": "n_embd",

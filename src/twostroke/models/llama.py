@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.dense import dense_program
-from twostroke.models.common.fields import one_window, windows_by_layer
-from twostroke.models.common.llama_family import Defaults, read_dense
+from twostroke.models.common.families.dense import dense_program
+from twostroke.models.common.families.llama import Defaults, read_dense
+from twostroke.models.common.fields.fields import one_window, windows_by_layer
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import MAX_POSITIONS

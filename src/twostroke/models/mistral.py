@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.dense import dense_program
-from twostroke.models.common.fields import one_window, windows_by_layer
-from twostroke.models.common.llama_family import Defaults, read_dense, sliding_window
+from twostroke.models.common.families.dense import dense_program
+from twostroke.models.common.families.llama import Defaults, read_dense, sliding_window
+from twostroke.models.common.fields.fields import one_window, windows_by_layer
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
 
@@ -26,3 +26,12 @@ def mistral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     usual = (window,) * facts.num_layers
     named = windows_by_layer(fields, facts.num_layers, window, usual)
     return facts, dense_program(replace(shape, windows=one_window(fields, "mistral", named, usual)))
+
+
+@architecture("MinistralForCausalLM", model_type="ministral")
+def ministral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """As mistral; layer_types may leave the window out of some layers."""
+    facts, shape = read_dense(fields, DEFAULTS)
+    window = sliding_window(fields, DEFAULTS)
+    windows = windows_by_layer(fields, facts.num_layers, window, (window,) * facts.num_layers)
+    return facts, dense_program(replace(shape, windows=windows))

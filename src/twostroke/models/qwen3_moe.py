@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.banks import BankShape, EachExpert
-from twostroke.models.common.dense import dense_program
-from twostroke.models.common.fields import one_window, windows_by_layer
-from twostroke.models.common.llama_family import Defaults, read_dense, sliding_window
-from twostroke.models.common.mixture import MOST_EXPERTS, LinearRouter, Mixture, mixture
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, mixture
+from twostroke.models.common.families.dense import dense_program
+from twostroke.models.common.families.llama import Defaults, read_dense, sliding_window
+from twostroke.models.common.fields.fields import one_window, windows_by_layer
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.route import RouteRule
+from twostroke.ops.products.route import RouteRule
 from twostroke.spec.fields import Fields
 
 DEFAULTS = Defaults(max_positions=32_768, kv_heads=4, sliding_window=4096)

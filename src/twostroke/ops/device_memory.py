@@ -1,7 +1,7 @@
 """Where the arrays of a step lie: in this process's memory, or on a device.
 
 Knows: how arrays are made.
-Must not know: ops, drivers, who computes.
+Must not know: ops, drivers, what computes on the arrays.
 """
 
 from __future__ import annotations
@@ -27,8 +27,18 @@ class DeviceMemory(Protocol):
     def put(self, host: NDArray[Any]) -> NDArray[Any]:
         """The same numbers, where the backend reads them."""
 
+    def write(self, array: NDArray[Any], host: NDArray[Any]) -> None:
+        """array = host, of the same shape and dtype. array was made here, or is a contiguous part of one that was.
+        Any thread may call it."""
+
+    def get(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The numbers of an array that was made here, to be read by this process; after all work before it."""
+
     def copy_row(self, array: NDArray[Any], source: int, target: int) -> None:
         """array[target] = array[source], for an array made here; after all work before it."""
+
+    def clear_row(self, array: NDArray[Any], row: int) -> None:
+        """array[row] = 0, for an array made here; after all work before it."""
 
     def inputs(self, num_bytes: int) -> NDArray[np.uint8]:
         """(num_bytes,) uint8 zeros in this process's memory: what the host writes before each step and the backend
@@ -36,7 +46,7 @@ class DeviceMemory(Protocol):
 
 
 class HostMemory:
-    """This process's memory: satisfies DeviceMemory. Pages that nobody has touched take none."""
+    """This process's memory: satisfies DeviceMemory. Pages that were never touched take none."""
 
     def empty(self, num_bytes: int) -> NDArray[np.uint8]:
         """See DeviceMemory."""
@@ -50,9 +60,21 @@ class HostMemory:
         """See DeviceMemory."""
         return host
 
+    def write(self, array: NDArray[Any], host: NDArray[Any]) -> None:
+        """See DeviceMemory."""
+        array[...] = host
+
+    def get(self, array: NDArray[Any]) -> NDArray[Any]:
+        """See DeviceMemory: the array itself."""
+        return array
+
     def copy_row(self, array: NDArray[Any], source: int, target: int) -> None:
         """See DeviceMemory."""
         array[target] = array[source]
+
+    def clear_row(self, array: NDArray[Any], row: int) -> None:
+        """See DeviceMemory."""
+        array[row] = 0
 
     def inputs(self, num_bytes: int) -> NDArray[np.uint8]:
         """See DeviceMemory."""

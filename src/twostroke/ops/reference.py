@@ -13,7 +13,7 @@ from twostroke.program.op import completed
 
 
 class ReferenceOps:
-    """Slow, clear, the law. `ops.rms_norm(out, x, weight, eps)` calls the reference of ops/rms_norm.py, and so on."""
+    """Slow, clear, the law. `ops.rms_norm(out, x, weight, eps)` calls the reference of that op, and so on."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         op = registry().get(name)

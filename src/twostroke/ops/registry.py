@@ -1,6 +1,6 @@
-"""Every op, found in this folder: a module that defines an `Op` named like itself.
+"""Every op, found in this folder and its sub-folders: a module that defines an `Op` named like itself.
 
-Knows: the folder.
+Knows: the folders.
 Must not know: any op by name.
 """
 
@@ -21,9 +21,9 @@ def registry() -> Mapping[str, type[Op]]:
     package = __name__.rpartition(".")[0]
     folder = importlib.import_module(package)
     found: dict[str, type[Op]] = {}
-    for info in sorted(pkgutil.iter_modules(folder.__path__), key=lambda info: info.name):
-        module = importlib.import_module(f"{package}.{info.name}")
-        for item in vars(module).values():
-            if isinstance(item, type) and issubclass(item, Op) and getattr(item, "NAME", "") == info.name:
-                found[info.name] = item
-    return MappingProxyType(found)
+    for info in pkgutil.walk_packages(folder.__path__, f"{package}."):
+        name = info.name.rpartition(".")[2]
+        for item in vars(importlib.import_module(info.name)).values():
+            if isinstance(item, type) and issubclass(item, Op) and getattr(item, "NAME", "") == name:
+                found[name] = item
+    return MappingProxyType(dict(sorted(found.items())))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from twostroke.ops.attention.rope_tables import rope_table
 from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.operands import (
     AttentionBatch,
@@ -25,7 +26,6 @@ from twostroke.ops.operands import (
     U8Array,
     new_kv_layer,
 )
-from twostroke.ops.rope_tables import rope_table
 from twostroke.program.cache_groups import cache_groups
 from twostroke.program.op import Op
 from twostroke.program.place import LINE_BYTES, Placement, place
@@ -74,7 +74,7 @@ class StepSizes(NamedTuple):
 class MemorySizes:
     """num_pages: of the pool of each page group, in the order of `program.cache_groups`, or one number for all of them.
     context_tokens: the longest sequence. state_slots: places for states of sequences and for their copies. The others
-    are limits of one step."""
+    are limits of one step. groups: the page groups that this program has of those that plans hold; None for all."""
 
     num_pages: int | tuple[int, ...]
     context_tokens: int
@@ -82,6 +82,7 @@ class MemorySizes:
     max_sequences: int
     state_slots: int = 0
     max_draft_tokens: int = 0
+    groups: tuple[int, ...] | None = None
 
     @property
     def max_logit_rows(self) -> int:
@@ -115,7 +116,7 @@ class StepMemory:
     layer has pages. has_types: does the program read token_types?
 
     device: where values, caches and tables lie; matrices and vectors are there already. What is filled before a step is
-    in the host's memory, one block of it, page tables last.
+    in the host's memory, one block of it (`inputs`), page tables last.
     """
 
     def __init__(
@@ -142,12 +143,12 @@ class StepMemory:
         tokens, sequences, tables = sizes.max_step_tokens, sizes.max_sequences, len(groups) or 1
         shapes: list[tuple[int, ...]] = [*[(tokens,)] * 4, (sequences,), (sequences,), (sequences + 1,)]
         shapes += [(sizes.max_logit_rows,)] * 2 + [(tokens,)] * tables + [(sequences, sizes.max_pages)] * tables
-        self._inputs, parts = _input_block(device, shapes)
+        self.inputs, parts = _input_block(device, shapes)
         self.token_ids, self.positions, self.token_types, self.adapters = parts[:4]
         self.state_slots, contexts, starts, self.logit_rows, self.logit_adapters, *groups_of = parts[4:]
         self.has_types = any(item == TOKEN_TYPES for call in program.body for item in call.operands())
         self.adapters[:] = -1
-        self._states, self._state_of = _state_arrays(program, sizes.state_slots)
+        self._states, self._state_of = _state_arrays(program, sizes.state_slots, device)
         self.logit_adapters[:] = -1
         self.has_adapters = any(
             item in (ADAPTERS, LOGIT_ADAPTERS)
@@ -166,7 +167,7 @@ class StepMemory:
     def used_input_bytes(self, sizes: StepSizes) -> int:
         """Of the inputs' block, from its beginning on: what a step of these sizes may read."""
         table = self.page_inputs[-1].batch.page_table[: sizes.sequences]
-        return table.ctypes.data + table.nbytes - self._inputs.ctypes.data
+        return table.ctypes.data + table.nbytes - self.inputs.ctypes.data
 
     @property
     def layers(self) -> tuple[KVLayer, ...]:
@@ -190,13 +191,24 @@ class StepMemory:
     def copy_states(self, copies: Iterable[tuple[int, int]]) -> None:
         """All states of slot `from` to slot `to`, in order; from -1 sets the slot to zero."""
         for source, target in copies:
-            self._states[target] = 0 if source < 0 else self._states[source]
+            if source < 0:
+                self._device.clear_row(self._states, target)
+            else:
+                self._device.copy_row(self._states, source, target)
 
     def copy_pages(self, copies: Iterable[tuple[int, int, int]]) -> None:
         """K and V of every layer of a page group, (group, from page, to page) in order."""
+        own = self.sizes.groups
         for group, source, target in copies:
-            for layer in self.layers_of(group):
+            if own is not None and group not in own:
+                continue
+            for layer in self.layers_of(group if own is None else own.index(group)):
                 self._device.copy_row(layer.data, source, target)
+
+    def tables(self, planned: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+        """Of a sequence's page tables, those of this program's page groups."""
+        own = self.sizes.groups
+        return planned if own is None else [planned[group] for group in own]
 
     def choose_logit_rows(self, rows: Sequence[int] | I32Array) -> None:
         """The rows of the step that need logits (R,); the adapters of all rows are written."""
@@ -215,6 +227,15 @@ class StepMemory:
         at = self._placement.offsets[root]
         whole = self._arena[at : at + 4 * rows * root.width].view(np.float32).reshape(rows, root.width)
         return whole[:, value.offset : value.offset + value.width].reshape(rows, *value.shape)
+
+    def numbers(self, value: Value, sizes: StepSizes) -> F32Array:
+        """The rows of a value to be read here, until the next step: a view, or a copy of what lies on a device."""
+        found: F32Array = self._device.get(self.value(value, sizes))
+        return found
+
+    def fill(self, value: Value, sizes: StepSizes, rows: F32Array) -> None:
+        """Write the rows of a value of the program's inputs, which is contiguous."""
+        self._device.write(self.value(value, sizes), rows)
 
     def operands(self, call: Op, sizes: StepSizes | None = None) -> tuple[Any, ...]:
         """What a call's operands are in a step of these sizes; of the largest step where none are given."""
@@ -253,7 +274,7 @@ def _count(sizes: StepSizes, size: Size) -> int:
     return counts[size]
 
 
-def _state_arrays(program: Program, slots: int) -> tuple[F32Array, dict[StateCache, F32Array]]:
+def _state_arrays(program: Program, slots: int, device: DeviceMemory) -> tuple[F32Array, dict[StateCache, F32Array]]:
     """One array (slots, numbers of all states), and of each state its part (slots, elements), from a cache line on.
 
     All that a sequence keeps lies together, so that a copy is one piece of memory. Untouched slots cost no memory.
@@ -263,8 +284,7 @@ def _state_arrays(program: Program, slots: int) -> tuple[F32Array, dict[StateCac
     for state in program.states():
         firsts[state] = total
         total += -(-state.elements // line) * line
-    room = np.zeros(slots * total + line, np.float32)
-    whole = room[-room.ctypes.data // 4 % line :][: slots * total].reshape(slots, total)
+    whole: F32Array = device.zeros(4 * slots * total).view(np.float32).reshape(slots, total)
     return whole, {state: whole[:, first : first + state.elements] for state, first in firsts.items()}
 
 

@@ -24,6 +24,7 @@ class Ask:
 
     ttft_s, itl_s: objectives (types/objectives.py), None where there are none. price_per_hour: of the whole machine, in
     any currency. acceptance: the share of guessed tokens that is right; 0 where nothing is guessed.
+    adapters: places for them, each of adapter_rank; every request uses one.
     """
 
     weights: str
@@ -35,6 +36,18 @@ class Ask:
     itl_s: float | None = None
     price_per_hour: float | None = None
     acceptance: float = 0.0
+    adapters: int = 0
+    adapter_rank: int = 16
+
+    def adapters_of(self, streams: int) -> int:
+        """The expected number of different adapters in a step of `streams` streams. All adapters are equally likely."""
+        count = self.adapters
+        return max(1, round(count * (1 - (1 - 1 / count) ** streams))) if count and streams else 0
+
+    @property
+    def one_adapter(self) -> int:
+        """What one sequence has: a number, -1 for none."""
+        return 0 if self.adapters else -1
 
     @property
     def context_tokens(self) -> int:
@@ -48,7 +61,7 @@ class Ask:
 
     @property
     def kv_kind(self) -> KVKind:
-        """Of the KV cache."""
+        """The kind of the KV cache."""
         return KVKind[self.kv_format.upper()]
 
     def format_for(self, weight: Weight) -> WeightFormat:

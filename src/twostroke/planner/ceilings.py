@@ -1,4 +1,4 @@
-"""The formulas that everybody quotes, as functions: what bandwidth and arithmetic allow at best.
+"""The usual roofline formulas as functions: what bandwidth and arithmetic allow at best.
 
 Knows: arithmetic of DOMAIN's formulas.
 Must not know: efficiencies, measured machines, requests.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 
 def decode_ceiling_tokens_per_s(read_bytes_per_s: float, weight_bytes: float, kv_bytes: float = 0.0) -> float:
-    """Tokens a second of one stream that reads so much for each token."""
+    """Tokens a second of one stream that reads these bytes for each token."""
     return read_bytes_per_s / (weight_bytes + kv_bytes)
 
 
 def batch_ceiling_tokens_per_s(read_bytes_per_s: float, weight_bytes: float, kv_bytes: float, streams: int) -> float:
-    """Of all streams together: weights are read once, `kv_bytes` for each stream."""
+    """The most tokens a second of all streams together: weights are read once, and `kv_bytes` for each stream."""
     return streams * read_bytes_per_s / (weight_bytes + streams * kv_bytes)
 
 
@@ -33,7 +33,7 @@ def answer_s(prefill_s: float, output_tokens: int, tokens_per_s: float) -> float
 
 
 def streams_for_bytes(pool_bytes: float, bytes_per_stream: float) -> float:
-    """How many sequences fill so much KV memory."""
+    """How many sequences fill this KV memory."""
     return pool_bytes / bytes_per_stream
 
 

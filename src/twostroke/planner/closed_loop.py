@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.planner.ask import Ask
-from twostroke.scheduler.chunk_sizer import KEPT_SHARE, ChunkSizer
-from twostroke.scheduler.gap_limiter import GapRule
+from twostroke.scheduler.limits.chunk_sizer import KEPT_SHARE, ChunkSizer
+from twostroke.scheduler.limits.gap_limiter import GapRule
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.objectives import ITL_SHARE
 from twostroke.workload.summary import counted_percentile
@@ -38,8 +38,11 @@ class Load:
 
 
 def decoding(ask: Ask, streams: int) -> list[Segment]:
-    """This many streams in the middle of their answers."""
-    return [Segment.decode(ask.prompt_tokens + ask.output_tokens // 2)] * streams
+    """This many streams in the middle of their answers, with as many different adapters as is expected."""
+    position, different = ask.prompt_tokens + ask.output_tokens // 2, ask.adapters_of(streams)
+    if not different:
+        return [Segment.decode(position)] * streams
+    return [Segment.decode(position, index % different) for index in range(streams)]
 
 
 def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> list[float]:
@@ -62,9 +65,9 @@ def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> l
         left = ask.prompt_tokens - start
         rows = min(rows, left)  # what did not fit before does not fit behind a longer context
         if bound_s is None:
-            found.append(seconds([*streams, Segment.prefill(start, rows, rows == left)]))
+            found.append(seconds([*streams, Segment.prefill(start, rows, rows == left, ask.one_adapter)]))
         else:
-            chunk = sizer.chunk(streams, start, rows, left, bound_s)
+            chunk = sizer.chunk(streams, start, rows, left, bound_s, ask.one_adapter)
             rows = chunk.num_tokens
             found.append(chunk.seconds)
         start += rows
@@ -74,8 +77,8 @@ def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> l
 def closed_loop(ask: Ask, cost: StepCost, step_tokens: int, streams: int) -> Load:
     """One turn of the loop: every stream reads one prompt and writes one answer.
 
-    A chunk's step is a decode step for the other streams, so of a stream's gaps (streams - 1) * chunks hold a chunk of
-    somebody else, as far as the answer is that long; the rest are plain decode steps.
+    A chunk's step is a decode step for the other streams. So of a stream's gaps (streams - 1) * chunks hold a chunk of
+    another request, as far as the answer is that long. The rest are plain decode steps.
     """
     others = streams - 1
     steps_s = prompt_steps_s(ask, cost, step_tokens, others)

@@ -1,4 +1,4 @@
-"""A picture as shapes, before anybody decides how it is stored.
+"""A picture as shapes, whatever file format it is stored in.
 
 Knows: lines, dots, words, colours.
 Must not know: file formats, what is drawn.

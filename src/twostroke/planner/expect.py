@@ -21,6 +21,7 @@ from twostroke.planner.guessed import GuessedDecode, guessed_decode
 from twostroke.planner.target import Target
 from twostroke.program.model import Model
 from twostroke.program.place import place
+from twostroke.quant.formats import ADAPTERS
 
 MEMORY, ARITHMETIC = "memory", "arithmetic"
 
@@ -31,7 +32,7 @@ class Room:
 
     active_parameters: those that one token uses; of experts, the chosen ones. kv_bytes_per_token: of layers that keep
     every position. window_bytes_per_sequence: of layers that keep a window, at most. kv_bytes_per_sequence: of both.
-    state_bytes: what a sequence keeps beside K and V, whatever its length.
+    state_bytes: what a sequence keeps beside K and V, whatever its length. adapter_bytes: of all places for adapters.
     """
 
     parameters: int
@@ -44,16 +45,17 @@ class Room:
     state_bytes: int
     memory_bytes: int
     sequences: int
+    adapter_bytes: int = 0
 
     @property
     def reserve_bytes(self) -> int:
-        """Of the memory, what the engine leaves to the rest of the machine."""
+        """The memory that the engine leaves to the rest of the machine."""
         return self.memory_bytes - int(self.memory_bytes * (1 - KEPT_FREE_SHARE))
 
     @property
     def needed_bytes(self) -> int:
-        """Weights, buffers and one sequence."""
-        return self.weight_bytes + self.buffer_bytes + self.sequence_bytes
+        """Weights, places for adapters, buffers and one sequence."""
+        return self.weight_bytes + self.adapter_bytes + self.buffer_bytes + self.sequence_bytes
 
     @property
     def sequence_bytes(self) -> int:
@@ -84,13 +86,13 @@ class Phase:
 
     @property
     def side(self) -> str:
-        """Of the ridge."""
+        """What bounds the work: arithmetic or memory, by its side of the roofline's ridge."""
         return ARITHMETIC if self.intensity_flops_per_byte > self.ridge_flops_per_byte else MEMORY
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Of a million tokens, in the currency of the hourly price."""
+    """Prices of a million tokens, in the currency of the hourly price."""
 
     input_per_million: float
     output_per_million: float
@@ -133,14 +135,16 @@ def room_for(spec: Model, ask: Ask, target: Target) -> Room:
     caches = spec.cache_needs(ask.kv_kind, context, ask.concurrency, budget)
     sequence_bytes = caches.sequence_bytes(context)
     weight_bytes = spec.weight_bytes(ask.format_for)
+    banks = [weight for weight in spec.program.weights if weight.role == ADAPTERS]
+    adapter_bytes = sum(each.matrices * ask.format_for(each).total_bytes(each.rows, each.columns) for each in banks)
     buffer_bytes = place(spec.program, budget, ask.concurrency).num_bytes + spec.rope_bytes(context)
     left = int(target.memory_bytes * (1 - KEPT_FREE_SHARE)) - weight_bytes - buffer_bytes
     sequences = max(0, left // sequence_bytes)
     return Room(
         spec.parameters(),
-        spec.program.active_parameters,
-        *(weight_bytes, buffer_bytes, caches.growing_bytes, caches.window_bytes(context)),
-        *(sequence_bytes - caches.state_bytes, caches.state_bytes, target.memory_bytes, sequences),
+        spec.plain.active_parameters,
+        *(weight_bytes - adapter_bytes, buffer_bytes, caches.growing_bytes, caches.window_bytes(context)),
+        *(sequence_bytes - caches.state_bytes, caches.state_bytes, target.memory_bytes, sequences, adapter_bytes),
     )
 
 
@@ -151,7 +155,9 @@ def expect(spec: Model, ask: Ask, target: Target) -> Expectation:
     streams = max(1, min(ask.concurrency, room.sequences))
     budget = step_budget(ask, target)
     chunk = min(ask.prompt_tokens, budget)
-    prefill = _phase("prefill", spec, ask, target, cost, [Segment.prefill(0, chunk, chunk == ask.prompt_tokens)])
+    prefill = _phase(
+        "prefill", spec, ask, target, cost, [Segment.prefill(0, chunk, chunk == ask.prompt_tokens, ask.one_adapter)]
+    )
     decode_one, decode = (_phase("decode", spec, ask, target, cost, decoding(ask, count)) for count in (1, streams))
     alone_s = sum(prompt_steps_s(ask, cost, budget, 0))
     load = closed_loop(ask, cost, budget, streams) if room.sequences else None
@@ -161,7 +167,10 @@ def expect(spec: Model, ask: Ask, target: Target) -> Expectation:
     guessed: tuple[GuessedDecode, ...] = ()
     if ask.acceptance:
         middle = ask.prompt_tokens + ask.output_tokens // 2
-        guessed = tuple(guessed_decode(cost, count, middle, ask.acceptance) for count in sorted({1, streams}))
+        guessed = tuple(
+            guessed_decode(cost, count, middle, ask.acceptance, ask.adapters_of(count))
+            for count in sorted({1, streams})
+        )
     return Expectation(target, room, prefill, chunk, decode_one, decode, alone_s, load, prices, guessed)
 
 
@@ -169,7 +178,12 @@ def _phase(name: str, spec: Model, ask: Ask, target: Target, cost: StepCost, seg
     prediction = cost.predict(segments)
     counter = WorkCounter(work_of(spec, ask.weights, ask.kv_kind))
     counts = counter.count(segments)
-    work = counter.weights(counts.rows) + counter.head(counts.logit_rows) + counter.attention(counts)
+    work = (
+        counter.weights(counts.rows)
+        + counter.adapters(counts)
+        + counter.head(counts.logit_rows)
+        + counter.attention(counts)
+    )
     kind, tokens = ask.arithmetic, counts.rows
     arithmetic = tokens / prefill_floor_s(work.flops, target.peak_ops_per_s(kind))
     streams = len(segments)

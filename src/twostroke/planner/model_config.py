@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twostroke.assemble_folders import EMBEDDED
 from twostroke.assets import spark_path
 from twostroke.env import hub_offline, read_machine
 from twostroke.models.common.registry import read_model as read_config
@@ -22,7 +21,7 @@ from twostroke.runner.folder import read_folder
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
 from twostroke.weights.checkpoint import INDEX_NAME, SINGLE_NAME, Checkpoint
 from twostroke.weights.gguf.unfold import unfold
-from twostroke.weights.hub import resolve_config
+from twostroke.weights.hub.hub import EMBEDDED, resolve_config
 from twostroke.weights.json_file import read_object
 from twostroke.weights.quantized.expected import expected_formats
 from twostroke.weights.quantized.recipe import scheme_in, scheme_of

@@ -13,12 +13,12 @@ from typing import Any
 from twostroke.cost.memory import KEPT_FREE_SHARE
 from twostroke.planner.ask import Ask
 from twostroke.planner.choose import Candidate, candidates, lacking, require_possible
-from twostroke.planner.expect import Expectation, Phase, expect, step_budget
+from twostroke.planner.expect import Expectation, Phase, Room, expect, step_budget
 from twostroke.planner.published import figures_for
 from twostroke.planner.savings import Saving, savings
 from twostroke.planner.target import Target
 from twostroke.program.model import Model
-from twostroke.scheduler.chunk_sizer import KEPT_SHARE, MIN_CHUNK_TOKENS
+from twostroke.scheduler.limits.chunk_sizer import KEPT_SHARE, MIN_CHUNK_TOKENS
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.spec.hardware import HardwareSpec
 from twostroke.spec.hardware_catalogue import CATALOGUE
@@ -51,16 +51,16 @@ def make_plan(
     found = candidates(spec, ask, known)
     require_possible(spec, ask, found, expectation)
     said = figures_for(spec, ask.weights, expectation.room.weight_bytes)
-    assumptions = (*_assumptions(spec, ask, target), *target.assumptions)
+    assumptions = (*_assumptions(spec, ask, target, expectation.room), *target.assumptions)
     return ModelPlan(
         *(source, spec, ask, expectation, lacking(ask, expectation), tuple(found), savings(spec, ask, target)),
         *(tuple(said), assumptions),
     )
 
 
-def _assumptions(spec: Model, ask: Ask, target: Target) -> list[str]:
+def _assumptions(spec: Model, ask: Ask, target: Target, room: Room) -> list[str]:
     windows = sum(1 for window in spec.windows if window)
-    bits = 8 * spec.weight_bytes(ask.format_for) / spec.parameters()
+    bits = 8 * room.weight_bytes / room.parameters
     said = [
         f"requests: {ask.prompt_tokens:,} tokens in, {ask.output_tokens:,} out, {ask.concurrency} at a time, each "
         "followed by the next at once (closed loop); no two share a prefix",
@@ -74,6 +74,11 @@ def _assumptions(spec: Model, ask: Ask, target: Target) -> list[str]:
         "weights are read once in a step for all streams, K and V once for each stream, in the middle of its answer",
         "queues are those of the closed loop alone; network, tokenizer and clients cost nothing",
     ]
+    if ask.adapters:
+        said.append(
+            f"every request uses an adapter of rank {ask.adapter_rank} on all products of the layers, one of "
+            f"{ask.adapters} that are asked for equally often"
+        )
     if ask.itl_s is not None and ask.concurrency > 1:
         said.append(
             f"--itl sizes chunks beside streams as `serve --itl` does: to {KEPT_SHARE:.0%} of it where "

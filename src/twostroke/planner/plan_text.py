@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twostroke.cost.memory import KEPT_FREE_SHARE
+from twostroke.planner.ask import Ask
 from twostroke.planner.ceilings import answer_s
 from twostroke.planner.choose import Candidate, seconds
+from twostroke.planner.closed_loop import Load
 from twostroke.planner.expect import ARITHMETIC, Expectation, Phase, Room
 from twostroke.planner.plan import ModelPlan
 from twostroke.planner.savings import needed_read_words
@@ -73,6 +75,14 @@ def _memory(plan: ModelPlan) -> list[str]:
     read = "of experts, those that a step's tokens choose are read" if _has_experts(room) else "read once in every step"
     lines = [
         f"weights             {size(room.weight_bytes):>12}   {read}",
+        *(
+            [
+                f"{ask.adapters} adapters".ljust(20)
+                + f"{size(room.adapter_bytes):>12}   those that a step's rows use are read"
+            ]
+            if ask.adapters
+            else []
+        ),
         *_cache_lines(room, ask.context_tokens),
     ]
     if room.sequences == 0:
@@ -131,9 +141,14 @@ def _phase_line(name: str, phase: Phase) -> str:
 
 
 def _load(plan: ModelPlan) -> list[str]:
-    load, ask = plan.expectation.load, plan.ask
-    if load is None:
+    if plan.expectation.load is None:
         return []
+    needed = needed_read_words(plan.spec, plan.ask)
+    return [*load_lines(plan.ask, plan.expectation.load), *([needed] if needed else [])]
+
+
+def load_lines(ask: Ask, load: Load) -> list[str]:
+    """The closed loop's figures, and which objectives they meet."""
     lines = [
         f"{ask.concurrency} at a time, {ask.prompt_tokens:,} tokens in and {ask.output_tokens:,} out: "
         f"TTFT {seconds(load.ttft_s)}; ITL {seconds(load.itl_s)} for 95% of a request's gaps, "
@@ -146,8 +161,7 @@ def _load(plan: ModelPlan) -> list[str]:
         if wanted is not None:
             verdict = "met" if got <= wanted else "MISSED"
             lines.append(f"--{name} {seconds(wanted)}: {verdict} ({seconds(got)})")
-    needed = needed_read_words(plan.spec, ask)
-    return [*lines, needed] if needed else lines
+    return lines
 
 
 def _prices(plan: ModelPlan) -> list[str]:

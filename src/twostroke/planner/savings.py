@@ -27,7 +27,7 @@ from twostroke.types.plan import Role
 
 NARROWER = {"f32": ("bf16", "int8", "int4"), "bf16": ("int8", "int4"), "int8": ("int4",), "int4": ()}
 ACCEPTANCE, DRAFT_TOKENS, DRAFT_SHARE = 0.8, 4, 0.05
-"""Of a draft that is right often, and small beside the model."""
+"""A draft model that is right often and small beside the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,8 @@ def _kv_bytes(spec: Model, ask: Ask) -> int:
 def _decode_s(spec: Model, ask: Ask, target: Target, rows: int = 1) -> float:
     """Seconds of a step with `rows` new positions of one stream. Raises ConfigError for a format not measured."""
     cost = step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine)
-    return cost.predict([Segment(ask.prompt_tokens + ask.output_tokens // 2, rows, True, Role.DECODE)]).seconds
+    position = ask.prompt_tokens + ask.output_tokens // 2
+    return cost.predict([Segment(position, rows, True, Role.DECODE, adapter=ask.one_adapter)]).seconds
 
 
 def _narrower_weights(spec: Model, ask: Ask, target: Target) -> Iterator[Saving]:

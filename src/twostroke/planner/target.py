@@ -41,7 +41,7 @@ class Target:
     assumptions: tuple[str, ...]
 
     def peak_ops_per_s(self, kind: WeightKind) -> float:
-        """Of products with weights of this kind."""
+        """The peak rate of products with weights of this kind."""
         return self.machine.product_rate(kind)
 
     def ridge_flops_per_byte(self, kind: WeightKind) -> float:

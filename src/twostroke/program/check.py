@@ -25,11 +25,11 @@ def check(program: Program) -> None:
         for value in call.reads():
             _require(value, columns, f"call {index}, {call.NAME}")
         for value in writes(call):
-            # Nobody may read what an op leaves in room that it worked in: its writer is a value that no call has.
+            # No call may read what an op leaves in its work room: the writer noted here is a value that no call has.
             _write(value, columns, value if value is call.result else value.fresh())
     _require(program.logits, columns, "the result")
     for value in program.kept:
-        _require(value, columns, "who reads a kept value")
+        _require(value, columns, "the reader of a kept value")
 
 
 def writes(call: Op) -> Iterator[Value]:

@@ -3,7 +3,7 @@
 A pattern must give the bits of the calls that it replaces; each is tested against them. Two calls stay apart where one
 call would write over what it still reads: x + linear(x) is not one product added to x.
 
-Knows: how a pattern is applied, who reads a value.
+Knows: how a pattern is applied, which calls read a value.
 Must not know: which patterns there are.
 """
 

@@ -1,16 +1,17 @@
 """The last hidden states of a program: what its output matrix reads, and what its head takes from the body.
 
 Knows: calls and operands.
-Must not know: ops by name, who reads hidden states.
+Must not know: ops by name, what reads hidden states.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from twostroke.program.op import Op
 from twostroke.program.program import Program
-from twostroke.program.values import Size, Value, Weight
+from twostroke.program.values import Size, Value, Vector, Weight
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -41,6 +42,35 @@ def last_hidden(program: Program) -> LastHidden:
 def with_hidden_kept(program: Program) -> Program:
     """The same program; the last hidden states may be read after a step."""
     return replace(program, kept=(*program.kept, last_hidden(program).rows))
+
+
+def with_layer_inputs(
+    program: Program, layers: Sequence[int], copy: Callable[[Value], Op], begin: str = "model.layers."
+) -> Program:
+    """The same program; copies of the residuals that enter these layers may be read after a step, in order.
+
+    copy: a call whose result is a copy of a value. begin: what names of a layer's tensors begin with. Raises ValueError
+    where a layer's first call reads no tensor of that name.
+    """
+    calls, kept = list(program.body), []
+    for layer in layers:
+        prefix = f"{begin}{layer}."
+        first = next((index for index, call in enumerate(calls) if _reads_of(call, prefix)), None)
+        if first is None:
+            raise ValueError(f"no call reads a tensor of {prefix}")
+        made = copy(next(value for value in calls[first].reads() if value.rows is Size.TOKENS))
+        calls.insert(first, made)
+        kept += [made.result] if made.result is not None else []
+    return Program.of((*calls, *program.head), program.logits, program.given, (*program.kept, *kept))
+
+
+def _reads_of(call: Op, prefix: str) -> bool:
+    return any(
+        part.name.startswith(prefix)
+        for item in call.operands()
+        if isinstance(item, Weight | Vector)
+        for part in item.parts
+    )
 
 
 def _read_by(call: Op) -> Value:

@@ -12,23 +12,12 @@ from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.program.cache_groups import cache_groups, page_bytes
 from twostroke.program.op import FormatChoice
 from twostroke.program.program import Program
+from twostroke.program.stack import ExpertStack
 from twostroke.program.values import PagedKV
 from twostroke.spec.formats import KVKind
 from twostroke.types.pooling import Task
 
 F32_BYTES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class ExpertStack:
-    """A stack (experts, rows, columns) that some checkpoints hold where the program reads a tensor for each expert.
-
-    name: what its name ends with. each: its matrices from top to bottom; that of expert 3 is called as the stack is,
-    with `3.each.weight` in place of the last part of the name.
-    """
-
-    name: str
-    each: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,13 +48,17 @@ class CommonFacts:
 class Model(CommonFacts):
     """A model in numbers. plain: the program as its file says it; program: the same with calls fused.
 
-    task: what a row of its result is: logits of the next token, an embedding, or scores.
+    task: what a row of its result is: logits of the next token, an embedding, or scores. part: which part of a model
+    that several processes hold together, in words; empty for the whole. groups: of the whole model's page groups, those
+    that this part has; None for all.
     """
 
     architecture: str
     plain: Program
     program: Program
     task: Task = Task.GENERATE
+    part: str = ""
+    groups: tuple[int, ...] | None = None
 
     @classmethod
     def of(
@@ -85,8 +78,8 @@ class Model(CommonFacts):
         return max((self.max_positions, *(rope.spec.reach for rope in self.program.ropes)))
 
     def parameters(self) -> int:
-        """Trained numbers; tied embeddings are counted once."""
-        return self.program.parameters
+        """Trained numbers; tied embeddings are counted once, and adapters are not."""
+        return self.plain.parameters
 
     def weight_bytes(self, format_for: FormatChoice) -> int:
         """Bytes of all packed weights: matrices in their formats with padding and scales, vectors as float32."""
@@ -103,13 +96,13 @@ class Model(CommonFacts):
         return sum(kind.token_bytes(kv_kind) for kind in self.program.paged())
 
     def kv_bytes_seen(self, kv_kind: KVKind, positions: int) -> int:
-        """Bytes of K and V that a query behind so many positions reads: within windows fewer."""
+        """Bytes of K and V that a query behind `positions` positions reads; windows make them fewer."""
         return sum(
             min(positions, kind.window or positions) * kind.token_bytes(kv_kind) for kind in self.program.paged()
         )
 
     def cache_needs(self, kv_kind: KVKind, context_tokens: int, max_sequences: int, max_step_tokens: int) -> CacheNeeds:
-        """What the caches need for so many sequences of so many positions."""
+        """What the caches need for `max_sequences` sequences of `context_tokens` positions each."""
         groups = cache_groups(self.program).pages
         pages = tuple(GroupBytes(page_bytes(group, kv_kind), group.window) for group in groups)
         return CacheNeeds(pages, self.state_bytes(), context_tokens, max_sequences, max_step_tokens)

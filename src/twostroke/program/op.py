@@ -118,6 +118,9 @@ class Op:
     """Operands that are room to work in: their content is lost."""
     DIVIDED_WEIGHT: ClassVar[str] = ""
     """The weight whose rows make the columns of the result, where ranks may each have some of its rows."""
+    ROUNDED: ClassVar[str] = ""
+    """The value of which, where DIVIDED_WEIGHT is of an integer kind, nothing but the int8 form of `quantize_rows`
+    counts: what rounds to the same codes and scales gives the same bits."""
     BY_HEADS: ClassVar[bool] = False
     """Whether each head (or column) of its values is made of that head (or column) of the others alone, so that ranks
     may each have some."""

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from twostroke.program.op import Op, OperandKind, mismatch, signature
 from twostroke.program.program import Program
+from twostroke.program.stack import ExpertStack
 from twostroke.program.values import (
     LOGIT_ROWS,
     POSITIONS,
@@ -59,9 +60,13 @@ class Tracer:
     token_ids, positions, slots, state_slots, logit_rows = TOKEN_IDS, POSITIONS, SLOTS, STATE_SLOTS, LOGIT_ROWS
     token_types, sequences = TOKEN_TYPES, SEQUENCES
 
-    def __init__(self, stored: StoredChoice = nothing_stored) -> None:
-        """stored: for the tensors of a matrix the format that keeps them."""
+    def __init__(self, stored: StoredChoice = nothing_stored, apart: bool = False) -> None:
+        """stored: for the tensors of a matrix the format that keeps them. apart: whether experts that plain
+        checkpoints hold in stacks are asked for one by one."""
         self._stored = stored
+        self.apart = apart
+        self.stacks: list[ExpertStack] = []
+        """The stacks whose experts were asked for one by one."""
         self._calls: list[Op] = []
         self._weights: dict[tuple[Tensor, ...], Weight] = {}
         self._vectors: dict[tuple[object, ...], Vector] = {}

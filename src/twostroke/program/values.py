@@ -112,7 +112,7 @@ class HeadRows:
     first + head * step on.
 
     pairs: rotary pairs of a head that lie side by side in the tensor, rows 2i and 2i + 1. They are read as rows i and
-    i + pairs, which are the pairs of ops/rope.py: the products of queries and keys stay the same.
+    i + pairs, which are the pairs of ops/attention/rope.py: the products of queries and keys stay the same.
     """
 
     heads: int

@@ -10,16 +10,18 @@ from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 from twostroke.cost.work import Work
-from twostroke.cost.work_table import ExpertBank, Products, SeenLayers, WorkTable
+from twostroke.cost.work_table import AdapterBanks, ExpertBank, Products, SeenLayers, WorkTable
 from twostroke.program.model import Model
 from twostroke.program.op import Op, OpCost, OpPart, StoredFormats
-from twostroke.program.values import Cache, PagedKV, Value, Weight
+from twostroke.program.values import ADAPTERS, LOGIT_ADAPTERS, Cache, PagedKV, Value, Weight
 from twostroke.spec.formats import WeightKind
 
 
 def work_table(model: Model, formats: StoredFormats) -> WorkTable:
     """Sum up the calls of a model's program in these formats."""
     body, head = model.program.body, model.program.head
+    adapting = tuple(call for call in (*body, *head) if _has_adapters(call))
+    body, head = (tuple(call for call in calls if not _has_adapters(call)) for calls in (body, head))
     layers, attention, other = (_sum(body, part, formats) for part in (OpPart.PRODUCT, OpPart.ATTENTION, OpPart.OTHER))
     logits, selected = (_sum(head, part, formats) for part in (OpPart.PRODUCT, OpPart.OTHER))
     return WorkTable(
@@ -43,8 +45,15 @@ def work_table(model: Model, formats: StoredFormats) -> WorkTable:
         head_products=_products(head, formats),
         banks=tuple(_banks(body, formats)),
         heads=sum(kind.kv_heads for kind in model.paged_kinds),
+        adapters=AdapterBanks(_sum(adapting, OpPart.PRODUCT, formats).per_row, tuple(_banks(adapting, formats)))
+        if adapting
+        else None,
         query_heads=sum(call.result.shape[0] for call, _ in _seeing(body, formats) if _has_heads(call.result)),
     )
+
+
+def _has_adapters(call: Op) -> bool:
+    return any(item is ADAPTERS or item is LOGIT_ADAPTERS for item in call.operands())
 
 
 def _has_heads(value: Value | None) -> TypeGuard[Value]:

@@ -1,10 +1,9 @@
 """The weight formats on offer, by name, with the group sizes that the measurements chose.
 
-tools/measure_quantization.py prints the errors. Groups of 256: the output error of a Gaussian matrix at int8 goes from
-0.91% to 0.98% when groups grow from 128 to 256, and folding a group into the float32 sums is what matrix tiles
-wait for.
-int4 has a 4-bit multiplier for each 16 columns beside the group's scale: 4.31 bits a weight err less than 4.5 bits with
-a bf16 scale for each 32 columns did (7.8% against 8.1%; with outlier columns 11.1% against 13.9%), and q times
+tools/measure_quantization.py prints the errors. int8 has groups of 256 and not of 128: the output error of a Gaussian
+matrix is 0.98% in place of 0.91%, and matrix tiles wait half as often for a group to be folded into the float32 sums.
+int4 has a 4-bit multiplier for each 16 columns beside the group's scale. These 4.31 bits a weight err less than 4.5
+bits with a bf16 scale for each 32 columns did: 7.8% against 8.1%, and 11.1% against 13.9% with outlier columns. q times
 multiplier is a whole int8 number, so that every kernel, unpacking or not, makes the same integers.
 
 Knows: names, groups.
@@ -45,11 +44,20 @@ KEPT_WIDE = frozenset({"router", "positions", "classes"})
 row, so that fewer bytes would save no time; the few rows that make scores."""
 
 
+ADAPTERS = "adapter"
+"""The role of adapters' matrices."""
+
+
+def adapter_format(name: str) -> WeightFormat:
+    """Of adapters' matrices beside a model in the format called `name`: 16 bits at the least."""
+    return F32 if name == "f32" else BF16
+
+
 def format_choice(name: str) -> FormatChoice:
     """The format of each matrix where the one called `name` is chosen for a model. Raises ValueError like the above."""
     if name == STORED:
         return lambda weight: F32 if weight.role in KEPT_WIDE else weight.stored or BF16
     chosen = weight_format(name)
     narrow = INT8 if chosen.kind is WeightKind.INT4 else chosen
-    kept = {**dict.fromkeys(KEPT_WIDE, F32), **dict.fromkeys(KEPT_BYTES, narrow)}
+    kept = {**dict.fromkeys(KEPT_WIDE, F32), **dict.fromkeys(KEPT_BYTES, narrow), ADAPTERS: adapter_format(name)}
     return lambda weight: kept.get(weight.role, chosen)

@@ -27,7 +27,7 @@ NO_OUTPUT = SamplingParams(temperature=0.0, max_tokens=0)
 class EmbeddingOptions:
     """prompt_name: which of the model's prompts stands before the text; None for its default, if it has one.
 
-    most_tokens: cut the text to so many tokens, special ones included; None refuses one that is too long.
+    most_tokens: longer texts are cut to this length, special tokens included; None refuses them.
     trusted: control tokens in the text count as such.
     """
 
@@ -41,7 +41,7 @@ AS_IS = EmbeddingOptions()
 
 @dataclass(frozen=True, slots=True)
 class VectorOptions:
-    """dimensions: the first so many numbers of the vector, None for all. normalized: scaled to length 1, after that."""
+    """dimensions: how many numbers of the vector are kept, the first ones; None: all. normalized: then to length 1."""
 
     dimensions: int | None = None
     normalized: bool = True

@@ -34,8 +34,8 @@ AFTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 
 @dataclass(frozen=True, slots=True)
 class PairOptions:
-    """instruction: what makes a document relevant, for models that read one. most_tokens: cut the document so that the
-    whole has so many tokens; None refuses what is too long. most_document_tokens: cut the document to so many.
+    """instruction: what makes a document relevant, for models that read one. most_tokens: the longest prompt; the
+    document is cut to fit, and None refuses what is too long. most_document_tokens: the longest document; cut too.
     trusted: control tokens in the texts count as such."""
 
     instruction: str | None = None
@@ -56,7 +56,7 @@ class Ranked:
 
 
 def ranked(scores: Iterable[float], most: int | None = None) -> list[Ranked]:
-    """The best first, at most so many; equal scores in the documents' order."""
+    """The best first, `most` of them at most; equal scores in the documents' order."""
     found = sorted((Ranked(index, score) for index, score in enumerate(scores)), key=lambda each: -each.score)
     return found[:most]
 

@@ -44,12 +44,12 @@ def body_of(
 
 
 def framed(frame: Frame, body: list[int], most: int | None) -> list[int]:
-    """One text with its special tokens; most: cut the text so that all are at most so many."""
+    """One text with its special tokens; the text is cut so that all are `most` tokens at most."""
     return [*frame.first, *_cut(body, most, frame.size), *frame.last]
 
 
 def framed_pair(frame: Frame, first: list[int], second: list[int], most: int | None) -> list[int]:
-    """A pair with its special tokens; most: cut the second text so that all are at most so many."""
+    """A pair with its special tokens; the second text is cut so that all are `most` tokens at most."""
     return [*frame.first, *first, *frame.middle, *_cut(second, most, frame.size + len(first)), *frame.last]
 
 

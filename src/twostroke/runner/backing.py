@@ -16,7 +16,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from twostroke.weights.polite import give_way
+from twostroke.weights.packed.polite import give_way
 
 AHEAD_BYTES = 256 << 20
 """Of all layers together, at most: half a second's work of the thread, and what a server gives for even steps."""

@@ -23,19 +23,19 @@ from twostroke.weights.gguf.unfold import NAME_FILE
 from twostroke.weights.json_file import read_object
 from twostroke.weights.load import Packer, Progress, load_weights
 from twostroke.weights.loaded import ModelWeights
-from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.quantized.recipe import scheme_in
 from twostroke.weights.stored import column_orders, stored_formats
 from twostroke.weights.tensors import with_prefix
 from twostroke.weights.tied import HEAD, has_other_head
 
 
-def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = None) -> Model:
+def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = None, apart: bool | None = None) -> Model:
     """The model of a folder. Where tie_word_embeddings is true and the checkpoint holds another head, the file counts.
 
     kept: the folder where the answer of that comparison is kept; None compares each time. asked: what it is to be
-    served as; None for what it is made for. Raises CorruptModel or UnsupportedModel for config.json alone: weights that
-    are missing or broken are found where they are loaded.
+    served as; None for what it is made for. apart: as `read_model` has it. Raises CorruptModel or UnsupportedModel for
+    config.json alone: weights that are missing or broken are found where they are loaded.
     """
     config = read_object(folder / "config.json")
     if (folder / NAME_FILE).is_file():
@@ -43,16 +43,16 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
             return read_model(config, stored_formats(checkpoint), asked=asked)
     if scheme_in(folder) is not None:
         return _read_quantized(folder, config, kept, asked)
-    model = read_model(config)
+    model = read_model(config, apart=apart)
     if model.task is not Task.GENERATE:
         return read_model(config, asked=asked)
     if HEAD in model.ignored and _has_other_head(folder, model, kept):
         config = {**config, "tie_word_embeddings": False}
-    return read_model(config, asked=asked)
+    return read_model(config, asked=asked, apart=apart)
 
 
 def _has_other_head(folder: Path, model: Model, kept: Path | None) -> bool:
-    """Also False where the checkpoint cannot be read: whoever loads it finds out."""
+    """Also False where the checkpoint cannot be read: loading it later raises the error."""
     try:
         with Checkpoint.open(folder) as checkpoint:
             return has_other_head(checkpoint, model, kept)

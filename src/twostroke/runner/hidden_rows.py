@@ -1,7 +1,7 @@
 """Hidden states of a step, kept for what guesses tokens from them.
 
 Knows: plans, where a program keeps hidden states.
-Must not know: who reads them, the scheduler.
+Must not know: what reads them, the scheduler.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LastRows:
                 self._places[request_id] = (len(chosen), len(sequence.known_token_ids) + len(tokens))
                 chosen.append(begin + len(tokens) - 1)
             begin += sequence.sampled_rows
-        self._rows = self._memory.value(self._value, sizes)[chosen] if chosen else None
+        self._rows = self._memory.numbers(self._value, sizes)[chosen] if chosen else None
 
     def of(self, request_id: str, length: int) -> F32Array | None:
         """(D,): of the text of this length; None where the last step did not sample its last token."""

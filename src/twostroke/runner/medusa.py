@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from twostroke.models.common.medusa import MedusaProgram
+import numpy as np
+
+from twostroke.models.common.blocks.medusa import MedusaProgram
+from twostroke.ops.attention.token_weights import Weigh
+from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.operands import F32Array
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.ops.token_weights import Weigh
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import LastRows
 from twostroke.sampling.sampler import sample
@@ -30,10 +33,10 @@ ROWS = 32
 """Streams of one call, so that the logits of all heads stay small."""
 
 
-def medusa_memory(made: MedusaProgram, weights: ModelWeights) -> StepMemory:
-    """weights: those of the heads, and the model's output matrix where they read it."""
+def medusa_memory(made: MedusaProgram, weights: ModelWeights, device: DeviceMemory = HOST) -> StepMemory:
+    """weights: those of the heads, and the model's output matrix where they read it. device: where they lie."""
     sizes = MemorySizes((), PAGE_TOKENS, ROWS, 1)
-    return StepMemory(made.program, weights.matrices, weights.vectors, KVKind.F32, sizes)
+    return StepMemory(made.program, weights.matrices, weights.vectors, KVKind.F32, sizes, device)
 
 
 class MedusaHeads:
@@ -49,22 +52,20 @@ class MedusaHeads:
     def run_once(self) -> None:
         """For nothing, on one row, to see how long it takes."""
         sizes = StepSizes(1, 0, 0)
-        self._memory.value(self._made.hidden, sizes)[...] = 0.0
+        self._memory.fill(self._made.hidden, sizes, np.zeros((1, self._made.hidden.width), np.float32))
         self._forward(sizes)
 
     def guess(self, wanted: Sequence[GuessWanted]) -> list[list[int]]:
         """See GuessingHeads."""
         states = [self._hidden.of(each.request.request_id, len(each.known)) for each in wanted]
-        ready = [index for index, state in enumerate(states) if state is not None]
+        ready = [(index, state) for index, state in enumerate(states) if state is not None]
         found: list[list[int]] = [[] for _ in wanted]
         for first in range(0, len(ready), ROWS):
             part = ready[first : first + ROWS]
             sizes = StepSizes(len(part), 0, 0)
-            inputs = self._memory.value(self._made.hidden, sizes)
-            for row, index in enumerate(part):
-                inputs[row] = states[index]
+            self._memory.fill(self._made.hidden, sizes, np.stack([state for _, state in part]))
             logits = self._forward(sizes).reshape(len(part), self.num_heads, -1)
-            for row, index in enumerate(part):
+            for row, (index, _) in enumerate(part):
                 found[index] = self._sampled(logits[row], wanted[index])
         return found
 

@@ -10,19 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from twostroke.ops.operands import F32Array
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.ops.token_weights import Weigh, weigh
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
 from twostroke.runner.pool_rows import NOT_FINITE, pool_rows
+from twostroke.runner.samplers import HostSampler, StepSampler
 from twostroke.runner.step_inputs import write_plan
-from twostroke.sampling.logprobs import token_logprob
-from twostroke.sampling.verify import sample_rows
-from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT, NoTokenLeft
-from twostroke.types.grammar import TOO_HEAVY, GrammarFault
 from twostroke.types.plan import Plan, PlannedSequence
-from twostroke.types.result import SampledToken, StepResult, TokenLogprob
+from twostroke.types.result import StepResult, TokenLogprob
 
 
 def no_delay() -> float:
@@ -34,7 +29,8 @@ class ModelRunner:
     """Satisfies `engine.executor.Executor`. One step at a time.
 
     delay: seconds since its last call in which this thread was ready and the processor ran something else.
-    weigh: makes the whole-number weights that tokens are drawn by. readers: of values of each step.
+    sampler: runs the model and chooses tokens; by default from logits that `forward` brings here. readers: of values of
+    each step.
     """
 
     def __init__(
@@ -43,12 +39,12 @@ class ModelRunner:
         memory: StepMemory,
         clock: Callable[[], float],
         delay: Callable[[], float] = no_delay,
-        weigh: Weigh = weigh,
+        sampler: StepSampler | None = None,
         readers: Sequence[StepReader] = (),
     ) -> None:
         self._readers = readers
         self._forward, self._memory, self._clock, self._delay = forward, memory, clock, delay
-        self._weigh = weigh
+        self._sampler = sampler or HostSampler(forward)
 
     def execute(self, plan: Plan) -> StepResult:
         """One forward pass; for each sequence that samples the tokens of its draft that are right, and one more.
@@ -59,9 +55,9 @@ class ModelRunner:
         self._memory.copy_states(plan.state_copies)
         self._memory.copy_pages(plan.page_copies)
         sizes = write_plan(plan, self._memory)
-        logits = self._forward(sizes)
+        found = self._sampler.forward(plan, sizes)
         model_end_s = self._clock()
-        sampled, failed = self._sample(plan, logits)
+        sampled, failed = self._sampler.choose(plan, found)
         for reader in self._readers:
             reader.read(plan, sizes, sampled)
         scored = self._score(plan, sizes)
@@ -71,25 +67,6 @@ class ModelRunner:
         }
         model_s, sampling_s = model_end_s - started_s, self._clock() - model_end_s
         return StepResult(sampled, failed, model_s, sampling_s, scored, delayed_s=self._delay(), pooled=pooled)
-
-    def _sample(self, plan: Plan, logits: F32Array) -> tuple[dict[str, tuple[SampledToken, ...]], dict[str, str]]:
-        sampled: dict[str, tuple[SampledToken, ...]] = {}
-        failed: dict[str, str] = {}
-        end = 0
-        for sequence in plan.sequences:
-            begin, end = end, end + sequence.sampled_rows
-            if begin == end:
-                continue
-            request_id = sequence.request.request_id
-            try:
-                sampled[request_id] = sample_rows(self._weigh, logits[begin:end], sequence)
-            except GrammarFault as error:
-                failed[request_id] = f"{TOO_HEAVY} ({error})"
-            except NoTokenLeft:
-                failed[request_id] = NO_TOKEN_LEFT
-            except (ValueError, IndexError) as error:
-                failed[request_id] = f"sampling failed: {error}"
-        return sampled, failed
 
     def _score(self, plan: Plan, sizes: StepSizes) -> dict[str, tuple[TokenLogprob, ...]]:
         """Prompt log probabilities, as many rows at a time as there is memory for; after sampling (same memory)."""
@@ -109,6 +86,4 @@ class ModelRunner:
         for start in range(sequence.scores.start, sequence.scores.stop, step):
             positions = range(start, min(start + step, sequence.scores.stop))
             rows = np.arange(positions.start, positions.stop, dtype=np.int32) + np.int32(shift)
-            logits = self._forward.logits(rows, sizes)
-            for row, position in zip(logits, positions, strict=True):
-                yield token_logprob(self._weigh, row, prompt[position + 1], num_top)
+            yield from self._sampler.score(rows, prompt[positions.start + 1 : positions.stop + 1], num_top, sizes)

@@ -16,19 +16,15 @@ from numpy.typing import NDArray
 from twostroke.ops.operands import F32Array
 
 
-def penalize_repetition(logits: F32Array, known_token_ids: Sequence[int], penalty: float) -> None:
-    """logits (V,): those of every token seen in prompt or output move towards unlikely (Keskar et al. 2019)."""
-    seen = np.unique(np.asarray(known_token_ids, np.int64))
+def penalize_repetition(logits: F32Array, seen: NDArray[np.int64], penalty: float) -> None:
+    """logits (V,): those of tokens seen in prompt or output move towards unlikely (Keskar et al. 2019)."""
     values = logits[seen]
     logits[seen] = np.where(values > 0, values / np.float32(penalty), values * np.float32(penalty))
 
 
-def penalize_output(logits: F32Array, output_token_ids: Sequence[int], presence: float, frequency: float) -> None:
-    """logits (V,) -= presence for each token of the output so far, and frequency for each time it stands there."""
-    if not output_token_ids:
-        return
-    seen, counts = np.unique(np.asarray(output_token_ids, np.int64), return_counts=True)
-    logits[seen] -= np.float32(presence) + np.float32(frequency) * counts.astype(np.float32)
+def lower(logits: F32Array, token_ids: NDArray[np.int64], by: F32Array) -> None:
+    """logits (V,) -= by, for tokens of which none comes twice."""
+    logits[token_ids] -= by
 
 
 def add_bias(logits: F32Array, bias: Mapping[int, float]) -> None:

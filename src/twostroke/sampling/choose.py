@@ -14,8 +14,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from twostroke.ops.attention.token_weights import Weigh, WeightArray
 from twostroke.ops.operands import F32Array
-from twostroke.ops.token_weights import Weigh, WeightArray
 from twostroke.sampling.random_draw import DRAW_BITS
 
 _FIRST_LOOK = 512
@@ -44,7 +44,7 @@ def _top_candidates(logits: F32Array, weights: WeightArray, top_k: int, top_p: f
     vocabulary = len(logits)
     keep = min(top_k, vocabulary) if top_k else vocabulary
     for look in _looks(keep if top_k else 0, vocabulary):
-        candidates = _largest(logits, look)[:keep]
+        candidates = largest(logits, look)[:keep]
         if top_p >= 1.0 and (top_k or look == vocabulary):
             return candidates
         cumulative = np.cumsum(weights[candidates])
@@ -59,7 +59,7 @@ def _looks(least: int, vocabulary: int) -> Iterable[int]:
     return min(max(_FIRST_LOOK, least), vocabulary), vocabulary
 
 
-def _largest(logits: F32Array, count: int) -> IdArray:
+def largest(logits: F32Array, count: int) -> IdArray:
     """The ids of the `count` largest logits, best first, ties by id (also at the cut)."""
     if count < len(logits):
         threshold = np.partition(logits, len(logits) - count)[len(logits) - count]

@@ -1,7 +1,7 @@
-"""Log probabilities of the model's own distribution: before penalties and temperature.
+"""Log probabilities of the model's own distribution, before penalties and temperature.
 
-The sum in them is one of whole numbers (ops/token_weights.py), so they are the same on every machine. The rounding of
-these numbers changes a log probability by less than 2^-26 where the vocabulary has 2^18 tokens.
+The sum in them is one of whole numbers (ops/attention/token_weights.py), so they are the same on every machine. The
+rounding of these numbers changes a log probability by less than 2^-26 where the vocabulary has 2^18 tokens.
 
 Knows: one row of logits.
 Must not know: how the token was chosen.
@@ -9,21 +9,31 @@ Must not know: how the token was chosen.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterable
 
+from twostroke.ops.attention.token_weights import Weigh, ln_of_sum
 from twostroke.ops.operands import F32Array
-from twostroke.ops.token_weights import Weigh, ln_of_sum
+from twostroke.sampling.choose import largest
 from twostroke.types.result import TokenLogprob
 
 
 def token_logprob(weigh: Weigh, logits: F32Array, token_id: int, num_top: int) -> TokenLogprob:
     """logits (V,) raw. The chosen token's natural log probability and the `num_top` (at most V) best, ties by id."""
-    log_total = float(logits.max()) + ln_of_sum(int(weigh(logits, 1.0).sum()))
-    top: tuple[tuple[int, float], ...] = ()
+    top: list[tuple[int, float]] = []
     if num_top:
         num_top = min(num_top, len(logits))
-        threshold = np.partition(logits, len(logits) - num_top)[len(logits) - num_top]
-        ids = np.flatnonzero(logits >= threshold)
-        best = ids[np.argsort(-logits[ids], kind="stable")][:num_top]
-        top = tuple((int(i), float(logits[i]) - log_total) for i in best)
-    return TokenLogprob(token_id, float(logits[token_id]) - log_total, top)
+        top = [(int(i), float(logits[i])) for i in largest(logits, num_top)]
+    total = int(weigh(logits, 1.0).sum())
+    return logprob_of(float(logits.max()), total, token_id, float(logits[token_id]), top)
+
+
+def logprob_of(best: float, total: int, token_id: int, logit: float, top: Iterable[tuple[int, float]]) -> TokenLogprob:
+    """best: the largest logit. total: the sum of the weights at temperature 1. logit: the token's. top: tokens with
+    their logits, best first."""
+    less = log_total(best, total)
+    return TokenLogprob(token_id, logit - less, tuple((token, each - less) for token, each in top))
+
+
+def log_total(best: float, total: int) -> float:
+    """What a logit is more than its log probability."""
+    return best + ln_of_sum(total)

@@ -1,4 +1,4 @@
-"""A turn for the oldest: whatever order is best, each eighth wanted step begins with the sequence that waited longest.
+"""Ageing: each eighth step with prompts begins with the sequence that has waited longest, whatever the order is.
 
 Knows: sequences that want their prompts computed.
 Must not know: slack, predictions, pages.
@@ -18,8 +18,8 @@ class AgeingTurns:
 
     Bound. Let r wait, let n_i be the tokens to compute of r and of those older than r, and c the least chunk that a
     step's first prefill gets. Each turn computes c tokens or more of the oldest, so the turns it takes to compute all
-    are at most sum(ceil(n_i / c)). A turn may have to wait for a place, once for each i: while it is open no other
-    sequence is admitted, and running ones are computed and end after at most W = sum over them of
+    are at most sum(ceil(n_i / c)). A turn may have to wait for a place, once for each i. While it is open no other
+    sequence is admitted. Running ones are computed and end after at most W = sum over them of
     (ceil(their tokens / c)) + the most tokens that one may still make. So r has its first token after at most
 
         TURN_STEPS * sum(ceil(n_i / c)) + (number of i) * W    steps

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.sequence import Sequence as Decoding
 from twostroke.speculate.guess_limiter import StepShape
 from twostroke.speculate.guesser import Guesses, Stream
@@ -40,15 +40,20 @@ class Drafter(Protocol):
 PROMISED_SHARE = 0.8
 """Of a promised gap between tokens, what a step with guesses is predicted to take at most."""
 TOLD_STEPS = 8
-"""Of the steps in which nobody is to be guessed, the drafter hears of every eighth, to know what they take."""
+"""Of the steps without guesses, the drafter is given every eighth, to learn how long such steps take."""
 
 
 class Drafts:
-    """Asks the drafter once a step and keeps what it says within the limits of the step. Without a drafter: nothing."""
+    """Asks the drafter once a step and keeps what it says within the limits of the step. Without a drafter: nothing.
 
-    def __init__(self, drafter: Drafter | None, limits: SchedulerLimits) -> None:
+    state_page_tokens: 0 where nothing is kept but K and V. A state goes back behind a wrong guess to where the step
+    began. It never goes back twice over the same rows, because what is computed again has no guesses behind it. Guesses
+    end where a page does, so that snapshots are taken there as without guesses.
+    """
+
+    def __init__(self, drafter: Drafter | None, limits: SchedulerLimits, state_page_tokens: int = 0) -> None:
         self._drafter = drafter if limits.max_draft_tokens else None
-        self._limits = limits
+        self._limits, self._page_tokens = limits, state_page_tokens
         self._steps_without = 0
 
     def of_step(self, decoding: Sequence[Decoding], beside_prompts: bool) -> dict[str, tuple[int, ...]]:
@@ -56,12 +61,16 @@ class Drafts:
         if self._drafter is None or not decoding:
             return {}
         asleep = self._drafter.asleep.get
-        awake = [s for s in decoding if len(s.known) >= asleep(s.request.request_id, 0) and not s.request.steered]
+        awake = [
+            s
+            for s in decoding
+            if len(s.known) >= asleep(s.request.request_id, 0) and not s.request.steered and s.remaining == 1
+        ]
         self._steps_without = 0 if awake else self._steps_without + 1
         if self._steps_without % TOLD_STEPS:
             return {}
         room = self._room(decoding, beside_prompts)
-        streams = [Stream(s.request, s.known, min(room, s.request.max_tokens - s.num_output - 1)) for s in awake]
+        streams = [Stream(s.request, s.known, min(room, self._most(s))) for s in awake]
         most = {stream.request.request_id: stream.most for stream in streams}
         position = sum(len(s.known) for s in decoding) // len(decoding)
         found: dict[str, tuple[int, ...]] = {}
@@ -86,6 +95,11 @@ class Drafts:
         """A sequence has left."""
         if self._drafter is not None:
             self._drafter.ended(sequence.request, sequence.known)
+
+    def _most(self, sequence: Decoding) -> int:
+        """Guesses that this sequence may have, whatever the step has room for."""
+        left = sequence.request.max_tokens - sequence.num_output - 1
+        return min(left, -len(sequence.known) % self._page_tokens) if self._page_tokens else left
 
     def _room(self, decoding: Sequence[Decoding], beside_prompts: bool) -> int:
         """Rows of the step that guesses may have. Where prompts are to be computed they leave half of the rows, and at

@@ -1,4 +1,4 @@
-"""Why a sequence ends, and the one event that tells it.
+"""Why a sequence ends, and the event that says so.
 
 Knows: sequences, tokens, refusals.
 Must not know: queues, pages.
@@ -26,7 +26,7 @@ class Ending:
     num_output_tokens: int | None = None
 
     def event(self, sequence: Sequence, now: float) -> FinishedEvent:
-        """What is told of it."""
+        """The event."""
         stopped_by, refusal, counted = self.stopped_by, self.refusal, self.num_output_tokens
         return FinishedEvent(
             request_id=sequence.request.request_id,

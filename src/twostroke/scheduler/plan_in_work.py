@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from twostroke.scheduler.limits import StepLoad
+from twostroke.scheduler.limits.limits import StepLoad
 from twostroke.types.plan import NO_COPIES, Copies, Hold, Plan, PlannedSequence, Preemption
 
 
 @dataclass(slots=True)
 class PlanInWork:
     """drafts: by request id, what may be guessed of the sequences that decode. load: what limits must know of it.
-    made_room: who was preempted since the last plan, before this one was begun."""
+    made_room: the sequences preempted since the last plan, before this one was begun."""
 
     now: float
     load: StepLoad = field(default_factory=StepLoad)

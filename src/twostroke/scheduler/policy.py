@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from twostroke.cost.shape import Part, StepCost
-from twostroke.scheduler.gap_limiter import GapLimiter, GapRule
-from twostroke.scheduler.limits import Limiter, StepLoad
+from twostroke.scheduler.estimates.step_time import StepTime
+from twostroke.scheduler.limits.gap_limiter import GapLimiter, GapRule
+from twostroke.scheduler.limits.limits import Limiter, StepLoad
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence
-from twostroke.scheduler.step_time import StepTime
 from twostroke.types.errors import Overloaded
 
 
 class Policy(Protocol):
-    """Deterministic: what it answers depends on what it was told, `now` and results of steps included."""
+    """Deterministic: what it answers depends on its arguments so far, `now` and results of steps included."""
 
     limiters: tuple[Limiter, ...]
 
@@ -51,7 +51,7 @@ class Policy(Protocol):
         """A sequence has left."""
 
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
-        """After a step: waiting sequences that are refused after all, each with what to tell."""
+        """After a step: waiting sequences that are refused after all, each with its refusal."""
 
 
 class ArrivalPolicy:

@@ -13,7 +13,7 @@ from twostroke.types.plan import Role
 
 
 class Queues:
-    """waiting: by rank. running: by admission, oldest first. paused: sequences whose next token is not told yet; those
+    """waiting: by rank. running: by admission, oldest first. paused: sequences whose next token is not known yet; those
     that were admitted hold pages. A sequence is in one of them alone."""
 
     def __init__(self) -> None:
@@ -22,6 +22,7 @@ class Queues:
         self.paused: list[Sequence] = []
         self._by_id: dict[str, Sequence] = {}
         self._admissions = 0
+        self._with_adapters = 0
 
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._by_id
@@ -35,7 +36,7 @@ class Queues:
 
     def enqueue(self, sequence: Sequence) -> None:
         """A new sequence waits."""
-        self._by_id[sequence.request.request_id] = sequence
+        self._know(sequence)
         insort(self.waiting, sequence, key=lambda s: s.rank)
 
     def admit(self, sequence: Sequence) -> None:
@@ -70,7 +71,7 @@ class Queues:
 
     def add_paused(self, sequence: Sequence) -> None:
         """A new sequence, paused and not admitted."""
-        self._by_id[sequence.request.request_id] = sequence
+        self._know(sequence)
         sequence.paused = True
         self.paused.append(sequence)
 
@@ -89,6 +90,7 @@ class Queues:
     def remove(self, sequence: Sequence) -> None:
         """It has ended."""
         del self._by_id[sequence.request.request_id]
+        self._with_adapters -= sequence.request.adapter >= 0
         if sequence.paused:
             self.paused.remove(sequence)
         else:
@@ -103,6 +105,14 @@ class Queues:
     def prefilling(self) -> list[Sequence]:
         """The other running sequences, by admission."""
         return [s for s in self.running if s.role is Role.PREFILL]
+
+    def adapters_of(self, sequences: list[Sequence]) -> frozenset[int]:
+        """Numbers of their adapters. Where no live sequence has one, the sequences are not looked at."""
+        return frozenset(s.request.adapter for s in sequences) - {-1} if self._with_adapters else frozenset()
+
+    def _know(self, sequence: Sequence) -> None:
+        self._by_id[sequence.request.request_id] = sequence
+        self._with_adapters += sequence.request.adapter >= 0
 
     def last_resort(self, kept: set[str]) -> Sequence | None:
         """The sequence to preempt: the worst priority, then the last admitted, of those not in `kept`."""

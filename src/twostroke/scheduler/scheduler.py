@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Sequence as Positions
-from dataclasses import dataclass
 
 from twostroke.cache.manager import NOTHING_CACHED, CacheManager
 from twostroke.cost.shape import Part
 from twostroke.scheduler.admission import PageAdmission, SiblingRule
-from twostroke.scheduler.cache_limiters import cache_limiters
 from twostroke.scheduler.drafts import Drafter, Drafts
 from twostroke.scheduler.ending import Ending
-from twostroke.scheduler.limits import Limiter, SchedulerLimits, SequenceBudget, StepLoad, TokenBudget, WholePrompts
+from twostroke.scheduler.gauges import Gauges
+from twostroke.scheduler.limits.cache_limiters import cache_limiters
+from twostroke.scheduler.limits.limits import (
+    Limiter,
+    SchedulerLimits,
+    SequenceBudget,
+    StepLoad,
+    TokenBudget,
+    WholePrompts,
+)
 from twostroke.scheduler.misses import MissReasons
 from twostroke.scheduler.plan_in_work import PlanInWork
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
@@ -28,21 +35,6 @@ from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.plan import Copies, Hold, Plan, PlannedSequence, Preemption, Role
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
-
-
-@dataclass(frozen=True, slots=True)
-class Gauges:
-    """Counts of one moment; the totals only rise."""
-
-    running: int
-    waiting: int
-    pages_free: int
-    pages_used: int
-    pages_cached: int
-    waste_tokens: int
-    preemptions_total: int
-    prefix_query_tokens: int
-    prefix_hit_tokens: int
 
 
 class Scheduler:
@@ -64,18 +56,17 @@ class Scheduler:
         self._limiters += (WholePrompts(),) if limits.whole_prompts else ()
         self._has_states = cache.states is not None
         self._pages = PageAdmission(cache, limits.watermark_pages)
-        # A state cannot go back to before guesses that were wrong.
-        self._drafts = Drafts(None if self._has_states else drafter, limits)
+        self._drafts = Drafts(drafter, limits, cache.page_tokens if self._has_states else 0)
         self._siblings = SiblingRule(cache.page_tokens)
         self._misses = MissReasons(cache)
         self.steering = Steering(cache, self._queues, self._give_up)
-        self._given_up: list[Preemption] = []  # outside of a step; the next plan tells of them
+        self._given_up: list[Preemption] = []  # outside of a step; the next plan names them
         self._num_added = 0
         self._num_steps = 0
         self._preemptions = 0
         self._query_tokens = 0
         self._hit_tokens = 0
-        self._now = 0.0  # the latest that was heard of
+        self._now = 0.0  # the latest of all calls
         self._since_s = 0.0  # from when the streams of the step under way wait for it
 
     @property
@@ -101,7 +92,7 @@ class Scheduler:
         if not self._pages.fits_ever(sequence):
             raise OutOfMemory("The request can never run.", why=f"{self._too_long(sequence)}.", fix="Shorten it.")
         self._now = max(self._now, request.arrival_s)
-        self._welcome(sequence)
+        self._assign_rank(sequence)
         self._num_added += 1
         self._queues.enqueue(sequence)
 
@@ -136,7 +127,8 @@ class Scheduler:
         decoding = list(self._policy.decodes(queues))
         prompts_wait = len(decoding) < len(queues.running) or bool(queues.waiting)
         drafts = self._drafts.of_step(decoding, prompts_wait)
-        step = PlanInWork(now, drafts=drafts, made_room=tuple(self._given_up))
+        made_room = tuple(each for each in self._given_up if each.request_id in queues)  # others have ended since
+        step = PlanInWork(now, drafts=drafts, made_room=made_room)
         for sequence in decoding:
             if sequence.admission is not None:  # not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step.load), step)
@@ -175,17 +167,17 @@ class Scheduler:
         events: list[Event] = []
         find = self._queues.find
         self._now = max(self._now, now)
-        # What the streams feel: from one step's end to the next one's, what the driver does in between included, or the
+        # What streams wait for: from one step's end to the next one's, what the driver does in between included, or the
         # executor's own time where that is more. Steps that failed say nothing of the next ones.
         measured_s = max(now - self._since_s, result.model_s + result.sampling_s)
         if result.cold:
             self._policy.observe_cold(self._parts(plan), measured_s)
-        elif not result.failed:
+        elif not result.faulty:
             self._policy.observe(self._parts(plan), measured_s, now)
-        self._drafts.observe(plan, result, 0.0 if result.cold or result.failed else measured_s)
+        self._drafts.observe(plan, result, 0.0 if result.cold or result.faulty else measured_s)
         self._since_s = now
-        self._cache.settle_copies(bool(result.failed))
-        self.steering.settle(bool(result.failed))
+        self._cache.settle_copies(result.faulty)
+        self.steering.settle(result.faulty)
         for planned in plan.sequences:
             sequence = find(planned.request.request_id)
             if sequence is not None and sequence.admission is not None:
@@ -207,9 +199,11 @@ class Scheduler:
             preemptions_total=self._preemptions,
             prefix_query_tokens=self._query_tokens,
             prefix_hit_tokens=self._hit_tokens,
+            running_adapters=queues.adapters_of(queues.running),
+            waiting_adapters=queues.adapters_of(queues.waiting),
         )
 
-    def _welcome(self, sequence: Sequence) -> None:
+    def _assign_rank(self, sequence: Sequence) -> None:
         """Ask the policy for its rank."""
 
         def cached_tokens() -> int:
@@ -219,7 +213,7 @@ class Scheduler:
         self._policy.accept(sequence, cached_tokens, self._queues, self._now)
 
     def _parts(self, plan: Plan) -> Iterable[Part]:
-        """What a step held, for who learns from its time."""
+        """What a step held, for what learns from its time."""
         return plan.sequences
 
     def _in_step(self, step: PlanInWork) -> set[str]:
@@ -244,7 +238,7 @@ class Scheduler:
         samples, role = end == len(known) and request.max_tokens > 0, sequence.role
         draft = step.drafts.get(request_id, ()) if samples else ()
         tables = self._cache.reserve(request_id, end + len(draft)) if draft else None
-        if tables is None:
+        if tables is None or not self._cache.hold_state(request_id):
             draft = ()
         while tables is None and (tables := self._cache.reserve(request_id, end)) is None:
             victim = self._queues.last_resort(self._in_step(step))
@@ -258,8 +252,9 @@ class Scheduler:
         sequence.last_step = self._num_steps + 1
         scores = sequence.scores_in(end) if request.wants_rows else NO_SCORES
         slot = self._cache.slot_of(request_id) if self._has_states else -1
+        num_tokens, alone = num_tokens + len(draft), start < sequence.alone_before
         step.planned[request_id] = PlannedSequence(
-            request, start, num_tokens + len(draft), known, tables, samples, role, scores, slot, draft, sequence.pooled
+            request, start, num_tokens, known, tables, samples, role, scores, slot, draft, sequence.pooled, alone
         )
 
     def _give_up(self, sequence: Sequence, by: str) -> None:
@@ -273,11 +268,11 @@ class Scheduler:
         sequence.computed, sequence.role = 0, Role.PREFILL
         sequence.num_preemptions += 1
         self._preemptions += 1
-        self._welcome(sequence)
+        self._assign_rank(sequence)
         self._queues.put_back(sequence)
 
     def _enter(self, sequence: Sequence, step: PlanInWork) -> Hold | None:
-        """Let a waiting sequence run, or say why not. But for a sibling's, nobody behind it may go first then."""
+        """Let a waiting sequence run, or say why not. Those behind it then wait too, unless it waits for a sibling."""
         if len(self._queues.running) >= self._limits.max_sequences:
             return Hold.SEQUENCES
         if step.load.num_tokens >= self._limits.max_step_tokens:
@@ -317,24 +312,34 @@ class Scheduler:
     def _commit_one(
         self, sequence: Sequence, planned: PlannedSequence, result: StepResult, now: float, events: list[Event]
     ) -> None:
-        """Take in one sequence's part of a step; what there is to tell goes to the end of `events`."""
+        """Take in one sequence's part of a step; its events go to the end of `events`."""
         request_id = planned.request.request_id
         if result.failed and request_id in result.failed:
             events.append(self._end(sequence, Ending(FinishReason.ERROR, error=result.failed[request_id]), now))
             return
+        if request_id in result.undone:
+            sequence.alone_before = planned.start + planned.num_tokens
+            return self._give_up(sequence, request_id)
         if planned.scores:
             sequence.scored = planned.scores.stop
             sequence.pooled = result.pooled.get(request_id, b"")
             logprobs = result.prompt_logprobs.get(request_id, ())
             events.append(PromptEvent(request_id, logprobs, sequence.pooled))
-        draft = planned.draft_token_ids
-        sequence.computed = planned.start + planned.num_tokens - len(draft)
+        sequence.computed = planned.start + planned.num_tokens - len(planned.draft_token_ids)
         ending = self._take_tokens(sequence, planned, result.sampled.get(request_id, ()), now, events)
+        if planned.draft_token_ids:
+            self._settle_guesses(sequence, planned)
         self._cache.commit(request_id, sequence.computed, sequence.known)
-        if draft:
-            self._cache.truncate(request_id, sequence.computed)
         if ending is not None:
             events.append(self._end(sequence, ending, now))
+
+    def _settle_guesses(self, sequence: Sequence, planned: PlannedSequence) -> None:
+        """Give up pages of wrong guesses. A state goes back to before the step; what was right is computed again."""
+        request_id, right = planned.request.request_id, sequence.computed == planned.start + planned.num_tokens
+        if self._has_states and not right:
+            sequence.computed = planned.start
+        self._cache.settle_state(request_id, right)
+        self._cache.truncate(request_id, sequence.computed)
 
     def _take_tokens(
         self,
@@ -382,8 +387,7 @@ class Scheduler:
         return None
 
     def _too_long(self, sequence: Sequence) -> str:
-        tokens = self._cache.most_positions
-        return f"the request has {len(sequence.known)} tokens and the KV pool has room for {tokens}"
+        return f"the request has {len(sequence.known)} tokens and the KV pool has room for {self._cache.most_positions}"
 
     def _end(self, sequence: Sequence, ending: Ending, now: float) -> FinishedEvent:
         """The one terminal event; pages are free when it is returned."""

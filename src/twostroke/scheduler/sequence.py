@@ -1,4 +1,4 @@
-"""One request inside the scheduler: `computed` tokens chasing `known` ones.
+"""One request inside the scheduler: its known tokens, and how many of them are computed.
 
 Knows: the request and its tokens so far.
 Must not know: pages, other sequences.
@@ -22,7 +22,8 @@ Rank = tuple[int, int, float, int]
 class Sequence:
     """number: order of arrival. known: prompt and output. computed: positions whose K and V are in the cache.
 
-    role: DECODE from a token on, until it is preempted: all but its last token is computed.
+    role: DECODE from a token on, until it is preempted: all but its last token is computed, or, where a state went back
+    behind a wrong guess, all but the tokens of one step.
 
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
     tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.
@@ -30,7 +31,7 @@ class Sequence:
     where a policy predicts. last_step: the last one that computed it. scored: prompt positions that have their log
     probabilities, or are in `pooled`, the sum of the rows of a pooled prompt so far. points: positions at which a chunk
     ends, because a snapshot of its state is taken there. paused: all that is known was computed, and the next token
-    comes from outside (`Steering`).
+    comes from outside (`Steering`). alone_before: positions before it are computed alone: a step with them failed.
     """
 
     request: Request
@@ -52,6 +53,7 @@ class Sequence:
     last_step: int = 0
     points: tuple[int, ...] = ()
     paused: bool = False
+    alone_before: int = 0
 
     @property
     def remaining(self) -> int:

@@ -11,6 +11,7 @@ Must not know: why a token is chosen, scores.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence as Positions
 from dataclasses import replace
 
 from twostroke.cache.manager import CacheManager
@@ -24,7 +25,7 @@ GiveUp = Callable[[Sequence, str], None]
 
 
 class Steering:
-    """give_up: preempts a sequence; the next plan tells of it."""
+    """give_up: preempts a sequence; the next plan names it."""
 
     def __init__(self, cache: CacheManager, queues: Queues, give_up: GiveUp) -> None:
         self._cache, self._queues, self._give_up = cache, queues, give_up
@@ -35,6 +36,8 @@ class Steering:
         """This is the next token of a paused sequence, which goes on. Raises KeyError for an unknown one."""
         sequence = self._paused(request_id)
         sequence.known.append(token_id)
+        if sequence.request.mask is not None:
+            sequence.request.mask.feed(token_id)
         self._queues.resume(sequence)
 
     def branch(self, request: Request, source_id: str) -> None:
@@ -45,6 +48,7 @@ class Steering:
         """
         cache, queues, request_id = self._cache, self._queues, request.request_id
         source, sequence = self._paused(source_id), queues.find(request_id)
+        _follow(request, () if sequence is None else sequence.known, source.known)
         if sequence is None:
             sequence = replace(source, request=request, admission=None, paused=False, num_preemptions=0)
             sequence.first_scheduled_s, sequence.prefix_miss = None, None
@@ -75,3 +79,16 @@ class Steering:
         if sequence is None or not sequence.paused:
             raise KeyError(f"no sequence {request_id!r} is paused")
         return sequence
+
+
+def _follow(request: Request, before: Positions[int], known: Positions[int]) -> None:
+    """Move the mask of a request, whose known tokens were `before`, to where it has taken in the output in `known`."""
+    mask, start = request.mask, len(request.prompt_token_ids)
+    if mask is None:
+        return
+    old, new = before[start:], known[start:]
+    differ = (place for place, (one, other) in enumerate(zip(old, new, strict=False)) if one != other)
+    same = next(differ, min(len(old), len(new)))
+    mask.rewind(same)
+    for token_id in new[same:]:
+        mask.feed(token_id)

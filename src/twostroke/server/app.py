@@ -21,14 +21,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from twostroke.server.api.adapter_routes import adapter_routes
-from twostroke.server.api.chat_shape import ChatShape
-from twostroke.server.api.completion_shape import CompletionShape
 from twostroke.server.api.legacy_functions import FunctionChatShape
 from twostroke.server.api.messages_request import MessagesRequest, count_tokens, messages_call
-from twostroke.server.api.messages_shape import MessagesShape
 from twostroke.server.api.model_list import model_list, one_model
 from twostroke.server.api.responses_request import ResponsesRequest, responses_call
-from twostroke.server.api.responses_shape import ResponsesShape
 from twostroke.server.api.retrieval_request import (
     EmbeddingRequest,
     RerankRequest,
@@ -37,9 +33,13 @@ from twostroke.server.api.retrieval_request import (
     rerank_call,
     score_call,
 )
-from twostroke.server.api.retrieval_shape import EmbeddingShape, RerankShape, ScoreShape
 from twostroke.server.api.schema import ChatRequest, CompletionRequest
 from twostroke.server.api.shape import Shape
+from twostroke.server.api.shapes.chat import ChatShape
+from twostroke.server.api.shapes.completion import CompletionShape
+from twostroke.server.api.shapes.messages import MessagesShape
+from twostroke.server.api.shapes.responses import ResponsesShape
+from twostroke.server.api.shapes.retrieval import EmbeddingShape, RerankShape, ScoreShape
 from twostroke.server.api.tokens import detokenize, tokenize, tokenizer_info
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
@@ -77,7 +77,7 @@ def create_app(parts: ServerParts) -> ASGIApp:
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
-    parts.metrics.attach(parts.engine.gauges, parts.work)
+    parts.metrics.attach(parts.engine.gauges, parts.work, parts.adapters.shelf)
     parts.metrics.registry.register(DoorCollector(parts.door, parts.bodies))
     parts.metrics.registry.register(HistoryCollector(parts.view.ledger, parts.metrics.recent))
     parts.metrics.alias(parts.served_name, kv_facts(parts.view.about))

@@ -33,7 +33,7 @@ def too_large(scope: Scope) -> bool:
 class Boundary:
     """ASGI middleware. A client's x-request-id is echoed where it is harmless in a log, else a new one is made.
 
-    listeners: hear of each request at its end. wall_clock: Unix seconds.
+    listeners: called for each request at its end. wall_clock: Unix seconds.
     """
 
     def __init__(

@@ -9,18 +9,18 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from twostroke import __version__, assemble
+from twostroke import __version__
+from twostroke.assembly import engine as assemble
 from twostroke.config import Resolved, resolve_overload, resolve_server, room_sentence
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.heap import keep_little
-from twostroke.scheduler.step_time import StepTime
+from twostroke.scheduler.estimates.step_time import StepTime
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.field_check import FieldCheck
+from twostroke.server.built import BuiltServer
 from twostroke.server.facts import Listener
 from twostroke.server.gate.body_budget import BodyBudget
 from twostroke.server.gate.door import Door, DoorRules
@@ -35,24 +35,6 @@ from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.server.telemetry.spans import otlp_spans
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.types.errors import ConfigError
-
-
-@dataclass(eq=False)
-class BuiltServer:
-    """parts: for `run`. facts: what a start-up message says."""
-
-    parts: ServerParts
-    resolved: Resolved
-    facts: dict[str, Any]
-    heart: assemble.Heart
-
-    def __enter__(self) -> BuiltServer:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self.heart.close()
 
 
 def build_server(
@@ -75,7 +57,7 @@ def build_server(
     resolved = heart.resolved
     if heart.adapters is not None:
         heart.adapters.reserve(resolved["served_name"])
-    engine = AsyncEngine(heart.stepper)
+    engine = AsyncEngine(heart.stepper, alarm=heart.stepper.alarm)
 
     def wait_s(requests: int, tokens: int) -> float:
         gauges = engine.gauges()
@@ -120,7 +102,7 @@ def build_server(
     )
     shown = ("served_name", "weights", "weight_bytes", "threads", "cpu_level", "kv_tokens", "kv_memory", "context")
     facts = {name: resolved[name] for name in shown} | {"room": room_sentence(resolved)}
-    return BuiltServer(parts, resolved, facts, heart)
+    return BuiltServer(parts, resolved, facts, heart.close)
 
 
 def adapter_folder(text: str | None) -> Path | None:

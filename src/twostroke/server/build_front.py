@@ -9,24 +9,24 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
-from twostroke import __version__, assemble_folders
-from twostroke.assemble_task import read_for_task, require_generating
+from twostroke import __version__
+from twostroke.assembly import folders as assemble_folders
+from twostroke.assembly.task import read_for_task, require_generating
 from twostroke.cluster.front import Address, FrontStepper, no_check
 from twostroke.cluster.link import secret_key
-from twostroke.config import Resolved, Resolver, collect, refuse_adapters, resolve_overload, resolve_server
+from twostroke.config import Resolver, collect, refuse_adapters, resolve_overload, resolve_server
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.session import Session
 from twostroke.env import asked_by_environment
-from twostroke.fleet.wire import ReplicaFacts
 from twostroke.heap import keep_little
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.build import door_rules
+from twostroke.server.built import BuiltServer
+from twostroke.server.errors import HttpProblem, not_explained
 from twostroke.server.gate.body_budget import BodyBudget
 from twostroke.server.gate.door import Door
 from twostroke.server.parts import Limits, ServerParts
@@ -37,27 +37,7 @@ from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.generation import read_generation_defaults
-
-
-@dataclass(eq=False)
-class BuiltFront:
-    """parts: for `run`. facts: what a start-up message says."""
-
-    parts: ServerParts
-    resolved: Resolved
-    facts: dict[str, Any]
-    stepper: FrontStepper
-    grammars: GrammarCompiler
-
-    def __enter__(self) -> BuiltFront:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self.stepper.close()
-        self.grammars.close()
-
+from twostroke.wire.frames import ReplicaFacts
 
 FIRST_REPLICA_S = 120.0
 """How long a front waits for the first replica: it may be loading."""
@@ -70,7 +50,7 @@ def build_front(
     secret: str | None,
     say: Callable[[str], None],
     check: Callable[[], None] = no_check,
-) -> BuiltFront:
+) -> BuiltServer:
     """Everything but weights: those are the replicas'. Waits for the first one. Raises TwostrokeError.
 
     check: called while it waits; raises where no replica will come.
@@ -99,7 +79,7 @@ def build_front(
     session = Session(
         stepper.fleet,
         tokenizer,
-        EngineLimits(facts.context_tokens, facts.vocab_size, facts.pool_tokens, ends, beams=False),
+        EngineLimits(facts.context_tokens, facts.vocab_size, facts.pool_tokens, ends),
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
         observer=metrics,
@@ -123,10 +103,20 @@ def build_front(
         fields=FieldCheck(strict=resolved["strict_fields"]),
         drain_s=resolved["drain"],
         metrics=metrics,
+        explain=_explain_nothing,
         special_texts=read_special_tokens(folder.path).texts,
     )
     shown = {"served_name": resolved["served_name"], "replicas": len(addresses), "weights": facts.arithmetic.weights}
-    return BuiltFront(parts, resolved, shown | {"context": facts.context_tokens}, stepper, grammars)
+
+    def close() -> None:
+        stepper.close()
+        grammars.close()
+
+    return BuiltServer(parts, resolved, shown | {"context": facts.context_tokens}, close)
+
+
+def _explain_nothing(_request_id: str) -> NoReturn:
+    raise HttpProblem(not_explained())
 
 
 def _fingerprint(facts: ReplicaFacts) -> str:

@@ -20,7 +20,7 @@ class Call:
 
     logprobs: as in SamplingParams. include_usage, continuous_usage: of a stream. form, tools, rendered_end: how to read
     a chat answer. grammar_field: the client's name for the grammar. asked: the request as its API's answers repeat it.
-    progress: tell how far the first prompt is. legacy_functions: calls are told as `function_call`.
+    progress: report how far the first prompt is. legacy_functions: calls are sent as `function_call`.
     ignored_fields: of the request, without a meaning here. model: as the client named it.
     """
 

@@ -40,7 +40,7 @@ class RequestFacts:
 
 
 class Listener(Protocol):
-    """Hears of each request once, at its end, on the event loop: it must be quick and raise nothing."""
+    """Called once for each request, at its end, on the event loop: it must be quick and raise nothing."""
 
     def __call__(self, facts: RequestFacts, /) -> None:
         """An HTTP request has ended."""

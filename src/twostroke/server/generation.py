@@ -1,14 +1,13 @@
-"""One call on the engine: the pieces of all its prompts merged into one queue, and everything given back at the end.
+"""One call on the engine: the pieces of all its prompts one after the other, and everything given back at the end.
 
-Knows: the engine's stream, the call, metrics.
+Knows: the engine's readers, the call, metrics.
 Must not know: JSON, sockets.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 
 from twostroke.server.calls import Call
@@ -17,28 +16,20 @@ from twostroke.server.facts import RequestFacts
 from twostroke.server.gate.door import Ticket
 from twostroke.server.gate.quarantine import Stay
 from twostroke.server.gate.refusals import DEADLINE
-from twostroke.server.parts import ServerParts
+from twostroke.server.lazy_timer import LazyTimer
+from twostroke.server.parts import ServedReader, ServerParts
 from twostroke.server.visit import Visit
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import Delta, Prompt
 
-QUEUE_PIECES = 1  # a reader that is behind stops the pump, so that the engine can tell its delay
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    place: int
-    delta: Delta
-
-
-class _End:
-    """One prompt's stream is over."""
+MOST_AT_ONCE = 32
+"""Pieces that are taken before the event loop does other work."""
 
 
 class Generation:
     """`async with Generation(call, parts, facts) as g: while (piece := await g.next(timeout_s)): ...`
 
-    Leaving the block closes the engine's streams, which aborts whatever still runs.
+    `take` gives what is there already. Leaving the block closes the engine's readers, which aborts whatever still runs.
     """
 
     def __init__(self, call: Call, parts: ServerParts, facts: RequestFacts, visit: Visit | None = None) -> None:
@@ -48,15 +39,17 @@ class Generation:
         self._parts = parts
         self._visit = visit or Visit()
         self._ticket: Ticket | None = None
+        self._answered = False
         self._stay: Stay | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._expired = False
         self._cached = [0] * len(call.prompts)
-        self._queue: asyncio.Queue[_Piece | _End | Exception] = asyncio.Queue(QUEUE_PIECES)
-        self._pumps: list[asyncio.Task[None]] = []
-        self._live = len(call.prompts)
+        self._readers: list[tuple[int, ServedReader]] = []  # of prompts that are not done, with their places
+        self._waiter: asyncio.Future[bool] | None = None
+        self._silence = LazyTimer(partial(self._wake, False))
+        self._at_once = 0
         self._tokens = [0] * call.num_choices
-        self._other_tokens = 0  # of answers that were not chosen
+        self._total_tokens = 0  # with those of answers that were not chosen
         self._open = set(range(call.num_choices))
 
     @property
@@ -67,7 +60,7 @@ class Generation:
     @property
     def completion_tokens(self) -> int:
         """Tokens generated so far, those inside a stop string included."""
-        return sum(self._tokens) + self._other_tokens
+        return self._total_tokens
 
     async def __aenter__(self) -> Generation:
         """Start. Raises EngineStopped, HttpProblem (422, 429, 503, 504), InvalidRequest for a grammar."""
@@ -82,13 +75,15 @@ class Generation:
             self._ticket = self._parts.door.enter(self._visit, self.call.num_answers, self.call.num_prompt_tokens)
             prompts = await self._prepared()
             self._stay = await self._admitted(prompts)
+            for place, prompt in enumerate(prompts):
+                self._readers.append((place, self._parts.engine.open(prompt, self._news)))
         except BaseException:
+            self._close_readers()
             self._give_back()
             raise
         self._parts.metrics.prompt_tokens.inc(self.call.num_prompt_tokens)
         for prompt in prompts:
             self._parts.metrics.requests.asked(prompt, self._parts.context_tokens)
-        self._pumps = [asyncio.create_task(self._pump(i, prompt)) for i, prompt in enumerate(prompts)]
         return self
 
     async def _prepared(self) -> list[Prompt]:
@@ -118,13 +113,10 @@ class Generation:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the engine's streams and wait until that is done."""
-        try:
-            for pump in self._pumps:
-                pump.cancel()
-            await asyncio.gather(*self._pumps, return_exceptions=True)
-        finally:
-            self._give_back()
+        """Close the engine's readers."""
+        self._silence.close()
+        self._close_readers()
+        self._give_back()
         facts = self._facts
         facts.response_id, facts.prompt_tokens = self.call.response_id, self.call.num_prompt_tokens
         facts.cached_tokens, facts.output_tokens = self.cached_tokens, self.completion_tokens
@@ -135,19 +127,60 @@ class Generation:
 
         Raises what the engine raised, TimeoutError, and HttpProblem (504) once the deadline has passed.
         """
-        while self._live:
-            if self._expired:
-                raise HttpProblem(DEADLINE)
-            async with asyncio.timeout(timeout_s):
-                item = await self._queue.get()
-            if isinstance(item, Exception):
-                raise item
-            if isinstance(item, _Piece):
-                return self._take(item.place, item.delta)
-            self._live -= not self._expired
+        while True:
+            if (piece := self.take()) is not None:
+                self._at_once += 1
+                if self._at_once >= MOST_AT_ONCE:
+                    self._at_once = 0
+                    await asyncio.sleep(0)
+                return piece
+            if not self._readers:
+                break
+            await self._more(timeout_s)
         if self._open:
             raise EngineFault(f"The engine's stream ended with {len(self._open)} completions unfinished.")
         return None
+
+    def take(self) -> tuple[int, Delta] | None:
+        """The next piece, where it is there; None where `next` would wait, and after the last. Raises as `next`."""
+        if self._expired:
+            raise HttpProblem(DEADLINE)
+        for each in self._readers:
+            place, reader = each
+            delta = reader.take()
+            if reader.done:
+                reader.close()
+                self._readers = [other for other in self._readers if other is not each]
+            if delta is not None:
+                return self._take(place, delta)
+        return None
+
+    async def _more(self, timeout_s: float | None) -> None:
+        """Until a reader has news. Raises TimeoutError."""
+        self._at_once = 0
+        for _, reader in self._readers:
+            reader.rest()
+        waiter = self._waiter = asyncio.get_running_loop().create_future()
+        if timeout_s is not None:
+            self._silence.set(timeout_s)
+        try:
+            if not await waiter:
+                raise TimeoutError
+        finally:
+            self._waiter = None
+            self._silence.clear()
+
+    def _wake(self, news: bool) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(news)
+
+    def _news(self) -> None:
+        self._wake(True)
+
+    def _close_readers(self) -> None:
+        """Aborts what runs: this is what frees the pages."""
+        for _, reader in self._readers:
+            reader.close()
 
     def _give_back(self) -> None:
         if any(prompt.params.grammar is not None for prompt in self.call.prompts):
@@ -160,27 +193,26 @@ class Generation:
             self._ticket.leave(self.completion_tokens)
 
     def _expire(self) -> None:
-        """The deadline is here: the engine's work ends now, whether or not anybody reads."""
+        """The deadline is here: the engine's work ends now, whether or not a client reads."""
         self._expired = True
-        for pump in self._pumps:
-            pump.cancel()
-        if not self._queue.full():
-            self._queue.put_nowait(_End())
+        self._close_readers()
+        self._news()
 
     def _take(self, place: int, delta: Delta) -> tuple[int, Delta]:
-        fault = fault_of(delta)
+        fault = None if delta.finish_reason is None else fault_of(delta)
         if isinstance(fault, InvalidRequest):
             raise self._in_the_clients_words(fault)
         if fault is not None:
             raise fault
-        if self._ticket is not None:
+        if self._ticket is not None and not self._answered:
+            self._answered = True
             self._ticket.answered()
         choice = place * self.call.n + delta.index
         if delta.index == 0:
             # The other completions share the first one's prompt pages; those are no hits of earlier requests.
             self._cached[place] = delta.num_cached_tokens
+        self._total_tokens += delta.num_output_tokens - self._tokens[choice] + delta.num_other_tokens
         self._tokens[choice] = delta.num_output_tokens
-        self._other_tokens += delta.num_other_tokens
         if delta.finish_reason is not None:
             self._open.discard(choice)
             self._reasons[choice] = delta.finish_reason.value
@@ -190,15 +222,3 @@ class Generation:
             if choice == 0:
                 self._facts.timings = delta.timings
         return choice, delta
-
-    async def _pump(self, place: int, prompt: Prompt) -> None:
-        deltas = self._parts.engine.stream(prompt)
-        try:
-            async for delta in deltas:
-                await self._queue.put(_Piece(place, delta))
-            await self._queue.put(_End())
-        except Exception as error:
-            await self._queue.put(error)
-        finally:
-            if isinstance(deltas, AsyncGenerator):
-                await deltas.aclose()  # not left to the garbage collector: this is what frees the pages

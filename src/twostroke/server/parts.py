@@ -1,4 +1,4 @@
-"""Everything the app is made of, handed in; nothing here is found by looking around.
+"""Everything the app is made of, as arguments; nothing is looked up.
 
 Knows: what the server needs of an engine, a tokenizer and a chat template.
 Must not know: which ones it gets.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from twostroke.cost.explanation import Explanation
+from twostroke.cost.explain.explanation import Explanation
 from twostroke.cost.work import Work
 from twostroke.retrieval.embedder import Embedder
 from twostroke.retrieval.reranker import Reranker
@@ -30,6 +30,23 @@ from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.turn import TurnForm
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.pooling import Task
+
+
+class ServedReader(Protocol):
+    """The part of an engine's reader that the server uses."""
+
+    @property
+    def done(self) -> bool:
+        """True once the last piece of every completion was taken."""
+
+    def take(self) -> Delta | None:
+        """The next piece; None where there is none yet, and where all is done. Raises what ended the request."""
+
+    def rest(self) -> None:
+        """What was taken is dealt with; from now on `wake` is waited for."""
+
+    def close(self) -> None:
+        """Abort what still runs."""
 
 
 class ServedEngine(Protocol):
@@ -51,8 +68,11 @@ class ServedEngine(Protocol):
     async def prepare(self, prompt: Prompt) -> Prompt:
         """The prompt with its grammar compiled; raises InvalidRequest, Overloaded."""
 
-    def stream(self, prompt: Prompt) -> AsyncIterator[Delta]:
-        """Pieces of all n completions; raises before the first one where the prompt is wrong; closing it aborts."""
+    def open(self, prompt: Prompt, wake: Callable[[], None]) -> ServedReader:
+        """Queue a prepared prompt; `wake` is called on this event loop when its reader has news.
+
+        Raises EngineStopped, InvalidRequest.
+        """
 
     def gauges(self) -> EngineGauges:
         """Counts of this moment."""
@@ -163,7 +183,7 @@ class ServerParts:
     special_texts: the vocabulary's special tokens by their role, as eos_token. work: FLOPs and bytes of all steps.
     door: bounds on what waits. bodies: on what comes in. lanes: threads that read them.
     fields: what is said of fields that are not known. drain_s: for what runs, after a signal.
-    quarantine: requests that ran at crashes. view: what the live view reads. listeners: hear of each HTTP request at
+    quarantine: requests that ran at crashes. view: what the live view reads. listeners: called for each HTTP request at
     its end. adapters: names beside served_name that requests may ask for. embedder, reranker:
     what makes prompts of texts; both None where the model generates text.
     """

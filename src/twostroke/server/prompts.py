@@ -129,8 +129,8 @@ def _render(
     if template.knows_tools:
         text = template.render(messages, tools=tools.offered, variables=variables, each_text=hide)
     else:
-        told = with_tools(messages, tools.offered or ())
-        text = template.render(told, variables=variables, each_text=hide)
+        all_messages = with_tools(messages, tools.offered or ())
+        text = template.render(all_messages, variables=variables, each_text=hide)
     return quoting.shown(text + hide(prefill))
 
 

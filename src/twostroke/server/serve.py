@@ -11,6 +11,7 @@ import errno
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ import uvicorn
 
 from twostroke.server.app import create_app
 from twostroke.server.gate.drain import Drain
-from twostroke.server.gate.protocol import DeadlineProtocol
+from twostroke.server.gate.protocol import MAX_HEADER_BYTES, DeadlineProtocol
 from twostroke.server.gate.security import is_loopback
 from twostroke.server.parts import Closing, ServerParts
 from twostroke.types.errors import ConfigError, EngineStopped
@@ -33,7 +34,7 @@ CUT_S = 2
 SAME_SIGNAL_S = 0.1
 LAST_WORDS_S = 2.0
 KEEP_ALIVE_S = 30
-MAX_HEADER_BYTES = 64 * 1024
+SWITCH_S = 0.0005
 Announce = Callable[[str], None]
 Watch = Callable[[], bool]
 
@@ -59,8 +60,22 @@ def run(
     the address cannot be bound, or where it is not loopback and there is no key; EngineStopped as `serve` does.
     """
     check_address(host, parts.api_key)
-    with listener or bind(host, port) as bound:
+    with listener or bind(host, port) as bound, short_turns():
         asyncio.run(serve(replace(parts, loopback_only=is_loopback(host)), bound, announce, watch))
+
+
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """Threads of Python code take turns of SWITCH_S.
+
+    Each write to a socket gives the turn away; a thread that steps or reads a long text would keep it for 5 ms.
+    """
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual_s)
 
 
 def check_address(host: str, api_key: str | None) -> None:
@@ -74,7 +89,7 @@ def check_address(host: str, api_key: str | None) -> None:
 
 
 async def serve(parts: ServerParts, listener: socket.socket, announce: Announce, watch: Watch = no_watch) -> None:
-    """Start the engine, serve on a bound socket until told to stop, stop the engine.
+    """Start the engine, serve on a bound socket until a signal or `watch` ends it, stop the engine.
 
     watch: about ten times a second while it serves; True asks for a clean end. Raises EngineStopped where the engine
     ended by itself, or where requests did not finish in the time for draining.
@@ -115,13 +130,13 @@ def make_server(parts: ServerParts, listener: socket.socket, announce: Announce,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     drain = Drain(parts.door, parts.drain_s, parts.door.clock)
-    hear = Hear(lambda: announce(url_of(listener)), lambda: parts.engine.alive, watch)
-    return Server(config, hear, drain, parts.closing)
+    hooks = ServerHooks(lambda: announce(url_of(listener)), lambda: parts.engine.alive, watch)
+    return Server(config, hooks, drain, parts.closing)
 
 
 @dataclass(frozen=True, slots=True)
-class Hear:
-    """What a server asks and tells. announce: once it listens. watch: each tick; True asks for a clean end."""
+class ServerHooks:
+    """What a server calls. announce: once it listens. watch: each tick; True asks for a clean end."""
 
     announce: Callable[[], None]
     engine_alive: Callable[[], bool]
@@ -137,21 +152,21 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
-        hear: Hear,
+        hooks: ServerHooks,
         drain: Drain,
         closing: Closing,
     ) -> None:
         super().__init__(config)
-        self._hear = hear
+        self._hooks = hooks
         self._drain = drain
         self._closing = closing
         self.cut = 0
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: is it time to go?"""
-        if self._hear.watch():
+        if self._hooks.watch():
             self._drain.begin()
-        if self._drain.over or not self._hear.engine_alive():
+        if self._drain.over or not self._hooks.engine_alive():
             self.cut = self._drain.cut
             self.should_exit = True
         return await super().on_tick(counter)
@@ -173,15 +188,15 @@ class Server(uvicorn.Server):
         """Listen, then announce."""
         await super().startup(sockets=sockets)
         if self.started:
-            self._hear.announce()
+            self._hooks.announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell streams without an end, then wait for requests in flight."""
+        """End the streams that have no end of their own, then wait for requests in flight."""
         self._closing.began = True
         await super().shutdown(sockets=sockets)
 
     async def last_words(self) -> None:
-        """The engine has stopped: streams that were cut tell their clients so, and end."""
+        """The engine has stopped: streams that were cut send their clients that error, and end."""
         if tasks := list(self.server_state.tasks):
             await asyncio.wait(tasks, timeout=LAST_WORDS_S)
 

@@ -1,4 +1,4 @@
-"""Answers on the wire: one JSON body, or server-sent events with one event a write.
+"""Answers on the wire: one JSON body, or server-sent events, all that are there in one write.
 
 Errors before the first byte are HTTP statuses (raised to the app); later ones are an event of the API at hand. A
 client that goes away, or that leaves a write unread for too long, ends its generation at once, streamed or not.
@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from twostroke.server.api.field_check import HEADER
 from twostroke.server.api.shape import Counts, Event, Shape
+from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of
 from twostroke.server.facts import RequestFacts, facts_of
@@ -37,6 +38,11 @@ _STREAM_HEADERS = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+
+
+WRITE_BYTES = 32 * 1024
+"""Of events that are written together; a longer one goes alone."""
+_json = msgspec.json.Encoder()
 
 
 class Answer(Response):
@@ -72,10 +78,14 @@ class Answer(Response):
         try:
             async with Generation(self._call, self._parts, self._facts, self._visit) as generation:
                 while (piece := await self._next(generation, events)) is not None:
-                    for event in self._shape.events(*piece, _counts(generation)):
-                        await events.send(event)
-            for event in self._shape.last_events(_counts(generation)):
-                await events.send(event)
+                    raw = self._raw(piece, generation)
+                    try:
+                        while len(raw) < WRITE_BYTES and (piece := generation.take()) is not None:
+                            raw += self._raw(piece, generation)
+                    finally:  # what came before a fault is sent before its words
+                        if raw:
+                            await events.write(raw)
+            await events.send(self._shape.last_events(_counts(generation)))
         except SlowReader:
             log.warning("dropped: its client stopped reading", extra=self._ids())
             return
@@ -86,9 +96,11 @@ class Answer(Response):
                 log.warning("ended while streaming: %s", error, extra=self._ids())
             else:
                 log.error("failed while streaming", exc_info=error, extra=self._ids())
-            for event in self._shape.problem_events(problem_of(error)):
-                await events.send(event)
+            await events.send(self._shape.problem_events(problem_of(error)))
         await events.finish(self._shape.closing)
+
+    def _raw(self, piece: tuple[int, Delta], generation: Generation) -> bytes:
+        return b"".join(map(raw_event, self._shape.events(*piece, _counts(generation))))
 
     def _more_headers(self) -> list[tuple[bytes, bytes]]:
         ignored = self._call.ignored_fields
@@ -108,7 +120,7 @@ class Answer(Response):
                 await events.write(self._shape.heartbeat)
 
     async def _first(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
-        """Tell how the prompt goes on until a piece is there. Raises TimeoutError when there is nothing to tell."""
+        """Report the prompt's progress until a piece is there. Raises TimeoutError when there is no progress either."""
         progress = PromptProgress(self._parts.view, f"{self._call.prompts[0].request_id}/0")
         silent_s = 0.0
         while silent_s < self._parts.limits.heartbeat_s:
@@ -118,8 +130,7 @@ class Answer(Response):
                 news = progress.news()
             silent_s = silent_s + PROGRESS_S if news is None else 0.0
             if news is not None:
-                for event in self._shape.progress_events(news):
-                    await events.send(event)
+                await events.send(self._shape.progress_events(news))
         raise TimeoutError
 
 
@@ -127,8 +138,14 @@ def _counts(generation: Generation) -> Counts:
     return Counts(generation.completion_tokens, generation.cached_tokens)
 
 
+def raw_event(event: Event) -> bytes:
+    """As it is sent; JSON holds no line end."""
+    data = event.data if isinstance(event.data, bytes) else _json.encode(event.data)
+    return b"data: %b\n\n" % data if event.name is None else b"event: %b\ndata: %b\n\n" % (event.name.encode(), data)
+
+
 class EventWriter:
-    """One event a write; the headers go out with the first. Raises SlowReader when a write stays unread too long."""
+    """The headers go out with the first event. Raises SlowReader when a write stays unread too long."""
 
     def __init__(self, send: Send, stalled_s: float, more_headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         self.started = False
@@ -136,10 +153,10 @@ class EventWriter:
         self._send = send
         self._stalled_s = stalled_s
 
-    async def send(self, event: Event) -> None:
-        """One event; JSON holds no line end."""
-        named = b"" if event.name is None else b"event: " + event.name.encode() + b"\n"
-        await self.write(named + b"data: " + msgspec.json.encode(event.data) + b"\n\n")
+    async def send(self, events: Sequence[Event]) -> None:
+        """All of them in one write."""
+        if events:
+            await self.write(b"".join(map(raw_event, events)))
 
     async def finish(self, closing: bytes) -> None:
         """The last bytes and the end of the response."""
@@ -155,9 +172,13 @@ class EventWriter:
         await self._put({"type": "http.response.body", "body": raw, "more_body": True})
 
     async def _put(self, message: dict[str, Any]) -> None:
+        """A write that has room is over at once: it needs no timer."""
+        writing = Begun(self._send(message))
+        if writing.over:
+            return
         try:
             async with asyncio.timeout(self._stalled_s):
-                await self._send(message)
+                await writing
         except TimeoutError:
             raise SlowReader from None
 

@@ -1,7 +1,7 @@
-"""A clock that goes on only when it is told to.
+"""A clock that goes on only when it is set.
 
 Knows: seconds.
-Must not know: real time, who waits.
+Must not know: real time, what waits for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An executor that fails, delays and lets callers hang up in the middle of a step, by a seed.
 
 Knows: plans, results, the virtual clock.
-Must not know: what the wrapped executor does, who checks the outcome.
+Must not know: what the wrapped executor does, how the outcome is checked.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class FaultyExecutor:
             raise self._failure(plan, fault)
         if fault is Fault.FAIL_ONE:
             self.touched.add(victim)
-            return replace(result, failed={victim: "told to fail"})
+            return replace(result, failed={victim: "asked to fail"})
         if fault is Fault.LOSE_TOKEN:
             kept = {name: token for name, token in result.sampled.items() if name != victim}
             if len(kept) < len(result.sampled):

@@ -52,7 +52,7 @@ class FleetPlan:
 
     @property
     def reader_setup(self) -> ReplicaSetup:
-        """Of those that requests come to. In split pools nobody streams there."""
+        """Of those that requests come to. In split pools these have no streams."""
         if not self.decoders:
             return self.setup
         return replace(self.setup, promised=replace(self.setup.promised, itl_s=None))
@@ -175,7 +175,7 @@ class Fleet:
         for each in ready if self._router.looks_inside else ():
             self._settle(each, asked.arrival_s)
         member = self._router.choose(asked, ready)
-        request = heart_request(asked, number, name)
+        request = heart_request(asked, number, name, self._plan.setup.adapters)
         self._live[name] = (number, asked)
         self._submit(member, replace(request, max_tokens=min(1, request.max_tokens)) if self._decoders else request)
         return True
@@ -213,7 +213,7 @@ class Fleet:
     def _hand_over(self, number: int, asked: WorkloadRequest, sender: Member, at_s: float) -> None:
         """The prompt has been read: its K and V go to a decoder, which takes the request when they are there."""
         receiver = self._decode_router.choose(asked, self._decoders)
-        read = heart_request(asked, number, str(number))
+        read = heart_request(asked, number, str(number), self._plan.setup.adapters)
         request = replace(
             read,
             prompt_token_ids=read.prompt_token_ids + tuple(invented_tokens(read, 0, 1)),

@@ -1,6 +1,6 @@
-"""Fewer searches for garbage while a simulation runs: it makes many small objects that stay, and next to no cycles.
+"""Less garbage collection while a simulation runs: it makes many small objects that stay, and almost no cycles.
 
-Python's searcher walks all young objects after each 700 new ones: a tenth of a simulation's time.
+Python's collector walks all young objects after each 700 new ones: a tenth of a simulation's time.
 
 Knows: the interpreter's thresholds.
 Must not know: simulations.

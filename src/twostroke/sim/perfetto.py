@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twostroke.cost.record import RequestRecord, SequenceRecord, StepRecord
-from twostroke.cost.record_json import Record
+from twostroke.cost.history.record import RequestRecord, SequenceRecord, StepRecord
+from twostroke.cost.history.record_json import Record
 from twostroke.types.plan import Role
 
 STEP_LANE = 0

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from twostroke.cost.history.step_history import device_seconds
 from twostroke.cost.shape import SteadyCost
-from twostroke.cost.step_history import device_seconds
 from twostroke.sim.clock import VirtualClock
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.request import Request
@@ -33,7 +33,7 @@ def invented_token(sequence: PlannedSequence, place: int) -> int:
 class PredictedExecutor:
     """Satisfies engine.executor.Executor. The clock goes on by the predicted seconds of each plan.
 
-    beside: positions of sequences that compute one row each and are not in the plan; their tokens are not told.
+    beside: positions of sequences that compute one row each and are not in the plan; their tokens are not reported.
     """
 
     def __init__(

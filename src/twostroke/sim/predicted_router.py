@@ -1,6 +1,6 @@
 """The router of a production front, in front of simulated replicas.
 
-Knows: `fleet.router.LeastSeconds`, what a simulated replica would tell a front.
+Knows: `fleet.router.LeastSeconds`, what a simulated replica would report to a front.
 Must not know: how the front and its replicas talk.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from twostroke.cost.shape import Segment
 from twostroke.fleet.router import FleetMember, LeastSeconds, Placing
-from twostroke.fleet.wire import ReplicaLoad
 from twostroke.sim.routing import Member, prefix_keys
+from twostroke.wire.frames import ReplicaLoad
 from twostroke.workload.request import WorkloadRequest
 
 PREFILL_TOKENS = 256
@@ -21,7 +21,7 @@ PREFILL_TOKENS = 256
 class PredictedSeconds:
     """The replica that is predicted to give the first token soonest. Satisfies Router.
 
-    A front hears a replica's load with a delay of up to a beat; here it is always as at the arrival.
+    A front gets a replica's load with a delay of up to a beat; here it is always as at the arrival.
     """
 
     looks_inside = True

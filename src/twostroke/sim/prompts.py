@@ -1,7 +1,7 @@
 """Requests of a workload as requests of the heart: invented tokens, equal exactly where the workload says so.
 
 Knows: WorkloadRequest, Request.
-Must not know: text, vocabularies (ids are whole numbers of any size), who runs them.
+Must not know: text, vocabularies (ids are whole numbers of any size), what runs them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from itertools import chain, islice
 
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.workload.draws import Draws
 from twostroke.workload.request import WorkloadRequest
 
 OWN_TOKEN_BASE = 1 << 50
@@ -31,8 +32,12 @@ def prompt_tokens(asked: WorkloadRequest, number: int) -> tuple[int, ...]:
     return tuple(islice(chain(shared, range(own, own + max(0, count - block * len(asked.block_ids)))), count))
 
 
-def heart_request(asked: WorkloadRequest, number: int, name: str) -> Request:
-    """What a scheduler is given. number: unique in the run; the request's invented output depends on it alone."""
+def heart_request(asked: WorkloadRequest, number: int, name: str, adapters: int = 0) -> Request:
+    """What a scheduler is given. number: unique in the run; the request's invented output depends on it alone.
+
+    adapters: their number; the request uses one, drawn by its own number. Pages are shared within an adapter alone.
+    """
+    adapter = Draws(number).below(adapters) if adapters else -1
     return Request(
         request_id=name,
         group_id=name,
@@ -43,4 +48,6 @@ def heart_request(asked: WorkloadRequest, number: int, name: str) -> Request:
         end_token_ids=NO_ENDS,
         arrival_s=asked.arrival_s,
         priority=asked.priority,
+        cache_salt=f"adapter {adapter}" if adapters else "",
+        adapter=adapter,
     )

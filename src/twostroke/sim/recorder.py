@@ -6,8 +6,8 @@ Must not know: files, pictures.
 
 from __future__ import annotations
 
-from twostroke.cost.ledger import Ledger
-from twostroke.cost.record_json import Record
+from twostroke.cost.history.ledger import Ledger
+from twostroke.cost.history.record_json import Record
 from twostroke.engine.core import Step
 from twostroke.sim.replica import Replica
 from twostroke.types.event import FinishedEvent

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from twostroke.cost.record import RequestRecord, StepRecord
-from twostroke.cost.record_json import Record
+from twostroke.cost.history.record import RequestRecord, StepRecord
+from twostroke.cost.history.record_json import Record
 from twostroke.cost.shape import StepCost
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.errors import ConfigError

@@ -1,7 +1,7 @@
 """One engine under a virtual clock: the production heart, stepped as its shells step it.
 
 Knows: EngineCore, the scheduler, predicted steps.
-Must not know: workloads, other replicas, who routes.
+Must not know: workloads, other replicas, how requests are routed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 
 from twostroke.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore, Step
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.sim.ahead.scheduler import LookAheadScheduler
@@ -34,21 +34,21 @@ MOST_AHEAD = 256
 
 
 MOST_ENDS = 4096
-"""Ends of steps that are kept for streams to be told."""
+"""Ends of steps that are kept until their tokens are reported."""
 
 
 class Listener(Protocol):
-    """Who hears what a replica does, in order of its time; of a stream's tokens, when somebody must know them."""
+    """Called for the events of a replica in order of its time; for a stream's tokens only when they are needed."""
 
     def on_event(self, replica: Replica, event: Event) -> None:
         """A token, or the end of a request."""
 
     def on_run(self, replica: Replica, request: Request, times_s: array[float]) -> None:
-        """The request got one token at each of these times; told before anything else is told of it."""
+        """The request got one token at each of these times; called before any other event of the request."""
 
 
 class StepWatch(Protocol):
-    """Who wants each single step."""
+    """Called for each single step."""
 
     def on_arrival(self, replica: Replica, request: Request) -> None:
         """A request enters the scheduler's queue."""
@@ -83,7 +83,8 @@ class Replica:
     busy_s: time spent in steps. steps: their number. last_step_s: of the last of them.
     outstanding: requests submitted and not ended; arrived or not.
     skips: steps in which nothing but one more token for each stream can happen are done many at a time, with the same
-    result (tests/sim/test_steady.py). A watch wants to see each step, so with one nothing is skipped.
+    result (tests/sim/test_steady.py). A watch needs each step, so with one nothing is skipped; nor with adapters,
+    whose number decides what a step reads.
     """
 
     def __init__(
@@ -93,7 +94,9 @@ class Replica:
         self.setup = setup
         self.clock = VirtualClock()
         self._ahead: LookAheadScheduler | None = None
-        self.cache, self.scheduler = setup.heart(self._looking_ahead if skips and watch is None else Scheduler)
+        self.cache, self.scheduler = setup.heart(
+            self._looking_ahead if skips and watch is None and not setup.adapters else Scheduler
+        )
         self.busy_s = 0.0
         self.steps = 0
         self.last_step_s = 0.0
@@ -160,7 +163,7 @@ class Replica:
             self._step()
 
     def _add(self, request: Request) -> None:
-        """As the engine's shell: who is refused has ended."""
+        """As the engine's shell does it: a refused request has ended."""
         try:
             self.scheduler.add(request)
         except Overloaded:
@@ -251,6 +254,6 @@ class Replica:
         self._tell(ended)
 
     def _streamed(self, request: Request, first: int, end: int) -> None:
-        """See sim.ahead.streams.Told."""
+        """See sim.ahead.streams.OnTokens."""
         times_s = self._ends_s[first - self._first_end : end - self._first_end]
         self._listener.on_run(self, request, times_s)

@@ -11,16 +11,14 @@ from dataclasses import dataclass, replace
 
 from twostroke.cache.manager import CacheManager
 from twostroke.cost.calibration import Calibration
-from twostroke.cost.memory import MemoryNeeds, plan_kv
-from twostroke.cost.model_cost import step_cost
+from twostroke.cost.memory import plan_kv
 from twostroke.cost.shape import SteadyCost
-from twostroke.models.common.work import work_of
+from twostroke.models.common.divided import Divided, cost_of
+from twostroke.models.common.needs import EngineSizes, memory_needs
 from twostroke.program.model import Model
-from twostroke.program.place import place
-from twostroke.quant.formats import format_choice
-from twostroke.scheduler.gap_limiter import GapRule
-from twostroke.scheduler.limits import SchedulerLimits
-from twostroke.scheduler.objective_policy import objective_policy
+from twostroke.scheduler.limits.gap_limiter import GapRule
+from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.scheduler.objectives.objective_policy import objective_policy
 from twostroke.scheduler.policy import Policy, arrival_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.sim.guessing import simulated_guesser
@@ -38,13 +36,13 @@ MakeScheduler = Callable[[CacheManager, SchedulerLimits, Policy | None], Schedul
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSetup:
-    """The same objects as production's, in numbers. pools: a number stands for so many pages that stay.
+    """The same objects as production's, in numbers. pools: a number is a count of pages that stay.
     kv_token_bytes: of one position in all layers.
 
     context_tokens: the longest sequence; longer requests are refused as the engine refuses them. promised: objectives
     that the scheduler keeps; without any it goes by arrival, with prompts in chunks that keep gap_rule (None: each step
     is filled). acceptance: how often a guessed token is right; 0 where nothing is guessed. kv_tokens: positions of
-    sequences that run together.
+    sequences that run together. adapters: their number; each request uses one, and all are equally likely.
     """
 
     cost: SteadyCost
@@ -57,6 +55,7 @@ class ReplicaSetup:
     gap_rule: GapRule | None = None
     acceptance: float = 0.0
     kv_tokens: int = 0
+    adapters: int = 0
 
     def heart(self, make: MakeScheduler = Scheduler) -> tuple[CacheManager, Scheduler]:
         """An empty pool and a fresh scheduler over it, as `assemble` builds them."""
@@ -105,19 +104,27 @@ class Sizes:
 
 
 def replica_setup(
-    spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, memory_bytes: int, sizes: Sizes
+    spec: Model,
+    weights: str,
+    kv_kind: KVKind,
+    machine: HardwareSpec | Calibration,
+    memory_bytes: int,
+    sizes: Sizes,
+    divided: Divided | None = None,
 ) -> ReplicaSetup:
-    """Size a replica as the engine sizes itself. Raises OutOfMemory with the arithmetic, ConfigError for formats."""
+    """Size a replica as the engine sizes itself. machine, memory_bytes: of each process where the model is divided.
+
+    Raises OutOfMemory with the arithmetic, ConfigError for formats.
+    """
     context = min(sizes.context_tokens or min(MAX_CONTEXT, spec.max_positions), spec.longest_context)
-    needs = MemoryNeeds(
-        weight_bytes=spec.weight_bytes(format_choice(weights)),
-        buffer_bytes=place(spec.program, sizes.max_step_tokens, sizes.max_sequences).num_bytes,
-        caches=spec.cache_needs(kv_kind, context, sizes.max_sequences, sizes.max_step_tokens),
+    parts = [spec] if divided is None else divided.parts(spec)
+    needs = memory_needs(
+        spec, parts, EngineSizes(weights, kv_kind, context, sizes.max_sequences, sizes.max_step_tokens)
     )
     plan = plan_kv(needs, memory_bytes, sizes.kv_bytes)
     return ReplicaSetup(
         gap_rule=sizes.gap_rule,
-        cost=step_cost(work_of(spec, weights, kv_kind), machine),
+        cost=cost_of(spec, weights, kv_kind, machine, divided),
         pools=plan.pools,
         limits=SchedulerLimits(sizes.max_step_tokens, sizes.max_sequences),
         context_tokens=context,

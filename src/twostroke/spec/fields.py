@@ -34,8 +34,10 @@ class Fields:
         return name in self.values
 
     def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
-        """A whole number in [low, high]; required where there is no default."""
+        """A whole number in [low, high]; required where there is no default, or where the default is above `high`."""
         found = self.optional_integer(name, low, high)
+        if found is None and default is not None and default > high:
+            raise self.wrong(name, f"It is absent, which means {default:,}, and at most {high:,} can be.")
         return self._required(name, default) if found is None else found
 
     def optional_integer(self, name: str, low: int, high: int) -> int | None:

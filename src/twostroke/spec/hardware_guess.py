@@ -1,4 +1,4 @@
-"""What a CPU that was not measured is taken to be, so that shares of a step can be told before `twostroke doctor` ran.
+"""What a CPU that was not measured is taken to be, so that shares of a step can be given before `twostroke doctor` ran.
 
 Knows: a number of threads, the level of the kernels.
 Must not know: models, what this machine really does.

@@ -12,8 +12,11 @@ from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
 
 
-def refuse_fields(fields: Fields, architecture: str, model_types: Sequence[str]) -> None:
-    """Raises UnsupportedModel naming the field. model_types: what belongs to the architecture, the usual one first."""
+def refuse_fields(fields: Fields, architecture: str, model_types: Sequence[str], reads: Sequence[str] = ()) -> None:
+    """Raises UnsupportedModel naming the field. model_types: what belongs to the architecture, the usual one first.
+
+    reads: of the fields below, those that the architecture implements.
+    """
     said = fields.text("model_type", "")
     if said and said not in model_types:
         raise UnsupportedModel(
@@ -27,7 +30,7 @@ def refuse_fields(fields: Fields, architecture: str, model_types: Sequence[str])
             why="Each position would see those after it; no text can be generated one token after the other.",
             fix="Use a model that was trained to generate text.",
         )
-    if fields.group("per_layer_config") is not None:
+    if "per_layer_config" not in reads and fields.group("per_layer_config") is not None:
         raise UnsupportedModel(
             "config.json: per_layer_config is not implemented.",
             why="It gives single layers other sizes or settings; here all layers are the same.",

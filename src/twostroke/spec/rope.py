@@ -31,6 +31,7 @@ class RopeKind(enum.StrEnum):
     YARN = "yarn"
     LONGROPE = "longrope"
     LLAMA3 = "llama3"
+    PROPORTIONAL = "proportional"
     STILL = "still"
     """Nothing turns: a table of this kind only has what grows with the position. No config says it."""
 
@@ -43,6 +44,8 @@ class RopeSpec:
     beta_fast, beta_slow and truncate to yarn, short_factors and long_factors (rotary_dim / 2 of each) to longrope.
     growth is for queries of Ministral 3 and Llama 4: cos and sin of position p are multiplied by
     1 + growth log(1 + floor((p + ahead) / original_positions)). still: nothing turns; that factor is all there is.
+    turned: of proportional, how many of the rotary_dim / 2 pairs turn, the fastest; the others keep their place.
+    back: positions that a rotation lags behind its own, and none before 0. undone: rotations the other way round.
     """
 
     kind: RopeKind
@@ -61,6 +64,9 @@ class RopeSpec:
     growth: float = 0.0
     ahead: int = 0
     still: bool = False
+    turned: int = 0
+    back: int = 0
+    undone: bool = False
 
     @property
     def reach(self) -> int:
@@ -124,6 +130,8 @@ def _read_rope(
     theta = group.number("rope_theta", 1.0 + 1e-6, 1e15, default=usual_theta)
     kind = _kind(group)
     rotary_dim = head_dim
+    if kind is RopeKind.PROPORTIONAL:
+        return _proportional(group, theta, head_dim, max_positions)
     if partial is None:
         _check_partial_rotary(config, group, kind)
     else:
@@ -168,6 +176,15 @@ def _kind(group: Fields) -> RopeKind:
             fix="Use a model with one of these, or ask for this one in the project's issues.",
         )
     return RopeKind(word)
+
+
+def _proportional(group: Fields, theta: float, head_dim: int, max_positions: int) -> RopeSpec:
+    """Frequencies are those of whole heads; of the pairs the fastest share turns (Gemma 4)."""
+    turned = int(group.number("partial_rotary_factor", 0.0, 1.0, default=1.0) * head_dim // 2)
+    if head_dim % 2 or not turned:
+        raise group.wrong("partial_rotary_factor", f"Of the {head_dim} elements of a head at least one pair must turn.")
+    factor = group.number("factor", 1e-3, MAX_FACTOR, default=1.0)
+    return RopeSpec(RopeKind.PROPORTIONAL, theta, head_dim, max_positions, factor=factor, turned=turned)
 
 
 def _llama3(group: Fields, theta: float, rotary_dim: int, original: int) -> RopeSpec:

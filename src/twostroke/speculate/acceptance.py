@@ -68,11 +68,11 @@ class Acceptance:
     def chances(self, proposer: str, guess: Guess, record: GuessRecord) -> list[float]:
         """Of each token of a guess: that it and all before it come true."""
         first, later = self._pair(proposer, guess.matched)
-        factor, told = record.factor, guess.chances
+        factor, chances_of_tokens = record.factor, guess.chances
         found: list[float] = []
         chance, rate = 1.0, first.value
         for index in range(len(guess.token_ids)):
-            each = rate * factor * told[index] if told else rate * factor
+            each = rate * factor * chances_of_tokens[index] if chances_of_tokens else rate * factor
             chance *= each if each < MOST_CHANCE else MOST_CHANCE
             found.append(chance)
             rate = later.value
@@ -91,10 +91,10 @@ class Acceptance:
         Tokens behind the first wrong one were not tried.
         """
         first, later = self._pair(proposer, guess.matched)
-        told = guess.chances
+        chances_of_tokens = guess.chances
         for index in range(min(came_true + differs, len(guess.token_ids))):
             rate, hit = (later if index else first), float(index < came_true)
-            chance = told[index] if told else 1.0
+            chance = chances_of_tokens[index] if chances_of_tokens else 1.0
             record.add(hit, min(MOST_CHANCE, rate.value * chance))
             rate.add(hit, chance)
 

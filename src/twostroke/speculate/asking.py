@@ -24,7 +24,7 @@ class AskRecord:
         self.count = 0
 
     def add(self, tokens: int) -> None:
-        """One ask: so many tokens came true of what it gave; 0 where it gave nothing."""
+        """One ask. tokens: how many tokens of its guess came true; 0 where it gave nothing."""
         self.count += 1
         self._asks = self._asks * MEMORY + 1.0
         self._tokens = self._tokens * MEMORY + tokens
@@ -45,8 +45,8 @@ PROBE_SHARE = 0.01
 
 
 class ProbeBudget:
-    """Time for asking where asking does not pay, to see whether it does by now: a small share of the steps' time, so
-    that finding out costs next to nothing, however many requests come and go."""
+    """Time for asking where asking does not pay, to see whether it does by now. It is a small share of the steps' time,
+    so that finding out costs next to nothing, however many requests come and go."""
 
     __slots__ = ("_left_s",)
 

@@ -4,7 +4,8 @@ It samples as the large model will: the same parameters, the same draw for the s
 on the probabilities, they agree on the token, whatever the temperature.
 
 The draft's K and V lie in pages of its own. A guess that was accepted is in them already; of one that was not, the
-positions are written again.
+positions are written again. A draft with states keeps a copy of them before it reads its own guesses. The copy goes
+back afterwards, and the next call reads the tokens that came true in the pass that reads the newest token in any case.
 
 Knows: plans, an executor of the small model, a cache manager of its pages.
 Must not know: the large model, the scheduler, which kernels run.
@@ -71,7 +72,7 @@ class DraftProposer:
     """Satisfies `speculate.proposer.Proposer`.
 
     max_sequences, context_tokens: of the executor's memory. first_token_s: a prediction, until steps were timed.
-    report: hears of every fault.
+    report: called with every fault.
     """
 
     name = "draft"
@@ -105,8 +106,8 @@ class DraftProposer:
         except Exception as error:
             self._faults += 1
             self._report(error)
-            for each in wanted:
-                self._forget(each.request.request_id)
+            self._cache.settle_copies(failed=True)
+            self._forget_others(())  # those that were not asked for, too: copies of their states may be lost
             return [NO_GUESS] * len(wanted)
         finally:
             self.spent_s = self._clock() - begin_s
@@ -131,24 +132,11 @@ class DraftProposer:
 
     def _guesses(self, wanted: Sequence[GuessWanted]) -> dict[str, Guess]:
         """By request id, of those that the draft has read to the end."""
-        ready: dict[str, _Writing] = {}
-        reading: list[PlannedSequence] = []
-        room = PROMPT_ROWS
-        asked = {each.request.request_id for each in wanted}
-        for each in wanted[: self._max_sequences]:
-            writing = self._opened(each)
-            start, length = len(writing.draft.tokens), len(each.known)
-            rows = min(length - start, room)
-            whole = start + rows == length
-            if each.most < 1 or rows < 1 or not self._reserved(writing, start + rows + whole * (each.most - 1), asked):
-                continue
-            room -= rows
-            reading.append(self._planned(writing, start, rows, Role.PREFILL, whole))
-            if whole:
-                ready[each.request.request_id] = writing
+        reading, ready = self._to_read(wanted)
         if not reading:
             return {}
         self._step(reading, ready)
+        self._hold_states(ready)
         while writers := {name: each for name, each in ready.items() if each.goes_on}:
             before_s = self._clock()
             self._step(
@@ -157,12 +145,54 @@ class DraftProposer:
             self._step_times.append(self._clock() - before_s)
             self._writing_s += self._step_times[-1]
             self.token_s = statistics.median(self._step_times)
+        self._states_back(ready)
         return {name: Guess(each.text[len(each.wanted.known) :]) for name, each in ready.items() if each.guessed}
+
+    def _to_read(self, wanted: Sequence[GuessWanted]) -> tuple[list[PlannedSequence], dict[str, _Writing]]:
+        """What the first pass computes, and by request id those whose text it reads to the end."""
+        ready: dict[str, _Writing] = {}
+        reading: list[PlannedSequence] = []
+        room = PROMPT_ROWS
+        asked = {each.request.request_id for each in wanted}
+        for each in wanted[: self._max_sequences]:
+            writing = self._opened(each, asked) if each.most > 0 and room > 0 else None
+            if writing is None:
+                continue
+            start, length = len(writing.draft.tokens), len(each.known)
+            rows = min(length - start, room, self._cache.chunk_tokens)
+            whole = start + rows == length
+            if not self._reserved(writing, start + rows + whole * (each.most - 1), asked):
+                continue
+            room -= rows
+            reading.append(self._planned(writing, start, rows, Role.PREFILL, whole))
+            if whole:
+                ready[each.request.request_id] = writing
+        return reading, ready
+
+    def _hold_states(self, ready: Mapping[str, _Writing]) -> None:
+        """Of those that read their own guesses now; one without a slot for the copy guesses no further."""
+        if self._cache.states is not None:
+            for name, each in ready.items():
+                each.ended = each.ended or (each.goes_on and not self._cache.hold_state(name))
+
+    def _states_back(self, ready: Mapping[str, _Writing]) -> None:
+        """Of those that have read guesses of their own: their states are those behind the known tokens again."""
+        if self._cache.states is None:
+            return
+        for name, each in ready.items():
+            length = len(each.wanted.known)
+            if len(each.draft.tokens) > length:
+                del each.draft.tokens[length:]
+                self._cache.settle_state(name, False)
+            else:
+                self._cache.settle_state(name, True)
 
     def _step(self, planned: Sequence[PlannedSequence], writings: Mapping[str, _Writing]) -> None:
         """One pass of the small model; what it samples is added to the texts."""
         self._steps += 1
-        result = self._executor.execute(Plan(self._steps, tuple(planned)))
+        plan = Plan(self._steps, tuple(planned), state_copies=self._cache.take_copies())
+        result = self._executor.execute(plan)
+        self._cache.settle_copies(failed=False)
         for each in planned:
             request_id = each.request.request_id
             draft = self._drafts[request_id]
@@ -179,24 +209,37 @@ class DraftProposer:
             if each.request.mask is not None:
                 each.request.mask.feed(sampled[0].token_id)
 
-    def _opened(self, wanted: GuessWanted) -> _Writing:
-        """With the positions given up whose tokens are not those of the text."""
-        request, known = wanted.request, wanted.known
-        draft = self._drafts.get(request.request_id)
+    def _opened(self, wanted: GuessWanted, asked: Collection[str]) -> _Writing | None:
+        """With the positions given up whose tokens are not those of the text; None where no slot is left for states."""
+        known = wanted.known
+        draft = self._drafts.get(wanted.request.request_id)
+        same = 0 if draft is None else _agreeing(draft.tokens, known)
+        if draft is not None and self._cache.states is not None and same < len(draft.tokens):
+            self._forget(wanted.request.request_id)  # it was asked for this text before: states do not go back so far
+            draft = None
         if draft is None:
-            params = replace(request.params, logprobs=None, prompt_logprobs=None)
-            matched = self._cache.match(request.cache_salt, known)
-            self._cache.open(request.request_id, request.cache_salt, matched)
-            held = self._cache.spared_tokens(matched, len(known))
-            draft = _Draft(replace(request, params=params), list(known[:held]))
-            self._drafts[request.request_id] = draft
-        kept = min(len(draft.tokens), len(known) - 1)  # the last token is computed in any case: its logits are needed
-        same = max(0, kept - DIFFERS_WITHIN)
-        while same < kept and draft.tokens[same] == known[same]:
-            same += 1
+            draft = self._begun(wanted, asked)
+            if draft is None:
+                return None
+            same = len(draft.tokens)
         del draft.tokens[same:]
-        self._cache.commit(request.request_id, same, known)
+        self._cache.commit(wanted.request.request_id, same, known)
         return _Writing(wanted, draft, list(known))
+
+    def _begun(self, wanted: GuessWanted, asked: Collection[str]) -> _Draft | None:
+        """A new one, with what is cached of its text; None where no slot is left for states."""
+        request, known = wanted.request, wanted.known
+        states = self._cache.states
+        if states is not None and not states.slots_left:
+            self._forget_others(asked)
+            if not states.slots_left:
+                return None
+        matched = self._cache.match(request.cache_salt, known)
+        self._cache.open(request.request_id, request.cache_salt, matched)
+        held = self._cache.spared_tokens(matched, len(known))
+        params = replace(request.params, logprobs=None, prompt_logprobs=None)
+        draft = self._drafts[request.request_id] = _Draft(replace(request, params=params), list(known[:held]))
+        return draft
 
     def _reserved(self, writing: _Writing, num_tokens: int, asked: Collection[str]) -> bool:
         """Pages for this many positions, taken from streams that were not asked for lately where no page is left."""
@@ -205,8 +248,7 @@ class DraftProposer:
             return False
         tables = self._cache.reserve(request_id, num_tokens)
         if tables is None:
-            for name in [name for name in self._drafts if name not in asked]:
-                self._forget(name)
+            self._forget_others(asked)
             tables = self._cache.reserve(request_id, num_tokens)
         if tables is None:
             self._forget(request_id)
@@ -217,8 +259,22 @@ class DraftProposer:
     def _planned(self, writing: _Writing, start: int, rows: int, role: Role, samples: bool) -> PlannedSequence:
         pages = self._cache.pages_for(start + rows)
         tables = tuple(table[:pages] for table in writing.tables)
-        return PlannedSequence(writing.draft.request, start, rows, writing.text, tables, samples, role)
+        slot = self._cache.slot_of(writing.draft.request.request_id)
+        return PlannedSequence(writing.draft.request, start, rows, writing.text, tables, samples, role, state_slot=slot)
+
+    def _forget_others(self, asked: Collection[str]) -> None:
+        for name in [name for name in self._drafts if name not in asked]:
+            self._forget(name)
 
     def _forget(self, request_id: str) -> None:
         if self._drafts.pop(request_id, None) is not None:
             self._cache.close(request_id)
+
+
+def _agreeing(read: Sequence[int], known: Sequence[int]) -> int:
+    """How many of the tokens that were read stay. The last known one is read in any case: its logits are needed."""
+    kept = min(len(read), len(known) - 1)
+    same = max(0, kept - DIFFERS_WITHIN)
+    while same < kept and read[same] == known[same]:
+        same += 1
+    return same

@@ -1,4 +1,4 @@
-"""GuessLimiter: how many guesses a step verifies, and whose. Guessing may not lose.
+"""GuessLimiter: how many guesses a step verifies, and of which requests. Guessing must not lower throughput.
 
 A step takes longer with each row; a guess that comes true spares a stream a step. So guesses are taken in the order of
 their chances as long as the step gives more tokens a second with them than without.
@@ -18,7 +18,7 @@ from twostroke.speculate.verify_time import VerifyTime
 GUESS_ROWS = 32
 """Guesses of a step, of all sequences together."""
 MARGIN = 0.03
-"""A step with guesses must be predicted to give so much more a second: predictions are off by about as much."""
+"""A step with guesses must be predicted to give this share more a second: predictions are off by about as much."""
 LEAST_CHANCE = 0.05
 PROMPT_ROWS = 128
 """Where prompts are computed beside, a row costs what it costs in a step with this many rows of them."""

@@ -1,6 +1,6 @@
 """The guesses of a step: asks proposers, lets the limiter decide, and learns what came true.
 
-Before a proposer's guesses are verified they are tried for nothing: what it would have guessed is compared with the
+Before a proposer's guesses are verified they are tried without cost: what it would have guessed is compared with the
 tokens that then came. So finding out that a text can be guessed costs no row of the model.
 
 Knows: proposers, the limiter, acceptance, requests and their tokens.

@@ -17,7 +17,7 @@ from twostroke.speculate.proposer import NO_GUESS, Guess, GuessWanted
 from twostroke.types.request import Request
 
 MOST_FAULTS = 3
-"""After so many calls in a row that raised, the heads are not asked any more."""
+"""Calls in a row that may raise; after them the heads are not asked any more."""
 TIMED_CALLS = 15
 
 
@@ -29,8 +29,8 @@ class GuessingHeads(Protocol):
 
 
 class MedusaProposer:
-    """Satisfies `speculate.proposer.Proposer`. first_call_s: of a call for one stream. report: hears of
-    every fault."""
+    """Satisfies `speculate.proposer.Proposer`. first_call_s: of a call for one stream. report: called
+    with every fault."""
 
     name, computes = "medusa", True
     token_s = 0.0

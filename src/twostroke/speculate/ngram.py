@@ -1,4 +1,4 @@
-"""ngram: the text repeats itself. What followed the last tokens where they stood before, follows again.
+"""ngram: guesses that text repeats. It proposes what followed the last tokens where they occurred before.
 
 Source: prompt lookup decoding (Saxena 2023), as in vLLM; MODELS.md, section 6.
 

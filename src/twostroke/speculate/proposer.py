@@ -25,8 +25,8 @@ class GuessWanted(NamedTuple):
 class Guess:
     """Tokens that may come next, in order.
 
-    matched: how much of the text speaks for them, in tokens: guesses of one proposer with about the same `matched` come
-    true about equally often. chances: of each token, given those before it, as far as the proposer can tell; empty
+    matched: how many tokens of the text agree with them: guesses of one proposer with about the same `matched` come
+    true about equally often. chances: of each token, given those before it, as the proposer estimates them; empty
     where it cannot.
     """
 
@@ -45,7 +45,7 @@ LONGEST_GUESS = 8
 
 
 class Proposer(Protocol):
-    """Called by one thread. A guess depends on nothing but what the proposer was told; it may be wrong."""
+    """Called by one thread. A guess depends on nothing but the proposer's calls so far; it may be wrong."""
 
     name: str
     computes: bool

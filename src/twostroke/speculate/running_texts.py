@@ -1,7 +1,7 @@
 """Where the end of a running request's text stood before in it.
 
-A text is kept as a string with one character for each token, which Python searches at the speed of memory: nothing is
-made for a token that is never looked up, so that a text that cannot be guessed costs next to nothing.
+A text is kept as a string with one character for each token, which Python searches at the speed of memory. Nothing is
+made for a token that is never looked up, so a text that cannot be guessed costs next to nothing.
 
 Knows: token ids.
 Must not know: whose tokens they are.

@@ -1,4 +1,4 @@
-"""A proposer that looks guesses up, with its time: where asking takes longer than guesses can win, nobody is asked.
+"""A proposer that looks guesses up, with its time. It is not asked where that takes longer than guesses can win.
 
 Knows: a proposer, a clock.
 Must not know: what its time is compared with.

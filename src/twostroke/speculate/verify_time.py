@@ -1,4 +1,4 @@
-"""How long a step takes that verifies guesses: the cost model's word, corrected by what such steps took.
+"""How long a step takes that verifies guesses: the cost model's prediction, corrected by what such steps took.
 
 Knows: a StepCost, counts of rows.
 Must not know: which sequences, how likely guesses are.

@@ -4,8 +4,8 @@
     text = "".join(detokenizer.feed(token_id) for token_id in ids) + detokenizer.finish()
 
 Bytes of an unfinished character are held back. What can never become a character turns into U+FFFD as soon as that is
-sure. One wanted difference from decoding everything at once: in byte-fallback vocabularies (Llama 2) an invalid byte
-makes `decode` replace the whole run of byte tokens around it; what was already valid and streamed stays as it was.
+sure. Decoding everything at once differs in one place, as wanted. In byte-fallback vocabularies (Llama 2) an invalid
+byte makes `decode` replace the whole run of byte tokens around it. Here what was valid and streamed stays as it was.
 
 Knows: what each token stands for.
 Must not know: requests, stop strings.
@@ -92,22 +92,30 @@ class ByteDetokenizer:
     """For vocabularies of byte strings: an incremental UTF-8 decoder is all it takes."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
+        self._special_ids = vocabulary.special_ids
+        self._token_bytes = vocabulary.token_bytes
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._holding = False
 
     @property
     def holding(self) -> bool:
         """True while part of a character is held back."""
-        return bool(self._utf8.getstate()[0])
+        return self._holding
 
     def feed(self, token_id: int) -> str:
         """The characters that this token completes; special tokens have no text."""
-        if token_id in self._vocabulary.special_ids:
+        if token_id in self._special_ids:
             return ""
-        return self._utf8.decode(self._vocabulary.token_bytes(token_id))
+        data = self._token_bytes(token_id)
+        if not self._holding and data.isascii():
+            return data.decode("ascii")
+        text = self._utf8.decode(data)
+        self._holding = bool(self._utf8.getstate()[0])
+        return text
 
     def finish(self) -> str:
         """U+FFFD where the text ends within a character."""
+        self._holding = False
         return self._utf8.decode(b"", final=True)
 
 

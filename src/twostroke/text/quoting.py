@@ -1,4 +1,4 @@
-"""Control tokens that a client wrote, told apart from those of the template, in one rendered prompt.
+"""Control tokens that a client wrote, kept apart from those of the template, in one rendered prompt.
 
 A client's text may hold the texts of control tokens. Before the template sees it, each is replaced by a placeholder
 that cannot be guessed. Afterwards the texts are put back, and their places are known: they are quoted, and become

@@ -1,8 +1,8 @@
-"""A Jinja environment for templates that strangers wrote: no way out, and bounds on what one render may use.
+"""A Jinja environment for untrusted templates: no access to Python, and bounds on what one render may use.
 
 Jinja's sandbox keeps a template from Python's internals, but not from memory and time. Here every operation that can
 make something large out of something small (* ** % + ~ range, widths in format and padding, replace, join, indent) is
-checked before it runs, and what remains (loops within loops) ends at the render's deadline, see `run_bounded`.
+checked before it runs. What remains (loops within loops) ends at the render's deadline, see `run_bounded`.
 Not bounded: what a single C call can do with arguments that are already large but legal, for example printing a list
 that holds itself many times over. Templates come from the model's folder only, never from a request.
 

@@ -30,6 +30,8 @@ class StopMatcher:
         """Take more text."""
         if self._done:
             return "", None
+        if not self._stops:
+            return piece, None
         text = self._held + piece
         for place, character in enumerate(piece, start=len(self._held) + 1):
             found = self._step(character)

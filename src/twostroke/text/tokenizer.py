@@ -66,6 +66,7 @@ class Tokenizer:
         self._byte_alphabet = any(step["type"] == "ByteLevel" for step in steps)
         self._byte_fallback = any(step["type"] == "ByteFallback" for step in steps)
         self._space = next(filter(None, map(_space_mark, steps)), None)
+        self._known_bytes: dict[int, bytes] = {}  # of tokens that were asked for: one is asked for at each step
         self.tokens_are_bytes = self._byte_alphabet or self._byte_fallback or self._space is not None
 
     @classmethod
@@ -115,6 +116,14 @@ class Tokenizer:
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that a token adds in the middle of a text; b"" for an id outside the vocabulary."""
+        found = self._known_bytes.get(token_id)
+        if found is None:
+            found = self._find_bytes(token_id)
+            if self.has(token_id):  # ids outside the vocabulary are without number
+                self._known_bytes[token_id] = found
+        return found
+
+    def _find_bytes(self, token_id: int) -> bytes:
         token = self._library.id_to_token(token_id)
         if token is None:
             return b""
@@ -212,7 +221,7 @@ def _load(folder: Path) -> tokenizers.Tokenizer:
     if path.stat().st_size > MAX_TOKENIZER_BYTES:
         raise CorruptModel(f"{path} is larger than {MAX_TOKENIZER_BYTES:,} bytes.", fix="Check the download.")
     try:
-        path.open("rb").close()  # the library does not tell a file that may not be read from a broken one
+        path.open("rb").close()  # the library's error is the same for a file that may not be read and for a broken one
     except OSError as error:
         fix = fix_unreadable(error, "Download the model again.")
         raise CorruptModel(f"{path} cannot be read.", why=why_unreadable(error), fix=fix) from None

@@ -37,6 +37,11 @@ class Turn:
         self._tools: Reader = form.tools.reader(tool_names) if form.tools and tool_names else Plain()
 
     @property
+    def plain(self) -> bool:
+        """True where all text is for the user, as it comes."""
+        return self._reasoning is None and isinstance(self._tools, Plain)
+
+    @property
     def reasoning(self) -> bool:
         """True while what comes is reasoning."""
         return self._reasoning is not None and self._reasoning.inside

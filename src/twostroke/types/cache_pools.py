@@ -34,7 +34,7 @@ class CachePools:
 
     @property
     def num_pages(self) -> tuple[int, ...]:
-        """Of each page group."""
+        """The number of pages of each page group."""
         return tuple(pool.num_pages for pool in self.pages)
 
     def split(self, count: int) -> tuple[CachePools, CachePools]:
@@ -44,7 +44,7 @@ class CachePools:
 
     @property
     def most_pages(self) -> int | None:
-        """Of one sequence, as far as pages that stay allow; None where there are none."""
+        """The most pages of one sequence, as far as pages that stay allow; None where there are none."""
         return min((pool.num_pages for pool in self.pages if not pool.window), default=None)
 
 

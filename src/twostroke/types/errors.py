@@ -11,6 +11,7 @@ TwostrokeError
 │   └── CorruptModel      a file is not what its header claims
 ├── OutOfMemory           it does not fit, with the arithmetic (exit code 4)
 ├── BackendError          a native kernel refused or is missing (exit code 5)
+│   ├── MeetingLost    another process of the same model has ended, or did not come in time (exit code 5)
 │   └── TokenizerFailed   the tokenizer library failed on a text (exit code 5, HTTP 500)
 ├── Overloaded            too much is waiting to serve this request in time (exit code 7, HTTP 503 with Retry-After)
 ├── Contradiction         measured figures that cannot both be true (exit code 1)
@@ -100,6 +101,10 @@ class OutOfMemory(TwostrokeError):
 
 class BackendError(TwostrokeError):
     """A native kernel refused its arguments, or the native library is missing."""
+
+
+class MeetingLost(BackendError):
+    """Another process of the same model has ended, or did not come to an exchange in time."""
 
 
 class TokenizerFailed(BackendError):

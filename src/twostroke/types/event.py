@@ -1,4 +1,4 @@
-"""What the heart tells the shells after each step.
+"""The events that the scheduler gives after each step.
 
 Per request: any number of PromptEvents and TokenEvents, then exactly one FinishedEvent.
 

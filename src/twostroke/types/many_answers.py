@@ -22,15 +22,7 @@ NOT_BESIDE_BEAMS: Mapping[str, tuple[Any, ...]] = {
     "top_k": (0,),
     "top_p": (1,),
     "min_p": (0,),
-    "repetition_penalty": (1,),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "logit_bias": ({},),
     "stop": ((),),
-    "grammar": (None,),
-    "allowed_token_ids": (None,),
-    "bad_words": ((),),
-    "bad_token_ids": ((),),
 }
 """What a beam search does not honour, with the values that ask for nothing. Nothing is drawn, so that a temperature of
 0 asks for nothing, and one of 1 is that of the scores."""
@@ -74,6 +66,6 @@ def _check_beams(params: SamplingParams) -> None:
             raise InvalidRequest(
                 f"{name} cannot be kept in a beam search.",
                 param=name,
-                why="Beams are compared by the log probabilities of the model alone.",
+                why="A search draws nothing, and it compares tokens, not texts.",
                 fix=f"Leave out {name}, or use_beam_search.",
             )

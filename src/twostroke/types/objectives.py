@@ -1,7 +1,7 @@
 """What a user is promised: how soon an answer begins, how steadily it goes on.
 
 Knows: seconds.
-Must not know: how promises are kept, or by whom they are measured.
+Must not know: how promises are kept, or how they are measured.
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+from msgspec.structs import replace
+
 from twostroke.types.grammar import TokenMask
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.parts import TimeParts
@@ -79,9 +82,9 @@ class Timings:
         return (self.finished_s - self.first_token_s) / (num_output_tokens - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """One piece of one completion of a streamed request. Pieces joined give the completion.
+class Delta(msgspec.Struct, frozen=True, gc=False):
+    """One piece of one completion of a streamed request. Pieces joined give the completion. Made once for each token:
+    a Struct is made in a tenth of the time of a frozen dataclass. `msgspec.structs.replace` makes a changed copy.
 
     index: which of the n completions. text may be empty while a stop string or half a character is held back.
     finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
@@ -112,6 +115,17 @@ class Delta:
     score: float | None = None
     num_other_tokens: int = 0
     rows_sum: bytes = b""
+
+    def followed_by(self, later: Delta) -> Delta | None:
+        """Both as one piece; None where they must stay apart: other completions, or log probabilities of the prompt."""
+        if later.index != self.index or self.finish_reason or self.prompt_logprobs or later.prompt_logprobs:
+            return None
+        return replace(
+            later,
+            text=self.text + later.text,
+            token_ids=self.token_ids + later.token_ids,
+            logprobs=self.logprobs + later.logprobs,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The first frozen noun: what one engine step will compute.
+"""The plan: what one engine step will compute. It never changes.
 
 Knows: token ids, page ids, counts.
 Must not know: whether a plan is run, simulated or made to fail.
@@ -38,6 +38,8 @@ class PlannedSequence(NamedTuple):
 
     draft_token_ids: guesses of what follows the known tokens, computed at the last of the planned positions. What is
     sampled at a guess counts where it and all guesses before it are what was sampled. Empty where samples is False.
+
+    alone: to be computed by itself, because a step with these positions and others failed.
     """
 
     request: Request
@@ -51,11 +53,22 @@ class PlannedSequence(NamedTuple):
     state_slot: int = -1
     draft_token_ids: tuple[int, ...] = ()
     pooled: bytes = b""
+    alone: bool = False
 
     @property
     def page_ids(self) -> Sequence[int]:
         """The first group's table; empty where the model keeps no K and V."""
         return self.tables[0] if self.tables else ()
+
+    @property
+    def adapter(self) -> int:
+        """The request's."""
+        return self.request.adapter
+
+    @property
+    def second_text(self) -> int | None:
+        """Where the second of two texts begins; None where there is one."""
+        return None if self.request.pooling is None else self.request.pooling.second_text
 
     @property
     def sampled_rows(self) -> int:
@@ -92,8 +105,8 @@ class Hold(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """A sequence that gave its pages back with num_computed positions in them. by: who needed them (itself: nobody
-    else could give any)."""
+    """A sequence that gave its pages back with num_computed positions in them. by: the sequence that needed them
+    (the same one where no other could give any)."""
 
     request_id: str
     by: str

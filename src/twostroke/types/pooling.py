@@ -39,7 +39,7 @@ class PooledRows:
     second_text: int | None = None
 
     def positions(self, num_tokens: int) -> range:
-        """The positions of a prompt of so many tokens whose rows are taken; at least one."""
+        """The positions of a prompt with `num_tokens` tokens whose rows are taken; at least one."""
         if self.pooling is Pooling.LAST:
             return range(num_tokens - 1, num_tokens)
         if self.pooling is Pooling.CLS:

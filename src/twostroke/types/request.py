@@ -36,7 +36,7 @@ class Request:
     work. objectives: its own promises in place of the engine's. speculate: how its next tokens are guessed, in place of
     the engine's way. mask: fed with each output token when it is committed;
     None where any token may come. resumed_token_ids: output that was made elsewhere before: it counts as output, is not
-    told again, and the mask has taken it in. adapter: the number of the adapter that its rows are computed with; -1 for
+    sent again, and the mask has taken it in. adapter: the number of the adapter that its rows are computed with; -1 for
     none. Requests with different adapters have different salts. pooling: the rows that become one vector; such a
     request has no output.
     """
@@ -77,11 +77,14 @@ class Request:
         return self.params.use_beam_search
 
     @property
+    def num_offered(self) -> int:
+        """How many tokens a search looks at for a beam: enough that the number of beams stays, whatever ends."""
+        return self.params.num_answers + len(self.end_token_ids) if self.steered else 0
+
+    @property
     def num_top(self) -> int | None:
         """The most likely tokens whose log probabilities come with each token; None: not even the token's own."""
-        if not self.params.use_beam_search:
-            return self.params.logprobs
-        return max(self.params.logprobs or 0, self.params.num_answers + len(self.end_token_ids))
+        return max(self.params.logprobs or 0, self.num_offered) if self.steered else self.params.logprobs
 
     def ends_with(self, token_id: int, num_output: int) -> bool:
         """Does this token end the output, of which there are `num_output` tokens before it?"""

@@ -1,4 +1,4 @@
-"""The second frozen noun: what one engine step produced.
+"""The result: what one engine step produced. It never changes.
 
 Knows: token ids and log probabilities.
 Must not know: how they were computed.
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from twostroke.types.exchange_spent import ExchangeSpent
+
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
@@ -20,11 +22,24 @@ class TokenLogprob:
     top: tuple[tuple[int, float], ...] = ()
 
 
+class Continuation(NamedTuple):
+    """A token that may come next in a beam. score: its log probability, with what the request changes; logprob: without
+    it."""
+
+    token_id: int
+    score: float
+    logprob: float
+
+
 class SampledToken(NamedTuple):
-    """One new token of one request. A tuple, because there are thousands a second."""
+    """One new token of one request. A tuple, because there are thousands a second.
+
+    offered: of a beam, what may come next, best score first.
+    """
 
     token_id: int
     logprob: TokenLogprob | None = None
+    offered: tuple[Continuation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +47,13 @@ class StepResult:
     """sampled: request id -> its new tokens, for each planned sequence with `samples`: those of its draft that were
     right, and the one behind them.
 
-
     failed: request id -> reason, for requests whose own work failed; they end, the others go on.
+    undone: request ids of which nothing was computed, while their states may have changed: they begin again from their
+    last snapshots.
     prompt_logprobs: request id -> of the prompt tokens behind its planned `scores`, in order.
     pooled: request id -> the sum of its pooled rows so far, float64 numbers as bytes.
     cold: memory was being made ready while the step ran, so that its time says nothing of later steps.
+    exchange: of a divided model, what the leader's exchange with the other processes took, a part of model_s.
     delayed_s: since the last step, how long the step's thread was ready to run while the processor ran another program.
     """
 
@@ -48,3 +65,10 @@ class StepResult:
     cold: bool = False
     delayed_s: float = 0.0
     pooled: Mapping[str, bytes] = field(default_factory=dict)
+    undone: frozenset[str] = frozenset()
+    exchange: ExchangeSpent | None = None
+
+    @property
+    def faulty(self) -> bool:
+        """Whether some request's work failed, or was not done: the step's time says nothing of later ones."""
+        return bool(self.failed or self.undone)

@@ -44,8 +44,8 @@ class SamplingParams:
     others. As in vLLM, another spelling of the same word in tokens is another sequence.
     grammar: what the answer must look like; it says where the answer may end, so min_tokens and ignore_eos have no
     place beside it. Cut short by max_tokens or a stop string, an answer is the beginning of one that fits.
-    best_of: so many answers are made, and the n with the highest mean log probability of their tokens (the end token
-    counts) are given, best first. None: n.
+    best_of: how many answers are made. Of these, the n with the highest mean log probability of their tokens (the end
+    token counts) are given, best first. None: n.
     use_beam_search: the answers are found by a beam search with best_of beams, as transformers' generate(num_beams=...)
     does it. An answer's score is the sum of its tokens' log probabilities / (its length ** length_penalty).
     early_stopping: when the search ends. True: as soon as there are as many finished answers as beams. False: when the

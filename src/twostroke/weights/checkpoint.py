@@ -136,6 +136,11 @@ class Checkpoint:
             raise TypeError(f"{name} holds no codes")
         return tensor.read_stored(first, count, kind)
 
+    def holds_negated_exp(self, name: str) -> bool:
+        """Whether a tensor is stored as minus the exponential of what its name says."""
+        tensor = self.tensors[name]
+        return isinstance(tensor, GgufTensor) and tensor.negated_exp
+
     def close(self) -> None:
         """Close all shards."""
         for shard in self.shards.values():

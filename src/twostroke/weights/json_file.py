@@ -1,4 +1,4 @@
-"""Reading of JSON files that nobody vouches for: bounded in size, no duplicate keys, no NaN, always an object.
+"""Reading of untrusted JSON files: bounded in size, no duplicate keys, no NaN, always an object.
 
 Infinity is read, though JSON has no such word: published configs of Mamba-2 have it where a number has no bound.
 

@@ -21,9 +21,9 @@ from twostroke.program.op import FormatChoice
 from twostroke.program.values import Tensor, Vector, Weight
 from twostroke.spec.formats import PANEL_ROWS, WeightFormat
 from twostroke.types.errors import CorruptModel
-from twostroke.weights.blobs import BlobTarget, MemoryTarget, plan_blobs, weights_from_blobs
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.loaded import ModelWeights
+from twostroke.weights.packed.blobs import BlobTarget, MemoryTarget, plan_blobs, weights_from_blobs
 from twostroke.weights.stored import pack_stored_matrix
 from twostroke.weights.tensor_source import SourceArray, readable_dtype
 from twostroke.weights.tensors import check_tensors
@@ -113,7 +113,7 @@ def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: V
     if vector.parts:
         values = np.concatenate([_numbers_of(checkpoint, part) for part in vector.parts])
         _check_usable(values, vector.parts[0].name)
-    if vector.negated_exp:
+    if vector.negated_exp and not all(checkpoint.holds_negated_exp(part.name) for part in vector.parts):
         values = -np.exp(values.astype(np.float64)).astype(np.float32)  # float32 differs between processors
     if vector.plus:
         values = values + np.float32(vector.plus)

@@ -1,7 +1,7 @@
 """The packed weights of a model, by the keys that its program gives them.
 
 Knows: packed matrices, vectors.
-Must not know: where they came from, who multiplies with them.
+Must not know: where they came from, which kernels multiply with them.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
 
 Checked: N <= 100 MB and inside the file; no duplicate names; known dtypes; shapes of whole numbers whose product times
 the element size is the length; tensors lie one after another from 0 to the end of the file, no hole, no overlap.
-Python's integers do not wrap, so no product can lie. Rows are read with pread into the caller's memory: nothing is
-mapped, so a file that shrinks meanwhile is an error and not a signal.
+Python's integers do not wrap, so no product can lie.
 
 Knows: the format.
 Must not know: which tensors a model has.
@@ -20,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twostroke.ops.operands import U8Array
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.json_file import DOWNLOAD_AGAIN, open_regular, parse_object
+from twostroke.weights.open_file import OpenFile, check_rows
 from twostroke.weights.tensor_source import SourceArray, TensorInfo, readable_dtype
 
 MAX_HEADER_BYTES = 100_000_000
@@ -38,17 +37,17 @@ DTYPE_BITS = {
     "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
     "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4,
 }  # fmt: skip
-"""Every dtype of the format. Only F32, BF16 and F16 can be read as weights."""
+"""Every dtype of the format. Only F32, BF16 and F16 can be read as matrices."""
+WHOLE_NUMBERS: dict[str, np.dtype[Any]] = {"I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
+"""What vectors may be read from beside."""
 
 
-class SafetensorsFile:
-    """An open file. `tensors`: name -> TensorInfo. `header`: its raw bytes, for fingerprints."""
+class SafetensorsFile(OpenFile):
+    """An open file. tensors: name -> TensorInfo."""
 
     def __init__(self, path: Path, descriptor: int, header: bytes, tensors: dict[str, TensorInfo]) -> None:
-        self.path = path
-        self.header = header
+        super().__init__(path, descriptor, header)
         self.tensors = tensors
-        self._descriptor = descriptor
 
     @classmethod
     def open(cls, path: Path) -> SafetensorsFile:
@@ -63,32 +62,26 @@ class SafetensorsFile:
             raise
         return cls(path, descriptor, header, tensors)
 
-    def close(self) -> None:
-        """Close the file; reading afterwards is an error."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
     def read_rows(self, name: str, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """Rows [first, first + count) of the first axis, (count, ...): bf16 bits for BF16, float32 for F32 and F16.
+        """Rows [first, first + count) of the first axis, (count, ...): bf16 bits for BF16, float32 for F32, F16 and
+        whole numbers (tables of experts; below 2^24 exact).
 
         out: where to put them, C-contiguous, of that dtype and of count * row_elements elements. Raises CorruptModel
         (file ends early), UnsupportedModel (dtype), IndexError (rows outside).
         """
         info = self.tensors[name]
-        stored = readable_dtype(name, info)
-        if not (0 <= first and 0 <= count and first + count <= info.rows):
-            raise IndexError(f"{name}: rows [{first}, {first + count}) of {info.rows}")
+        stored = WHOLE_NUMBERS.get(info.dtype) or readable_dtype(name, info)
+        check_rows(name, first, count, info.rows)
         shape = (count, *info.shape[1:]) if info.shape else ()
         offset = info.offset + first * info.row_elements * stored.itemsize
         if out is not None:
             _check_target(name, out, stored, count * info.row_elements)
-        if info.dtype == "F16":
-            half = np.empty(shape, stored)
-            self._read_into(half, offset, name)
+        if info.dtype == "F16" or info.dtype in WHOLE_NUMBERS:
+            stored_values = np.empty(shape, stored)
+            self._read_into(stored_values, offset, name)
             if out is None:
-                return half.astype(np.float32)
-            out.reshape(shape)[...] = half
+                return stored_values.astype(np.float32)
+            out.reshape(shape)[...] = stored_values
             return out
         target = np.empty(shape, stored) if out is None else out
         self._read_into(target, offset, name)
@@ -101,36 +94,11 @@ class SafetensorsFile:
     def read_raw(self, name: str, first: int, count: int) -> U8Array:
         """The bytes of rows [first, first + count), of any type. Raises CorruptModel (file ends early), IndexError."""
         info = self.tensors[name]
-        if not (0 <= first and 0 <= count and first + count <= info.rows):
-            raise IndexError(f"{name}: rows [{first}, {first + count}) of {info.rows}")
+        check_rows(name, first, count, info.rows)
         row_bytes = info.num_bytes // max(1, info.rows)
         found = np.empty(count * row_bytes, np.uint8)
         self._read_into(found, info.offset + first * row_bytes, name)
         return found
-
-    def read_at(self, offset: int, num_bytes: int) -> bytes:
-        """Raw bytes, fewer at the end of the file."""
-        return os.pread(self._descriptor, num_bytes, offset)
-
-    def _read_into(self, target: NDArray[Any], offset: int, name: str) -> None:
-        view = target.reshape(-1).view(np.uint8).data
-        done = 0
-        while done < len(view):
-            try:
-                got = os.preadv(self._descriptor, [view[done : done + (1 << 30)]], offset + done)
-            except OSError as error:
-                raise CorruptModel(
-                    f"{self.path.name} cannot be read.",
-                    why=f"{error.strerror}.",
-                    fix="Check the disk, download it again.",
-                ) from None
-            if got <= 0:
-                raise CorruptModel(
-                    f"{self.path.name} ends inside tensor {name[:100]}.",
-                    why="The file became shorter after it was opened.",
-                    fix=DOWNLOAD_AGAIN,
-                )
-            done += got
 
 
 def _check_target(name: str, out: SourceArray, stored: np.dtype[Any], elements: int) -> None:

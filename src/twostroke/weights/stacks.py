@@ -13,32 +13,35 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twostroke.program.model import ExpertStack
+from twostroke.program.stack import ExpertStack
 from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource
 
 
 @dataclass(frozen=True, slots=True)
 class StackedTensor:
-    """Rows [first_row, first_row + num_rows) of one matrix of a stack (matrices, rows, columns). Satisfies
-    `TensorSource`."""
+    """num_rows rows from first_row on, every step-th, of one matrix of a stack (matrices, rows, columns); of a stack
+    (matrices, columns, rows) where `turned`; of one of vectors, (matrices, rows). Satisfies `TensorSource`."""
 
     stack: TensorSource
     matrix: int
     first_row: int
     num_rows: int
+    step: int = 1
+    turned: bool = False
 
     @property
     def info(self) -> TensorInfo:
         """Shape and dtype; offset is the stack's."""
         whole = self.stack.info
-        count, rows, columns = whole.shape
+        count, rows, *columns = (whole.shape[0], whole.shape[2], whole.shape[1]) if self.turned else whole.shape
         num_bytes = whole.num_bytes // (count * rows) * self.num_rows
-        return TensorInfo(whole.dtype, (self.num_rows, columns), whole.offset, num_bytes)
+        return TensorInfo(whole.dtype, (self.num_rows, *columns), whole.offset, num_bytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
         """See SafetensorsFile.read_rows. The whole matrix is read."""
-        begin = self.first_row + first
-        rows = self.stack.read_rows(self.matrix, 1)[0][begin : begin + count]
+        matrix = self.stack.read_rows(self.matrix, 1)[0]
+        own = (matrix.T if self.turned else matrix)[self.first_row :: self.step][: self.num_rows]
+        rows = own[first : first + count]
         if out is None:
             return np.ascontiguousarray(rows)
         out.reshape(rows.shape)[...] = rows
@@ -50,16 +53,26 @@ def unstacked(tensors: Mapping[str, TensorSource], stacks: Sequence[ExpertStack]
     found: dict[str, TensorSource] = {}
     for name, tensor in tensors.items():
         stack = next((each for each in stacks if name.endswith(each.name)), None)
-        if stack is None or len(tensor.info.shape) != 3 or tensor.info.shape[1] % len(stack.each):
+        axes = 2 if stack is not None and stack.bias else 3
+        if stack is None or len(tensor.info.shape) != axes or _rows(tensor, stack) % len(stack.each):
             found[name] = tensor
         else:
             found |= dict(_matrices(name, tensor, stack))
     return found
 
 
+def _rows(tensor: TensorSource, stack: ExpertStack) -> int:
+    """Of one matrix, or elements of one vector."""
+    return tensor.info.shape[2 if stack.transposed else 1]
+
+
 def _matrices(name: str, tensor: TensorSource, stack: ExpertStack) -> Iterator[tuple[str, StackedTensor]]:
-    count, rows, _ = tensor.info.shape
-    begin, each = name.rpartition(".")[0], rows // len(stack.each)
-    for expert in range(count):
+    parts, ending = len(stack.each), "bias" if stack.bias else "weight"
+    begin, each = name.rpartition(".")[0], _rows(tensor, stack) // parts
+    for expert in range(tensor.info.shape[0]):
         for place, one in enumerate(stack.each):
-            yield f"{begin}.{expert}.{one}.weight", StackedTensor(tensor, expert, place * each, each)
+            first, step = (place, parts) if stack.paired else (place * each, 1)
+            yield (
+                f"{begin}.{expert}.{one}.{ending}",
+                StackedTensor(tensor, expert, first, each, step, stack.transposed),
+            )

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from twostroke.ops.column_orders import KeptOrder, OrderChoice
-from twostroke.ops.operands import F32Array
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.passes.column_orders import KeptOrder, OrderChoice
 from twostroke.ops.stored_layout import StoredValues, canonical, holds_columns, pack_stored
 from twostroke.program.model import Model
 from twostroke.program.values import Tensor, Weight
 from twostroke.spec.formats import BF16, F32, PANEL_ROWS, STORED_GROUP, WeightFormat, WeightKind
 from twostroke.types.errors import CorruptModel
-from twostroke.weights.blobs import BlobTarget
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.gguf.tensors import GgufTensor
+from twostroke.weights.packed.blobs import BlobTarget
 from twostroke.weights.quantized.matrix import BankMatrix
 from twostroke.weights.quantized.tensor import ORDER, QuantizedTensor
 from twostroke.weights.tensor_source import TensorInfo
@@ -61,7 +63,8 @@ def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], Wei
         for kind, _ in HELD:
             if all(bank is not None and kind in bank.bank_kinds for bank in banks):
                 return WeightFormat(kind, STORED_GROUP)
-        return stored_format([checkpoint.info(part.name) for part in parts], all(map(_plain, parts)))
+        kept = [_plain(part) or _rows_in_file(part, checkpoint) is not None for part in parts]
+        return stored_format([_of_rows(part, checkpoint) for part in parts], all(kept))
 
     return choose
 
@@ -95,7 +98,7 @@ def stored_format(infos: list[TensorInfo], plain: bool) -> WeightFormat:
         return F32
     for kind, held in HELD:
         whole = all(holds_columns(kind, info.shape[-1]) for info in infos if info.shape)
-        if plain and whole and all(info.blocks in held or kind in info.kinds for info in infos):
+        if plain and whole and all(_held(info, held) or kind in info.kinds for info in infos):
             return WeightFormat(kind, STORED_GROUP)
     return BF16
 
@@ -141,7 +144,7 @@ def tell_stored(model: Model, checkpoint: Checkpoint, report: Callable[[str], No
 def pack_stored_matrix(
     target: BlobTarget, weight: Weight, checkpoint: Checkpoint, weight_format: WeightFormat, done: Callable[[int], None]
 ) -> None:
-    """All matrices of a weight, some panels at a time. done: is told of bytes read. Raises CorruptModel."""
+    """All matrices of a weight, some panels at a time. done: called with the bytes read. Raises CorruptModel."""
     panel_bytes, panels_each = weight_format.data_bytes(1, weight.columns), math.ceil(weight.rows / PANEL_ROWS)
     step = max(1, PIECE_ELEMENTS // (PANEL_ROWS * weight.columns)) * PANEL_ROWS
     key = weight.key + ".data"
@@ -177,7 +180,9 @@ def _rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: 
 
 
 def _part_rows(part: Tensor, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
-    bank = _bank(part, checkpoint)
+    bank, tensor, sought = _bank(part, checkpoint), checkpoint.tensors[part.name], _rows_in_file(part, checkpoint)
+    if isinstance(tensor, GgufTensor) and sought is not None:
+        return tensor.read_stored_rows(sought[first : first + count], kind)
     if bank is None or part.matrix is None:
         return checkpoint.read_stored(part.name, first, count, kind)
     rows = np.arange(first, first + count) if part.order is None else part.order.index[first : first + count]
@@ -199,6 +204,34 @@ def _bank(part: Tensor, checkpoint: Checkpoint) -> BankMatrix | None:
 
 def _finite(scales: F32Array | None) -> bool:
     return scales is None or bool(np.isfinite(scales).all())
+
+
+def _held(info: TensorInfo, held: frozenset[str]) -> bool:
+    return bool(info.blocks) and held.issuperset(info.blocks.split())
+
+
+def _rows_in_file(part: Tensor, checkpoint: Checkpoint) -> I32Array | None:
+    """Which rows of a GGUF file's tensor a part is; None where it takes columns, or its rows are the file's columns."""
+    tensor = checkpoint.tensors[part.name]
+    stacked = part.matrix is not None and len(part.shape) == 3
+    if not isinstance(tensor, GgufTensor) or part.columns is not None or len(part.shape) != 2 + stacked:
+        return None
+    if part.transposed != tensor.turned or tensor.elements or tensor.info.shape != part.shape:
+        return None
+    rows = np.arange(tensor.matrix_rows, dtype=np.int32)
+    if part.order is not None:
+        rows = rows[list(part.order.index)]
+    if part.rows is not None:
+        rows = rows[slice(*part.rows)]
+    return rows + np.int32((part.matrix or 0) * tensor.matrix_rows)
+
+
+def _of_rows(part: Tensor, checkpoint: Checkpoint) -> TensorInfo:
+    """The shape that counts for a tensor's blocks: its columns last."""
+    info = checkpoint.info(part.name)
+    if not part.transposed or len(info.shape) < 2:
+        return info
+    return replace(info, shape=(*info.shape[:-2], info.shape[-1], info.shape[-2]))
 
 
 def _plain(part: Tensor) -> bool:

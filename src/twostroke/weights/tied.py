@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from twostroke.ops.linear import Linear
+from twostroke.ops.products.linear import Linear
 from twostroke.program.model import Model
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.fingerprint import fingerprint
+from twostroke.weights.packed.fingerprint import fingerprint
 from twostroke.weights.tensors import with_prefix
 
 HEAD = "lm_head.weight"

@@ -15,7 +15,7 @@ from twostroke.workload.request import WorkloadRequest
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """rate_scale: 2 makes everything arrive twice as fast. limit: the first so many requests.
+    """rate_scale: 2 makes everything arrive twice as fast. limit: how many requests are kept, from the first on.
 
     tokens_scale: times all prompt and output lengths. max_prompt_tokens, max_output_tokens, max_context_tokens: longer
     ones are clipped (the context by shortening the prompt); None leaves them.
@@ -55,7 +55,7 @@ def _one(request: WorkloadRequest, how: Arrangement) -> WorkloadRequest:
         prompt = min(prompt, max(1, how.max_context_tokens - output))
     text = request.text
     if text is not None and prompt < request.prompt_tokens:
-        # Characters stand for tokens in proportion; who needs the exact count counts again.
+        # Characters stand for tokens in proportion; a caller that needs the exact count counts again.
         text = text[: max(1, len(text) * prompt // request.prompt_tokens)]
     ids = request.block_ids[: -(-prompt // request.block_tokens)]
     return replace(

@@ -75,26 +75,26 @@ def _vllm(whole: Sequence[Observation], wanted: Objectives, duration_s: float) -
     )
 
 
-def _aiperf(whole: Sequence[Observation], wanted: Objectives, duration_s: float) -> ToolFigures:
-    def ttft(each: Observation) -> float | None:
-        arrivals = each.arrivals
-        return arrivals[0][0] - each.sent_s if arrivals else None
+def _to_first_text(each: Observation) -> float | None:
+    return each.arrivals[0][0] - each.sent_s if each.arrivals else None
 
+
+def _aiperf(whole: Sequence[Observation], wanted: Objectives, duration_s: float) -> ToolFigures:
     def latency(each: Observation) -> float:
         return each.times_s[-1] - each.sent_s
 
     def itl(each: Observation) -> float | None:
-        first = ttft(each)
+        first = _to_first_text(each)
         return (latency(each) - first) / (each.tokens - 1) if first is not None and each.tokens > 1 else None
 
     gaps = [
         after[0] - before[0] for each in whole for before, after in zip(each.arrivals, each.arrivals[1:], strict=False)
     ]
-    rules = ((wanted.ttft_s, ttft), (wanted.tpot_s, itl), (wanted.e2e_s, latency))
+    rules = ((wanted.ttft_s, _to_first_text), (wanted.tpot_s, itl), (wanted.e2e_s, latency))
     return ToolFigures(
         "aiperf",
         (
-            ToolFigure("TTFT", "from the actual send to the first text", _of(whole, ttft)),
+            ToolFigure("TTFT", "from the actual send to the first text", _of(whole, _to_first_text)),
             ToolFigure("ITL", "our TPOT: one mean a request, to the closing chunk", _of(whole, itl)),
             ToolFigure("ICL", "gaps between chunks with text", summary(gaps)),
             ToolFigure("request latency", "from the actual send to the closing chunk", _of(whole, latency)),
@@ -105,10 +105,6 @@ def _aiperf(whole: Sequence[Observation], wanted: Objectives, duration_s: float)
 
 
 def _guidellm(whole: Sequence[Observation], wanted: Objectives, duration_s: float) -> ToolFigures:
-    def ttft(each: Observation) -> float | None:
-        arrivals = each.arrivals
-        return arrivals[0][0] - each.sent_s if arrivals else None
-
     def itl(each: Observation) -> float | None:
         return each.tpot_s
 
@@ -122,11 +118,11 @@ def _guidellm(whole: Sequence[Observation], wanted: Objectives, duration_s: floa
     itls = [(value, each.tokens - 1.0) for each in whole if (value := itl(each)) is not None]
     tpots = [(value, float(each.tokens)) for each in whole if (value := tpot(each)) is not None]
     judged = [each for each in whole if wanted.tpot_s is None or itl(each) is not None]
-    rules = ((wanted.ttft_s, ttft), (wanted.tpot_s, itl), (wanted.e2e_s, latency))
+    rules = ((wanted.ttft_s, _to_first_text), (wanted.tpot_s, itl), (wanted.e2e_s, latency))
     return ToolFigures(
         "guidellm",
         (
-            ToolFigure("TTFT", "from the actual send to the first text", _of(whole, ttft)),
+            ToolFigure("TTFT", "from the actual send to the first text", _of(whole, _to_first_text)),
             ToolFigure("ITL", "our TPOT, each request weighted by its gaps", weighted_summary(itls)),
             ToolFigure("TPOT", "(last text - send) / tokens: TTFT is in it", weighted_summary(tpots)),
             ToolFigure("request latency", "from the actual send to the end of the stream", _of(whole, latency)),

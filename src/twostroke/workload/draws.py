@@ -1,4 +1,4 @@
-"""Random draws of a workload: a counter run through splitmix64, so that a seed tells everything that follows.
+"""Random draws of a workload: a counter run through splitmix64, so that the seed decides everything that follows.
 
 Knows: integers, the distributions that arrivals and lengths need.
 Must not know: what is drawn for; the `random` module and its state.

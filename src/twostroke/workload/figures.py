@@ -22,7 +22,7 @@ from twostroke.workload.observation import Observation
 from twostroke.workload.summary import Summary, summary
 
 SHORTEST_RUN_S = 1e-9
-"""No clock tells less apart: a run that took less has no rates."""
+"""No clock measures less: a run that took less has no rates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Figures:
     """Times in seconds, rates a second of duration_s, which runs from the first intended send to the last end; 0 where
     that is less than SHORTEST_RUN_S.
 
-    prompt_tokens, output_tokens: of whole answers, by usage. uncounted: whole answers whose server told no usage, so
+    prompt_tokens, output_tokens: of whole answers, by usage. uncounted: whole answers whose server sent no usage, so
     that chunks were counted as tokens. chunk_tokens: output tokens a chunk; where it is not 1 and the server does not
-    tell each chunk's count, ITL is of chunks. send_late: sent - intended. busy: requests under way, on average and at
+    send each chunk's count, ITL is of chunks. send_late: sent - intended. busy: requests under way, on average and at
     most. errors: requests by reason. goodput_per_s, good_share: None without objectives.
     """
 

@@ -57,7 +57,7 @@ def _warnings(found: Figures) -> list[str]:
         said.append(f"  {found.uncounted} answers came without usage: chunks were counted as tokens")
     if found.chunk_tokens is not None and abs(found.chunk_tokens - 1) > NEAR_ONE and not found.uncounted:
         said.append(
-            f"  {found.chunk_tokens:.2f} tokens a chunk: TPOT is of tokens, ITL as far as the server tells each "
+            f"  {found.chunk_tokens:.2f} tokens a chunk: TPOT is of tokens, ITL as far as the server sends each "
             "chunk's count"
         )
     if found.send_late is not None and found.send_late.p99 > LATE_S:

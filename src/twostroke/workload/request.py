@@ -1,7 +1,7 @@
 """One request of a workload.
 
 Knows: counts and times.
-Must not know: tokenizers, who sends it.
+Must not know: tokenizers, what sends it.
 """
 
 from __future__ import annotations

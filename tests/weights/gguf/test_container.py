@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tests.weights.gguf.files import array, info, number, raw, string, strings, text, write
 from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
 from twostroke.weights.gguf.container import GgufFile, open_split
@@ -155,7 +156,7 @@ def test_every_cut_is_an_error(tmp_path):
             opened(tmp_path, data[:length])
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=6))
 def test_changed_bytes_are_refused_or_harmless(tmp_path, changes):
     keys = [("s", string("abc")), ("n", number(10, 7)), ("a", array(6, 2, bytes(8))), ("t", strings(["x", "yz"]))]
@@ -171,7 +172,7 @@ def test_changed_bytes_are_refused_or_harmless(tmp_path, changes):
     file.close()
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tail=st.binary(max_size=200))
 def test_anything_after_the_counts(tmp_path, tail):
     try:

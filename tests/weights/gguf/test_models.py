@@ -11,72 +11,32 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 
-from tests.models.families import FAMILIES, make_checkpoint
-from tests.models.families_classic import starcoder2
-from tests.models.families_dense import LINEAR_AT_FULL, gemma3
+from tests.models.families.whole import make_checkpoint
 from tests.models.parity import Loaded, relative_error
 from tests.weights.gguf.export import all_of, write_gguf
 from tests.weights.gguf.files import array, info, number, raw, string, strings, write
-from twostroke.models.common.registry import architectures
 from twostroke.ops.reference import ReferenceOps
 from twostroke.runner.folder import load_folder
 from twostroke.spec.formats import F32
 from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.gguf.families import FAMILIES as NAMED
 from twostroke.weights.gguf.unfold import unfold
 
 SAME = {
-    "llama2-multi-head": "llama",
     "llama-tied": "llama",
-    "llama-yarn": "llama",
-    "llama-linear": "llama",
     "llama-odd-sizes": "llama",
-    "llama-biases": "llama",
     "qwen2-biases": "qwen2",
-    "qwen2-tied": "qwen2",
-    "qwen3-head-norms": "qwen3",
     "gemma": "gemma",
-    "gemma2": "gemma2",
     "gpt2": "gpt2",
-    "gpt2-odd-sizes": "gpt2",
     "mixtral-experts": "llama",
-    "qwen3-moe": "qwen3moe",
-    "gemma3-sixth": "gemma3",
-    "granite": "granite",
-    "smollm3": "smollm3",
-    "olmo2": "olmo2",
     "phi3": "phi3",
-    "starcoder2-no-biases": "starcoder2",
-    "starcoder2-no-window": "starcoder2",
 }
-MORE = {
-    "gemma3-sixth": gemma3(sliding_window_pattern=6, num_hidden_layers=7, rope_parameters=LINEAR_AT_FULL),
-    "starcoder2-no-window": starcoder2(sliding_window=None),
-}
-"""What a file can say of these families."""
-
-
-def test_every_family_is_one_that_there_is():
-    known = architectures()
-    for name, family in NAMED.items():
-        assert known[family.hf].model_type == family.model_type, name
-    names = set(gguf.MODEL_ARCH_NAMES.values())
-    assert {name for name in NAMED if name != "mixtral"} <= names
+"""Of these also the weights themselves; what all families compute is compared in test_families.py."""
 
 
 @pytest.mark.parametrize("family", SAME)
-def test_the_same_weights_and_logits(family, tmp_path, monkeypatch):
-    for name, config in MORE.items():
-        monkeypatch.setitem(FAMILIES, name, config)
+def test_the_same_weights_and_logits(family, tmp_path):
     make_checkpoint(family, tmp_path / "hf")
-    if family.startswith(
-        ("gemma2", "gemma3")
-    ):  # no key of the file says how scores are scaled: by the heads' size, but of the model of 27B
-        config = json.loads((tmp_path / "hf" / "config.json").read_text())
-        (tmp_path / "hf" / "config.json").write_text(
-            json.dumps({**config, "query_pre_attn_scalar": config["head_dim"]})
-        )
     path = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", SAME[family])
     folder = unfold(path, tmp_path / "cache")
     theirs, their_weights = load_folder(tmp_path / "hf", F32)

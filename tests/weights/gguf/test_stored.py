@@ -26,7 +26,7 @@ from twostroke.spec.formats import BF16, F32, WeightKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.load import load_weights
-from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.stored import expanded_sentence
 
 MIXES: dict[str, tuple[TypeOf, set[WeightKind]]] = {

@@ -32,7 +32,7 @@ class Way:
     def expected(self) -> bool:
         """Whether config.json alone says in which kind it is kept."""
         method = self.config.get("quantization_config", {}).get("quant_method", "mlx")
-        return method in ("gptq", "awq", "compressed-tensors", "mlx", "fp8") and self.kept != "FLAT4"
+        return method in ("gptq", "awq", "compressed-tensors", "mlx", "fp8", "hqq") and self.kept != "FLAT4"
 
 
 def _gptq(bits: int, group: int, kept: str | None, sym: bool = False, order: bool = False, v1: bool = True) -> Way:
@@ -89,6 +89,17 @@ def _mlx(bits: int, group: int, dtype: torch.dtype, kept: str) -> Way:
         f"MLX {bits}-bit, groups of {group}",
         kept,
     )
+
+
+def _hqq(bits: float, group: int, kept: str | None, axis: int = 1) -> Way:
+    own = {"nbits": bits, "group_size": group, "axis": axis, "view_as_float": False}
+    config = {"quant_method": "hqq", "quant_config": {"weight_quant_params": own}, "skip_modules": ["lm_head"]}
+    words = f"HQQ {bits}-bit, groups of {group}" + ("" if axis else " along the rows")
+
+    def pack(rng: np.random.Generator, shape: tuple[int, int]) -> Packed:
+        return packers.hqq(rng, shape, bits, group, axis)
+
+    return Way({"quantization_config": config}, pack, words, kept)
 
 
 def _fp8(config: dict[str, Any], tile: tuple[int, int], name: str, words: str) -> Way:
@@ -149,6 +160,13 @@ WAYS: dict[str, Way] = {
     "mlx-3": _mlx(3, 64, torch.bfloat16, "AFFINE4_64"),
     "mlx-5": _mlx(5, 128, torch.bfloat16, "AFFINE8_128"),
     "mlx-6": _mlx(6, 64, torch.bfloat16, "AFFINE8_64"),
+    "hqq-4": _hqq(4, 64, "AFFINE4_64"),
+    "hqq-8": _hqq(8, 128, "AFFINE8_128"),
+    "hqq-3": _hqq(3, 64, "AFFINE4_64"),
+    "hqq-6": _hqq(6, 64, "AFFINE8_64"),
+    "hqq-5": _hqq(5, 128, "AFFINE8_128"),
+    "hqq-ternary": _hqq(1.58, 64, "AFFINE4_64"),
+    "hqq-2-rows": _hqq(2, 64, None, axis=0),
     "modelopt-nvfp4": Way(
         {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}},
         lambda rng, shape: packers.nvfp4(rng, shape, divided=False), "ModelOpt NVFP4, groups of 16", "E2M1_16",

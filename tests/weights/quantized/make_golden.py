@@ -2,9 +2,9 @@
 
     python make_golden.py FOLDER
 
-Needs compressed-tensors, mlx, bitsandbytes and torch, which the project itself does not; AutoAWQ's source is read where
-its folder is given as a second argument. Each file holds the tensors of a module, what the library unpacks as
-`expected`, and the config as metadata.
+Needs compressed-tensors, mlx, bitsandbytes, hqq and torch, which the project itself does not.
+AutoAWQ's source is read where its folder is given as a second argument. Each file holds the tensors of a
+module, what the library unpacks as `expected`, and the config as metadata.
 
 Knows: those libraries.
 Must not know: twostroke.
@@ -196,11 +196,28 @@ def awq(folder: Path, source: Path) -> None:
     )
 
 
+def hqq(folder: Path) -> None:
+    from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
+
+    ways = {
+        "4": (4, 64, 1, False), "8": (8, 128, 1, False), "3": (3, 64, 1, False), "2-rows": (2, 64, 0, False),
+        "4-floats": (4, 64, 1, True), "3-rows": (3, 64, 0, False),
+    }  # fmt: skip
+    for seed, (name, (bits, group, axis, floats)) in enumerate(ways.items(), 100):
+        linear = torch.nn.Linear(COLUMNS, ROWS, bias=False)
+        linear.weight.data = weight(seed)
+        own = BaseQuantizeConfig(nbits=bits, group_size=group, axis=axis, view_as_float=floats)
+        made = HQQLinear(linear, quant_config=own, compute_dtype=torch.float32, device="cpu")
+        config = {"quant_method": "hqq", "quant_config": own, "skip_modules": ["lm_head"]}
+        write(folder, f"hqq-{name}", config, made.state_dict(), made.dequantize().detach())
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     compressed(folder)
     mlx(folder)
     bitsandbytes(folder)
+    hqq(folder)
     if len(sys.argv) > 2:
         awq(folder, Path(sys.argv[2]))
 

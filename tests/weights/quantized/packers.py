@@ -144,6 +144,31 @@ def mlx(rng: np.random.Generator, shape: tuple[int, int], bits: int, group: int,
     return Packed({"weight": words, "scales": drawn.scales, "biases": biases}, values)
 
 
+def hqq(rng: np.random.Generator, shape: tuple[int, int], bits: float, group: int, axis: int = 1) -> Packed:
+    """Zero points are no whole numbers. As transformers stores them: settings beside the codes."""
+    count = shape[0] * shape[1]
+    grid = (count // group, group) if axis else (group, count // group)
+    each = (grid[0], 1) if axis else (1, grid[1])
+    said, levels = bits, 3 if bits == 1.58 else 1 << int(bits)
+    codes = rng.integers(0, levels, grid)
+    scale = tensor(rng.uniform(0.5, 2, each) * 0.05 / levels, torch.float16)
+    zero = tensor(rng.uniform(0.2, 0.8, each) * levels, torch.float16)
+    bits = {1.58: 2, 5: 8, 6: 8}.get(bits, int(bits))  # what a code takes
+    fractions = 10 if bits == 3 else 8 // bits
+    rows = -(-grid[0] // fractions)
+    packed = np.zeros((rows, grid[1]), np.int64)
+    for row, line in enumerate(codes):
+        packed[row % rows] += line << bits * (fractions - 1 - row // rows)
+    name = {8: "8bit_u8", 4: "4bit_u8", 3: "3bit_32", 2: "2bit_u8"}[bits]
+    settings = {"nbits": said, "group_size": group, "axis": axis}
+    tensors = {key: torch.tensor(value) for key, value in settings.items()} | {
+        "W_q": tensor(packed, torch.int32 if bits == 3 else torch.uint8),
+        "scale": scale, "zero": zero, "shape": torch.tensor(shape), "packing": torch.tensor(list(name.encode())).byte(),
+        "view_as_float": torch.tensor(0, dtype=torch.uint8), "stores_quant_config": torch.tensor(1, dtype=torch.uint8),
+    }  # fmt: skip
+    return Packed(tensors, ((codes - zero.double().numpy()) * scale.double().numpy()).reshape(shape))
+
+
 def e4m3(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[torch.Tensor, np.ndarray]:
     found = tensor(rng.normal(0, 60, shape), torch.float32).to(torch.float8_e4m3fn)
     return found, found.double().numpy()

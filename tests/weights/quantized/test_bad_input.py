@@ -19,7 +19,9 @@ from twostroke.runner.folder import read_folder
 from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
-from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.packed.numpy_packer import NumpyPacker
+from twostroke.weights.quantized.hqq import HqqMatrix
+from twostroke.weights.quantized.parts import Held, StoredTensors
 from twostroke.weights.quantized.recipe import METHODS, scheme_of
 
 UP = "model.layers.0.mlp.up_proj."
@@ -190,3 +192,11 @@ def test_ignored_modules_must_not_be_quantized(tmp_path):
     (tmp_path / "quantized" / "config.json").write_text(json.dumps({**LLAMA, "quantization_config": config}))
     with pytest.raises(UnsupportedModel, match="up_proj is in quantization_config.ignore"):
         load(tmp_path / "quantized")
+
+
+@pytest.mark.parametrize("part", ["scale_q", "zero_q", "meta_scale"])
+def test_quantized_scales_of_hqq_are_refused_by_name(part):
+    tensors = {f"model.layers.0.x.{part}": None}
+    with pytest.raises(UnsupportedModel, match=part) as caught:
+        HqqMatrix.of(StoredTensors(tensors), "model.layers.0.x", Held())
+    assert "quant_scale=False" in caught.value.fix

@@ -20,7 +20,7 @@ from twostroke.runner.folder import read_folder
 from twostroke.spec.formats import BF16
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
-from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.quantized.present import found_sentence
 
 LLAMA: dict[str, Any] = {
@@ -64,7 +64,7 @@ def logits(folder: Path, weights: str, ids: list[int]) -> np.ndarray:
     return found
 
 
-QUICK = ("gptq-4-order", "ct-nvfp4", "fp8-tiles", "mlx-3")
+QUICK = ("gptq-4-order", "ct-nvfp4", "fp8-tiles", "mlx-3", "hqq-4")
 """One for each way of packing; the others are for the whole suite. test_golden.py reads all formats."""
 
 

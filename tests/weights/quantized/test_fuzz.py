@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
+from tests.weights.quantized import packers
 from tests.weights.quantized.formats import WAYS
 from twostroke.types.errors import ModelError
 from twostroke.weights.checkpoint import Checkpoint
@@ -89,15 +90,27 @@ def read_all(folder: Path) -> None:
                     checkpoint.read_stored(name, 0, tensor.info.rows, kind)
 
 
+def mutate(rng: np.random.Generator, sound: dict[str, Any], tensors: dict[str, torch.Tensor], folder: Path) -> None:
+    """Reads it TRIES times, with other things wrong each time."""
+    for _ in range(TRIES):
+        config = changed_config(rng, sound) if rng.integers(2) else sound
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "model.safetensors").write_bytes(save(dict(changed(rng, tensors))))
+        try:
+            read_all(folder)
+        except ModelError as error:
+            assert error.what
+
+
+def test_stacks_of_mlx(tmp_path):
+    rng, stack = np.random.default_rng(3), "model.layers.0.mlp.switch_mlp.up_proj"
+    experts = [packers.mlx(rng, (64, 128), 4, 64, torch.float16).tensors for _ in range(3)]
+    tensors = {f"{stack}.{part}": torch.stack([expert[part] for expert in experts]) for part in experts[0]}
+    mutate(rng, {"quantization": {"group_size": 64, "bits": 4}}, tensors, tmp_path)
+
+
 @pytest.mark.parametrize("name", WAYS)
 def test_nothing_but_model_errors(name, tmp_path):
     way, rng = WAYS[name], np.random.default_rng(sum(name.encode()))
     tensors = {f"{MODULE}.{part}": values for part, values in way.pack(rng, (32, 256)).tensors.items()}
-    for _ in range(TRIES):
-        config = changed_config(rng, way.config) if rng.integers(2) else way.config
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        (tmp_path / "model.safetensors").write_bytes(save(dict(changed(rng, tensors))))
-        try:
-            read_all(tmp_path)
-        except ModelError as error:
-            assert error.what
+    mutate(rng, way.config, tensors, tmp_path)

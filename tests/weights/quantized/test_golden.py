@@ -1,6 +1,7 @@
 """Matrices that the formats' own libraries packed and unpacked (make_golden.py): what we read is what they unpack.
 
-Made with compressed-tensors 0.20.0, mlx 0.32.4, bitsandbytes 0.50.2 and AutoAWQ 0.2.9, which are no dependencies here.
+Made with compressed-tensors 0.20.0, mlx 0.32.4, bitsandbytes 0.50.2, AutoAWQ 0.2.9 and HQQ 0.2.8, which are no
+dependencies here.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ ROUNDED = {"bitsandbytes-int8": 2e-3, "compressed-nvfp4": 4e-3}
 
 def test_all_libraries_are_there():
     names = [path.stem for path in GOLDEN]
-    assert len(names) == 25
-    assert {name.partition("-")[0] for name in names} == {"awq", "bitsandbytes", "compressed", "mlx"}
+    assert len(names) == 31
+    assert {name.partition("-")[0] for name in names} == {"awq", "bitsandbytes", "compressed", "hqq", "mlx"}
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=[path.stem for path in GOLDEN])

@@ -12,8 +12,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from tests.models.families import FAMILIES, make_checkpoint
-from tests.models.families_experts import gpt_oss
+from tests.models.families.experts import gpt_oss
+from tests.models.families.whole import FAMILIES, make_checkpoint
 from tests.models.parity import relative_error
 from tests.weights.checkpoints import random_tensors, write
 from tests.weights.quantized import packers
@@ -25,11 +25,11 @@ from twostroke.program.values import HeadRows, Tensor, Weight
 from twostroke.quant.formats import STORED, format_choice
 from twostroke.runner.folder import read_folder
 from twostroke.spec.formats import BF16
-from twostroke.types.errors import UnsupportedModel
-from twostroke.weights.blobs import Blob, MemoryTarget
+from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
-from twostroke.weights.numpy_packer import NumpyPacker
+from twostroke.weights.packed.blobs import Blob, MemoryTarget
+from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.quantized.present import found_sentence
 from twostroke.weights.stored import kept_sentence, pack_stored_matrix, stored_formats, tell_stored
 
@@ -131,6 +131,32 @@ def test_mlx_with_layers_of_their_own(rng, tmp_path):
     assert stored["model.embed_tokens.weight"].kind.name == "AFFINE4_64"
 
 
+STACKED = {"qwen3-moe": ("mlp", "{}_proj"), "mixtral": ("block_sparse_moe", "{}")}
+
+
+@pytest.mark.parametrize("family", STACKED)
+def test_experts_of_mlx_in_stacks(family, rng, tmp_path):
+    """Each expert's matrix is read from the stack under the name that the family's checkpoints have."""
+    block, name = STACKED[family]
+    theirs = {"gate": "w1", "down": "w2", "up": "w3"} if family == "mixtral" else {n: n for n in ("gate", "down", "up")}
+    modules, tensors = {}, {}
+    for own, found in theirs.items():
+        experts = [packers.mlx(rng, (64, 128), 4, 64, torch.float16) for _ in range(3)]
+        for part in experts[0].tensors:
+            stack = torch.stack([expert.tensors[part] for expert in experts])
+            tensors[f"{LAYER}{block}.switch_mlp.{own}_proj.{part}"] = stack
+        modules |= {f"{LAYER}{block}.experts.{at}.{name.format(found)}": expert for at, expert in enumerate(experts)}
+    config = {"quantization": {"group_size": 64, "bits": 4}}
+    folder = write(tmp_path / "whole", {**LLAMA, **config}, tensors)
+    assert_reads(folder, modules)
+    with Checkpoint.open(folder) as checkpoint:
+        assert checkpoint.names == {f"{module}.weight" for module in modules}
+    less = f"{LAYER}{block}.switch_mlp.up_proj.biases"
+    folder = write(tmp_path / "fewer", {**LLAMA, **config}, {**tensors, less: tensors[less][:2].clone()})
+    with pytest.raises(CorruptModel, match=r"of 3 experts"):
+        Checkpoint.open(folder)
+
+
 def test_matrices_whose_columns_cannot_be_sorted_are_expanded(rng, tmp_path):
     """gate and up are one product here, with orders that differ; down has groups of unequal sizes."""
     config = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False, "desc_act": True}
@@ -183,7 +209,7 @@ def test_fp8_of_fbgemm_and_the_scales_of_activations(rng, tmp_path):
 
 def test_three_bits_as_gptqmodel_takes_one_off(rng, tmp_path):
     """It takes other constants off whole words (its convert_gptq_v2_to_v1_format): known by symmetric zero points,
-    else by who wrote the file."""
+    else by the name of the writer in the file."""
     constants = np.array([0x24924924, 0x92492492, 0x49249249], np.uint32)
     for symmetric, writer in ((True, "unknown"), (False, "gptqmodel:7.7.0")):
         drawn = packers.draw(rng, (256, 384), 3, 128, symmetric=symmetric)

@@ -1,10 +1,15 @@
 // The arguments of the kernels of csrc/cuda, and their list. All addresses are the device's. Strides are in elements. `parts`: blocks
 // that share one row, where a row is longer than a block has threads.
-// Knows: what kernels are given. Must not know: who starts them.
+// Knows: what kernels are given. Must not know: what starts them.
 #pragma once
 #include <stdint.h>
 
 #include "twostroke/abi.h"
+#include "twostroke/cuda/arguments/rows.h"
+#include "twostroke/cuda/arguments/states.h"
+#include "twostroke/cuda/packed.h"
+#include "twostroke/cuda/sample_row.h"
+#include "twostroke/token_weight.h"
 
 namespace twostroke {
 namespace cuda {
@@ -15,7 +20,10 @@ constexpr int kGroupThreads = 64;    // of quantize, kv_write and attention
 constexpr int kProductRows = 4;      // rows of a block of linear_whole, and groups that it works on at once
 constexpr int kProductThreads = kProductRows * TS_PANEL_ROWS;
 constexpr int kMostDim = 512;        // of a head
-constexpr int kSeriesTerms = 13;     // of 2^x in weigh
+constexpr int kMostLatent = 1024;    // of a position's latent with what is behind it
+constexpr int kMostChoices = 1024;   // experts of one layer
+constexpr int kMostHeadRows = 256;   // of a head's state in wkv6 and wkv7
+constexpr int kMostStateRows = 512;  // of a head's state in delta_rule
 
 struct ElementArgs {  // add, activate, gate, multiply, scale, soft_cap
   float* out;
@@ -38,8 +46,9 @@ struct EmbedArgs {
   const uint8_t* data;
   const uint16_t* scales;
   const int32_t* token_ids;
-  int64_t out_stride, columns, padded, parts;
+  int64_t out_stride, columns, padded, panel_bytes, parts;
   int32_t kind, group;
+  StoredLayout stored;
 };
 
 struct NormArgs {  // rms_norm, layer_norm; a row is `vectors` vectors, one after another
@@ -80,8 +89,17 @@ struct LinearArgs {  // out = or += x @ W.T + bias
   const int8_t* q;  // these three of linear_whole
   const float* x_scales;
   const int32_t* corrections;
-  int64_t out_stride, x_stride, tokens, rows, columns, padded, group, groups, panels;
+  const int32_t* matrices;  // of a bank: which one each row of x meets; NULL for one matrix
+  int64_t out_stride, x_stride, tokens, rows, columns, padded, group, groups, panels, panel_bytes;
   int32_t kind, add;
+  StoredLayout stored;
+};
+
+struct LatentWriteArgs {
+  ts_kv_layer layer;
+  const float* rows;
+  const int32_t* slots;
+  int64_t stride;
 };
 
 struct AttentionArgs {
@@ -92,25 +110,87 @@ struct AttentionArgs {
   int64_t q_stride, out_stride, heads, sequences, table_stride;
   float scale, soft_cap;
   int32_t window, ahead;
+  const float *q_turned, *chosen;  // of latents: what meets the turned keys; positions that each row sees, rising, then -1 (NULL: all)
+  int64_t turned_stride, chosen_stride, choices;
 };
 
-// The first position that a query at `position` sees. window below 0: the positions are cut into chunks of so many.
+struct SelectArgs {  // index_scores: scores (rows, positions) of rows from first_row on; index_choose: their largest `count` to out
+  ts_kv_layer layer;
+  float *out, *scores;
+  const float *q, *weights;
+  const int32_t *row_starts, *context_tokens, *page_table;
+  int64_t out_stride, q_stride, weights_stride, heads, sequences, table_stride, first_row, positions, tiles, count;
+};
+
+// The first position that a query at `position` sees. window below 0: positions are in chunks of -window, and it sees its own chunk.
 constexpr int64_t first_seen(int64_t window, int64_t position) {
   if (window < 0) return position - position % -window;
   return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-struct WeighArgs {  // peaks (rows,), weights (rows, count): src/twostroke/ops/token_weights.py
+// told[first + r]: the result for logits[r]. scratch: adjusted, weights (rows, count). parts: blocks of a row of weights.
+struct SampleArgs {
   const float* logits;
-  float* peaks;
+  const SampleRow* rows;
+  SampledRow* told;
+  float* adjusted;
   uint64_t* weights;
-  int64_t stride, count, parts;
-  double scale, series[kSeriesTerms];
+  int64_t stride, count, first, parts;
+  double scale, series[kSeriesTerms];  // scale: of temperature 1
 };
 
-#define TS_CUDA_KERNELS(K)                                                                                                \
-  K(add) K(activate) K(gate) K(multiply) K(scale) K(soft_cap) K(gather_rows) K(embed) K(rms_norm) K(layer_norm) K(rope) \
-  K(kv_write) K(quantize) K(linear_whole) K(linear_float) K(attention_float) K(attention_whole) K(row_peak) K(weigh)
+// Each kernel, and what it is given.
+#define TS_CUDA_KERNELS(K)            \
+  K(activate, ElementArgs)            \
+  K(add, ElementArgs)                 \
+  K(add_pairs, PairArgs)              \
+  K(attention_float, AttentionArgs)   \
+  K(attention_whole, AttentionArgs)   \
+  K(delta_rule, DeltaArgs)            \
+  K(embed, EmbedArgs)                 \
+  K(gate, ElementArgs)                \
+  K(gated_norm, GatedNormArgs)        \
+  K(gather_pairs, PairArgs)           \
+  K(gather_rows, GatherArgs)          \
+  K(gaussian_cut, NormArgs)           \
+  K(index_choose, SelectArgs)         \
+  K(index_scores, SelectArgs)         \
+  K(kv_write, KVWriteArgs)            \
+  K(latent_attention, AttentionArgs)  \
+  K(latent_write, LatentWriteArgs)    \
+  K(layer_norm, NormArgs)             \
+  K(linear_float, LinearArgs)         \
+  K(linear_stored, LinearArgs)        \
+  K(linear_whole, LinearArgs)         \
+  K(linear_whole_bank, LinearArgs)    \
+  K(low_rank_down, LowRankArgs)       \
+  K(low_rank_up, LowRankArgs)         \
+  K(match_rms, NormArgs)              \
+  K(mix_streams, MixArgs)             \
+  K(multiply, ElementArgs)            \
+  K(order_choices, ChoiceArgs)        \
+  K(quantize, QuantizeArgs)           \
+  K(rms_norm, NormArgs)               \
+  K(rope, RopeArgs)                   \
+  K(route, RouteArgs)                 \
+  K(sample_adjust, SampleArgs)        \
+  K(sample_best, SampleArgs)          \
+  K(sample_choose, SampleArgs)        \
+  K(sample_score, SampleArgs)         \
+  K(sample_weigh, SampleArgs)         \
+  K(sample_weigh_raw, SampleArgs)     \
+  K(scale, ElementArgs)               \
+  K(scale_columns, ElementArgs)       \
+  K(selective_scan, SelectiveArgs)    \
+  K(short_conv, ConvArgs)             \
+  K(soft_cap, ElementArgs)            \
+  K(sparse_mixer, MixerArgs)          \
+  K(ssd_scan, SsdArgs)                \
+  K(take_columns, TakeArgs)           \
+  K(token_shift, ConvArgs)            \
+  K(wkv6, WkvArgs)                    \
+  K(wkv7, WkvArgs)                    \
+  K(xielu, ElementArgs)
 
 }  // namespace cuda
 }  // namespace twostroke

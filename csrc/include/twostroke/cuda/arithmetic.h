@@ -70,7 +70,7 @@ TS_DEVICE_INLINE float gelu(float x) {
   return larger(x, 0.0f) - magnitude * 0.5f * tail;
 }
 
-// By the numbers of src/twostroke/ops/activation.py.
+// By the numbers of src/twostroke/ops/rows/activation.py.
 TS_DEVICE_INLINE float activated(int64_t activation, float x) {
   switch (activation) {
     case 0: return x / (1.0f + exp(0.0f - x));
@@ -95,6 +95,42 @@ TS_DEVICE_INLINE uint16_t to_bf16(float value) {
   const uint32_t bits = bits_of(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+// 0 where x is finite, else NaN: to be added where a function of x is bounded (exp) and would hide it.
+TS_DEVICE_INLINE float nan_unless_finite(float x) { return x - x; }
+
+// log(1 + e) for e in [0, 1], as softplus.h.
+TS_DEVICE_INLINE float log_of_one_plus(float e) {
+  const float s = e / (2.0f + e), square = s * s;
+  float p = 2.0f / 15.0f;
+  p = fma(p, square, 2.0f / 13.0f);
+  p = fma(p, square, 2.0f / 11.0f);
+  p = fma(p, square, 2.0f / 9.0f);
+  p = fma(p, square, 2.0f / 7.0f);
+  p = fma(p, square, 2.0f / 5.0f);
+  p = fma(p, square, 2.0f / 3.0f);
+  return s * fma(p, square, 2.0f);
+}
+
+// max(x, 0) + log(1 + exp(-|x|)); NaN where x is not finite.
+TS_DEVICE_INLINE float softplus(float x) {
+  return larger(x, 0.0f) + log_of_one_plus(exp(0.0f - larger(x, 0.0f - x))) + nan_unless_finite(x);
+}
+
+TS_DEVICE_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(0.0f - x)); }
+
+// An array stays in registers only where every loop over it is unrolled.
+#define TS_EVERY_LANE _Pragma("clang loop unroll(full)")
+
+// Lanes i and i + 8, then i and i + 4, i and i + 2, i and i + 1: the one tree of simd.h.
+TS_DEVICE_INLINE float sum_tree(float (&lanes)[kLanes]) {
+  TS_EVERY_LANE
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    TS_EVERY_LANE
+    for (int i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
+  }
+  return lanes[0];
 }
 
 }  // namespace cuda

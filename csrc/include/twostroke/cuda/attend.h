@@ -1,11 +1,11 @@
 // What both attention kernels share: which positions a row sees, the online softmax over tiles of 64 positions, the merge over segments
 // of 512. A block is one row and one query head; a thread is one position of the tile for scores, and each 64th dimension for sums. Tiles,
-// segments and the order of every sum are the CPU's (generic/attention.cpp): the same bits.
+// segments and the order of every sum are the CPU's (generic/attention/attention.cpp): the same bits.
 // Knows: arguments.h. Must not know: how K and V are stored.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/arithmetic.h"
-#include "twostroke/kv_page.h"
+#include "twostroke/attention/kv_page.h"
 
 namespace twostroke {
 namespace cuda {
@@ -42,7 +42,7 @@ TS_DEVICE_INLINE QueryRow query_row(const AttentionArgs& args) {
   return {token, head, head / (args.heads / args.layer.kv_heads), position, begin, end, args.page_table + low * args.table_stride};
 }
 
-// A soft cap and a slope, as attention_scores.h has them. position: of the key.
+// A soft cap and a slope, as attention/scores.h has them. position: of the key.
 TS_DEVICE_INLINE float adjusted(const AttentionArgs& args, const QueryRow& row, int64_t position, float score) {
   if (args.soft_cap > 0.0f) {
     const float cap = args.soft_cap * kLog2E;
@@ -130,6 +130,32 @@ TS_DEVICE_INLINE void each_tile(const AttentionArgs& args, const QueryRow& row, 
     whole.merge(own);
   }
   store_row(args, row, whole);
+}
+
+// The same where K and V are floats: score(position) is that of this thread's position, value(position, d) is one number of V.
+template <class Score, class Value>
+TS_DEVICE_INLINE void each_float_tile(const AttentionArgs& args, const QueryRow& row, const Score& score, const Value& value) {
+  const int32_t thread = thread_index();
+  const int64_t value_dim = args.layer.value_dim;
+  each_tile(args, row, [&](int64_t start, int64_t first, int64_t last, Partial& own) {
+    const bool seen = thread >= first && thread < last;
+    const float own_score = seen ? score(start + thread) : kLowest;
+    tile_scores[thread] = own_score;
+    barrier();
+    float found;
+    const float rescale = own.raise(first, last, &found);
+    tile_weights[thread] = seen ? exp2_negative(own_score - own.peak) : 0.0f;
+    barrier();
+    own.add_total(rescale);
+    TS_EVERY_SUM
+    for (int j = 0; j < kSums; ++j) {
+      const int64_t d = thread + j * kGroupThreads;
+      if (d >= value_dim) continue;
+      float sum = own.sums[j] * rescale;
+      for (int64_t p = first; p < last; ++p) sum = fma(tile_weights[p], value(start + p, d), sum);
+      own.sums[j] = sum;
+    }
+  });
 }
 
 }  // namespace cuda

@@ -3,8 +3,8 @@
 // return 0, a ts_status, or a ts_cuda_status; ts_cuda_error then says more.
 //
 // Operands of ts_run: values, weights' data, scales and bias, vectors, tables and pages lie on the device. Structs (ts_weight,
-// ts_kv_layer) lie on the host. Indices and sequences lie on the host too, in the block that ts_cuda_inputs announced: they are checked
-// there, and kernels read the mirror that ts_cuda_upload makes on the device.
+// ts_kv_layer) lie on the host. Indices and sequences lie on the host too, in blocks that ts_cuda_inputs announced: they are checked
+// there, and kernels read the mirrors that ts_cuda_upload makes on the device.
 #pragma once
 #include "twostroke/abi.h"
 
@@ -13,7 +13,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-enum ts_cuda_status { TS_CUDA_NO_DRIVER = -20, TS_CUDA_NO_DEVICE = -21, TS_CUDA_OLD_DEVICE = -22, TS_CUDA_FAILED = -23, TS_CUDA_NO_KERNEL = -24 };
+enum ts_cuda_status { TS_CUDA_NO_DRIVER = -20, TS_CUDA_NO_DEVICE = -21, TS_CUDA_OLD_DEVICE = -22, TS_CUDA_FAILED = -23, TS_CUDA_NO_KERNEL = -24, TS_CUDA_OLD_DRIVER = -25, TS_CUDA_NO_ROOM = -26 };
 
 typedef struct {
   char name[128];
@@ -34,14 +34,18 @@ int32_t ts_cuda_get(ts_context*, void* to, uint64_t from, int64_t bytes);  // af
 int32_t ts_cuda_copy(ts_context*, uint64_t to, uint64_t from, int64_t bytes);  // both on the device, not overlapping
 int32_t ts_cuda_wait(ts_context*);
 
-int32_t ts_cuda_inputs(ts_context*, const void* host, int64_t bytes);  // one block a context, kept by the caller; NULL takes it back
-int32_t ts_cuda_upload(ts_context*, int64_t bytes);                    // the block's first bytes
+// A block of inputs, kept by the caller; one for each program that runs on the device, TS_CUDA_NO_ROOM for more than 32. Of 0 bytes: it
+// is taken back, after all work before it.
+int32_t ts_cuda_inputs(ts_context*, const void* host, int64_t bytes);
+int32_t ts_cuda_upload(ts_context*, const void* host, int64_t bytes);  // the first bytes of the block that begins at `host`
 
 // Whether there are kernels for an op, by its number.
 int32_t ts_cuda_has_op(int32_t op);
-// Weights for sampling of rows of logits on the device (rows, count): row `r` at logits + r * stride; out on the device.
-int32_t ts_cuda_weigh(ts_context*, const float* logits, int64_t stride, int64_t rows, int64_t count, double scale,
-                      const double* coefficients, int32_t terms, uint64_t* out);
+// One token of each row of logits on the device (rows, count), row r at logits + r * stride. asked: a SampleRow for each in the inputs'
+// block, which was uploaded; told: a SampledRow for each, on the host. Waits. asked_bytes, told_bytes: of one. scale: of temperature 1.
+// terms: of the series of 2^x.
+int32_t ts_cuda_sample(ts_context*, const float* logits, int64_t stride, int64_t rows, int64_t count, const void* asked, int64_t asked_bytes,
+                       double scale, const double* series, int32_t terms, void* told, int64_t told_bytes);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// One device as the launching code sees it: the driver's functions, kernels, scratch memory, the inputs' mirror.
+// One device as the launching code sees it: the driver's functions, kernels, scratch memory, the mirrors of inputs.
 // Knows: the driver. Must not know: ops.
 #pragma once
 #include "twostroke/cuda/arguments.h"
@@ -16,10 +16,19 @@ struct Driver {
 };
 
 enum KernelNumber {
-#define K(name) kKernel_##name,
+#define K(name, Args) kKernel_##name,
   TS_CUDA_KERNELS(K)
 #undef K
       kKernels
+};
+
+constexpr int kMostInputs = 32;
+
+// What the host writes before each step of one program, and where its mirror lies on the device; host is NULL for a free place.
+struct InputBlock {
+  const char* host;
+  int64_t bytes;
+  uint64_t mirror;
 };
 
 }  // namespace cuda
@@ -33,9 +42,9 @@ struct ts_context {
   twostroke::cuda::CUmodule module;
   twostroke::cuda::CUstream stream;
   twostroke::cuda::CUfunction kernels[twostroke::cuda::kKernels];
-  uint64_t scratch, mirror;
-  int64_t scratch_bytes, inputs_bytes;
-  const char* inputs;
+  uint64_t scratch;
+  int64_t scratch_bytes;
+  twostroke::cuda::InputBlock inputs[twostroke::cuda::kMostInputs];
 };
 
 namespace twostroke {
@@ -51,7 +60,7 @@ int32_t start(ts_context& device, KernelNumber kernel, int64_t blocks, int32_t t
 // Device memory until the next call, at 256 bytes; 0 and *status where there is none.
 uint64_t scratch_of(ts_context& device, int64_t bytes, int32_t* status);
 
-// Where the mirror of an input lies; NULL where [data, data + count) is not in the inputs' block.
+// Where the mirror of an input lies; NULL where [data, data + count) is in no block of inputs.
 const int32_t* mirrored(const ts_context& device, const int32_t* data, int64_t count);
 
 }  // namespace cuda

@@ -1,7 +1,8 @@
 // The machine of simt.h on a CPU, for tests: a block's threads are fibers that run until a barrier, in an order drawn from a seed.
-// Shared memory keeps who wrote and who read each element since the last barrier: a read of what another thread wrote, or a write of
+// Shared memory keeps which threads wrote and read each element since the last barrier: a read of what another thread wrote, or a write of
 // what another thread read or wrote, with no barrier in between, is an error; so are a read of what this block never wrote, an index
 // beyond the end, and a barrier that some threads of the block do not reach.
+// Global memory is looked at in a build of its own: watch.cpp.
 // Knows: threads, blocks, shared memory. Must not know: kernels.
 #pragma once
 #include <stdint.h>
@@ -33,6 +34,19 @@ struct Accesses {
 void note_read(Accesses& accesses, const char* name, int64_t index);
 void note_write(Accesses& accesses, const char* name, int64_t index);
 void note_outside(const char* name, int64_t index);
+
+// Keeps the first thing that was wrong in a launch.
+void fail(const char* what, const char* name, int64_t index);
+
+// The thread that runs now. Numbers of launches, blocks and stretches never repeat, and begin with 1.
+struct Now {
+  int64_t launch, block, stretch;
+  int32_t thread;
+};
+Now running();
+
+// Whole pages of device memory, in which each access of a kernel is looked at where it was compiled for that (watch.cpp).
+void watch(const void* memory, int64_t bytes);
 
 // An array in shared memory.
 template <class T, int kCount>

@@ -11,21 +11,44 @@ namespace cuda {
 TS_LAUNCH(activate)
 TS_LAUNCH(add)
 TS_LAUNCH(attention)
+TS_LAUNCH(chosen_latent_attention)
+TS_LAUNCH(delta_rule)
 TS_LAUNCH(embed)
+TS_LAUNCH(experts)
 TS_LAUNCH(feed_forward)
 TS_LAUNCH(gate)
+TS_LAUNCH(gated_norm)
 TS_LAUNCH(gather_rows)
+TS_LAUNCH(gaussian_cut)
+TS_LAUNCH(head_linear)
 TS_LAUNCH(head_norm)
+TS_LAUNCH(index_select)
 TS_LAUNCH(kv_write)
+TS_LAUNCH(latent_attention)
+TS_LAUNCH(latent_write)
 TS_LAUNCH(layer_norm)
 TS_LAUNCH(linear)
 TS_LAUNCH(linear_add)
 TS_LAUNCH(linear_silu)
+TS_LAUNCH(low_rank)
+TS_LAUNCH(match_rms)
+TS_LAUNCH(mix_streams)
 TS_LAUNCH(multiply)
 TS_LAUNCH(rms_norm)
 TS_LAUNCH(rope)
+TS_LAUNCH(route)
 TS_LAUNCH(scale)
+TS_LAUNCH(scale_columns)
+TS_LAUNCH(selective_scan)
+TS_LAUNCH(short_conv)
 TS_LAUNCH(soft_cap)
+TS_LAUNCH(sparse_mixer)
+TS_LAUNCH(ssd_scan)
+TS_LAUNCH(take_columns)
+TS_LAUNCH(token_shift)
+TS_LAUNCH(wkv6)
+TS_LAUNCH(wkv7)
+TS_LAUNCH(xielu)
 #undef TS_LAUNCH
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -33,8 +56,14 @@ inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Blocks of a row of the kernels that go element by element.
 inline int64_t parts_of(int64_t width) { return divide_up(width, kThreads); }
 
-// TS_OK, or what is wrong with a weight for these kernels: kinds as files have them are not among theirs.
-int32_t check_weight(const ts_weight* weight);
+// TS_OK, or what is wrong with the sequences of a step of `rows` rows, or with their pages, of those that a window sees.
+int32_t check_pages(const ts_sequences& batch, const ts_kv_layer& layer, int64_t rows, int64_t window);
+
+// Where kernels find the sequences of a step.
+int32_t mirror_sequences(ts_context& device, const ts_sequences& batch, AttentionArgs* args);
+
+// The kernel of attention over pages of this kind.
+KernelNumber attention_kernel(int32_t kv_kind);
 
 constexpr int64_t kActivationKinds = 8;
 

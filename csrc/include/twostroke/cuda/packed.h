@@ -1,29 +1,26 @@
-// Sizes of packed weights as kernels and their host need them; the law is src/twostroke/ops/operands.py.
+// The layout of stored weights, as their kernels get it.
 // Knows: layouts. Must not know: kernels.
 #pragma once
 #include <stdint.h>
 
-#include "twostroke/abi.h"
+#include "twostroke/packed.h"
 
 namespace twostroke {
 namespace cuda {
 
-constexpr int64_t kPanel = TS_PANEL_ROWS;
-constexpr int64_t kStep = 64;       // columns that whole kinds are padded to
-constexpr int64_t kSubgroup = 16;   // columns of int4 that share a multiplier
-constexpr int64_t kMultiplierBytes = kStep / kSubgroup / 2 * kPanel;  // at the beginning of a step of int4
-constexpr int64_t kInt4StepBytes = kMultiplierBytes + kStep / 2 * kPanel;
+// What a kernel must know of one group of a stored kind; made by the host, so that kernels ask no table of kinds.
+struct StoredLayout {
+  int64_t group_bytes;     // of a whole group
+  int32_t sub, offset;     // columns of a step; what a code as kernels unpack it is too much
+  int32_t nibbles, super, minimum, floats, table;
+};
 
-constexpr bool is_whole(int32_t kind) { return kind == TS_W_INT8 || kind == TS_W_INT4; }
-
-constexpr int64_t padded_columns(int32_t kind, int64_t columns) {
-  const int64_t multiple = kind == TS_W_F32 ? 1 : kind == TS_W_BF16 ? 2 : kStep;
-  return (columns + multiple - 1) / multiple * multiple;
-}
-
-constexpr int64_t panel_bytes(int32_t kind, int64_t padded) {
-  if (kind == TS_W_INT4) return padded / kStep * kInt4StepBytes;
-  return kPanel * padded * (kind == TS_W_F32 ? 4 : kind == TS_W_BF16 ? 2 : 1);
+inline StoredLayout stored_layout(int32_t kind) {
+  if (!is_stored_kind(kind)) return {};
+  const StoredShape shape = stored_shape(kind);
+  const int64_t offset = shape.table ? 128 : shape.offset;  // E2M1 is unpacked to its code + 128
+  return {stored_panel_bytes(shape, kStoredGroup), static_cast<int32_t>(shape.sub), static_cast<int32_t>(offset), shape.nibbles, shape.super,
+          shape.minimum, shape.floats, shape.table};
 }
 
 }  // namespace cuda

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #define TS_DEVICE_INLINE static inline __attribute__((always_inline))
+#define TS_MEMBER_INLINE inline __attribute__((always_inline))
 
 #if defined(TS_EMULATED)
 

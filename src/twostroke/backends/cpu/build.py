@@ -58,7 +58,7 @@ IN_USE_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """command: what precedes the arguments. version: what tells its output from that of another compiler."""
+    """command: what precedes the arguments. version: differs where another compiler's output may differ."""
 
     command: tuple[str, ...]
     version: str
@@ -154,7 +154,7 @@ def machine() -> str:
 def sources(target: str) -> list[Path]:
     """Every translation unit for one architecture; each guards itself by level."""
     own = {"x86_64": "x86", "aarch64": "arm"}[target]
-    return sorted(path for folder in ("generic", own) for path in (ROOT / "csrc" / folder).glob("*.cpp"))
+    return sorted(path for folder in ("generic", own) for path in (ROOT / "csrc" / folder).rglob("*.cpp"))
 
 
 def level_flags(target: str, level: str) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ class _Half:
             at = len(words)
             words += call_words(type(call), memory.operands(call), runner.structs)
             for operand, item in zip(signature(type(call)), call.operands(), strict=True):
-                if operand.kind in ROWS_WORD:
+                if operand.kind in ROWS_WORD and item is not None:
                     places[_size(operand.kind, item)].append(at + ROWS_WORD[operand.kind])
                 at += WORDS[operand.kind]
         self._calls = Calls(tuple(names), words, memory)

@@ -1,7 +1,7 @@
 """Do the kernels still compute? One small product with a known answer, on every thread of the pool.
 
-Knows: an op with an answer that paper gives.
-Must not know: models, why anybody asks.
+Knows: an op whose result was computed by hand.
+Must not know: models, why it is asked.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
-from twostroke.backends.cpu.ops import CpuOps
 from twostroke.ops.registry import registry
 from twostroke.program.op import Op, OperandKind, signature
 from twostroke.spec.formats import KVKind, WeightKind
@@ -49,13 +49,20 @@ class KernelRow:
         return str(self.first_row) if self.first_row == self.last_row else f"{self.first_row} to {self.last_row}"
 
 
-def kernel_table(ops: CpuOps, names: frozenset[str] | None = None) -> list[KernelRow]:
+class KernelNames(Protocol):
+    """What says which kernel it takes."""
+
+    def kernel(self, op: str, weights: WeightKind, kv: KVKind, rows: int, head_dim: int) -> str | None:
+        """The name of the kernel that an op takes for this many rows; None where it has one form a format."""
+
+
+def kernel_table(ops: KernelNames, names: frozenset[str] | None = None) -> list[KernelRow]:
     """All rows for the named ops (None: for every op), in the order of the ops' names."""
     chosen = sorted(registry() if names is None else names)
     return [row for name in chosen for row in _of_op(ops, registry()[name])]
 
 
-def _of_op(ops: CpuOps, op: type[Op]) -> Iterator[KernelRow]:
+def _of_op(ops: KernelNames, op: type[Op]) -> Iterator[KernelRow]:
     kinds = {operand.kind for operand in signature(op)}
     if OperandKind.WEIGHT in kinds:
         for weight in WeightKind:
@@ -70,7 +77,7 @@ def _of_op(ops: CpuOps, op: type[Op]) -> Iterator[KernelRow]:
 _ROWS = range(1, MOST_ROWS + 1)
 
 
-def _of_heads(ops: CpuOps, op: type[Op], kv: KVKind) -> Iterator[KernelRow]:
+def _of_heads(ops: KernelNames, op: type[Op], kv: KVKind) -> Iterator[KernelRow]:
     whole, other = ([_ask(ops, op, WeightKind.F32, kv, n, dim) for n in _ROWS] for dim in HEAD_DIMS)
     if whole == other:
         yield from _runs(op.NAME, kv.name.lower(), whole)
@@ -79,7 +86,7 @@ def _of_heads(ops: CpuOps, op: type[Op], kv: KVKind) -> Iterator[KernelRow]:
         yield from _runs(op.NAME, kv.name.lower(), other, "others")
 
 
-def _ask(ops: CpuOps, op: type[Op], weight: WeightKind, kv: KVKind, rows: int, head_dim: int = 64) -> str:
+def _ask(ops: KernelNames, op: type[Op], weight: WeightKind, kv: KVKind, rows: int, head_dim: int = 64) -> str:
     return ops.kernel(op.NAME, weight, kv, rows, head_dim) or ""
 
 

@@ -18,7 +18,7 @@ from twostroke.ops.registry import registry
 from twostroke.program.op import Op, signature
 from twostroke.types.errors import BackendError
 
-ABI_VERSION = 19
+ABI_VERSION = 21
 LEVELS_OF = {
     "x86_64": ("generic", "avx2", "avx512", "amx"),
     "aarch64": ("generic", "neon", "dotprod", "i8mm"),
@@ -27,6 +27,7 @@ LEVELS_OF = {
 LEVELS = LEVELS_OF.get({"arm64": "aarch64"}.get(platform.machine(), platform.machine()), ("generic",))
 """Those of this machine."""
 
+RANK_LOST = -7
 STATUSES = {
     -1: "a shape or stride does not fit",
     -2: "a format is not known",
@@ -34,6 +35,7 @@ STATUSES = {
     -4: "there is no memory for scratch space",
     -5: "a pointer is missing",
     -6: "a value is not finite",
+    RANK_LOST: "another rank has ended, or did not come in time",
 }
 
 
@@ -67,7 +69,8 @@ class KVLayerStruct(Structure):
 
 
 _P, _I, _L = c_void_p, c_int32, c_int64
-_SIGNATURES: dict[str, tuple[object, list[object]]] = {
+Signatures = Mapping[str, tuple[object, list[object]]]
+_SIGNATURES: Signatures = {
     "ts_abi_version": (_I, []),
     "ts_level_name": (ctypes.c_char_p, []),
     "ts_best_level": (_I, []),
@@ -75,6 +78,14 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_context_destroy": (None, [_P]),
     "ts_context_scratch_bytes": (_L, [_P]),
     "ts_context_read": (_I, [_P, _I]),
+    "ts_context_join": (_I, [_P, _P]),
+    "ts_exchange_bytes": (_L, [_I, _L]),
+    "ts_exchange_shared": (_P, [_P, _I, _I, _L, _L]),
+    "ts_exchange_sockets": (_P, [_P, _I, _I, _L]),
+    "ts_exchange_begin": (None, [_P, _L]),
+    "ts_exchange_end": (None, [_P]),
+    "ts_exchange_spent": (None, [_P, _P]),
+    "ts_exchange_destroy": (None, [_P]),
     "ts_run": (_I, [_P, _P, _L, POINTER(c_int64)]),
     "ts_op_signature": (ctypes.c_char_p, [_I]),
     "ts_kernel": (ctypes.c_char_p, [_P, _I, _I, _I, _L, _L]),
@@ -116,7 +127,12 @@ def load_library(level: str) -> ctypes.CDLL:
             f"{path.name} speaks ABI {found}, this package {ABI_VERSION}.",
             fix="Install again: pip install --force-reinstall .",
         )
-    for name, (result, arguments) in _SIGNATURES.items():
+    return declared(library, _SIGNATURES)
+
+
+def declared(library: ctypes.CDLL, signatures: Signatures) -> ctypes.CDLL:
+    """The library; its functions know their results and arguments."""
+    for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments
@@ -131,19 +147,23 @@ def highest_level() -> int:
 @cache
 def op_numbers(level: str) -> Mapping[str, int]:
     """The number of each op in a level's library. Raises BackendError where operands differ from the op's class."""
-    library, found = load_library(level), {}
-    number = 0
-    while (text := library.ts_op_signature(number)) is not None:
+    fix = "Build the kernels again: python src/twostroke/backends/cpu/build.py"
+    return numbered_ops(load_library(level), f"The {level} kernels", fix)
+
+
+def numbered_ops(library: ctypes.CDLL, what: str, fix: str) -> dict[str, int]:
+    """Op -> its number in a library. Raises BackendError where operands differ from the op's class."""
+    found: dict[str, int] = {}
+    while (text := library.ts_op_signature(len(found))) is not None:
         name = text.decode().partition(":")[0]
         op = registry().get(name)
         if op is None or native_signature(op) != text.decode():
             raise BackendError(
-                f"The {level} kernels and this package disagree on the operands of {name}.",
+                f"{what} and this package disagree on the operands of {name}.",
                 why=f"The library says {text.decode()!r}.",
-                fix="Build the kernels again: python src/twostroke/backends/cpu/build.py",
+                fix=fix,
             )
-        found[name] = number
-        number += 1
+        found[name] = len(found)
     return found
 
 

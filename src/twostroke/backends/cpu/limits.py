@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from twostroke.backends.cpu.library import best_level, load_library
+from twostroke.backends.cpu.context import NativeContext
 from twostroke.ops.operands import U8Array
 from twostroke.types.errors import BackendError
 
@@ -69,23 +69,13 @@ def _each_figure(found: Sequence[Limits], choose: Callable[[list[float]], float]
     )
 
 
-class LimitMeter:
+class LimitMeter(NativeContext):
     """Owns the threads and, where none is given, the memory to read. Close it after use."""
 
     def __init__(self, num_threads: int, clock: Callable[[], float], memory: U8Array | None = None) -> None:
-        self.level = best_level()
+        super().__init__(None, num_threads)
         self._threads, self._clock = num_threads, clock
-        self._library = load_library(self.level)
-        self._context = self._library.ts_context_create(num_threads)
-        if not self._context:
-            raise BackendError(f"A pool of {num_threads} threads could not be made.", fix="Ask for fewer (--threads).")
         self._memory = np.ones(READ_BYTES, np.uint8) if memory is None else memory
-
-    def close(self) -> None:
-        """End the threads; closing twice is harmless."""
-        context, self._context = self._context, None
-        if context:
-            self._library.ts_context_destroy(context)
 
     def measure(self, rounds: int = 3) -> Limits:
         """The highest of `rounds`, the three loops in turn: a disturbance makes a limit look lower alone."""

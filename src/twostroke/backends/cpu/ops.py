@@ -11,7 +11,9 @@ from enum import IntEnum
 from typing import Any
 
 from twostroke.backends.cpu.compiled import CompiledProgram
-from twostroke.backends.cpu.library import STATUSES, best_level, load_library, op_numbers, run_words
+from twostroke.backends.cpu.context import NativeContext
+from twostroke.backends.cpu.exchange import Exchange
+from twostroke.backends.cpu.library import RANK_LOST, STATUSES, op_numbers, run_words
 from twostroke.backends.cpu.recorded import CallRecorder, Calls
 from twostroke.backends.cpu.weigh import NativeWeights
 from twostroke.backends.cpu.words import Structs
@@ -19,9 +21,7 @@ from twostroke.ops.registry import registry
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.program import Program
 from twostroke.spec.formats import KVKind, WeightKind
-from twostroke.types.errors import BackendError
-
-MAX_THREADS = 256
+from twostroke.types.errors import BackendError, MeetingLost
 
 
 class Reading(IntEnum):
@@ -35,39 +35,26 @@ class Reading(IntEnum):
     IN_TURN = 2
 
 
-class CpuOps:
+class CpuOps(NativeContext):
     """One call at a time: its pool and scratch memory belong to one caller.
 
-    level: None takes the best of this CPU. `ops.rms_norm(out, x, weight, eps)` runs the op of ops/rms_norm.py, and so
-    on. Wrong operands raise BackendError and write nothing. weigh: makes weights for sampling, in the caller's thread.
+    `ops.rms_norm(out, x, weight, eps)` runs that op, and so on.
+    Wrong operands raise BackendError and write nothing. weigh: makes weights for sampling, in the caller's thread.
     """
 
     def __init__(self, level: str | None, num_threads: int) -> None:
-        self.level = level or best_level()
+        super().__init__(level, num_threads)
         self.structs = Structs()
         self.weigh = NativeWeights(self.level)
-        self._library = load_library(self.level)
         self.numbers = op_numbers(self.level)
-        self._context = self._library.ts_context_create(num_threads) if 1 <= num_threads <= MAX_THREADS else None
-        if not self._context:
-            raise BackendError(
-                f"A pool of {num_threads} threads could not be made.",
-                fix=f"Ask for 1 to {MAX_THREADS} threads (--threads).",
-            )
-
-    def close(self) -> None:
-        """End the threads; the object cannot be used afterwards. Closing twice is harmless."""
-        context, self._context = self._context, None
-        if context:
-            self._library.ts_context_destroy(context)
-
-    def __del__(self) -> None:
-        if getattr(self, "_context", None):
-            self.close()
 
     def read_weights(self, reading: Reading) -> None:
         """How few rows read the weights from now on. Raises BackendError where the kernels know no such way."""
         self._check("read_weights", self._library.ts_context_read(self._context, int(reading)))
+
+    def join(self, exchange: Exchange) -> None:
+        """Calls that meet other ranks meet them there from now on."""
+        self._check("join", self._library.ts_context_join(self._context, exchange.handle))
 
     @property
     def scratch_bytes(self) -> int:
@@ -105,5 +92,7 @@ class CpuOps:
         return run
 
     def _check(self, op: str, status: int) -> None:
+        if status == RANK_LOST:
+            raise MeetingLost(f"{op} has failed: {STATUSES[status]}.")
         if status:
             raise BackendError(f"{op} was refused by the {self.level} kernels: {STATUSES.get(status, status)}.")

@@ -10,30 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from twostroke.backends.cpu.library import STATUSES, best_level, load_library
+from twostroke.backends.cpu.context import NativeContext
+from twostroke.backends.cpu.library import STATUSES
 from twostroke.ops.operands import U8Array, U16Array
 from twostroke.spec.formats import WeightFormat
 from twostroke.types.errors import BackendError, CorruptModel
 
 
-class NativePacker:
+class NativePacker(NativeContext):
     """Satisfies `weights.load.Packer`: bit for bit what quant/codec.py defines."""
-
-    def __init__(self, level: str | None, num_threads: int) -> None:
-        self._library = load_library(level or best_level())
-        self._context = self._library.ts_context_create(num_threads)
-        if not self._context:
-            raise BackendError(f"A pool of {num_threads} threads could not be made.", fix="Ask for fewer (--threads).")
-
-    def close(self) -> None:
-        """End the threads. Closing twice is harmless."""
-        context, self._context = self._context, None
-        if context:
-            self._library.ts_context_destroy(context)
-
-    def __del__(self) -> None:
-        if getattr(self, "_context", None):
-            self.close()
 
     def pack(self, source: Any, weight_format: WeightFormat, data: U8Array, scales: U16Array | None) -> None:
         """source (rows, columns) C-contiguous float32 or bf16 bits. Raises CorruptModel, BackendError."""

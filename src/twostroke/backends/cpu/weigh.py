@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from twostroke.backends.cpu.library import load_library
+from twostroke.ops.attention.token_weights import EXP2_COEFFICIENTS, WeightArray, exponent_scale
 from twostroke.ops.operands import F32Array
-from twostroke.ops.token_weights import EXP2_COEFFICIENTS, WeightArray, exponent_scale
 
 
 class NativeWeights:

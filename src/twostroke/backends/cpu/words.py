@@ -124,7 +124,9 @@ def _refuse(op: type[Op], name: str, expected: str, item: Any) -> BackendError:
 
 
 def _value(item: Any, op: type[Op], operand: Operand, _structs: Structs) -> list[int]:
-    """(T, D) or (T, H, D) float32 with contiguous rows."""
+    """(T, D) or (T, H, D) float32 with contiguous rows. One that is left out is NULL."""
+    if item is None and operand.optional:
+        return [0] * WORDS[OperandKind.VALUE]
     width = item.shape[-1] * (item.shape[1] if item.ndim == 3 else 1) if item.ndim in (2, 3) else 0
     # NumPy gives arrays without elements strides of zero: there is nothing to be contiguous.
     dense = item.ndim in (2, 3) and (item.size == 0 or _dense_rows(item))
@@ -139,8 +141,8 @@ def _dense_rows(item: Any) -> bool:
     return bool(inner and (item.ndim == 2 or item.strides[1] == 4 * item.shape[2] or item.shape[1] <= 1))
 
 
-def _weight(item: Any, _op: type[Op], _operand: Operand, structs: Structs) -> list[int]:
-    return [structs.weight(item)]
+def _weight(item: Any, _op: type[Op], operand: Operand, structs: Structs) -> list[int]:
+    return [0 if item is None and operand.optional else structs.weight(item)]
 
 
 def _vector(item: Any, op: type[Op], operand: Operand, _structs: Structs) -> list[int]:

@@ -8,6 +8,6 @@ Must not know: models, requests.
 
 from __future__ import annotations
 
-from twostroke.backends.cuda.device import CudaDevice
+from twostroke.backends.cuda.device import CudaDevice, CudaForward
 
-__all__ = ["CudaDevice"]
+__all__ = ["CudaDevice", "CudaForward"]

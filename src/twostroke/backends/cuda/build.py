@@ -3,7 +3,7 @@
     python src/twostroke/backends/cuda/build.py [--out FOLDER]
 
 PTX of sm_80 is text that the driver compiles for the device at hand, sm_80 or newer, and keeps compiled. Wheels contain
-both files; an editable installation does not build them (setup.py), so that nobody without a GPU waits for them.
+both files; an editable installation does not build them (setup.py): most have no GPU.
 
 setup.py runs it before the package is installed, so it uses the standard library alone.
 

@@ -22,9 +22,11 @@ from twostroke.backends.cpu.recorded import CallRecorder, Calls
 from twostroke.backends.cpu.words import Structs
 from twostroke.backends.cuda import library as native
 from twostroke.backends.cuda.arrays import DeviceArray
-from twostroke.ops.operands import F32Array, I32Array
+from twostroke.backends.cuda.limits import ASKED_BYTES
+from twostroke.ops.attention.token_weights import EXP2_COEFFICIENTS, exponent_scale
+from twostroke.ops.device_memory import ALIGNMENT
+from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.ops.token_weights import EXP2_COEFFICIENTS, exponent_scale
 from twostroke.program.program import Program
 from twostroke.types.errors import BackendError, OutOfMemory
 
@@ -52,7 +54,7 @@ class CudaDevice:
         driver, folder = driver or native.DRIVER, folder or native.LIBRARY_FOLDER
         self._context = ctypes.c_void_p()
         self._library, self.numbers = native.load_host_library(folder), native.cuda_op_numbers(folder)
-        self.structs, self._owned, self._inputs = Structs(), set[int](), np.empty(0, np.uint8)
+        self.structs, self._owned, self._inputs = Structs(), set[int](), dict[int, U8Array]()
         code = native.image(folder)
         status = self._library.ts_cuda_open(driver.encode(), ordinal, code, len(code), ctypes.byref(self._context))
         if status:
@@ -105,21 +107,36 @@ class CudaDevice:
     def put(self, host: NDArray[Any]) -> NDArray[Any]:
         """See DeviceMemory. Raises OutOfMemory."""
         whole = np.ascontiguousarray(host)
-        made = self.empty(whole.nbytes)
-        status = self._library.ts_cuda_put(self._context, made.ctypes.data, whole.ctypes.data, whole.nbytes)
-        self._check("put", status)
+        made: NDArray[Any] = self.empty(whole.nbytes).view(whole.dtype).reshape(whole.shape)
+        self.write(made, whole)
+        return made
+
+    def write(self, array: NDArray[Any], host: NDArray[Any]) -> None:
+        """See DeviceMemory; rows may lie apart, each is a copy then. Raises BackendError where the arrays are not
+        alike."""
+        parts, whole = [array], np.ascontiguousarray(host)
+        if not array.flags.c_contiguous:
+            parts = [array[row : row + 1] for row in range(len(array))]
+        if array.shape != host.shape or array.dtype != host.dtype or not all(p.flags.c_contiguous for p in parts):
+            raise BackendError("Only rows of the same shape, contiguous each, can be written.", why=f"It is {array!r}.")
+        at = whole.ctypes.data
+        for part in parts:
+            self._check("put", self._library.ts_cuda_put(self._context, part.ctypes.data, at, part.nbytes))
+            at += part.nbytes
         self._check("put", self._library.ts_cuda_wait(self._context))  # `host` may change afterwards
-        return made.view(whole.dtype).reshape(whole.shape)
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """What is taken meanwhile is given back at the end."""
-        before = set(self._owned)
+        """What is taken meanwhile is given back at the end, blocks of inputs too."""
+        before, inputs = set(self._owned), set(self._inputs)
         try:
             yield
         finally:
             for address in self._owned - before:
                 self._release(address)
+            for address in self._inputs.keys() - inputs:
+                del self._inputs[address]
+                self._check("inputs", self._library.ts_cuda_inputs(self._context, address, 0))
 
     def _release(self, address: int) -> None:
         self._owned.discard(address)
@@ -136,26 +153,47 @@ class CudaDevice:
 
     def copy_row(self, array: NDArray[Any], source: int, target: int) -> None:
         """See DeviceMemory. Raises BackendError for a row that is not there."""
-        if not (0 <= source < len(array) and 0 <= target < len(array)):
-            raise BackendError(f"Row {source} or {target} is not among the {len(array)} of an array on a device.")
-        at, row_bytes = int(array.ctypes.data), array.nbytes // len(array)
-        status = self._library.ts_cuda_copy(self._context, at + target * row_bytes, at + source * row_bytes, row_bytes)
+        to, row_bytes = self._row(array, target)
+        status = self._library.ts_cuda_copy(self._context, to, self._row(array, source)[0], row_bytes)
         self._check("copy", status)
+
+    def clear_row(self, array: NDArray[Any], row: int) -> None:
+        """See DeviceMemory. Raises BackendError for a row that is not there."""
+        at, row_bytes = self._row(array, row)
+        self._check("clear", self._library.ts_cuda_zero(self._context, at, row_bytes))
+
+    @staticmethod
+    def _row(array: NDArray[Any], row: int) -> tuple[int, int]:
+        """Its address and its bytes."""
+        if not 0 <= row < len(array):
+            raise BackendError(f"Row {row} is not among the {len(array)} of an array on a device.")
+        row_bytes = array.nbytes // len(array)
+        return int(array.ctypes.data) + row * row_bytes, row_bytes
 
     def wait(self) -> None:
         """Until all that was started is done. Raises BackendError where some of it failed."""
         self._check("wait", self._library.ts_cuda_wait(self._context))
 
     def inputs(self, num_bytes: int) -> NDArray[np.uint8]:
-        """See DeviceMemory. One block a device: a second one takes the first one's place."""
-        block = np.zeros(num_bytes, np.uint8)
-        self._check("inputs", self._library.ts_cuda_inputs(self._context, block.ctypes.data, num_bytes))
-        self._inputs = block
-        return block
+        """See DeviceMemory. Each block has a mirror on the device; behind it is room for what sampling is asked."""
+        block = np.zeros(num_bytes + ASKED_BYTES + ALIGNMENT, np.uint8)
+        self._check("inputs", self._library.ts_cuda_inputs(self._context, block.ctypes.data, block.nbytes))
+        self._inputs[block.ctypes.data] = block
+        return block[:num_bytes]
 
-    def upload(self, num_bytes: int) -> None:
-        """Copy the first bytes of the inputs' block to the device."""
-        self._check("inputs", self._library.ts_cuda_upload(self._context, num_bytes))
+    def upload(self, inputs: U8Array, num_bytes: int, asked: U8Array | None = None) -> U8Array:
+        """Copy the first bytes of a block of inputs to the device, and `asked` behind them, in one copy. Returns where
+        `asked` stands in the block. Raises BackendError for what `inputs` did not make."""
+        address = int(inputs.ctypes.data)
+        whole = self._inputs.get(address)
+        if whole is None:
+            raise BackendError("These inputs are not a block of this device.")
+        at = -(-num_bytes // ALIGNMENT) * ALIGNMENT
+        end = num_bytes if asked is None else at + len(asked)
+        if asked is not None:
+            whole[at:end] = asked
+        self._check("inputs", self._library.ts_cuda_upload(self._context, address, end))
+        return whole[at:end]
 
     def compile(self, program: Program, memory: StepMemory) -> CudaForward:
         """The program's calls as words, made once. memory: made with this device. Raises BackendError."""
@@ -173,15 +211,14 @@ class CudaDevice:
         status, ran = run_words(self._library, self._context, calls.address, len(calls.words))
         self._check(calls.names[min(ran, len(calls.names) - 1)] if calls.names else "run", status)
 
-    def weigh(self, logits: NDArray[Any], temperature: float) -> NDArray[Any]:
-        """logits (R, V) float32 on the device -> weights (R, V) uint64 on the device, as ops/token_weights.py."""
+    def sample(self, logits: NDArray[Any], asked: U8Array, row_bytes: int, row_results: NDArray[Any]) -> None:
+        """A token of each row of logits (R, V) float32 on the device; waits. asked: R structs of row_bytes and their
+        lists, in the inputs' block, uploaded; row_results: R structs that are filled (csrc/.../cuda/sample_row.h)."""
         rows, count = logits.shape
-        out: NDArray[np.uint64] = self.empty(8 * rows * count).view(np.uint64).reshape(rows, count)
         series: NDArray[np.float64] = np.array(EXP2_COEFFICIENTS)
-        where = (logits.ctypes.data, logits.strides[0] // 4, rows, count)
-        how = (exponent_scale(temperature), series.ctypes.data, len(series), out.ctypes.data)
-        self._check("weigh", self._library.ts_cuda_weigh(self._context, *where, *how))
-        return out
+        where = (logits.ctypes.data, logits.strides[0] // 4, rows, count, asked.ctypes.data, row_bytes)
+        how = (exponent_scale(1.0), series.ctypes.data, len(series), row_results.ctypes.data, row_results.itemsize)
+        self._check("sample", self._library.ts_cuda_sample(self._context, *where, *how))
 
     def _check(self, op: str, status: int) -> None:
         if status:
@@ -189,16 +226,41 @@ class CudaDevice:
 
 
 class CudaForward:
-    """Satisfies `runner.forward.Forward`: inputs go up in one copy, logits come down in one."""
+    """Satisfies `runner.forward.Forward` and `runner.device_sampler.SamplingForward`: inputs go up in one copy, logits
+    or tokens come down in one."""
 
     def __init__(self, device: CudaDevice, program: Program, memory: StepMemory) -> None:
         self._device, self._memory = device, memory
         self._compiled = CompiledProgram(device, program, memory)
+        self._logits: NDArray[Any] = np.empty((0, 0), np.float32)
 
     def __call__(self, sizes: StepSizes) -> F32Array:
         """See Forward."""
-        self._device.upload(self._memory.used_input_bytes(sizes))
-        return self._device.get(self._compiled(sizes))
+        self._upload(sizes)
+        self._logits = self._compiled(sizes)
+        return self._device.get(self._logits)
+
+    @property
+    def asked_bytes(self) -> int:
+        """See runner.device_sampler.SamplingForward."""
+        return ASKED_BYTES
+
+    def sampled(self, asked: NDArray[Any], lists: U8Array, row_results: NDArray[Any], sizes: StepSizes) -> None:
+        """See runner.device_sampler.SamplingForward."""
+        where = self._upload(sizes, np.concatenate([asked.view(np.uint8), lists]))
+        self._logits = self._compiled(sizes)
+        if len(row_results):
+            self._device.sample(self._logits, where, asked.itemsize, row_results)
+
+    def scored(self, rows: I32Array, asked: NDArray[Any], row_results: NDArray[Any], sizes: StepSizes) -> None:
+        """See runner.device_sampler.SamplingForward."""
+        self._memory.choose_logit_rows(rows)
+        where = self._upload(StepSizes(sizes.tokens, sizes.sequences, len(rows)), asked.view(np.uint8))
+        self._device.sample(self._compiled.logits(rows, sizes), where, asked.itemsize, row_results)
+
+    def logits_at(self, begin: int, end: int) -> F32Array:
+        """See runner.device_sampler.SamplingForward."""
+        return self._device.get(self._logits[begin:end])
 
     @property
     def max_rows(self) -> int:
@@ -208,8 +270,11 @@ class CudaForward:
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
         """See Forward."""
         self._memory.choose_logit_rows(rows)
-        self._device.upload(self._memory.used_input_bytes(sizes))
+        self._upload(sizes)
         return self._device.get(self._compiled.logits(rows, sizes))
+
+    def _upload(self, sizes: StepSizes, asked: U8Array | None = None) -> U8Array:
+        return self._device.upload(self._memory.inputs, self._memory.used_input_bytes(sizes), asked)
 
 
 def _cannot_open(ordinal: int, status: int, words: str) -> BackendError:
@@ -219,6 +284,12 @@ def _cannot_open(ordinal: int, status: int, words: str) -> BackendError:
             why=f"{words}.",
             fix="Install the driver of the GPU (it brings libcuda.so.1), or use --device cpu.",
         )
+    if status == native.OLD_DRIVER:
+        fix = "Install a newer driver of the GPU, or use --device cpu."
+        return BackendError("The CUDA driver here is too old.", why=f"{words}.", fix=fix)
+    if status == native.NO_MEMORY:
+        fix = "End what else uses the device, or choose another --device cuda:N."
+        return BackendError(f"CUDA device {ordinal} has no memory left to begin with.", why=f"{words}.", fix=fix)
     if status in (native.NO_DEVICE, native.OLD_DEVICE):
         fix = "Choose another --device cuda:N, or use --device cpu."
         return BackendError(f"CUDA device {ordinal} cannot be used.", why=f"{words}.", fix=fix)

@@ -1,7 +1,7 @@
 """Does the device still compute? One small op with a known answer.
 
-Knows: an op with an answer that paper gives.
-Must not know: models, why anybody asks.
+Knows: an op whose result was computed by hand.
+Must not know: models, why it is asked.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.ops.add import Add
+from twostroke.ops.rows.add import Add
 from twostroke.types.errors import BackendError
 
 ROWS, WIDTH = 4, 64

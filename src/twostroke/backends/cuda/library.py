@@ -1,7 +1,7 @@
 """Finding, loading and declaring the CUDA host library, and what its statuses mean.
 
 Knows: ctypes, csrc/include/twostroke/cuda/cuda_abi.h.
-Must not know: ops' meanings, who has a GPU.
+Must not know: ops' meanings, which machines have a GPU.
 """
 
 from __future__ import annotations
@@ -12,15 +12,23 @@ from ctypes import POINTER, Structure, c_char, c_char_p, c_double, c_int32, c_in
 from functools import cache
 from pathlib import Path
 
-from twostroke.backends.cpu.library import ABI_VERSION, STATUSES, native_signature
-from twostroke.ops.registry import registry
+from twostroke.backends.cpu.library import ABI_VERSION, STATUSES, Signatures, declared, numbered_ops
 from twostroke.types.errors import BackendError
 
 LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
 LIBRARY_NAME, IMAGE_NAME = "libtwostroke_cuda.so", "kernels_sm_80.ptx"
 DRIVER = "libcuda.so.1"
 """The driver's library, which comes with the driver of the GPU and with nothing else."""
-NO_DRIVER, NO_DEVICE, OLD_DEVICE, FAILED, NO_KERNEL, NO_MEMORY = -20, -21, -22, -23, -24, -4
+NO_DRIVER, NO_DEVICE, OLD_DEVICE, FAILED, NO_KERNEL, OLD_DRIVER, NO_ROOM, NO_MEMORY = (
+    -20,
+    -21,
+    -22,
+    -23,
+    -24,
+    -25,
+    -26,
+    -4,
+)
 BUILD = "python src/twostroke/backends/cuda/build.py"
 
 
@@ -39,8 +47,9 @@ class DeviceStruct(Structure):
 
 
 _P, _I, _L, _U = c_void_p, c_int32, c_int64, c_uint64
-_SIGNATURES: dict[str, tuple[object, list[object]]] = {
+_SIGNATURES: Signatures = {
     "ts_op_signature": (c_char_p, [_I]),
+    "ts_kernel": (c_char_p, [_P, _I, _I, _I, _L, _L]),
     "ts_run": (_I, [_P, _P, _L, POINTER(c_int64)]),
     "ts_context_destroy": (None, [_P]),
     "ts_cuda_open": (_I, [c_char_p, _I, c_char_p, _L, POINTER(c_void_p)]),
@@ -54,9 +63,9 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ts_cuda_copy": (_I, [_P, _U, _U, _L]),
     "ts_cuda_wait": (_I, [_P]),
     "ts_cuda_inputs": (_I, [_P, _P, _L]),
-    "ts_cuda_upload": (_I, [_P, _L]),
+    "ts_cuda_upload": (_I, [_P, _P, _L]),
     "ts_cuda_has_op": (_I, [_I]),
-    "ts_cuda_weigh": (_I, [_P, _U, _L, _L, _L, c_double, _P, _I, _U]),
+    "ts_cuda_sample": (_I, [_P, _U, _L, _L, _L, _P, _L, c_double, _P, _I, _P, _L]),
 }
 
 
@@ -86,11 +95,7 @@ def load_host_library(folder: Path) -> ctypes.CDLL:
         raise BackendError(
             f"{LIBRARY_NAME} speaks ABI {found}, this package {ABI_VERSION}.", fix=f"Build again: {BUILD}"
         )
-    for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(library, name)
-        function.restype = result
-        function.argtypes = arguments
-    return library
+    return declared(library, _SIGNATURES)
 
 
 def image(folder: Path) -> bytes:
@@ -102,22 +107,15 @@ def image(folder: Path) -> bytes:
 @cache
 def cuda_op_numbers(folder: Path) -> Mapping[str, int]:
     """The number of each op that has kernels. Raises BackendError where operands differ from an op's class."""
-    library, found, number = load_host_library(folder), {}, 0
-    while (text := library.ts_op_signature(number)) is not None:
-        name = text.decode().partition(":")[0]
-        op = registry().get(name)
-        if op is None or native_signature(op) != text.decode():
-            raise BackendError(
-                f"The CUDA library and this package disagree on the operands of {name}.", fix=f"Build again: {BUILD}"
-            )
-        if library.ts_cuda_has_op(number):
-            found[name] = number
-        number += 1
-    return found
+    library = load_host_library(folder)
+    numbers = numbered_ops(library, "The CUDA library", f"Build again: {BUILD}")
+    return {name: number for name, number in numbers.items() if library.ts_cuda_has_op(number)}
 
 
 def words_of(status: int, library: ctypes.CDLL) -> str:
     """What a status means."""
-    if status in (NO_DRIVER, NO_DEVICE, OLD_DEVICE, FAILED, NO_MEMORY):
+    if status in (NO_DRIVER, NO_DEVICE, OLD_DEVICE, FAILED, OLD_DRIVER, NO_MEMORY):
         return str(library.ts_cuda_error().decode(errors="replace"))
+    if status == NO_ROOM:
+        return "it keeps the inputs of 32 programs already"
     return STATUSES.get(status, f"status {status}")

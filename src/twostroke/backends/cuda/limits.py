@@ -1,23 +1,42 @@
 """Which programs the CUDA backend can run, and the scratch memory that its kernels take.
 
-Knows: programs, which ops have kernels.
+Knows: programs, which ops have kernels, what the host library takes for them (csrc/cuda/host).
 Must not know: devices, models.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from twostroke.backends.cuda import library as native
+from twostroke.ops.attention.index_select import IndexSelect
+from twostroke.ops.products.experts import Experts
 from twostroke.program.op import FormatChoice
 from twostroke.program.program import Program
-from twostroke.spec.formats import WeightKind
+from twostroke.program.values import LatentKV, PagedKV, Weight
+from twostroke.spec.formats import WeightFormat
 
 MOST_HEAD_DIM = 512
+"""kMostDim of csrc/include/twostroke/cuda/arguments.h."""
+MOST_LATENT_DIM = 1024
+"""kMostLatent: of a latent with the turned key behind it."""
 ROWS_AT_ONCE = 128
-"""Rows of activations that products hold in scratch memory: kRowsAtOnce of csrc/cuda/host/launch_products.cpp."""
-KINDS = (WeightKind.F32, WeightKind.BF16, WeightKind.INT8, WeightKind.INT4)
+"""Rows of activations that products hold in scratch memory: kRowsAtOnce."""
+SAMPLED_AT_ONCE = 16
+"""Rows of logits that sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
+ASKED_BYTES = 2 << 20
+"""Room in the inputs' block for what rows ask of sampling: lists of tokens, masks."""
+SELECT_ROWS = 16
+"""Rows whose scores index_select holds: kSelectRows of csrc/cuda/host/launch_latents.cpp."""
+TILE = 64
+"""Positions of a tile."""
+SCRATCH_PART = 256
+"""What each part of the scratch memory is rounded up to."""
+MOST_PARTS = 8
+"""Of the scratch memory of one op."""
 
 
-def lacking(program: Program, format_for: FormatChoice) -> str | None:
+def lacking(program: Program) -> str | None:
     """What of a program has no kernels, as a sentence; None where all has. A backend that is not built lacks nothing
     here: opening a device says that."""
     if native.missing_parts(native.LIBRARY_FOLDER):
@@ -25,16 +44,53 @@ def lacking(program: Program, format_for: FormatChoice) -> str | None:
     ops = sorted({call.NAME for call in program.calls} - native.cuda_op_numbers(native.LIBRARY_FOLDER).keys())
     if ops:
         return f"It has no kernels for {', '.join(ops)}."
-    kinds = sorted(
-        {format_for(weight).kind.name.lower() for weight in program.weights if format_for(weight).kind not in KINDS}
-    )
-    if kinds:
-        return f"It has no kernels for weights of {', '.join(kinds)}."
-    widest = max((kind.head_dim for kind in program.paged()), default=0)
-    return f"Its heads have {widest} dimensions, more than {MOST_HEAD_DIM}." if widest > MOST_HEAD_DIM else None
+    return next((reason for kind in program.paged() if (reason := _too_wide(kind)) is not None), None)
 
 
-def scratch_bytes(program: Program) -> int:
-    """The most that kernels hold beside a step's values: rows in int8 with their scales, and both halves of a gated
-    product."""
-    return max((ROWS_AT_ONCE * (4 * weight.rows + 2 * weight.columns) for weight in program.weights), default=0)
+def _too_wide(kind: PagedKV) -> str | None:
+    if isinstance(kind, LatentKV):
+        sizes = ((kind.head_dim, "latents with turned keys", MOST_LATENT_DIM), (kind.v_dim, "latents", MOST_HEAD_DIM))
+    else:
+        sizes = ((kind.head_dim, "heads", MOST_HEAD_DIM), (kind.v_dim, "heads", MOST_HEAD_DIM))
+    wide = ((size, what, most) for size, what, most in sizes if size > most)
+    return next((f"Its {what} have {size} dimensions, more than {most}." for size, what, most in wide), None)
+
+
+def scratch_bytes(program: Program, format_for: FormatChoice, context_tokens: int) -> int:
+    """The most that kernels hold beside a step's values, of any one op: they take turns."""
+    return max(_sizes(program, format_for, context_tokens), default=0) + MOST_PARTS * SCRATCH_PART
+
+
+def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> Iterator[int]:
+    for weight in program.weights:  # rounded rows, and both halves of a gated product
+        yield ROWS_AT_ONCE * (_rounded(weight, format_for(weight)) + 4 * weight.rows)
+    for call in program.calls:
+        if isinstance(call, Experts):
+            yield _pairs(call.routes.width // 2) * _of_pair(call, format_for)
+        elif isinstance(call, IndexSelect):
+            yield 4 * SELECT_ROWS * -(-context_tokens // TILE) * TILE
+
+
+def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
+    """Bytes of one row of activations in int8, with a scale and a correction for each group."""
+    if not weight_format.group:
+        return 0
+    padded = weight_format.padded_columns(weight.columns)
+    return padded + 8 * -(-padded // weight_format.group)
+
+
+def _pairs(chosen: int) -> int:
+    """Rows at once times the experts that each chooses."""
+    return max(ROWS_AT_ONCE // chosen, 1) * chosen
+
+
+def _of_pair(call: Experts, format_for: FormatChoice) -> int:
+    """Its expert and weight, its row, both products, the rounded rows of one of them."""
+    up, down = call.gate_up, call.down
+    rounded = max(_rounded(up, format_for(up)), _rounded(down, format_for(down)))
+    return 8 + 4 * (up.columns + up.rows + down.rows) + rounded
+
+
+def sampling_bytes(vocabulary: int) -> int:
+    """What sampling holds: changed logits (float32) and weights (uint64) of some rows, and what they asked."""
+    return SAMPLED_AT_ONCE * vocabulary * 12 + ASKED_BYTES

@@ -62,7 +62,7 @@ class Answer:
         self._ended = False
 
     def event(self, data: bytes, time_s: float) -> None:
-        """One event. A broken one or an error ends the answer's use; `error` tells."""
+        """One event. A broken one or an error ends the answer's use; `error` says which."""
         if data.strip() == DONE:
             self._ended = True
             return

@@ -87,7 +87,7 @@ def _check(ask: LoadAsk) -> None:
     if ask.users is not None and ask.rate_per_s is not None:
         raise ConfigError(
             "--concurrency and --rate are two kinds of load.",
-            why="Users wait for their answers; a rate waits for nobody.",
+            why="Users wait for their answers; a rate sends at fixed times.",
             fix="Give one of them.",
         )
     if ask.trace is not None and ask.named is not None:

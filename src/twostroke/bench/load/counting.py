@@ -15,14 +15,14 @@ from twostroke.workload.observation import Observation
 
 
 async def word_list(client: LoadClient, address: str, tokenizer: Tokenizer | None) -> WordList:
-    """Raises ConfigError where the server answers no probe, or nobody counts."""
+    """Raises ConfigError where the server answers no probe, or nothing counts its tokens."""
 
     async def by_usage(text: str) -> int:
         seen = await client.ask(text, 1, client.now_s())
         require_answer(seen, address)
         if seen.prompt_tokens is None:
             raise ConfigError(
-                "The server does not tell how many tokens a prompt has.",
+                "The server does not say how many tokens a prompt has.",
                 why="Its stream holds no usage, though stream_options.include_usage asked for it.",
                 fix="Give the model's tokenizer: --tokenizer FOLDER.",
             )
@@ -38,13 +38,13 @@ async def word_list(client: LoadClient, address: str, tokenizer: Tokenizer | Non
     try:
         fixed = await by_usage(OPENING)
     except ConfigError:
-        # No usage: what the server puts around a prompt stays unknown, and the report tells so.
+        # No usage: what the server puts around a prompt stays unknown, and the report says so.
         return found
     return WordList(found.words, fixed)
 
 
 def require_answer(seen: Observation, address: str) -> None:
-    """Raises ConfigError for a failed one: nobody there, or what the server says."""
+    """Raises ConfigError for a failed one: no server there, or what the server says."""
     if seen.whole:
         return
     if seen.status == 0:

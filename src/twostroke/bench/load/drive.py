@@ -1,4 +1,4 @@
-"""When requests are sent: users that wait for their answers, or times that wait for nobody.
+"""When requests are sent: each when its user has the last answer, or each at its own time.
 
 Knows: asyncio, a workload, a function that asks.
 Must not know: HTTP, figures.
@@ -41,7 +41,7 @@ class Drive:
     async def users(self, requests: Sequence[WorkloadRequest], count: int, until_s: float | None = None) -> None:
         """A closed loop: each of `count` users takes the next request when the last is answered.
 
-        until_s: nobody takes another request from then on.
+        until_s: no request is sent from then on.
         """
         waiting = iter(enumerate(requests))
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from twostroke.cost.explanation import duration
+from twostroke.cost.explain.explanation import duration
 
 GUESSED, ACCEPTED = "vllm:spec_decode_num_draft_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"
 WON, LOST = "twostroke_draft_won_seconds_total", "twostroke_draft_lost_seconds_total"
@@ -24,7 +24,7 @@ TIMEOUT_S = 5.0
 @dataclass(frozen=True, slots=True)
 class GuessTotals:
     """Tokens guessed and accepted. won_s, lost_s: predicted seconds of steps spared, and of verifying; None where the
-    server does not tell."""
+    server gives no figure."""
 
     guessed: float
     accepted: float

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish to stop: the first one sets an event, a second one interrupts.
+"""Ctrl-C as a request to stop: the first one sets an event, a second one interrupts.
 
 Knows: signals of the running loop.
 Must not know: what is stopped.

@@ -22,7 +22,7 @@ MAX_BODY_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """model: the id to ask for. context_tokens: prompt and answer together, None where the server does not tell."""
+    """model: the id to ask for. context_tokens: prompt and answer together, None where the server does not say."""
 
     base_url: str
     model: str
@@ -84,7 +84,7 @@ def unknown_model(wanted: str, names: list[str]) -> ConfigError:
 
 
 def not_there(address: str, error: BaseException) -> ConfigError:
-    """Nobody answers."""
+    """The error where no server answers."""
     root = error
     while root.__cause__ is not None or root.__context__ is not None:
         root = root.__cause__ or root.__context__ or root

@@ -28,7 +28,7 @@ from twostroke.workload.request import WorkloadRequest
 TICK_S = 0.5
 WARMUP_STREAM = 0x5EED
 PREPARED_TOKENS = 20_000_000
-"""Prompts of so many tokens together are written before the run; of more, each before it is sent (a millisecond)."""
+"""Up to this many tokens, all prompts are written before the run; of more, each before it is sent (a millisecond)."""
 
 Watch = Callable[[Progress], None]
 """Called twice a second while a run goes on."""
@@ -36,7 +36,7 @@ Watch = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Whom to ask, and how. silence_s: how long the server may say nothing. tokenizer: of the model, or None."""
+    """The server to ask, and how. silence_s: how long it may send nothing. tokenizer: of the model, or None."""
 
     url: str
     model: str | None = None
@@ -118,7 +118,7 @@ class Session:
         return Measured(progress.seen, indexes, asked, clipped, progress.cut, stop.is_set(), guesses)
 
     def _fitting(self, requests: Sequence[WorkloadRequest]) -> list[WorkloadRequest]:
-        """None longer than the server's context, where it tells one."""
+        """None longer than the server's context, where the server reports one."""
         return arranged(requests, Arrangement(max_context_tokens=self.facts.context_tokens))
 
 

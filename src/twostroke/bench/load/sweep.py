@@ -1,4 +1,4 @@
-"""A walk over users and prompt lengths: how throughput buys latency, TTFT by prompt length, ITL by context length.
+"""Measures one number of users after another, and prompt lengths: throughput and latency, TTFT and ITL by length.
 
 Knows: a session, figures.
 Must not know: how a prediction is made, pictures, terminals.

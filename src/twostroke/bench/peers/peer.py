@@ -27,11 +27,11 @@ class Peer:
 
     @property
     def driver_path(self) -> Path:
-        """The script that speaks for it."""
+        """The script that drives it."""
         return DRIVERS / self.driver
 
 
-# llama-cpp-python 0.3.36 built with AMX dies here at its first ldtilecfg (gcc 12, Sapphire Rapids): without, it runs.
+# llama-cpp-python 0.3.36 with AMX crashes here at its first ldtilecfg (gcc 12, Sapphire Rapids); without AMX it runs.
 NO_TILES = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 
 OURS = Peer("twostroke", "Twostroke", "twostroke_driver.py", ())

@@ -19,7 +19,7 @@ from twostroke.types.errors import TwostrokeError
 
 
 class PeerFault(TwostrokeError):
-    """A driver died or answered with an error."""
+    """A driver ended early or answered with an error."""
 
 
 class Missing(PeerFault):
@@ -73,7 +73,7 @@ class Session:
         return answer["value"]
 
     def peak_bytes(self) -> int:
-        """The largest resident size of the process so far; 0 where the system does not tell."""
+        """The largest resident size of the process so far; 0 where the system gives no figure."""
         status = Path(f"/proc/{self._process.pid}/status")
         if not status.exists():
             return 0

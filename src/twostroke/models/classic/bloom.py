@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.alibi import alibi_slopes
-from twostroke.models.common.attend import joined_by_head
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import refuse_setting, usual_names
-from twostroke.models.common.layers import pre_layer
-from twostroke.models.common.norm import NormKind
-from twostroke.models.common.read import read_parts
+from twostroke.models.common.blocks.alibi import alibi_slopes
+from twostroke.models.common.blocks.attend import joined_by_head
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.blocks.norm import NormKind
+from twostroke.models.common.fields.fields import refuse_setting, usual_names
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 
 PREFIX = "transformer."
-"""Of the names of all tensors but the head. The published files leave it out; what transformers saves has it."""
+"""Begins the names of all tensors but the head. Published files leave it out; what transformers saves has it."""
 
 SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2}
 OWN_NAMES = {
@@ -61,8 +58,4 @@ def bloom(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             after_embedding=lambda t, x: norm(t, PREFIX + "word_embeddings_layernorm", x),
         ),
     )
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return pre_layer(t, parts, x)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.attend import joined_by_head
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import refuse_setting, usual_names
-from twostroke.models.common.layers import USUAL_NORMS, parallel_layer, pre_layer
-from twostroke.models.common.norm import NormKind
-from twostroke.models.common.read import read_parts
+from twostroke.models.common.blocks.attend import joined_by_head
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import USUAL_NORMS, parallel_layer, pre_layer
+from twostroke.models.common.blocks.norm import NormKind
+from twostroke.models.common.fields.fields import refuse_setting, usual_names
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.alibi import LARGEST, alibi_slopes
-from twostroke.models.common.attend import joined_in_order
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import refuse_setting, usual_names
-from twostroke.models.common.layers import pre_layer
-from twostroke.models.common.norm import NormKind
-from twostroke.models.common.read import read_parts
+from twostroke.models.common.blocks.alibi import LARGEST, alibi_slopes
+from twostroke.models.common.blocks.attend import joined_in_order
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.blocks.norm import NormKind
+from twostroke.models.common.fields.fields import refuse_setting, usual_names
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 
 SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
@@ -57,8 +54,4 @@ def mpt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             last_norm="transformer.norm_f",
         ),
     )
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return pre_layer(t, parts, x, norms=("norm_1", "norm_2"))
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, norms=("norm_1", "norm_2"))

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import refuse_setting, usual_names
-from twostroke.models.common.layers import pre_layer
-from twostroke.models.common.norm import NormKind
-from twostroke.models.common.read import Parts, read_parts
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.blocks.norm import NormKind
+from twostroke.models.common.fields.fields import refuse_setting, usual_names
+from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
-from twostroke.ops.embed import embed
+from twostroke.ops.products.embed import embed
+from twostroke.ops.rows.add import add
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Tensor, Value
 from twostroke.spec.fields import Fields
@@ -51,11 +50,7 @@ def opt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             after_embedding=lambda t, x: _add_positions(t, parts, x),
         ),
     )
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return pre_layer(t, parts, x, norms=("self_attn_layer_norm", "final_layer_norm"))
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, norms=("self_attn_layer_norm", "final_layer_norm"))
 
 
 def _add_positions(t: Tracer, parts: Parts, x: Value) -> Value:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import refuse_setting
-from twostroke.models.common.layers import parallel_layer, pre_layer
-from twostroke.models.common.norm import NormKind
-from twostroke.models.common.read import read_parts
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import parallel_layer, pre_layer
+from twostroke.models.common.blocks.norm import NormKind
+from twostroke.models.common.fields.fields import refuse_setting
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.layers import pre_layer
-from twostroke.models.common.norm import NormKind
-from twostroke.models.common.read import read_parts, window_of
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.blocks.norm import NormKind
+from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
@@ -39,8 +36,4 @@ def starcoder2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         heads=replace(parts.heads, qkv_bias=biased, output_bias=biased),
         feed=replace(parts.feed, bias=biased, gate="", up="mlp.c_fc", down="mlp.c_proj"),
     )
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return pre_layer(t, parts, x, window=window, turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn, windows=(window,) * parts.facts.num_layers)

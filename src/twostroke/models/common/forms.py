@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from twostroke.ops.heads import chosen, classes, features
+from twostroke.ops.passes.heads import chosen, classes, features
 from twostroke.program.model import CommonFacts
 from twostroke.program.program import Program
 from twostroke.spec.fields import Fields
@@ -51,7 +51,7 @@ def tokens_form(token_ids: Sequence[int]) -> Form:
 
 
 def num_labels(fields: Fields) -> int:
-    """Of a classifier: id2label, num_labels, or transformers' 2."""
+    """How many labels a classifier has: by id2label, by num_labels, or transformers' default of 2."""
     named = fields.group("id2label")
     if named is not None:
         return len(named.values)
@@ -99,6 +99,6 @@ def require_form(own: Form, asked: Form | None, architecture: str) -> Form:
 
 
 def _names(program: Program) -> set[str]:
-    """Of the tensors that a program reads."""
+    """Names of the tensors that a program reads."""
     parts = [part for weight in program.weights for part in (*weight.parts, *weight.bias)]
     return {part.name for part in (*parts, *(part for vector in program.vectors for part in vector.parts))}

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.layers import post_layer
-from twostroke.models.common.read import pattern_windows, read_parts, window_of
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import post_layer
+from twostroke.models.common.fields.read import pattern_windows, read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value

@@ -5,11 +5,11 @@ Knows: its config fields, its layer. Must not know: the ops, which backend runs.
 
 from __future__ import annotations
 
-from twostroke.models.common.attend import attend
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.gemma_family import read_gemma
+from twostroke.models.common.blocks.attend import attend
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.families.gemma import read_gemma
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
+from twostroke.ops.rows.add import add
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields

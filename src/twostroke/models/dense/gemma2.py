@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.gemma_family import read_gemma, sandwich_layer
-from twostroke.models.common.read import pattern_windows, window_of
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.families.gemma import read_gemma, sandwich_layer
+from twostroke.models.common.fields.read import Parts, pattern_windows, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
@@ -17,6 +18,8 @@ from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
 SILENT = {"num_key_value_heads": 4, "query_pre_attn_scalar": 256}
+NORMS = ("input_layernorm", "pre_feedforward_layernorm")
+"""The norms of VaultGemma."""
 CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 """Where config.json is silent; null means none."""
 
@@ -24,19 +27,32 @@ CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 @architecture("Gemma2ForCausalLM", model_type="gemma2")
 def gemma2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Layers 0, 2, 4 ... slide, unless layer_types says others."""
+    model, windows = _read(fields)
+    turn = rope_from_config(model.fields, model.heads.head_dim, model.facts.max_positions)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        return sandwich_layer(t, model.heads, model.feed, model.norm, x, window=windows[index], turn=turn)
+
+    return model.facts, decoder_program(model.decoder, layer)
+
+
+@architecture("VaultGemmaForCausalLM", model_type="vaultgemma")
+def vaultgemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Gemma 2 without the norms after its blocks (VaultGemma team 2025)."""
+    model, windows = _read(fields)
+    turn = rope_from_config(model.fields, model.heads.head_dim, model.facts.max_positions)
+    return pre_decoder(model, turn, windows=windows, norms=NORMS)
+
+
+def _read(fields: Fields) -> tuple[Parts, tuple[int, ...]]:
+    """The blocks with their soft caps, and the windows."""
     model = read_gemma(fields, SILENT, "hidden_activation")
-    fields, layers = model.fields, model.facts.num_layers
-    window = window_of(fields, 4096)
-    windows = pattern_windows(fields, layers, window, 2)
-    turn = rope_from_config(fields, model.heads.head_dim, model.facts.max_positions)
+    fields = model.fields
+    windows = pattern_windows(fields, model.facts.num_layers, window_of(fields, 4096), 2)
     scalar = fields.number("query_pre_attn_scalar", 1e-6, 1e6)
     heads = replace(model.heads, scale=scalar**-0.5, soft_cap=_cap(fields, "attn_logit_softcapping"))
     decoder = replace(model.decoder, soft_cap=_cap(fields, "final_logit_softcapping"))
-
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        return sandwich_layer(t, heads, model.feed, decoder.norm, x, window=windows[index], turn=turn)
-
-    return model.facts, decoder_program(decoder, layer)
+    return replace(model, heads=heads, decoder=decoder), windows
 
 
 def _cap(fields: Fields, name: str) -> float:

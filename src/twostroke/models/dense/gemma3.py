@@ -2,23 +2,22 @@
 
 Of the checkpoints that also see images, the language model alone is read.
 
-Knows: its config fields, the names of tensors in both forms of checkpoint. Must not know: the ops, which backend runs.
+Knows: its config fields. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import refuse_setting
-from twostroke.models.common.gemma_family import read_gemma, sandwich_layer
-from twostroke.models.common.nested import nested_text
-from twostroke.models.common.read import pattern_windows, window_of
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.families.gemma import read_gemma, sandwich_layer
+from twostroke.models.common.fields.fields import refuse_setting
+from twostroke.models.common.fields.nested import language_model
+from twostroke.models.common.fields.read import pattern_windows, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
-from twostroke.spec.refused_fields import refuse_fields
 from twostroke.spec.rope import ropes_by_layer_type
 
 SILENT = {
@@ -35,21 +34,6 @@ SILENT = {
 """The text_config of a published checkpoint leaves most of them out."""
 
 THETAS = {"sliding_attention": ("rope_local_base_freq", 10_000.0), "full_attention": ("rope_theta", 1_000_000.0)}
-
-PREFIXES = (
-    ("language_model.model.", "model."),
-    ("model.language_model.", "model."),
-    ("language_model.lm_head.", "lm_head."),
-)
-"""Of the language model's tensors, in checkpoints that also see images."""
-
-VISION = (
-    "vision_tower.",
-    "model.vision_tower.",
-    "multi_modal_projector.",
-    "model.multi_modal_projector.",
-)
-"""Beginnings of the names of tensors that only images need."""
 
 
 @architecture("Gemma3ForCausalLM", model_type="gemma3_text")
@@ -76,8 +60,7 @@ def gemma3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @architecture("Gemma3ForConditionalGeneration", model_type="gemma3")
 def gemma3_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The language model of a checkpoint that also sees images."""
-    text = nested_text(fields, "text_config")
-    refuse_fields(text, "Gemma3ForCausalLM", ("gemma3_text",))
-    refuse_setting(text, "final_logit_softcapping", "transformers ignores it where there are images.")
-    facts, program = gemma3(text)
-    return replace(facts, ignored=(*facts.ignored, *VISION), stored_prefixes=PREFIXES), program
+    text = fields.group("text_config")
+    if text is not None:
+        refuse_setting(text, "final_logit_softcapping", "transformers ignores it where there are images.")
+    return language_model(fields, "Gemma3ForCausalLM")

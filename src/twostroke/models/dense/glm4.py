@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.attend import attend
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.layers import pre_layer
-from twostroke.models.common.read import Parts, read_parts
+from twostroke.models.common.blocks.attend import attend
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
+from twostroke.ops.rows.add import add
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
@@ -30,11 +30,7 @@ SILENT = {
 def glm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Llama's order of norms."""
     parts, turn = _read(fields)
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return pre_layer(t, parts, x, turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn)
 
 
 @architecture("Glm4ForCausalLM", model_type="glm4")

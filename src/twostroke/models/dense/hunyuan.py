@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.layers import pre_layer
-from twostroke.models.common.read import Parts, read_parts
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import RopeKind, RopeSpec, rope_from_config
 
@@ -23,11 +20,7 @@ SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 def hunyuan(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """A dense block in each layer."""
     parts, turn = read_hunyuan(fields)
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return pre_layer(t, parts, x, turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn)
 
 
 def read_hunyuan(fields: Fields) -> tuple[Parts, RopeSpec]:

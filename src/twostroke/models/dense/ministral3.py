@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.layers import pre_layer
-from twostroke.models.common.read import read_parts, window_of
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
@@ -45,8 +42,4 @@ def ministral3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     group = fields.group("rope_parameters") or fields.group("rope_scaling") or fields
     beta = group.number("llama_4_scaling_beta", 0.0, 1e3)
     parts = replace(parts, heads=replace(parts.heads, query_growth=beta))
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return pre_layer(t, parts, x, window=window, turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn, windows=(window,) * parts.facts.num_layers)

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.attend import joined_in_order
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.layers import pre_layer
-from twostroke.models.common.read import read_parts, window_of
+from twostroke.models.common.blocks.attend import joined_in_order
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
@@ -25,7 +22,7 @@ OLD_LONGROPE = ("su", "yarn")
 @architecture("Phi3ForCausalLM", model_type="phi3")
 def phi3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """longrope has two sets of factors. Which one is chosen once, by the longest context of the engine: a position's
-    rotation must not change while a request grows (ops/rope_tables.py)."""
+    rotation must not change while a request grows (ops/attention/rope_tables.py)."""
     scaling = fields.group("rope_scaling")
     if scaling is not None and scaling.text("rope_type", scaling.text("type", "")) in OLD_LONGROPE:
         renamed = {**scaling.values, "rope_type": "longrope"}
@@ -38,8 +35,4 @@ def phi3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         heads=replace(parts.heads, joined=joined_in_order("self_attn.qkv_proj")),
         feed=replace(parts.feed, gate_up="mlp.gate_up_proj"),
     )
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return pre_layer(t, parts, x, window=window, turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn, windows=(window,) * parts.facts.num_layers)

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.layers import pre_layer
-from twostroke.models.common.read import read_parts
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
@@ -34,8 +31,4 @@ def seed_oss(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         ),
         feed=replace(parts.feed, bias=fields.boolean("mlp_bias", False)),
     )
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return pre_layer(t, parts, x, turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn)

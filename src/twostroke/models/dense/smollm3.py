@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import windows_by_layer
-from twostroke.models.common.layers import pre_layer
-from twostroke.models.common.read import read_parts, window_of
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import pre_layer
+from twostroke.models.common.fields.fields import windows_by_layer
+from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from twostroke.models.common.attend import AttentionNames, Heads
-from twostroke.models.common.encoder import SCORES, VECTORS, Inputs, after_layer, classified
-from twostroke.models.common.feed import Feed
-from twostroke.models.common.fields import activation, head_dim, read_facts, refuse_setting
+from twostroke.models.common.blocks.attend import AttentionNames, Heads
+from twostroke.models.common.blocks.encoder import SCORES, VECTORS, Inputs, after_layer, classified
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.fields.fields import activation, head_dim, read_facts, refuse_setting
 from twostroke.models.common.forms import num_labels
-from twostroke.models.common.norm import Norm, NormKind
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.gather_rows import gather_rows
+from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.program.trace import Tracer
 from twostroke.program.values import ALL_AHEAD, Value
 from twostroke.spec.fields import Fields
@@ -26,7 +26,7 @@ from twostroke.types.errors import UnsupportedModel
 NAMES = AttentionNames("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
 NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 UNUSED = ("pooler.", "cls.", "lm_head.", "embeddings.position_ids")
-"""Of heads for training, and a buffer of old files."""
+"""Names of heads for training and of a buffer of old files, which are not read."""
 
 HeadText = Callable[[Tracer, Value], Value]
 

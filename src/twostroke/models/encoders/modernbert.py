@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.attend import AttentionNames, Heads, attend, joined_in_order
-from twostroke.models.common.encoder import VECTORS, Inputs
-from twostroke.models.common.feed import Feed
-from twostroke.models.common.fields import activation, head_dim, read_facts, with_silent
-from twostroke.models.common.norm import Norm, NormKind
-from twostroke.models.common.read import pattern_windows
+from twostroke.models.common.blocks.attend import AttentionNames, Heads, attend, joined_in_order
+from twostroke.models.common.blocks.encoder import VECTORS, Inputs
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.fields.fields import activation, head_dim, read_facts, with_silent
+from twostroke.models.common.fields.read import pattern_windows
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
-from twostroke.ops.gather_rows import gather_rows
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.program.trace import Tracer
 from twostroke.program.values import ALL_AHEAD, Value
 from twostroke.spec.fields import Fields

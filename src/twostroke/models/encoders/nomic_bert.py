@@ -5,14 +5,21 @@ Knows: its config fields, the names of its tensors. Must not know: the ops, whic
 
 from __future__ import annotations
 
-from twostroke.models.common.attend import AttentionNames, Heads, joined_in_order
-from twostroke.models.common.encoder import VECTORS, Inputs, after_layer
-from twostroke.models.common.feed import Feed
-from twostroke.models.common.fields import activation, head_dim, read_facts, refuse_setting, usual_names, with_silent
-from twostroke.models.common.norm import Norm, NormKind
+from twostroke.models.common.blocks.attend import AttentionNames, Heads, joined_in_order
+from twostroke.models.common.blocks.encoder import VECTORS, Inputs, after_layer
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.fields.fields import (
+    activation,
+    head_dim,
+    read_facts,
+    refuse_setting,
+    usual_names,
+    with_silent,
+)
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.activation import Activation
-from twostroke.ops.gather_rows import gather_rows
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.program.trace import Tracer
 from twostroke.program.values import ALL_AHEAD, Value
 from twostroke.spec.fields import Fields

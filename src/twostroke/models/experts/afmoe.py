@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.attend import attend
-from twostroke.models.common.banks import BankShape, EachExpert
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import silu_only
-from twostroke.models.common.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared
-from twostroke.models.common.mixture_fields import LARGEST, expert_count, named_feed
-from twostroke.models.common.read import pattern_windows, read_parts, window_of
+from twostroke.models.common.blocks.attend import attend
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared
+from twostroke.models.common.fields.fields import silu_only
+from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
+from twostroke.models.common.fields.read import pattern_windows, read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
-from twostroke.ops.route import RouteRule, Scores
+from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.rows.add import add
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields

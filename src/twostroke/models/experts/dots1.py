@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import windows_by_layer
-from twostroke.models.common.layers import sparse_layer
-from twostroke.models.common.mixture_fields import blocks_by_layer, sigmoid_mixture
-from twostroke.models.common.read import read_parts, window_of
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.fields.fields import windows_by_layer
+from twostroke.models.common.fields.mixture import blocks_by_layer, sigmoid_mixture
+from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value

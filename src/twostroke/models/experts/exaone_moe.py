@@ -7,32 +7,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.layers import sparse_layer
-from twostroke.models.common.mixture_fields import listed_blocks, sigmoid_mixture
-from twostroke.models.common.read import pattern_windows, read_parts, window_of
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.fields.mixture import listed_blocks, sigmoid_mixture
+from twostroke.models.common.fields.read import Parts, pattern_windows, read_parts, window_of
+from twostroke.models.common.prediction import MOST_LAYERS, NAMES_ALONE, MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     **{"rms_norm_eps": 1e-5, "moe_intermediate_size": 1024, "num_experts": 64, "num_experts_per_tok": 8},
     **{"num_shared_experts": 1, "routed_scaling_factor": 2.5, "bos_token_id": 1, "eos_token_id": 53},
 }
+FULL, SLIDING = KINDS = "full_attention", "sliding_attention"
 CORRECTION = "mlp.e_score_correction_bias"
 
 
 @architecture("ExaoneMoeForCausalLM", model_type="exaone_moe")
 def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees everything and does not turn, unless layer_types says others. A layer that guesses a
-    second token is not read."""
-    parts = read_parts(fields, SILENT)
+    """Every fourth layer sees everything and does not turn, unless layer_types says others."""
+    parts, turn, window = _parts(fields)
     fields, facts = parts.fields, parts.facts
-    parts = replace(parts, heads=replace(parts.heads, head_norm=parts.norm))
-    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions)
-    window = window_of(fields, 4096)
     named = fields.texts("layer_types")  # where it is there, the pattern may be a word, "LLLG"
     pattern = 0 if named or not window else fields.integer("sliding_window_pattern", 1, 4096, default=4)
     windows = pattern_windows(fields, facts.num_layers, window, pattern)
@@ -45,3 +43,34 @@ def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         return sparse_layer(t, parts, blocks[index], x, window=windows[index], turn=spec)
 
     return replace(facts, ignored=(*facts.ignored, "mtp.")), decoder_program(parts.decoder, layer)
+
+
+@predicts("ExaoneMoeForCausalLM")
+def prediction(fields: Fields) -> tuple[MtpHead, ...]:
+    """Layers without experts under names of their own; what stands around them is one for all. mtp_layer_types says
+    which of them see a window; one that sees everything does not turn where others have windows."""
+    parts, turn, window = _parts(fields)
+    fields = parts.fields
+    count = fields.integer("num_nextn_predict_layers", 0, MOST_LAYERS, default=1)
+    kinds = fields.texts("mtp_layer_types")
+    if count and (len(kinds) != count or any(kind not in KINDS for kind in kinds)):
+        raise fields.wrong("mtp_layer_types", f"It must say {' or '.join(KINDS)} {count} times.")
+
+    def head(number: int) -> MtpHead:
+        seen = window if kinds[number] == SLIDING else 0
+        spec = turn if seen or not window else None
+
+        def layer(t: Tracer, x: Value) -> Value:
+            return sparse_layer(t, parts, None, x, window=seen, turn=spec)
+
+        return MtpHead(parts.norm, layer, "mtp.", f"mtp.layers.{number}.", *NAMES_ALONE)
+
+    return tuple(head(number) for number in range(count))
+
+
+def _parts(fields: Fields) -> tuple[Parts, RopeSpec, int]:
+    """With the rotation of each layer that turns, and the window."""
+    parts = read_parts(fields, SILENT)
+    parts = replace(parts, heads=replace(parts.heads, head_norm=parts.norm))
+    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions)
+    return parts, turn, window_of(parts.fields, 4096)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.layers import sparse_layer
-from twostroke.models.common.mixture_fields import blocks_by_layer, sigmoid_mixture
-from twostroke.models.common.read import read_parts
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.fields.deepseek import prediction_layers
+from twostroke.models.common.fields.mixture import blocks_by_layer, sigmoid_mixture
+from twostroke.models.common.fields.read import Parts, read_parts
+from twostroke.models.common.prediction import MtpHead, behind_the_last, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "moe_intermediate_size": 1408},
@@ -25,21 +27,34 @@ SILENT = {
 
 @architecture("Glm4MoeForCausalLM", model_type="glm4_moe")
 def glm4_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Behind the last layer the file may hold one more, which guesses a second token: it is not read."""
-    parts = read_parts(fields, SILENT, kv_absent=8)
+    """Behind the last layer the file may hold more, which predict further tokens: see `prediction`."""
+    parts, turn = _parts(fields)
     fields, facts = parts.fields, parts.facts
-    heads = replace(
-        parts.heads,
-        qkv_bias=fields.boolean("attention_bias", False),
-        head_norm=parts.norm if fields.boolean("use_qk_norm", False) else None,
-    )
-    parts = replace(parts, heads=heads)
-    turn = rope_from_config(fields, heads.head_dim, facts.max_positions, partial=0.5)
     dense = fields.integer("first_k_dense_replace", 0, 4096)
     blocks = blocks_by_layer(sigmoid_mixture(fields, facts.hidden_size), facts.num_layers, dense)
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         return sparse_layer(t, parts, blocks[index], x, turn=turn)
 
-    guesses = f"model.layers.{facts.num_layers}."
-    return replace(facts, ignored=(*facts.ignored, guesses)), decoder_program(parts.decoder, layer)
+    return replace(facts, ignored=(*facts.ignored, *prediction_layers(fields))), decoder_program(parts.decoder, layer)
+
+
+@predicts("Glm4MoeForCausalLM")
+def prediction(fields: Fields) -> tuple[MtpHead, ...]:
+    """The layers behind the last one, with experts."""
+    parts, turn = _parts(fields)
+    block = sigmoid_mixture(parts.fields, parts.facts.hidden_size)
+    return behind_the_last(parts.fields, parts.norm, lambda t, x: sparse_layer(t, parts, block, x, turn=turn))
+
+
+def _parts(fields: Fields) -> tuple[Parts, RopeSpec]:
+    """With the rotation of each layer."""
+    parts = read_parts(fields, SILENT, kv_absent=8)
+    fields = parts.fields
+    heads = replace(
+        parts.heads,
+        qkv_bias=fields.boolean("attention_bias", False),
+        head_norm=parts.norm if fields.boolean("use_qk_norm", False) else None,
+    )
+    turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions, partial=0.5)
+    return replace(parts, heads=heads), turn

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import silu_only
-from twostroke.models.common.granite_mixture import granite_factor, granite_mixture
-from twostroke.models.common.layers import sparse_layer
-from twostroke.models.common.mixture import mixture
-from twostroke.models.common.read import read_parts
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.mixture import mixture
+from twostroke.models.common.families.granite_mixture import granite_factor, granite_mixture
+from twostroke.models.common.fields.fields import silu_only
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.attend import AttentionNames, attend
-from twostroke.models.common.banks import BankShape, EachExpert
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.mixture import LinearRouter, Mixture
-from twostroke.models.common.mixture_fields import expert_count
-from twostroke.models.common.read import read_parts
+from twostroke.models.common.blocks.attend import AttentionNames, attend
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.mixture import LinearRouter, Mixture
+from twostroke.models.common.fields.mixture import expert_count
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.activation import Activation
-from twostroke.ops.add import add
-from twostroke.ops.experts import ExpertRule
-from twostroke.ops.route import RouteRule
+from twostroke.ops.products.experts import ExpertRule
+from twostroke.ops.products.route import RouteRule
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields

@@ -8,24 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from twostroke.models.common.attend import Heads, attend
-from twostroke.models.common.banks import BankShape, Stacks
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.dense import FeedForwardText
-from twostroke.models.common.fields import silu_only
-from twostroke.models.common.mixture import LinearRouter, Mixture, Shared, mixture
-from twostroke.models.common.mixture_fields import LARGEST, expert_count, named_feed
-from twostroke.models.common.nested import nested_text
-from twostroke.models.common.norm import Norm, NormKind
-from twostroke.models.common.read import Parts, read_parts
+from twostroke.models.common.blocks.attend import Heads, attend
+from twostroke.models.common.blocks.banks import BankShape, Stacks
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared, mixture
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.families.dense import FeedForwardText
+from twostroke.models.common.fields.fields import silu_only
+from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
+from twostroke.models.common.fields.nested import language_model
+from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
-from twostroke.ops.experts import ExpertRule
-from twostroke.ops.route import RouteRule, Scores
+from twostroke.ops.products.experts import ExpertRule
+from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.rows.add import add
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
-from twostroke.spec.refused_fields import refuse_fields
 from twostroke.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
 
 SILENT = {
@@ -34,8 +33,6 @@ SILENT = {
     **{"no_rope_layer_interval": 4, "interleave_moe_layer_step": 1, "floor_scale": 8192, "attn_scale": 0.1},
 }
 BANKS = Stacks("feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj", transposed=True)
-PREFIXES = (("language_model.model.", "model."), ("language_model.lm_head.", "lm_head."))
-NOT_TEXT = ("vision_model.", "multi_modal_projector.")
 
 AttentionText = Callable[[Tracer, int, Value], Value]
 
@@ -60,10 +57,7 @@ def llama4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @architecture("Llama4ForConditionalGeneration", model_type="llama4")
 def llama4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The language model of a checkpoint that also sees images."""
-    text = nested_text(fields, "text_config")
-    refuse_fields(text, "Llama4ForCausalLM", "llama4_text")
-    facts, program = llama4(text)
-    return replace(facts, stored_prefixes=PREFIXES, ignored=(*facts.ignored, *NOT_TEXT)), program
+    return language_model(fields, "Llama4ForCausalLM")
 
 
 def _attention(parts: Parts) -> AttentionText:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.banks import BankShape, EachExpert
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import refuse_setting, silu_only
-from twostroke.models.common.layers import sparse_layer
-from twostroke.models.common.mixture import LinearRouter, Mixture, mixture
-from twostroke.models.common.mixture_fields import expert_count
-from twostroke.models.common.read import read_parts
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixture
+from twostroke.models.common.fields.fields import refuse_setting, silu_only
+from twostroke.models.common.fields.mixture import expert_count
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.route import RouteRule, Scores
+from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields

@@ -1,47 +1,84 @@
-"""OLMoE: norms over the whole of q and of k, many small experts (Muennighoff et al. 2024).
+"""OLMoE and FlexOlmo: norms over the whole of q and of k, experts in every layer (Muennighoff et al. 2024; Ai2 2025).
 
 Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from twostroke.models.common.banks import BankShape, EachExpert
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import refuse_setting, silu_only
-from twostroke.models.common.layers import sparse_layer
-from twostroke.models.common.mixture import LinearRouter, Mixture, mixture
-from twostroke.models.common.mixture_fields import expert_count
-from twostroke.models.common.read import read_parts
+from twostroke.models.common.blocks.attend import attend
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixture
+from twostroke.models.common.fields.fields import refuse_setting, silu_only
+from twostroke.models.common.fields.mixture import expert_count
+from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.route import RouteRule
+from twostroke.ops.products.route import RouteRule
+from twostroke.ops.rows.add import add
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.spec.rope import RopeSpec, rope_from_config
 
-SILENT = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "intermediate_size": 2048, "eos_token_id": 50_279}
+SILENT = {
+    **{"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "intermediate_size": 2048, "eos_token_id": 50_279},
+    "num_experts_per_tok": 8,
+}
+FLEX_SILENT = {
+    **{"max_position_embeddings": 4096, "intermediate_size": 11_008, "eos_token_id": 100_257, "rope_theta": 5e5},
+    "num_experts_per_tok": 5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """The blocks of a model. block: its experts."""
+
+    parts: Parts
+    turn: RopeSpec
+    block: Mixture
 
 
 @architecture("OlmoeForCausalLM", model_type="olmoe")
 def olmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Experts in every layer."""
+    """A norm before each block."""
+    shape = _read(fields, SILENT, 64)
+    block = mixture(shape.block)
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        return sparse_layer(t, shape.parts, block, x, turn=shape.turn)
+
+    return shape.parts.facts, decoder_program(shape.parts.decoder, layer)
+
+
+@architecture("FlexOlmoForCausalLM", model_type="flex_olmo")
+def flex_olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """A norm after each block."""
+    shape = _read(fields, FLEX_SILENT, 7)
+    parts = shape.parts
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        seen = attend(t, parts.heads, x, turn=shape.turn)
+        x = add(x, parts.norm(t, "post_attention_layernorm", seen, in_place=True))
+        return add(x, parts.norm(t, "post_feedforward_layernorm", shape.block(t, x), in_place=True))
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+def _read(fields: Fields, silent: Mapping[str, object], experts: int) -> Sparse:
+    """experts: how many there are where the config is silent."""
     refuse_setting(fields, "clip_qkv", "Queries, keys and values that are clipped are not implemented.")
     silu_only(fields)
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, silent)
     fields, hidden = parts.fields, parts.facts.hidden_size
     biased = fields.boolean("attention_bias", False)
     parts = replace(parts, heads=replace(parts.heads, qkv_bias=biased, output_bias=biased, wide_norm=parts.norm))
     turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
-    count = expert_count(fields, 64)
-    rule = RouteRule(
-        fields.integer("num_experts_per_tok", 1, count, default=8), fields.boolean("norm_topk_prob", False)
-    )
+    count = expert_count(fields, experts)
+    rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), fields.boolean("norm_topk_prob", False))
     shape, router = BankShape(count, hidden, parts.feed.inner_size), LinearRouter("mlp.gate", count, rule)
-    block = mixture(Mixture(shape, router, EachExpert("mlp.experts")))
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, block, x, turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return Sparse(parts, turn, Mixture(shape, router, EachExpert("mlp.experts")))

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.banks import BankShape, EachExpert
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import silu_only
-from twostroke.models.common.layers import sparse_layer
-from twostroke.models.common.mixture import Mixture, Router, mixture
-from twostroke.models.common.mixture_fields import expert_count
-from twostroke.models.common.norm import NormKind
-from twostroke.models.common.read import Parts, read_parts, window_of
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.mixture import Mixture, Router, mixture
+from twostroke.models.common.blocks.norm import NormKind
+from twostroke.models.common.fields.fields import silu_only
+from twostroke.models.common.fields.mixture import expert_count
+from twostroke.models.common.fields.read import Parts, read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.linear import linear
-from twostroke.ops.sparse_mixer import sparse_mixer
+from twostroke.ops.products.linear import linear
+from twostroke.ops.products.sparse_mixer import sparse_mixer
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields

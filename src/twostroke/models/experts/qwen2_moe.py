@@ -1,4 +1,4 @@
-"""Qwen2-MoE: Qwen2's attention, experts and a shared one by as much as the token says (Qwen team 2024).
+"""Qwen2-MoE: Qwen2's attention, experts, and a shared one scaled by a gate of the token (Qwen team 2024).
 
 Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.banks import BankShape, EachExpert
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.fields import silu_only, windows_by_layer
-from twostroke.models.common.layers import sparse_layer
-from twostroke.models.common.mixture import LinearRouter, Mixture, Shared, mixture
-from twostroke.models.common.mixture_fields import LARGEST, expert_count, named_feed
-from twostroke.models.common.read import read_parts, window_of
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared, mixture
+from twostroke.models.common.fields.fields import silu_only, windows_by_layer
+from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
+from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.route import RouteRule
+from twostroke.ops.products.route import RouteRule
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields

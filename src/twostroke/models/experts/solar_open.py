@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.layers import sparse_layer
-from twostroke.models.common.mixture_fields import sigmoid_mixture
-from twostroke.models.common.read import read_parts
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.fields.mixture import sigmoid_mixture
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value

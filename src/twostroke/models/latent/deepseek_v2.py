@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.fields import silu_only
-from twostroke.models.common.read_deepseek import behind_dense, mixed_program, plain_experts
-from twostroke.models.common.read_latent import read_latent
+from twostroke.models.common.fields.deepseek import behind_dense, mixed_program, plain_experts
+from twostroke.models.common.fields.fields import silu_only
+from twostroke.models.common.fields.latent import read_latent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
 

@@ -5,9 +5,16 @@ Knows: its config fields. Must not know: the ops, which backend runs.
 
 from __future__ import annotations
 
-from twostroke.models.common.fields import silu_only
-from twostroke.models.common.read_deepseek import biased_experts, layers_with_experts, mixed_program, prediction_layers
-from twostroke.models.common.read_latent import read_latent
+from twostroke.models.common.fields.deepseek import (
+    biased_experts,
+    layers_with_experts,
+    mixed_prediction,
+    mixed_program,
+    prediction_layers,
+)
+from twostroke.models.common.fields.fields import silu_only
+from twostroke.models.common.fields.latent import LatentParts, read_latent
+from twostroke.models.common.prediction import MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
 
@@ -32,7 +39,17 @@ SILENT = {
 def glm4_moe_lite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """q_lora_rank, where it is absent, is 768; null means queries without a latent. mlp_layer_types says which layers
     have experts, first_k_dense_replace where it is absent."""
+    parts = _parts(fields)
+    return parts.facts, mixed_program(parts, biased_experts(parts), layers_with_experts(parts, 1))
+
+
+@predicts("Glm4MoeLiteForCausalLM")
+def prediction(fields: Fields) -> tuple[MtpHead, ...]:
+    """The layers behind the last one."""
+    return mixed_prediction(_parts(fields))
+
+
+def _parts(fields: Fields) -> LatentParts:
     silu_only(fields)
     usual = {} if fields.has("q_lora_rank") else {"q_lora_rank": 768}
-    parts = read_latent(fields, {**SILENT, **usual}, ignored=prediction_layers(fields))
-    return parts.facts, mixed_program(parts, biased_experts(parts), layers_with_experts(parts, 1))
+    return read_latent(fields, {**SILENT, **usual}, ignored=prediction_layers(fields))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.fields import silu_only, with_silent
-from twostroke.models.common.read_deepseek import behind_dense, mixed_program, normalised_experts
-from twostroke.models.common.read_latent import MOST_DIMENSIONS, read_latent
+from twostroke.models.common.fields.deepseek import behind_dense, mixed_program, normalised_experts
+from twostroke.models.common.fields.fields import silu_only, with_silent
+from twostroke.models.common.fields.latent import MOST_DIMENSIONS, read_latent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
 

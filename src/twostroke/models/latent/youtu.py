@@ -5,8 +5,8 @@ Knows: its config fields. Must not know: the ops, which backend runs.
 
 from __future__ import annotations
 
-from twostroke.models.common.decoder import decoder_program
-from twostroke.models.common.read_latent import latent_layer, read_latent
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.fields.latent import latent_layer, read_latent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value

@@ -7,49 +7,41 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.attend import Heads, attend
-from twostroke.models.common.decoder import decoder_of, decoder_program
-from twostroke.models.common.feed import Feed
-from twostroke.models.common.fields import head_dim, kv_heads, read_facts, silu_only, with_silent
-from twostroke.models.common.mamba2 import mamba2_block, read_mamba2
-from twostroke.models.common.norm import Norm
+from twostroke.models.common.blocks.attend import attend
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.states.mamba2 import mamba2_block, read_mamba2
+from twostroke.models.common.fields.fields import silu_only
+from twostroke.models.common.fields.mixture import named_feed
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
+from twostroke.ops.rows.add import add
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
-SILENT = {"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
+SILENT = {
+    **{"max_position_embeddings": 262_144, "num_key_value_heads": 8, "rms_norm_eps": 1e-5},
+    **{"bos_token_id": 1, "eos_token_id": 2},
+}
 PARTIAL = 0.5
-"""Of a head's elements turn, whatever the config says: transformers ignores the field."""
+"""The share of a head's elements that turn, whatever the config says: transformers ignores the field."""
 
 
 @architecture("BambaForCausalLM", model_type="bamba")
 def bamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """attn_layer_indices: the layers with attention."""
-    fields = with_silent(fields, SILENT)
-    tied = fields.boolean("tie_word_embeddings", False)
-    facts = read_facts(fields, positions=262_144, ignored=("lm_head.weight",) if tied else ())
+    parts = read_parts(fields, SILENT)
+    fields, facts, norm, biased = parts.fields, parts.facts, parts.norm, parts.fields.boolean("attention_bias", False)
     silu_only(fields)
-    norm = Norm(fields.number("rms_norm_eps", 1e-12, 0.1))
-    num_heads, biased = fields.integer("num_attention_heads", 1, 4096), fields.boolean("attention_bias", False)
-    dim = head_dim(fields, facts.hidden_size, num_heads)
-    heads = Heads(
-        facts.hidden_size, num_heads, kv_heads(fields, num_heads, None), dim, qkv_bias=biased, output_bias=biased
-    )
-    feed = Feed(
-        facts.hidden_size,
-        fields.integer("intermediate_size", 1, 1 << 20),
-        bias=fields.boolean("mlp_bias", False),
-        gate="feed_forward.gate_proj",
-        up="feed_forward.up_proj",
-        down="feed_forward.down_proj",
+    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased)
+    feed = replace(
+        named_feed(facts.hidden_size, parts.feed.inner_size, "feed_forward"), bias=fields.boolean("mlp_bias", False)
     )
     states = read_mamba2(fields, facts.hidden_size, norm.eps)
     turn = rope_from_config(
         Fields({**fields.values, "partial_rotary_factor": PARTIAL}, fields.place),
-        dim,
+        heads.head_dim,
         facts.max_positions,
         partial=PARTIAL,
     )
@@ -64,4 +56,4 @@ def bamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
                 x = add(x, mamba2_block(t, states, h))
         return add(x, feed(t, norm(t, "pre_ff_layernorm", x)))
 
-    return facts, decoder_program(replace(decoder_of(facts, norm, tied), last_norm="model.final_layernorm"), layer)
+    return facts, decoder_program(replace(parts.decoder, last_norm="model.final_layernorm"), layer)

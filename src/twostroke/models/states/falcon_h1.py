@@ -7,25 +7,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from twostroke.models.common.attend import Heads, attend
-from twostroke.models.common.decoder import decoder_of, decoder_program
-from twostroke.models.common.fields import head_dim, kv_heads, read_facts, refuse_setting, silu_only, with_silent
-from twostroke.models.common.mamba2 import mamba2_block, read_mamba2
-from twostroke.models.common.norm import Norm
+from twostroke.models.common.blocks.attend import attend
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.states.mamba2 import mamba2_block, read_mamba2
+from twostroke.models.common.fields.fields import refuse_setting, silu_only
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.activation import Activation
-from twostroke.ops.add import add
-from twostroke.ops.gate import gate
-from twostroke.ops.linear import linear
-from twostroke.ops.scale import scale
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.gate import gate
+from twostroke.ops.rows.scale import scale
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value, join
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
-SILENT = {"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2, "mamba_d_ssm": 1024}
+SILENT = {
+    **{"max_position_embeddings": 8192, "num_key_value_heads": 8, "rms_norm_eps": 1e-5},
+    **{"bos_token_id": 1, "eos_token_id": 2, "mamba_d_ssm": 1024},
+}
 LARGEST = 1e6
-"""Of a factor."""
+"""The largest value of a factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +54,14 @@ class ScaledFeed:
 @architecture("FalconH1ForCausalLM", model_type="falcon_h1")
 def falcon_h1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Factors on the inputs of attention and of states go on to what is linear in them: biases there are refused."""
-    fields = with_silent(fields, SILENT)
-    tied = fields.boolean("tie_word_embeddings", False)
-    facts = read_facts(fields, positions=8192, ignored=("lm_head.weight",) if tied else ())
+    parts = read_parts(fields, SILENT)
+    fields, facts, norm, dim = parts.fields, parts.facts, parts.norm, parts.heads.head_dim
     silu_only(fields)
     for name in ("attention_bias", "mamba_proj_bias"):
         refuse_setting(fields, name, "The factor on the block's input would have to leave the bias alone.")
-    norm = Norm(fields.number("rms_norm_eps", 1e-12, 0.1))
-    num_heads = fields.integer("num_attention_heads", 1, 4096)
-    dim = head_dim(fields, facts.hidden_size, num_heads)
     seen = _factor(fields, "attention_in_multiplier")
     # Queries and keys have the input's factor once each, keys one of their own; values carry it to the output.
-    heads = Heads(
-        facts.hidden_size,
-        num_heads,
-        kv_heads(fields, num_heads, None),
-        dim,
-        scale=dim**-0.5 * seen * seen * _factor(fields, "key_multiplier"),
-    )
+    heads = replace(parts.heads, scale=dim**-0.5 * seen * seen * _factor(fields, "key_multiplier"))
     attention_out = seen * _factor(fields, "attention_out_multiplier")
     states_in, states_out = _factor(fields, "ssm_in_multiplier"), _factor(fields, "ssm_out_multiplier")
     usual = read_mamba2(fields, facts.hidden_size, norm.eps)
@@ -81,8 +74,8 @@ def falcon_h1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         factors=tuple(states_in * each for each in _factors(fields, "ssm_multipliers", 5)),  # type: ignore[arg-type]
     )
     gate_factor, down_factor = _factors(fields, "mlp_multipliers", 2)
-    inner, biased = fields.integer("intermediate_size", 1, 1 << 20), fields.boolean("mlp_bias", False)
-    feed = ScaledFeed(facts.hidden_size, inner, biased, gate_factor, down_factor)
+    biased = fields.boolean("mlp_bias", False)
+    feed = ScaledFeed(facts.hidden_size, parts.feed.inner_size, biased, gate_factor, down_factor)
     turn = rope_from_config(fields, dim, facts.max_positions)
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
@@ -93,7 +86,7 @@ def falcon_h1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         return add(x, feed(t, norm(t, "pre_ff_layernorm", x)))
 
     decoder = replace(
-        decoder_of(facts, norm, tied),
+        parts.decoder,
         last_norm="model.final_layernorm",
         embedding_scale=_factor(fields, "embedding_multiplier"),
         logit_scale=_factor(fields, "lm_head_multiplier"),

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.attend import Heads, attend
-from twostroke.models.common.decoder import decoder_of, decoder_program
-from twostroke.models.common.fields import head_dim, kv_heads, read_facts, silu_only
-from twostroke.models.common.granite_mixture import granite_factor, granite_mixture, granite_shared
-from twostroke.models.common.hybrid import attention_layers
-from twostroke.models.common.mamba2 import mamba2_block, read_mamba2
-from twostroke.models.common.mixture import MOST_EXPERTS, mixture
-from twostroke.models.common.norm import Norm
+from twostroke.models.common.blocks.attend import Heads, attend
+from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
+from twostroke.models.common.blocks.mixture import MOST_EXPERTS, mixture
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.blocks.states.mamba2 import mamba2_block, read_mamba2
+from twostroke.models.common.families.granite_mixture import granite_factor, granite_mixture, granite_shared
+from twostroke.models.common.fields.fields import head_dim, kv_heads, read_facts, silu_only
+from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
-from twostroke.ops.scale import scale
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.scale import scale
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields

@@ -9,22 +9,24 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from twostroke.models.common.attend import Heads, attend
-from twostroke.models.common.banks import BankShape, EachExpert
-from twostroke.models.common.decoder import decoder_of, decoder_program
-from twostroke.models.common.feed import Feed
-from twostroke.models.common.fields import head_dim, kv_heads, read_facts, silu_only, with_silent
-from twostroke.models.common.mamba import MambaShape, mamba_block
-from twostroke.models.common.mixture import MOST_EXPERTS, LinearRouter, Mixture, mixture
-from twostroke.models.common.norm import Norm
+from twostroke.models.common.blocks.attend import attend
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, mixture
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.blocks.states.mamba import MambaShape, mamba_block
+from twostroke.models.common.fields.fields import silu_only
+from twostroke.models.common.fields.mixture import named_feed
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
-from twostroke.ops.route import RouteRule
+from twostroke.ops.products.route import RouteRule
+from twostroke.ops.rows.add import add
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 
 SILENT = {
+    "max_position_embeddings": 262_144,
     **{"num_key_value_heads": 8, "rms_norm_eps": 1e-6, "bos_token_id": 1, "eos_token_id": 2, "num_experts_per_tok": 2},
     **{"expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 8, "attn_layer_offset": 4},
 }
@@ -34,41 +36,29 @@ BANKS = EachExpert("feed_forward.experts")
 @architecture("JambaForCausalLM", model_type="jamba")
 def jamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Attention knows no positions; the steps, B and C of the scan have norms."""
-    fields = with_silent(fields, SILENT)
-    tied = fields.boolean("tie_word_embeddings", False)
-    facts = read_facts(fields, positions=262_144, ignored=("lm_head.weight",) if tied else ())
+    parts = read_parts(fields, SILENT)
+    fields, facts, norm = parts.fields, parts.facts, parts.norm
     silu_only(fields)
-    norm = Norm(fields.number("rms_norm_eps", 1e-12, 0.1))
-    num_heads = fields.integer("num_attention_heads", 1, 4096)
-    dim = head_dim(fields, facts.hidden_size, num_heads)
-    heads = Heads(facts.hidden_size, num_heads, kv_heads(fields, num_heads, None), dim)
     states = _states(fields, facts.hidden_size, norm)
-    inner = fields.integer("intermediate_size", 1, 1 << 20)
-    feed = Feed(
-        facts.hidden_size,
-        inner,
-        gate="feed_forward.gate_proj",
-        up="feed_forward.up_proj",
-        down="feed_forward.down_proj",
-    )
+    feed = named_feed(facts.hidden_size, parts.feed.inner_size, "feed_forward")
     absent = fields.integer("num_local_experts", 1, MOST_EXPERTS, default=16)
     count = fields.integer("num_experts", 1, MOST_EXPERTS, default=absent)
     chosen = fields.integer("num_experts_per_tok", 1, count) if count > 1 else 1
     router = LinearRouter("feed_forward.router", count, RouteRule(chosen))
-    experts = mixture(Mixture(BankShape(count, facts.hidden_size, inner), router, BANKS))
+    experts = mixture(Mixture(BankShape(count, facts.hidden_size, feed.inner_size), router, BANKS))
     attending, sparse = _every(fields, "attn_layer"), _every(fields, "expert_layer")
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         h = norm(t, "input_layernorm", x)
         if attending(index):
-            x = add(x, attend(t, heads, h))
+            x = add(x, attend(t, parts.heads, h))
         else:
             with t.layer("mamba."):
                 x = add(x, mamba_block(t, states, h))
         h = norm(t, "pre_ff_layernorm", x)
         return experts(t, x, h) if count > 1 and sparse(index) else add(x, feed(t, h))
 
-    return facts, decoder_program(replace(decoder_of(facts, norm, tied), last_norm="model.final_layernorm"), layer)
+    return facts, decoder_program(replace(parts.decoder, last_norm="model.final_layernorm"), layer)
 
 
 def _states(fields: Fields, hidden_size: int, norm: Norm) -> MambaShape:

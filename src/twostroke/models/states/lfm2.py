@@ -8,23 +8,23 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from twostroke.models.common.attend import AttentionNames, Heads, attend
-from twostroke.models.common.banks import BankShape, EachExpert
-from twostroke.models.common.decoder import decoder_of, decoder_program
-from twostroke.models.common.dense import FeedForwardText
-from twostroke.models.common.feed import Feed
-from twostroke.models.common.fields import head_dim, kv_heads, read_facts, silu_only, with_silent
-from twostroke.models.common.hybrid import attention_layers
-from twostroke.models.common.mamba2 import conv_taps
-from twostroke.models.common.mixture import LinearRouter, Mixture, mixture
-from twostroke.models.common.mixture_fields import expert_count
-from twostroke.models.common.norm import Norm
+from twostroke.models.common.blocks.attend import AttentionNames, Heads, attend
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixture
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.blocks.states.mamba2 import conv_taps
+from twostroke.models.common.families.dense import FeedForwardText
+from twostroke.models.common.fields.fields import head_dim, kv_heads, read_facts, silu_only, with_silent
+from twostroke.models.common.fields.hybrid import attention_layers
+from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
-from twostroke.ops.linear import linear
-from twostroke.ops.multiply import multiply
-from twostroke.ops.route import RouteRule, Scores
-from twostroke.ops.short_conv import short_conv
+from twostroke.ops.products.linear import linear
+from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.multiply import multiply
+from twostroke.ops.states.short_conv import short_conv
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields

@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from twostroke.models.common.decoder import decoder_of, decoder_program
-from twostroke.models.common.fields import read_facts, silu_only
-from twostroke.models.common.mamba import MambaShape, StepNorm, mamba_block
-from twostroke.models.common.norm import Norm
+from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.blocks.states.mamba import MambaShape, StepNorm, mamba_block
+from twostroke.models.common.fields.fields import read_facts, silu_only
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.models.states.mamba2 import POSITIONS
-from twostroke.ops.add import add
-from twostroke.ops.rms_norm import rms_norm
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.rms_norm import rms_norm
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields

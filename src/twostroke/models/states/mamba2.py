@@ -5,14 +5,14 @@ Knows: its config fields, its tensors and its program. Must not know: which back
 
 from __future__ import annotations
 
-from twostroke.models.common.fields import read_facts, silu_only
-from twostroke.models.common.mamba2 import Mamba2Shape, mamba2_block, step_limit
+from dataclasses import replace
+
+from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.blocks.states.mamba2 import Mamba2Shape, mamba2_block, step_limit
+from twostroke.models.common.fields.fields import read_facts, silu_only
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
-from twostroke.ops.embed import embed
-from twostroke.ops.gather_rows import gather_rows
-from twostroke.ops.linear import linear
-from twostroke.ops.rms_norm import rms_norm
+from twostroke.ops.rows.add import add
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
@@ -54,21 +54,17 @@ def mamba2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         )
     if shape.heads % shape.groups:
         raise fields.wrong("n_groups", f"It must divide the {shape.heads} heads.")
-    return facts, _program(facts, shape, tied)
+    norm = Norm(shape.eps)
+    decoder = replace(
+        decoder_of(facts, norm, tied),
+        embedding="backbone.embeddings",
+        layers="backbone.layers",
+        last_norm="backbone.norm_f",
+    )
 
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        h = norm(t, "norm", x)
+        with t.layer("mixer."):
+            return add(x, mamba2_block(t, shape, h))
 
-def _program(facts: CommonFacts, shape: Mamba2Shape, tied: bool) -> ProgramText:
-    width, eps = facts.hidden_size, shape.eps
-
-    def text(t: Tracer) -> Value:
-        table = t.matrix("embedding", {"backbone.embeddings": facts.vocab_size}, width)
-        x = embed(table, t.token_ids, t)
-        for index in range(facts.num_layers):
-            with t.layer(f"backbone.layers.{index}."):
-                h = rms_norm(x, t.vector("norm", width), eps)
-                with t.layer("mixer."):
-                    x = add(x, mamba2_block(t, shape, h))
-        rows = rms_norm(gather_rows(x, t.logit_rows), t.vector("backbone.norm_f", width), eps, in_place=True)
-        return linear(rows, table if tied else t.matrix("head", {"lm_head": facts.vocab_size}, width))
-
-    return text
+    return facts, decoder_program(decoder, layer)

@@ -5,22 +5,30 @@ Knows: its config fields, its tensors and its program. Must not know: which back
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from twostroke.models.common.attend import AttentionNames, Heads, attend
-from twostroke.models.common.banks import BankShape, EachExpert
-from twostroke.models.common.decoder import decoder_of, decoder_program
-from twostroke.models.common.dense import FeedForwardText
-from twostroke.models.common.feed import Feed
-from twostroke.models.common.fields import activation, head_dim, kv_heads, read_facts, refuse_setting, with_silent
-from twostroke.models.common.mamba2 import Mamba2Shape, mamba2_block, step_limit
-from twostroke.models.common.mixture import MOST_EXPERTS, LinearRouter, Mixture
-from twostroke.models.common.mixture_fields import expert_count, sigmoid_rule
-from twostroke.models.common.norm import Norm
+from twostroke.models.common.blocks.attend import AttentionNames, Heads, attend
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.blocks.states.mamba2 import Mamba2Shape, mamba2_block, step_limit
+from twostroke.models.common.families.dense import FeedForwardText
+from twostroke.models.common.fields.fields import (
+    activation,
+    head_dim,
+    kv_heads,
+    read_facts,
+    refuse_setting,
+    with_silent,
+)
+from twostroke.models.common.fields.mixture import expert_count, sigmoid_rule
+from twostroke.models.common.prediction import MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
-from twostroke.ops.experts import ExpertRule
-from twostroke.ops.linear import linear
+from twostroke.ops.products.experts import ExpertRule
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.add import add
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
@@ -44,14 +52,76 @@ NAMES = AttentionNames("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_
 CORRECTION = "mixer.gate.e_score_correction_bias"
 LATENT = ("mixer.fc1_latent_proj", "mixer.fc2_latent_proj")
 PREFIXES = (("backbone.", "model."),)
-"""Of the published checkpoints."""
+"""Prefixes of names in the published checkpoints."""
 
 
 @architecture("NemotronHForCausalLM", model_type="nemotron_h")
 def nemotron_h(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """dt is bounded by time_step_limit alone: transformers' path for several tokens also applies time_step_min, its
     path for one does not."""
-    kinds = _kinds(fields)
+    shape = _read(fields, _kinds(fields))
+    kinds, norm = shape.kinds, shape.norm
+    states = _states(shape.fields, shape.facts.hidden_size, norm.eps)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        if kinds[index] != "states":
+            return shape.block(t, kinds[index], x)
+        h = norm(t, "norm", x)
+        with t.layer("mixer."):
+            return add(x, mamba2_block(t, states, h))
+
+    usual = decoder_of(shape.facts, norm, shape.tied)
+    decoder = replace(usual, embedding="model.embeddings", last_norm="model.norm_f")
+    return replace(shape.facts, stored_prefixes=PREFIXES), decoder_program(decoder, layer)
+
+
+@predicts("NemotronHForCausalLM")
+def prediction(fields: Fields) -> tuple[MtpHead, ...]:
+    """Blocks without states (mtp_layers_block_type, or the letters of mtp_hybrid_override_pattern) are one layer
+    together: the norms and the product before it have names of the first, the norm behind it one of the last."""
+    if not fields.integer("num_nextn_predict_layers", 0, 1, default=0):
+        return ()
+    words, pattern = "mtp_layers_block_type", "mtp_hybrid_override_pattern"
+    said = fields.texts(words) or fields.text(pattern, "")
+    kinds = _kinds_of(fields, words, pattern) if said else ("attention", "experts")
+    if "states" in kinds:
+        raise fields.wrong(words, "No published layer that predicts a further token has states.")
+    shape = _read(fields, _kinds(fields), kinds)
+
+    def layer(t: Tracer, x: Value) -> Value:
+        for index, kind in enumerate(kinds):
+            with t.layer(f"layers.{index}."):
+                x = shape.block(t, kind, x)
+        return x
+
+    word, state, joined = (f"layers.0.{name}" for name in ("enorm", "hnorm", "eh_proj"))
+    last = f"layers.{len(kinds) - 1}.final_layernorm"
+    return (MtpHead(shape.norm, layer, "mtp.", "mtp.", word, state, joined, last),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What layers without states are made of. kinds: of the model's layers."""
+
+    fields: Fields
+    facts: CommonFacts
+    kinds: tuple[str, ...]
+    norm: Norm
+    heads: Heads
+    feed: Feed
+    experts: FeedForwardText | None
+    tied: bool
+
+    def block(self, t: Tracer, kind: str, x: Value) -> Value:
+        """A layer of this kind: any but states."""
+        h = self.norm(t, "norm", x)
+        if kind == "attention":
+            return add(x, attend(t, self.heads, h))
+        return self.experts(t, x, h) if kind == "experts" and self.experts else add(x, self.feed(t, h))
+
+
+def _read(fields: Fields, kinds: tuple[str, ...], further: tuple[str, ...] = ()) -> _Shape:
+    """further: kinds of layers beside the model's."""
     fields = with_silent(fields, {**SILENT, "num_hidden_layers": len(kinds)})
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=4096, ignored=("mtp.", *(("lm_head.weight",) if tied else ())))
@@ -73,22 +143,8 @@ def nemotron_h(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         up="mixer.up_proj",
         down="mixer.down_proj",
     )
-    states = _states(fields, facts.hidden_size, norm.eps)
-    experts = _experts(fields, feed) if "experts" in kinds else None
-
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        h = norm(t, "norm", x)
-        if kinds[index] == "attention":
-            return add(x, attend(t, heads, h))
-        if kinds[index] == "feed":
-            return add(x, feed(t, h))
-        if experts and kinds[index] == "experts":
-            return experts(t, x, h)
-        with t.layer("mixer."):
-            return add(x, mamba2_block(t, states, h))
-
-    decoder = replace(decoder_of(facts, norm, tied), embedding="model.embeddings", last_norm="model.norm_f")
-    return replace(facts, stored_prefixes=PREFIXES), decoder_program(decoder, layer)
+    experts = _experts(fields, feed) if "experts" in (*kinds, *further) else None
+    return _Shape(fields, facts, kinds, norm, heads, feed, experts, tied)
 
 
 def _experts(fields: Fields, feed: Feed) -> FeedForwardText:
@@ -147,12 +203,17 @@ def _states(fields: Fields, hidden_size: int, eps: float) -> Mamba2Shape:
 
 def _kinds(fields: Fields) -> tuple[str, ...]:
     """What each layer is."""
-    listed = "layers_block_type" if fields.texts("layers_block_type") else "layer_types"
-    words, pattern = fields.texts(listed), fields.text("hybrid_override_pattern", "")
+    words = "layers_block_type" if fields.texts("layers_block_type") else "layer_types"
+    return _kinds_of(fields, words, "hybrid_override_pattern")
+
+
+def _kinds_of(fields: Fields, listed: str, letters: str) -> tuple[str, ...]:
+    """What each layer is, by a field with words or by one with letters."""
+    words, pattern = fields.texts(listed), fields.text(letters, "")
     found = [WORDS.get(word) for word in words] if words else [KINDS.get(letter) for letter in pattern]
     if not found or None in found:
         raise fields.wrong(
-            listed if words else "hybrid_override_pattern",
+            listed if words else letters,
             f"It must list layers, each one of {', '.join(WORDS) if words else ', '.join(KINDS)}.",
         )
     return tuple(kind for kind in found if kind is not None)

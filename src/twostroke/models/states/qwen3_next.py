@@ -8,26 +8,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from twostroke.models.common.attend import Heads, attend
-from twostroke.models.common.banks import BankShape, EachExpert
-from twostroke.models.common.decoder import decoder_of, decoder_program
-from twostroke.models.common.delta_net import DeltaNetShape, delta_net
-from twostroke.models.common.dense import FeedForwardText
-from twostroke.models.common.feed import Feed
-from twostroke.models.common.fields import head_dim, kv_heads, read_facts, silu_only, with_silent
-from twostroke.models.common.hybrid import attention_layers
-from twostroke.models.common.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
-from twostroke.models.common.nested import nested_text
-from twostroke.models.common.norm import Norm
+from twostroke.models.common.blocks.attend import Heads, attend
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.blocks.states.delta_net import DeltaNetShape, delta_net
+from twostroke.models.common.families.dense import FeedForwardText
+from twostroke.models.common.fields.fields import head_dim, kv_heads, read_facts, silu_only, with_silent
+from twostroke.models.common.fields.hybrid import attention_layers
+from twostroke.models.common.fields.mixture import named_feed
+from twostroke.models.common.fields.nested import language_model, text_fields
+from twostroke.models.common.prediction import NAMES_ALONE, MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.add import add
-from twostroke.ops.route import RouteRule
-from twostroke.program.model import ExpertStack
+from twostroke.ops.products.route import RouteRule
+from twostroke.ops.rows.add import add
+from twostroke.program.stack import ExpertStack
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
-from twostroke.spec.refused_fields import refuse_fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.spec.rope import RopeSpec, rope_from_config
 
 SILENT: Mapping[str, object] = {
     **{"rms_norm_eps": 1e-6, "head_dim": 256, "linear_conv_kernel_dim": 4},
@@ -50,12 +51,10 @@ MOE_SILENT = {
     **{"shared_expert_intermediate_size": 512},
 }
 PARTIAL = 0.25
-"""Of a head's elements turn."""
+"""The share of a head's elements that turn."""
 
 NOT_TEXT = ("model.visual.", "mtp.")
 """Beginnings of the names of tensors that images or guesses of several tokens need."""
-
-PREFIXES = (("model.language_model.", "model."),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class Hybrid:
 @architecture("Qwen3NextForCausalLM", model_type="qwen3_next")
 def qwen3_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Experts with a shared one in most layers, as decoder_sparse_step and mlp_only_layers say."""
-    shape = _read(with_silent(fields, {**SILENT, **NEXT_SILENT}), by_key_head=True)
+    shape = _read_next(fields)
     fields, layers = shape.fields, shape.facts.num_layers
     count = fields.integer("num_experts", 0, MOST_EXPERTS)
     step, dense = fields.integer("decoder_sparse_step", 1, 4096), set(fields.integers("mlp_only_layers"))
@@ -89,34 +88,74 @@ def qwen3_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @architecture("Qwen3_5ForCausalLM", model_type="qwen3_5_text")
 def qwen3_5(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """A dense feed-forward block in each layer."""
-    shape = _read(with_silent(fields, {**SILENT, "num_key_value_heads": 4}), by_key_head=False)
+    shape = _read_dense(fields)
     return shape.facts, _program(shape, (_dense(shape.fields, shape.facts),) * shape.facts.num_layers)
 
 
 @architecture("Qwen3_5ForConditionalGeneration", model_type="qwen3_5")
 def qwen3_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The language model of a checkpoint that also sees images."""
-    text = nested_text(fields, "text_config")
-    refuse_fields(text, "Qwen3_5ForCausalLM", ("qwen3_5_text",))
-    facts, program = qwen3_5(text)
-    return replace(facts, stored_prefixes=PREFIXES), program
+    return language_model(fields, "Qwen3_5ForCausalLM")
 
 
 @architecture("Qwen3_5MoeForCausalLM", model_type="qwen3_5_moe_text")
 def qwen3_5_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Experts with a shared one in each layer. Files hold a tensor for each expert, or stacks of all."""
-    shape = _read(with_silent(fields, {**SILENT, **MOE_SILENT}), by_key_head=False)
-    block = _experts(shape.fields, shape.facts, shape.fields.integer("num_experts", 1, MOST_EXPERTS))
+    shape, block = _read_moe(fields)
     return replace(shape.facts, stacks=STACKS), _program(shape, (block,) * shape.facts.num_layers)
 
 
 @architecture("Qwen3_5MoeForConditionalGeneration", model_type="qwen3_5_moe")
 def qwen3_5_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The language model of a checkpoint that also sees images."""
-    text = nested_text(fields, "text_config")
-    refuse_fields(text, "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text")
-    facts, program = qwen3_5_moe(text)
-    return replace(facts, stored_prefixes=PREFIXES), program
+    return language_model(fields, "Qwen3_5MoeForCausalLM")
+
+
+@predicts("Qwen3NextForCausalLM")
+def next_prediction(fields: Fields) -> tuple[MtpHead, ...]:
+    """A layer with attention; with experts where the model has them."""
+    shape = _read_next(fields)
+    count = shape.fields.integer("num_experts", 0, MOST_EXPERTS)
+    return _prediction(
+        shape, _experts(shape.fields, shape.facts, count) if count else _dense(shape.fields, shape.facts)
+    )
+
+
+@predicts("Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration")
+def dense_prediction(fields: Fields) -> tuple[MtpHead, ...]:
+    """A layer with attention."""
+    shape = _read_dense(text_fields(fields))
+    return _prediction(shape, _dense(shape.fields, shape.facts))
+
+
+@predicts("Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration")
+def moe_prediction(fields: Fields) -> tuple[MtpHead, ...]:
+    """A layer with attention and experts."""
+    return _prediction(*_read_moe(text_fields(fields)))
+
+
+def _prediction(shape: Hybrid, block: FeedForwardText) -> tuple[MtpHead, ...]:
+    """Under names of its own, beside those of the model."""
+    norm, turn = shape.norm, _turn(shape)
+
+    def layer(t: Tracer, x: Value) -> Value:
+        x = add(x, attend(t, shape.heads, norm(t, "input_layernorm", x), turn=turn))
+        return block(t, x, norm(t, "post_attention_layernorm", x))
+
+    return (MtpHead(norm, layer, "mtp.", "mtp.layers.0.", *NAMES_ALONE),)
+
+
+def _read_next(fields: Fields) -> Hybrid:
+    return _read(with_silent(fields, {**SILENT, **NEXT_SILENT}), by_key_head=True)
+
+
+def _read_dense(fields: Fields) -> Hybrid:
+    return _read(with_silent(fields, {**SILENT, "num_key_value_heads": 4}), by_key_head=False)
+
+
+def _read_moe(fields: Fields) -> tuple[Hybrid, FeedForwardText]:
+    shape = _read(with_silent(fields, {**SILENT, **MOE_SILENT}), by_key_head=False)
+    return shape, _experts(shape.fields, shape.facts, shape.fields.integer("num_experts", 1, MOST_EXPERTS))
 
 
 def _read(fields: Fields, *, by_key_head: bool) -> Hybrid:
@@ -160,11 +199,10 @@ def _dense(fields: Fields, facts: CommonFacts) -> FeedForwardText:
 
 
 def _experts(fields: Fields, facts: CommonFacts, count: int) -> FeedForwardText:
-    """Experts, and one that every token meets, by as much as the token says."""
+    """Experts, and one that every token uses, scaled by a gate of the token."""
     hidden = facts.hidden_size
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), fields.boolean("norm_topk_prob", True))
-    inner, begin = fields.integer("shared_expert_intermediate_size", 1, 1 << 20), "mlp.shared_expert"
-    feed = Feed(hidden, inner, gate=f"{begin}.gate_proj", up=f"{begin}.up_proj", down=f"{begin}.down_proj")
+    feed = named_feed(hidden, fields.integer("shared_expert_intermediate_size", 1, 1 << 20), "mlp.shared_expert")
     return mixture(
         Mixture(
             BankShape(count, hidden, fields.integer("moe_intermediate_size", 1, 1 << 20)),
@@ -176,8 +214,7 @@ def _experts(fields: Fields, facts: CommonFacts, count: int) -> FeedForwardText:
 
 
 def _program(shape: Hybrid, blocks: tuple[FeedForwardText, ...]) -> ProgramText:
-    norm, heads = shape.norm, shape.heads
-    turn = rope_from_config(shape.fields, heads.head_dim, shape.facts.max_positions, partial=PARTIAL)
+    norm, heads, turn = shape.norm, shape.heads, _turn(shape)
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         h = norm(t, "input_layernorm", x)
@@ -189,3 +226,7 @@ def _program(shape: Hybrid, blocks: tuple[FeedForwardText, ...]) -> ProgramText:
         return blocks[index](t, x, norm(t, "post_attention_layernorm", x))
 
     return decoder_program(decoder_of(shape.facts, norm, shape.tied), layer)
+
+
+def _turn(shape: Hybrid) -> RopeSpec:
+    return rope_from_config(shape.fields, shape.heads.head_dim, shape.facts.max_positions, partial=PARTIAL)

@@ -1,4 +1,4 @@
-"""Measuring this machine once, so that the time of any step can be told.
+"""Measuring this machine once, so that the time of any step can be predicted.
 
 Knows: kernels, the runner's and the engine's parts, an injected clock.
 Must not know: which model will be planned, click.

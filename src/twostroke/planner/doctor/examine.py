@@ -17,6 +17,7 @@ from twostroke.cost.calibration import DISTURBED_SHARE, Calibration, HostRates
 from twostroke.env import Moment, others_share, read_moment
 from twostroke.ops.operands import U8Array
 from twostroke.planner.doctor.meaning import contradictions
+from twostroke.planner.doctor.measure_exchange import measure_exchange
 from twostroke.planner.doctor.measure_host import measure_host
 from twostroke.planner.doctor.measure_ops import COLD_BYTES, FEW_ROWS, LAYER_OPS, ROUNDS, ROWS, WARM_BYTES, OpTimer
 from twostroke.planner.doctor.stopwatch import LEAST_S, Stopwatch
@@ -26,10 +27,10 @@ from twostroke.spec.formats import KVKind
 from twostroke.types.errors import OutOfMemory, TwostrokeError
 
 MEMORY_SHARE = 0.3
-"""Of the available memory, at most."""
+"""The largest share of the available memory that measuring may take."""
 
 LEAST_RING_SHARE = 0.25
-"""Of the ring that is wanted: with less there is nothing that a cache could not hold."""
+"""The smallest share of the wanted ring. In a smaller ring a cache could hold everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Effort:
 FULL = Effort()
 
 TRIES = 3
-"""Of each part, where other programs take part of the cores."""
+"""How often each part is measured where other programs take part of the cores."""
 
 AGAIN_S, MOST_S = 15.0, 45.0
 
@@ -144,7 +145,7 @@ def examine(
             fix="Close other programs, or give the container more memory.",
         )
     steps = iter(range(1, 100))
-    total = 7 + len(FORMATS) + len(KVKind)
+    total = 8 + len(FORMATS) + len(KVKind)
     at = [0]
 
     def tell(what: str) -> None:
@@ -191,8 +192,9 @@ def examine(
     )
     kernels = quiet.measure("limits, again", lambda: with_limits_again(timed, lambda: _limits(patient, clock, memory)))
     host = quiet.measure("schedule, sample and commit", lambda: measure_host(patient.threads, clock, kernels))
+    exchange = quiet.measure("ranks that meet", lambda: measure_exchange(best_level(), clock))
     note(total, total, "done")
-    return replace(kernels, host=host, others_share=quiet.others_share)
+    return replace(kernels, host=host, exchange=exchange, others_share=quiet.others_share)
 
 
 def with_limits_again(timed: Calibration, measure: Callable[[], Limits]) -> Calibration:

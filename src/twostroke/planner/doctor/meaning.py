@@ -35,10 +35,10 @@ ONE_BILLION = {
 PROMPT_TOKENS, STREAMS = 512, 8
 
 MEANT = ("int8", "int4")
-"""What the doctor speaks of."""
+"""The formats that the doctor reports on."""
 
 TOLERANCE = 0.05
-"""Kernels may be above a limit by so much: the machine changes its pace between the two measurements."""
+"""Kernels may be above a limit by this share: the machine changes its pace between the two measurements."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """What a step takes beside its kernels, timed on the real engine with the embedded model.
 
-Whole steps are timed, and what the kernels' figures say of them is taken away. So what is left holds Python's share:
-schedule, batch, sample, commit; and what the ops of a step take longer in an engine than one after the other in a loop:
-the caches that Python emptied, the second thread's awakening. The embedded model is small enough that an error in its
-own time, int8 like most, does not matter much.
+Whole steps are timed, and what the kernels' figures say of them is subtracted. What is left has two parts. One is
+Python's share: schedule, batch, sample, commit. The other is what the ops of a step take longer in an engine than one
+after the other in a loop: caches that Python emptied, and the time in which the second thread wakes. The embedded
+model is small enough that an error in its own time, int8 like most, does not matter much.
 
 Knows: assemble, the observer, the sampler, a calibration without this.
 Must not know: kernels.
@@ -18,16 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twostroke.assemble import build_heart, find_model
-from twostroke.assemble_folders import EMBEDDED
+from twostroke.assembly.engine import build_heart, find_model
 from twostroke.cost.calibration import Calibration, HostRates
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
-from twostroke.engine.observer import Nobody
+from twostroke.engine.observer import NoObserver
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.models.common.work import work_of
-from twostroke.ops.token_weights import weigh
+from twostroke.ops.attention.token_weights import weigh
 from twostroke.planner.ask import make_ask
 from twostroke.planner.doctor.stopwatch import Stopwatch
 from twostroke.sampling.sampler import sample
@@ -36,6 +35,7 @@ from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.weights.hub.hub import EMBEDDED
 
 FEW, MANY = 1, 16
 STEPS, CONTEXT = 64, 512
@@ -58,7 +58,7 @@ class Taken:
         return self.whole_s - min(kernels_s, self.model_s)
 
 
-class HostMeter(Nobody):
+class HostMeter(NoObserver):
     """An observer that keeps how long decode steps take, from the end of one to the end of the next.
 
     The reader's turn is included. Steps that read a prompt count from their own beginning.
@@ -120,7 +120,7 @@ def measure_host(threads: int, clock: Callable[[], float], kernels: Calibration)
 
 
 def _decode_step(engine: SyncEngine, meter: HostMeter, streams: int) -> Taken:
-    """Of this many streams; their prompts are read beforehand and lie in the cache, so that they begin together."""
+    """One decode step of `streams` streams. Their prompts lie in the cache already, so that they begin together."""
     prompts = [_prompt(number) for number in range(streams)]
     engine.generate(prompts)
     meter.forget()

@@ -1,7 +1,7 @@
 """The real kernels timed on synthetic weights and pages: what a step's time is later put together from.
 
-Weights pass by in a ring larger than any cache, because servers' last-level caches hide the time of memory: a layer
-that is run again and again from a cache of hundreds of megabytes says nothing about decoding.
+Weights are taken from a ring larger than any cache, because servers' last-level caches hide the time of memory. A
+layer that is run again and again from a cache of hundreds of megabytes says nothing about decoding.
 
 Knows: CpuOps, the ops' operands and costs.
 Must not know: requests, where results are kept.
@@ -19,7 +19,7 @@ from twostroke.backends.cpu.recorded import CallRecorder
 from twostroke.cost.calibration import AttentionRates, LinearRates
 from twostroke.cost.curve import Curve
 from twostroke.cost.step_work import visible_positions
-from twostroke.ops.kv_pages import read_pages
+from twostroke.ops.attention.kv_pages import read_pages
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, RopeTable, U8Array
 from twostroke.planner.doctor.stopwatch import Call, Stopwatch, usual
 from twostroke.planner.doctor.synthetic import LARGE, SMALL, Layer, LayerShape, layers_in, pages_in
@@ -38,9 +38,9 @@ Between a model of 116 MB in int4 and one of 230 MB in int8 on a machine whose c
 """
 
 SMALL_BYTES = 4 << 20
-"""Of the ring of small layers: as large as the embedded model."""
+"""Bytes of the ring of small layers: as large as the embedded model."""
 MOST_OF_FEATURES = 0.4
-"""Of the large layer's time."""
+"""The largest share of the large layer's time that features may take."""
 PRODUCTS, LAYER_OPS = 3, 8
 """Products among the ops of a layer."""
 
@@ -244,7 +244,7 @@ class _Step:
         self._batch = AttentionBatch(np.array([0, rows], np.int32), np.array([rows], np.int32), table)
 
     def all(self, ops: CallRecorder, layer: Layer) -> None:
-        """As models/common/dense.py orders them."""
+        """As models/common/families/dense.py orders them."""
         flat = len(self._positions), -1
         ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
         ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)

@@ -1,4 +1,4 @@
-"""Weights and KV pages made of nothing: one block of memory, seen as matrices and pages of every format.
+"""Weights and KV pages without real content: one block of memory, seen as matrices and pages of every format.
 
 Knows: packed layouts' sizes.
 Must not know: kernels, clocks.
@@ -51,7 +51,7 @@ class LayerShape:
 
     @cached_property
     def matrices(self) -> dict[str, tuple[int, int]]:
-        """Of the layer, by role in the order of the program: (output features, input features)."""
+        """The layer's matrices by role, in the order of the program: (output features, input features)."""
         roles = {"qkv", "o", "gate_up", "down"}
         return {each.role: (each.rows, each.columns) for each in self.model.program.weights if each.role in roles}
 

@@ -66,7 +66,7 @@ class FieldCheck:
         A body that is no object has none: the decoder refuses it. Raises InvalidRequest where it is strict.
         """
         unknown = _unknown(body, kind)
-        told: list[str] = []
+        shown: list[str] = []
         for name in unknown[:MAX_LOOKED_AT]:
             near = nearest(name, kind)
             if near is not None and self._strict:
@@ -76,16 +76,16 @@ class FieldCheck:
                     code="unknown_field",
                     fix=f"Did you mean {near}?",
                 )
-            told.append(_safe(name) + (f" (did you mean {near}?)" if near else ""))
+            shown.append(_safe(name) + (f" (did you mean {near}?)" if near else ""))
         if len(unknown) > MAX_LOOKED_AT and self._strict:
             raise InvalidRequest(f"The request has {len(unknown):,} fields that are not known.", code="unknown_field")
-        self._log(told)
+        self._log(shown)
         left_out = len(unknown) - MAX_NAMED
-        return (*told[:MAX_NAMED], *([f"and {left_out} more"] if left_out > 0 else []))
+        return (*shown[:MAX_NAMED], *([f"and {left_out} more"] if left_out > 0 else []))
 
-    def _log(self, told: list[str]) -> None:
+    def _log(self, shown: list[str]) -> None:
         """Each once: the line of every request has them too, at level info."""
-        for name in told:
+        for name in shown:
             if name not in self._logged and len(self._logged) < MAX_LOGGED_NAMES:
                 self._logged.add(name)
                 log.warning("a field of a request is not known and was ignored: %s", name)

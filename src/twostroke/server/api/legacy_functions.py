@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from twostroke.server.api.chat_shape import ChatShape
 from twostroke.server.api.schema import ChatRequest, Tool
 from twostroke.server.api.shape import Block
+from twostroke.server.api.shapes.chat import ChatShape
 from twostroke.types.errors import InvalidRequest
 
 _OLD_NAMES = {"tools": "functions", "tool_choice": "function_call"}

@@ -33,7 +33,7 @@ WHOLE_CONTEXT = -1
 
 
 class TextRequest(msgspec.Struct, kw_only=True):
-    """What all of them share. truncate_prompt_tokens: cut longer texts to so many tokens; -1 means the context.
+    """What all of them share. truncate_prompt_tokens: longer texts are cut to this length in tokens; -1: the context.
 
     parse_special: control tokens in the texts count as such.
     """
@@ -79,7 +79,7 @@ class RankedDocument(msgspec.Struct, kw_only=True):
 
 
 class RerankRequest(TextRequest, kw_only=True):
-    """POST /v1/rerank. top_n: so many of the best. max_tokens_per_doc: cut each document to so many tokens."""
+    """POST /v1/rerank. top_n: how many of the best are answered. max_tokens_per_doc: each document is cut to it."""
 
     query: str
     documents: list[str | RankedDocument]

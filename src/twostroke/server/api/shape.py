@@ -26,7 +26,7 @@ class Counts(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One server-sent event. name: of its `event:` line, None for none. data: to be sent as JSON."""
+    """One server-sent event. name: of its `event:` line, None for none. data: to be sent as JSON; bytes are JSON."""
 
     name: str | None
     data: Any
@@ -121,6 +121,11 @@ class Blocks:
         self._open = False
         return steps
 
+    @property
+    def in_text(self) -> bool:
+        """True while a block of text for the user is open."""
+        return self._open and self.blocks[-1].kind == "text"
+
     def text_of(self, kind: str) -> str:
         """All blocks of a kind, joined."""
         return "".join(block.text for block in self.blocks if block.kind == kind)
@@ -148,6 +153,7 @@ class ChatTurn:
         self._turn = call.new_turn()
         self._one = call.tools.one
         self._calls_only = call.tools.forced
+        self._plain = self._turn.plain and not self._calls_only
         self.made = Blocks(lambda: call.new_call_id(new_id()))
         self.finish_reason = ""
         self.stop_reason: str | int | None = None
@@ -166,6 +172,11 @@ class ChatTurn:
             self.finish_reason = delta.finish_reason.value
             self.stop_reason = delta.stop_reason
         return steps
+
+    def adds_text(self, delta: Delta) -> bool:
+        """True where the delta adds text to an open block of text and does nothing else. `take` may be left out then;
+        the block does not keep that text, which a stream does not need."""
+        return bool(delta.text) and self._plain and delta.finish_reason is None and self.made.in_text
 
     def _belongs(self, piece: Piece) -> bool:
         """Text of an answer that must be calls is a call that broke off before its name: no text for the user."""

@@ -88,10 +88,10 @@ _OPENAI_SAMPLING = {
     "presence_penalty": _between(-2, 2),
     "frequency_penalty": _between(-2, 2),
     "priority": _between(0, 100, "integer"),
-    "speculate": {"enum": [*WAYS, None], "description": "Also draft, medusa or eagle, where the server has one."},
+    "speculate": {"enum": [*WAYS, None], "description": "Also draft, medusa, eagle or mtp, where it is there."},
     "best_of": {
         **_between(1, 128, "integer"),
-        "description": "So many answers are made, and the n with the highest mean log probability are given, best "
+        "description": "How many answers are made; the n with the highest mean log probability are given, best "
         "first. With use_beam_search: the number of beams. Not streamed. usage counts the tokens of all of them.",
     },
     "use_beam_search": {

@@ -1,4 +1,4 @@
-"""JSON schemas of what the engine tells of itself: facts, frames of the live view, traces, explanations.
+"""JSON schemas of the engine's own figures: facts, frames of the live view, traces, explanations.
 
 Knows: JSON schema, the keys of those answers.
 Must not know: how they are made, routes.

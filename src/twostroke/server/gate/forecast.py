@@ -6,16 +6,16 @@ Must not know: HTTP, which requests wait.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from twostroke.cost.shape import Segment
-from twostroke.engine.observer import Nobody, Observer
-from twostroke.scheduler.step_time import StepTime
-from twostroke.scheduler.window import Window
+from twostroke.engine.observer import NoObserver, Observer
+from twostroke.scheduler.estimates.step_time import StepTime
+from twostroke.scheduler.estimates.window import Window
 from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Timings
-from twostroke.types.plan import Plan
+from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult
 
 OUTPUTS_KEPT = 64
@@ -30,7 +30,7 @@ class Room:
     max_step_tokens: int
 
 
-class Forecast(Nobody):
+class Forecast(NoObserver):
     """Listens as the engine's observer; asked from another thread, which sees whole values or the ones before.
 
     places_free: False while a request waits although there is room in the batch, so that only an end lets one in.
@@ -39,18 +39,15 @@ class Forecast(Nobody):
     def __init__(self, times: StepTime, room: Room) -> None:
         self._times = times
         self._room = room
-        self._streams: Sequence[Segment] = ()
-        self._prompt_tokens: Sequence[int] = ()
+        self._last: tuple[Sequence[PlannedSequence], Container[str]] = ((), ())
         self._outputs = Window(OUTPUTS_KEPT)
         self._typical = float(UNKNOWN_OUTPUT_TOKENS)
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
         """Correct the cost model; remember what runs."""
-        if not (result.cold or result.failed):
+        if not (result.cold or result.faulty):
             self._times.observe(plan.sequences, max(duration_s, result.model_s + result.sampling_s))
-        going = [s for s in plan.sequences if s.request.request_id in result.sampled]
-        self._streams = tuple(Segment.decode(s.start + s.num_tokens) for s in going)
-        self._prompt_tokens = tuple(len(s.request.prompt_token_ids) for s in going)
+        self._last = (plan.sequences, result.sampled)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
         """Learn how long answers are."""
@@ -60,9 +57,11 @@ class Forecast(Nobody):
 
     def wait_s(self, requests: int, tokens: int, places_free: bool = True) -> float:
         """Seconds until this many waiting requests, with this many prompt tokens, have their first token."""
-        streams = list(self._streams)[: self._room.max_sequences]
+        planned, sampled = self._last
+        going = [s for s in planned if s.request.request_id in sampled]
+        streams = [Segment.decode(s.start + s.num_tokens) for s in going[: self._room.max_sequences]]
         free = max(0, self._room.max_sequences - len(streams)) if places_free else 0
-        return max(self._prompts_s(streams, tokens), self._places_s(streams, requests - free))
+        return max(self._prompts_s(streams, tokens), self._places_s(streams, requests - free, going))
 
     def _prompts_s(self, streams: Sequence[Segment], tokens: int) -> float:
         """Prompts in chunks that fill each step beside the streams."""
@@ -71,13 +70,13 @@ class Forecast(Nobody):
         chunk = min(tokens, max(1, self._room.max_step_tokens - len(streams)))
         return self._times.usual_s([*streams, Segment.prefill(0, chunk, True)]) * tokens / chunk
 
-    def _places_s(self, streams: Sequence[Segment], missing: int) -> float:
+    def _places_s(self, streams: Sequence[Segment], missing: int, going: Sequence[PlannedSequence]) -> float:
         """Each step every stream comes nearer to its end: of S streams of L tokens, S / L end in a step."""
         if missing <= 0 or not streams:
             return 0.0
         steps = missing * self._typical / len(streams)
         # A request that is admitted brings a prompt: so a step has as many prompts as places get free.
-        prompts = sum(self._prompt_tokens) / self._typical if self._prompt_tokens else 0.0
+        prompts = sum(len(s.request.prompt_token_ids) for s in going) / self._typical
         chunk = min(round(prompts), self._room.max_step_tokens - len(streams))
         beside = [Segment.prefill(0, chunk, True)] if chunk > 0 else []
         return steps * self._times.usual_s([*streams, *beside])
@@ -99,10 +98,10 @@ class Listeners:
         for one in self._each:
             one.on_first_token(ttft_s)
 
-    def on_next_token(self, itl_s: float, /) -> None:
+    def on_next_tokens(self, gaps_s: Sequence[float], /) -> None:
         """To each."""
         for one in self._each:
-            one.on_next_token(itl_s)
+            one.on_next_tokens(gaps_s)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
         """To each."""

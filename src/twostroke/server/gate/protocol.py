@@ -18,9 +18,27 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from twostroke.server.errors import Problem
 
 WRITE_BUFFER_BYTES = 64 * 1024
+MAX_HEADER_BYTES = 64 * 1024
 BAD_HTTP = Problem(400, "This is no HTTP/1.1 request.", code="invalid_http")
 _quiet = logging.getLogger("twostroke.http")
 _quiet.setLevel(logging.ERROR)
+
+
+class ChunkConnection(h11.Connection):
+    """h11's connection, where a chunk of a chunked body is framed at once: each token of a stream is one. h11 makes the
+    same bytes by its state machine, which a chunk does not change."""
+
+    _chunked = False
+
+    def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]
+        """See h11.Connection."""
+        if self._chunked and isinstance(event, h11.Data) and self.our_state is h11.SEND_BODY:
+            data = event.data
+            return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+        raw = super().send(event)
+        if isinstance(event, h11.Response):
+            self._chunked = raw is not None and b"\r\ntransfer-encoding: chunked\r\n" in raw.lower()
+        return raw
 
 
 class DeadlineProtocol(H11Protocol):
@@ -31,6 +49,7 @@ class DeadlineProtocol(H11Protocol):
 
     def __init__(self, *args: Any, header_s: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.conn = ChunkConnection(h11.SERVER, self.config.h11_max_incomplete_event_size or MAX_HEADER_BYTES)
         self._header_s = header_s
         self._deadline: asyncio.TimerHandle | None = None
         self.logger = _quiet  # a client that sends nonsense must not fill our log

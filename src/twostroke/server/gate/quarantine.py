@@ -1,4 +1,4 @@
-"""The worker's side of crashes: requests that ran at too many are refused, those that ran at one run one at a time.
+"""The worker's side of crashes: a request that was running at too many is refused; suspects run one at a time.
 
 A request that ran at a crash may be the cause or may have stood beside it. When both come again together a second crash
 would say no more than the first, so suspects take turns: at the second crash one of them ran, and that one is refused.

@@ -1,4 +1,4 @@
-"""Refusals of a server that has enough to do, or that is about to end: each with the time to come again.
+"""Refusals of a server that is overloaded or about to end, each with Retry-After.
 
 Knows: the shape of a problem.
 Must not know: what refuses, and by which count.
@@ -25,7 +25,7 @@ BAD_DEADLINE = Problem(
 
 
 def retry_headers(retry_s: float) -> Mapping[str, str]:
-    """Whole seconds for everybody, rounded up; milliseconds for clients that read them."""
+    """Whole seconds, rounded up, for all clients; milliseconds for clients that read them."""
     wait_s = max(LEAST_RETRY_S, retry_s)
     return {"retry-after": str(math.ceil(wait_s)), "retry-after-ms": str(math.ceil(1e3 * wait_s))}
 

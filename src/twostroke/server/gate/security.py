@@ -44,7 +44,7 @@ CLIENT = "twostroke.client"
 
 
 class Gate:
-    """ASGI middleware. api_key: several are separated by commas; None lets everybody in, which `run` allows on
+    """ASGI middleware. api_key: several are separated by commas; None admits all clients, which `run` allows on
     loopback addresses only. Raises ConfigError for an empty key, which would be no key at all.
     """
 
@@ -70,7 +70,7 @@ class Gate:
             await problem.response(scope["path"])(scope, receive, send)
 
     def _host_problem(self, headers: Mapping[bytes, bytes]) -> Problem | None:
-        """DNS rebinding: a foreign page's name may point here, but its Host and Origin headers tell."""
+        """DNS rebinding: a foreign page's name may point here, but its Host and Origin headers show it."""
         host = host_name(headers.get(b"host", b""))
         if host is None:
             return BAD_HOST
@@ -87,14 +87,14 @@ class Gate:
             return ""
         kind, _, token = headers.get(b"authorization", b"").partition(b" ")
         sent = (token.strip() if kind.lower() == b"bearer" else b"", headers.get(b"x-api-key", b""))
-        # Digests have one length, and all comparisons always run: the time tells nothing about the keys.
+        # Digests have one length, and all comparisons always run: the time shows nothing about the keys.
         digests = [_digest(key) for key in sent]
         fits = [known for known in self._key_digests for digest in digests if hmac.compare_digest(digest, known)]
         return fits[0].hex()[:LABEL_DIGITS] if fits else None
 
 
 def _of_another_site(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-    """A browser asks because a page of another site told it to, and it is not a link to our page that was followed.
+    """A page of another site made the browser ask, and it is not a link to our page that was followed.
 
     Images, scripts and `no-cors` fetches send no Origin with a GET; Sec-Fetch-Site no page can forge or leave out.
     """
@@ -115,7 +115,7 @@ def split_keys(text: str) -> tuple[str, ...]:
     keys = tuple(key.strip() for key in text.split(","))
     if not all(keys):
         raise ConfigError(
-            "An API key is empty.", why="Everybody would have it.", fix="Leave --api-key out, or give one."
+            "An API key is empty.", why="Every client would have it.", fix="Leave --api-key out, or give one."
         )
     return keys
 

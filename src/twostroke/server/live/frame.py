@@ -22,13 +22,13 @@ from dataclasses import asdict, is_dataclass
 from itertools import groupby
 from typing import Any
 
-from twostroke.cost.account import Account, record_of
-from twostroke.cost.explain_guesses import seconds_of_guesses
+from twostroke.cost.explain.guesses import seconds_of_guesses
+from twostroke.cost.history.account import Account, record_of
+from twostroke.cost.history.record import StepRecord
+from twostroke.cost.history.record_json import request_to_json
+from twostroke.cost.history.step_history import Stretch
 from twostroke.cost.prefill_share import prefill_share
-from twostroke.cost.record import StepRecord
-from twostroke.cost.record_json import request_to_json
 from twostroke.cost.shape import StepCost
-from twostroke.cost.step_history import Stretch
 from twostroke.server.live.view import EngineView
 
 MAX_STEPS, MAX_ROWS, MAX_REQUESTS, MAX_ENDED, MAX_PAGE_SPANS = 1024, 1024, 64, 32, 2048
@@ -48,7 +48,7 @@ class _Names:
 
 
 class Frames:
-    """One viewer's frames: `next` tells what came since the last call, however long ago that was."""
+    """One viewer's frames: `next` gives what came since the last call, however long ago that was."""
 
     def __init__(self, view: EngineView) -> None:
         """The first frame has the latest steps that fit."""
@@ -92,11 +92,17 @@ class Frames:
             ],
             "more_requests": max(0, len(live) - MAX_REQUESTS),
             "ended": [_ended(account, ledger.cost) for account in ended],
-            "gauges": asdict(gauges) if is_dataclass(gauges) and not isinstance(gauges, type) else {},
+            "gauges": _counts(gauges),
             "pages": _spans(self._view.pages()),
             "latency": dict(latency),
             "names": names.all(),
         }
+
+
+def _counts(gauges: object) -> dict[str, int]:
+    """The numbers among the gauges; which adapters are used is said by /metrics."""
+    found = asdict(gauges) if is_dataclass(gauges) and not isinstance(gauges, type) else {}
+    return {name: value for name, value in found.items() if isinstance(value, int)}
 
 
 def _fitting(found: Sequence[Stretch]) -> list[Stretch]:

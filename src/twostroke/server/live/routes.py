@@ -22,8 +22,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from twostroke.cost.account import record_of
-from twostroke.cost.record import RequestRecord, StepRecord
+from twostroke.cost.history.account import record_of
+from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.server.api.shape import Event
 from twostroke.server.errors import OVERLOADED, HttpProblem, SlowReader
 from twostroke.server.live.frame import Frames
@@ -94,7 +94,7 @@ class FrameStream(Response):
             while parts.engine.alive and not parts.closing.began:
                 latency = parts.metrics.recent.figures(**objectives)
                 frame = await asyncio.to_thread(frames.next, parts.engine.gauges(), latency)
-                await events.send(Event(None, frame))
+                await events.send([Event(None, frame)])
                 left -= 1
                 if left <= 0:
                     break

@@ -1,4 +1,4 @@
-"""What the live view reads of an engine. Nothing is kept for onlookers: they read what is there anyway.
+"""What the live view reads of an engine. Nothing is kept for viewers: they read what the engine keeps.
 
 Knows: the ledger, page states, a clock.
 Must not know: HTTP, viewers.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from twostroke.cost.ledger import Ledger
+from twostroke.cost.history.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """A page of memory that a supervisor and its worker share: what runs at this moment, and what ran at earlier crashes.
 
-The worker writes the fingerprints of a step before native code begins and takes them back behind it; nothing is sent,
-so nothing can be lost when the process dies. The supervisor reads them afterwards, while no worker runs. Times are of
-time.monotonic, which all processes of a machine share.
+The worker writes the fingerprints of a step before native code begins and takes them back behind it. Nothing is sent,
+so nothing can be lost when the process crashes. The supervisor reads them afterwards, while no worker runs. Times are
+of time.monotonic, which all processes of a machine share.
 
     | count | fingerprints of the running step | table: fingerprint, crashes, until |
 
@@ -81,7 +81,7 @@ class CrashNotes:
                 _RECORD.pack_into(self._memory, place, key, 0, 0.0)
 
     def crashed(self, now_s: float) -> list[bytes]:
-        """The process that wrote here has died: one crash more for each that ran. Those that are refused from now on.
+        """The process that wrote here has crashed: one crash more for each request that ran. Those refused from now on.
 
         Where the table is full, those are forgotten first that ran at fewest crashes, and of them the oldest.
         """

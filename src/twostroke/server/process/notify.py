@@ -1,4 +1,4 @@
-"""Telling a service manager how it goes: systemd's protocol, which is lines in a datagram.
+"""Reports the server's state to a service manager: systemd's protocol, which is lines in a datagram.
 
 Knows: the protocol, an address or a connected socket.
 Must not know: the environment, the service manager.
@@ -15,14 +15,14 @@ BEATS = 3  # in the time that the manager allows
 
 
 class Listener(Protocol):
-    """Hears how the service starts and stops."""
+    """Called when the service starts and stops."""
 
     def send(self, **states: str) -> None:
         """READY="1", STATUS="text" and so on; never raises."""
 
 
 class SystemdNotifier:
-    """To a unix datagram socket; '@' opens a name in the abstract namespace. Without an address it tells nothing."""
+    """To a unix datagram socket; '@' opens a name in the abstract namespace. Without an address it sends nothing."""
 
     def __init__(self, address: str | None) -> None:
         self._address = address if address is None or not address.startswith("@") else "\0" + address[1:]

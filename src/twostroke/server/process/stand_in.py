@@ -1,4 +1,4 @@
-"""Answers while no worker does: every request gets 503 with the time to come again, except the question of life.
+"""Answers while no worker runs: each request gets 503 with Retry-After, except the liveness probe.
 
 Knows: a listening socket, a little HTTP.
 Must not know: workers, the API.

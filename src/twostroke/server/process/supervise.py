@@ -1,8 +1,8 @@
-"""A parent that keeps the listening socket and starts another worker when one dies.
+"""A parent that keeps the listening socket and starts another worker when one crashes.
 
-The worker is the whole server as a process of its own, so that whatever native code does, a crash takes away the
-requests that run and nothing else: their connections end without their last chunk, which every client tells from an
-answer; the socket stays open, the stand-in says 503 with Retry-After, and a new worker takes over (ADR 11).
+The worker is the whole server as a process of its own. Whatever native code does, a crash takes away the requests that
+run and nothing else. Their connections end without a last chunk, so no client takes that for a whole answer. The socket
+stays open, the stand-in answers 503 with Retry-After, and a new worker takes over (ADR 11).
 
 Knows: processes, signals, when to try again.
 Must not know: models, routes.
@@ -57,7 +57,7 @@ class _Life:
 
 @dataclass(eq=False)
 class Supervisor:
-    """say: a line for the log. tell: the service manager, if there is one. silence_s: of a ready worker that hangs.
+    """say: a line for the log. tell: sends to the service manager, if any. silence_s: of a ready worker that hangs.
 
     page: shared with the workers one after another (crash_notes); closed at the end.
     """
@@ -121,7 +121,7 @@ class Supervisor:
                 return 0
 
     def _blame(self) -> None:
-        """Note the requests that were computed when the worker died, for the next worker."""
+        """Note the requests that were computed when the worker crashed, for the next worker."""
         for key in CrashNotes(self.page).crashed(time.monotonic()):
             self.say(f"a request that was running at each crash is refused for {REFUSED_S:g} s: {key.hex()}")
 
@@ -152,7 +152,7 @@ class Supervisor:
                 start_new_session=True,  # a terminal's Ctrl-C is for the supervisor alone
             )
             theirs.close()
-            hearing = asyncio.create_task(self._hear(ours, life))
+            hearing = asyncio.create_task(self._read_messages(ours, life))
             watching = asyncio.create_task(self._watch(life))
             try:
                 return await self._process.wait()
@@ -161,7 +161,7 @@ class Supervisor:
                     task.cancel()
                 await asyncio.gather(hearing, watching, return_exceptions=True)
 
-    async def _hear(self, line: socket.socket, life: _Life) -> None:
+    async def _read_messages(self, line: socket.socket, life: _Life) -> None:
         """Answer on the socket until READY, then hand beats on."""
         due_s = life.started_s
         async with StandIn(self.listener, lambda: self._retry_s(due_s)):

@@ -1,4 +1,4 @@
-"""The worker's end of the line to its supervisor: states go up, and the line's end means that the supervisor has gone.
+"""The worker's connection to its supervisor: it reports states. When it is closed, the supervisor has ended.
 
 Knows: one connected socket.
 Must not know: what the supervisor does.

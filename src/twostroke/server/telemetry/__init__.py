@@ -1,4 +1,4 @@
-"""What a server tells of itself: metrics, logs, spans, explanations.
+"""A server's own figures: metrics, logs, spans, explanations.
 
 Knows: the engine's records.
 Must not know: request fields.

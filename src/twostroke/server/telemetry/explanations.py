@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from twostroke.cost.explanation import Explanation, words
+from twostroke.cost.explain.explanation import Explanation, words
 
 
 def explanation_of(asked: str, explain: Callable[[str], Sequence[Explanation]]) -> dict[str, Any] | None:

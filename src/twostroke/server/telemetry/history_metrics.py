@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from twostroke.cost.ledger import MAX_CHUNK_STEPS, MAX_FINISHED, MAX_HOLDS, Ledger
+from twostroke.cost.history.ledger import MAX_CHUNK_STEPS, MAX_FINISHED, MAX_HOLDS, Ledger
 from twostroke.server.live.recent import MOST_FIRST, MOST_NEXT, Recent
 
 NAME = "twostroke_history_fill_ratio"

@@ -44,8 +44,8 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """A line without its end; a traceback comes below it."""
-        told = " ".join(f"{name}={json.dumps(value, default=str)}" for name, value in _extra(record).items())
-        line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()} {told}".rstrip()
+        fields = " ".join(f"{name}={json.dumps(value, default=str)}" for name, value in _extra(record).items())
+        line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()} {fields}".rstrip()
         return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
 
 
@@ -72,7 +72,7 @@ def request_ended(facts: RequestFacts) -> None:
     """The line of a request, at level info."""
     if not log.isEnabledFor(logging.INFO):
         return
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "request_id": facts.request_id,
         "method": facts.method,
         "path": facts.path[:500],
@@ -80,7 +80,7 @@ def request_ended(facts: RequestFacts) -> None:
         "seconds": round(facts.end_s - facts.begin_s, 6),
     }
     if facts.response_id:
-        told |= {
+        fields |= {
             "response_id": facts.response_id,
             "prompt_tokens": facts.prompt_tokens,
             "cached_tokens": facts.cached_tokens,
@@ -88,10 +88,10 @@ def request_ended(facts: RequestFacts) -> None:
             "finish_reasons": list(facts.finish_reasons),
         }
     if facts.ignored_fields:
-        told["ignored_fields"] = list(facts.ignored_fields)
+        fields["ignored_fields"] = list(facts.ignored_fields)
     if facts.timings is not None:
-        told |= {"queue_s": facts.timings.queue_s, "ttft_s": facts.timings.ttft_s}
-    log.info("request", extra=told)
+        fields |= {"queue_s": facts.timings.queue_s, "ttft_s": facts.timings.ttft_s}
+    log.info("request", extra=fields)
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """Prometheus metrics: one registry an app, fed by the engine as its observer.
 
-Knows: plans (for step sizes), the times the engine tells, its gauges.
+Knows: plans (for step sizes), the times the engine reports, its gauges.
 Must not know: HTTP, prompts' text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from twostroke.cost.work import Work
 from twostroke.engine.observer import Observer
 from twostroke.server.live.recent import Recent
+from twostroke.server.telemetry.gaps import Gaps
 from twostroke.server.telemetry.vllm_names import VllmNames
 from twostroke.types.event import FinishedEvent
 from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT
@@ -70,6 +71,25 @@ class EngineGauges(Protocol):
     def prefix_hit_tokens(self) -> int:
         """Prompt tokens found there, ever."""
 
+    @property
+    def running_adapters(self) -> frozenset[int]:
+        """Numbers of the adapters of sequences in the batch."""
+
+    @property
+    def waiting_adapters(self) -> frozenset[int]:
+        """Numbers of the adapters of sequences in the queue."""
+
+
+class AdapterNames(Protocol):
+    """Which adapter has which number."""
+
+    @property
+    def places(self) -> int:
+        """Adapters that can be used at once."""
+
+    def name_of(self, slot: int) -> str:
+        """Of an adapter that requests use."""
+
 
 _GAUGES: tuple[tuple[str, str, str], ...] = (
     ("twostroke_requests_running", "Sequences in the batch.", "running"),
@@ -93,9 +113,12 @@ _COUNTERS: tuple[tuple[str, str, str], ...] = (
 class _EngineCollector(Collector):
     """Reads the engine at each scrape, so that gauges can never be stale."""
 
-    def __init__(self, read: Callable[[], EngineGauges], work: Callable[[], Work]) -> None:
+    def __init__(
+        self, read: Callable[[], EngineGauges], work: Callable[[], Work], adapters: AdapterNames | None
+    ) -> None:
         self._read = read
         self._work = work
+        self._adapters = adapters
 
     def describe(self) -> list[Metric]:
         """Nothing: the engine is not asked before the first scrape."""
@@ -112,6 +135,18 @@ class _EngineCollector(Collector):
         share = now.pages_used / pages if pages else 0.0
         yield GaugeMetricFamily("twostroke_kv_used_ratio", "Share of KV pages held by live sequences.", value=share)
         yield from _work_metrics(self._work())
+        if self._adapters is not None:
+            yield from _adapter_metrics(self._adapters, now)
+
+
+def _adapter_metrics(adapters: AdapterNames, now: EngineGauges) -> Iterator[Metric]:
+    """Which adapters are used."""
+    yield GaugeMetricFamily("twostroke_adapter_places", "Adapters that can be used at once.", value=adapters.places)
+    used = GaugeMetricFamily("twostroke_adapter_used", "1: sequences have this adapter.", labels=["state", "adapter"])
+    for state, slots in (("running", now.running_adapters), ("waiting", now.waiting_adapters)):
+        for slot in sorted(slots):
+            used.add_metric([state, adapters.name_of(slot)], 1)
+    yield used
 
 
 def _work_metrics(work: Work) -> Iterator[Metric]:
@@ -138,7 +173,8 @@ class ServerMetrics(Observer):
         self.faults = Counter("twostroke_request_faults", "Completions that a fault ended.", ["code"], registry=made)
         self.responses = Counter("twostroke_http_responses", "HTTP responses sent.", ["status"], registry=made)
         self.ttft = _seconds("twostroke_time_to_first_token_seconds", "From arrival to the first token.", made)
-        self.itl = _seconds("twostroke_inter_token_latency_seconds", "Between two tokens of one completion.", made)
+        self.itl = Gaps("twostroke_inter_token_latency_seconds", "Between two tokens of one completion.", _LATENCY_S)
+        made.register(self.itl)
         self.e2e = _seconds("twostroke_request_seconds", "From arrival to the last token.", made)
         self.parts = Counter(
             "twostroke_request_part_seconds", "What completions' time went to.", ["part"], registry=made
@@ -151,9 +187,14 @@ class ServerMetrics(Observer):
         self.guesses = GuessMetrics(made)
         self.requests = RequestMetrics(made)
 
-    def attach(self, read: Callable[[], EngineGauges], work: Callable[[], Work] = Work) -> None:
-        """Add the engine's gauges and the work of its steps; once a registry."""
-        self.registry.register(_EngineCollector(read, work))
+    def attach(
+        self,
+        read: Callable[[], EngineGauges],
+        work: Callable[[], Work] = Work,
+        adapters: AdapterNames | None = None,
+    ) -> None:
+        """Add the engine's gauges and the work of its steps; once a registry. adapters: where it has places."""
+        self.registry.register(_EngineCollector(read, work, adapters))
 
     def alias(self, model: str, kv_facts: Mapping[str, Any]) -> None:
         """Serve the `vllm:*` names too, with vLLM's labels."""
@@ -162,7 +203,10 @@ class ServerMetrics(Observer):
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float) -> None:
         """One engine step: its length, and how its rows divide into prompt and decoding positions, and guesses."""
-        prompt = sum(_prompt_positions(s.start, s.num_tokens, len(s.request.prompt_token_ids)) for s in plan.sequences)
+        prompt = 0
+        for s in plan.sequences:  # not a sum of calls: most sequences decode
+            if s.start < (end := len(s.request.prompt_token_ids)):
+                prompt += min(s.start + s.num_tokens, end) - s.start
         self.step.observe(duration_s)
         self.prefill_tokens.observe(prompt)
         self.decode_tokens.observe(plan.num_tokens - prompt - plan.num_draft_tokens)
@@ -175,10 +219,10 @@ class ServerMetrics(Observer):
         self.ttft.observe(ttft_s)
         self.recent.ttft_s.append(ttft_s)
 
-    def on_next_token(self, itl_s: float) -> None:
+    def on_next_tokens(self, gaps_s: Sequence[float]) -> None:
         """Each later one."""
-        self.itl.observe(itl_s)
-        self.recent.itl_s.append(itl_s)
+        self.itl.observe(gaps_s)
+        self.recent.itl_s.extend(gaps_s)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings) -> None:
         """A completion's end, by whatever reason."""
@@ -289,10 +333,6 @@ class RequestMetrics:
         mean_s = timings.mean_itl_s(generated)
         if mean_s is not None:
             self.mean_itl.observe(mean_s)
-
-
-def _prompt_positions(start: int, count: int, prompt_tokens: int) -> int:
-    return max(0, min(start + count, prompt_tokens) - start)
 
 
 def _seconds(name: str, text: str, registry: CollectorRegistry) -> Histogram:

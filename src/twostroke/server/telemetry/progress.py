@@ -1,4 +1,4 @@
-"""How far a prompt is, told while its first token is not there. Sent where a client asks with `return_progress`.
+"""How far a prompt is, reported until its first token is there. Sent where a client asks with `return_progress`.
 
     {"prompt_progress": {"total": 2000, "processed": 512, "cache": 0, "waiting_ahead": 0, "time_ms": 310.0}}
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from twostroke.cost.account import Phase
+from twostroke.cost.history.account import Phase
 from twostroke.server.live.view import EngineView
 
 PROGRESS_S = 0.2
@@ -18,12 +18,12 @@ PROGRESS_S = 0.2
 
 
 class PromptProgress:
-    """Of one completion. Tells a thing once."""
+    """Of one completion. Reports each figure once."""
 
     def __init__(self, view: EngineView, completion_id: str) -> None:
         self._view = view
         self._id = completion_id
-        self._told: tuple[int, int] | None = None
+        self._last_sent: tuple[int, int] | None = None
 
     def news(self) -> dict[str, Any] | None:
         """The event's own part; None where nothing has changed, or no prompt is being read."""
@@ -34,9 +34,9 @@ class PromptProgress:
         ahead = 0
         if live.phase is Phase.QUEUED:
             ahead = sum(each.phase is Phase.QUEUED and each.arrival_s < live.arrival_s for each in ledger.live())
-        if (live.num_computed, ahead) == self._told:
+        if (live.num_computed, ahead) == self._last_sent:
             return None
-        self._told = (live.num_computed, ahead)
+        self._last_sent = (live.num_computed, ahead)
         return {
             "prompt_progress": {
                 "total": live.num_prompt_tokens,

@@ -20,7 +20,7 @@ OPERATIONS = {"/v1/completions": "text_completion"}
 
 
 def otlp_spans(url: str, model: str, version: str, clock: Callable[[], float]) -> tuple[Listener, Callable[[], None]]:
-    """(what to tell of each request, how to end) for a collector that takes OTLP over HTTP at `url`.
+    """(a call for each request, a call that ends it) for a collector that takes OTLP over HTTP at `url`.
 
     clock: the engine's. Raises ConfigError where the packages are missing.
     """

@@ -9,6 +9,7 @@ Must not know: engines, requests.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -55,6 +56,8 @@ HISTOGRAMS = {
 }
 FINISHED, WAITING_BY_REASON, CACHE = "request_success", "num_requests_waiting_by_reason", "cache_config_info"
 BY_SOURCE = "prompt_tokens_by_source"
+ADAPTERS = "lora_requests_info"
+"""Only of an engine that has places for adapters, as in vLLM; its labels are these three alone there, too."""
 SOURCES = {
     "local_compute": "twostroke_prompt_tokens_computed",
     "local_cache_hit": "twostroke_prompt_tokens_cached",
@@ -94,6 +97,8 @@ class VllmNames(Collector):
         yield self._by_source(own)
         yield self._waiting(own.get("twostroke_requests_waiting"))
         yield self._cache()
+        if "twostroke_adapter_places" in own:
+            yield self._used_adapters(own)
 
     def _alias(self, name: str, family: Metric, kind: str) -> Metric:
         made = Metric(name, family.documentation, kind)
@@ -129,6 +134,22 @@ class VllmNames(Collector):
         value = sum(sample.value for sample in family.samples) if family is not None else 0.0
         made.add_metric([*self._labels.values(), "capacity"], value)
         made.add_metric([*self._labels.values(), "deferred"], 0.0)
+        return made
+
+    def _used_adapters(self, own: Mapping[str, Metric]) -> Metric:
+        """Names in labels, with commas between. The value is the time: dashboards take the latest sample."""
+        used = [sample.labels for sample in own["twostroke_adapter_used"].samples]
+        names = {
+            state: ",".join(each["adapter"] for each in used if each["state"] == state)
+            for state in ("running", "waiting")
+        }
+        made = GaugeMetricFamily(
+            f"vllm:{ADAPTERS}",
+            "Adapters of running and of waiting sequences.",
+            labels=["max_lora", "waiting_lora_adapters", "running_lora_adapters"],
+        )
+        places = sum(sample.value for sample in own["twostroke_adapter_places"].samples)
+        made.add_metric([f"{places:.0f}", names["waiting"], names["running"]], time.time())
         return made
 
     def _cache(self) -> Metric:

@@ -19,14 +19,15 @@ from twostroke.cache.manager import CacheManager, Prefix
 from twostroke.cost.shape import Part, Segment
 from twostroke.scheduler.admission import PageAdmission
 from twostroke.scheduler.ending import Ending
-from twostroke.scheduler.limits import SchedulerLimits, StepLoad
+from twostroke.scheduler.gauges import Gauges
+from twostroke.scheduler.limits.limits import SchedulerLimits, StepLoad
 from twostroke.scheduler.misses import MissReasons
 from twostroke.scheduler.plan_in_work import PlanInWork
 from twostroke.scheduler.policy import ArrivalPolicy
-from twostroke.scheduler.scheduler import Gauges, Scheduler
+from twostroke.scheduler.scheduler import Scheduler
 from twostroke.scheduler.sequence import Sequence
 from twostroke.sim.ahead.steady import SteadyDecode
-from twostroke.sim.ahead.streams import Continuation, Streams, Told
+from twostroke.sim.ahead.streams import Continuation, OnTokens, Streams
 from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.plan import Plan
 from twostroke.types.prefix import PrefixMiss
@@ -80,10 +81,10 @@ class NoMissReasons(MissReasons):
 
 
 class LookAheadScheduler(Scheduler):
-    """continuation: the tokens to come. told: hears of a stream's tokens when it ends or is planned again.
+    """continuation: the tokens to come. on_tokens: called with a stream's tokens when it ends or is planned again.
 
-    A policy does not hear of steps that hold streams alone: they take what the cost model says, and would teach
-    nothing. Why prefixes were missed is not looked for: that is told beside records of steps, which nobody keeps here.
+    A policy does not observe steps that hold streams alone: they take what the cost model says, so its estimates would
+    not change. Why prefixes were missed is not looked for: it belongs to records of steps, and none are kept here.
     Raises ValueError for a cache whose pages do not stay until their sequence ends.
     """
 
@@ -93,12 +94,12 @@ class LookAheadScheduler(Scheduler):
         limits: SchedulerLimits,
         policy: ArrivalPolicy | None,
         continuation: Continuation,
-        told: Told,
+        on_tokens: OnTokens,
     ) -> None:
         super().__init__(cache, limits, policy)
         if not cache.pages_stay:
             raise ValueError("streams that give pages back, or hold states, must be planned step by step")
-        streams = Streams(cache, continuation, told)
+        streams = Streams(cache, continuation, on_tokens)
         cache.forget_misses()
         self._misses = NoMissReasons(cache)
         self._pages = AdmissionBeside(cache, limits.watermark_pages, streams)
@@ -107,7 +108,7 @@ class LookAheadScheduler(Scheduler):
         """Of the step under way: positions of streams that are not in its plan."""
 
     def schedule(self, now: float) -> Plan | None:
-        """As ever, but that the plan leaves out streams, which are in the step; it may be empty then."""
+        """See Scheduler. The plan leaves out streams, which are in the step; it may be empty then."""
         if not self.steady.begin_one():
             self.steady.settle()
             return super().schedule(now)
@@ -117,7 +118,7 @@ class LookAheadScheduler(Scheduler):
         return plan or Plan(self._num_steps, ())
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
-        """As ever; streams that have their last token end first."""
+        """See Scheduler. Streams that have their last token end first."""
         events: list[Event] = list(self.skip(1, now)) if self.beside else []
         if plan.sequences:
             events += super().commit(plan, result, now)
@@ -125,7 +126,7 @@ class LookAheadScheduler(Scheduler):
         return events
 
     def skip(self, steps: int, now: float) -> list[FinishedEvent]:
-        """Do for the streams what `steady` has just allowed, the last step committed at `now`; who ended in it."""
+        """Do for the streams what `steady` has just allowed; the events of their ends. now: the last step's end."""
         self._since_s = now if not self.beside else self._since_s
         ended = self.steady.skip(steps)
         return [self._end(sequence, Ending(FinishReason.LENGTH), now) for sequence in ended]
@@ -133,12 +134,12 @@ class LookAheadScheduler(Scheduler):
     def finish(
         self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
     ) -> list[Event]:
-        """As ever."""
+        """See Scheduler."""
         self.steady.settle()
         return super().finish(request_id, reason, now, num_output_tokens)
 
     def gauges(self) -> Gauges:
-        """As ever."""
+        """See Scheduler."""
         self.steady.settle()
         return super().gauges()
 

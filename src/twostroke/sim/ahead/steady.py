@@ -1,24 +1,24 @@
 """Steps in which each stream gets one token and nothing else happens to it: found, and done all at once.
 
-What is skipped leaves queues and cache as if each step had been planned
-and committed, but for which page ids are whose (tests/sim holds it). Two kinds of steps are:
+Skipped steps leave queues and cache as planned and committed ones would. Only the page ids of single sequences may
+differ (a test in tests/sim compares both). Two kinds of steps can be skipped:
 
-`steps`: all that run are streams, and nothing but their tokens comes of the step:
-- no sequence ends before the last of them, in which those that reach their length do;
-- pages suffice, some perhaps taken from the prefix tree in the same order, so nobody is preempted;
-- who waits cannot be admitted: there is no place in a step, or no room, and room only shrinks while nobody ends.
+`steps`: all running sequences are streams, and the steps give nothing but their tokens.
+- No sequence ends before the last of the steps. In that one the sequences end that reach their length.
+- Pages suffice, some perhaps taken from the prefix tree in the same order, so no sequence is preempted.
+- No waiting sequence can be admitted: there is no place in a step, or no room. Room only shrinks while none ends.
 
 `begin_one`: the others are planned as ever, beside streams that are not looked at; the streams' pages are there.
 
 Knows: queues, the cache manager, admission.
-Must not know: times, limiters that are not budgets, who invents the tokens.
+Must not know: times, limiters that are not budgets, where the tokens come from.
 """
 
 from __future__ import annotations
 
 from twostroke.cache.manager import NOTHING_CACHED, CacheManager
 from twostroke.scheduler.admission import PageAdmission
-from twostroke.scheduler.limits import SchedulerLimits
+from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import Sequence as Live
 from twostroke.sim.ahead.streams import Streams
@@ -61,7 +61,7 @@ class SteadyDecode:
         if not 0 < len(streams) <= self._most or streams.begin_pages > self._room:
             return False
         others = len(streams) < len(queues.running)
-        if others and len(queues.decoding) > len(streams):  # somebody decodes and is no stream
+        if others and len(queues.decoding) > len(streams):  # a sequence decodes and is no stream
             return False
         streams.begin_step()
         return True
@@ -72,7 +72,7 @@ class SteadyDecode:
         return len(self._streams)
 
     def names(self) -> set[str]:
-        """Request ids of the streams: nobody takes their pages, because they are in the step."""
+        """Request ids of the streams: their pages cannot be taken, because they are in the step."""
         return self._streams.names()
 
     def positions(self) -> list[int]:
@@ -80,7 +80,8 @@ class SteadyDecode:
         return self._streams.positions()
 
     def skip(self, steps: int) -> list[Live]:
-        """Do what so many steps would do for streams, but for telling; who has reached its length and must be ended.
+        """Do what `steps` steps would do for the streams; no event is made. Returns the sequences that must be ended,
+        because they have reached their length.
 
         steps: no more than `steps` has just allowed, or 1 where `begin_one` did.
         """
@@ -115,7 +116,7 @@ class SteadyDecode:
                 streams.join(sequence)
 
     def _may_run(self, first: Live) -> bool:
-        # All running sequences have read their prompts, so no sibling holds anybody back.
+        # All running sequences have read their prompts, so no sibling holds another one back.
         if self._pages.fits_now(first, NOTHING_CACHED, self._queues.running):
             return True  # a page that is found needs one page less and takes one at most
         matched = self._cache.match(first.request.cache_salt, first.known)

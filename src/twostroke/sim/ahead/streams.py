@@ -1,8 +1,7 @@
 """Running sequences of which each gets one token in every step: not looked at until a page is full or they end.
 
-A stream's `known` and `computed` are owed what its steps gave since it was last looked at; its pages
-are as they would be after each step, but for which page ids are whose. A sequence is looked at once a page, so a step
-costs a few of them instead of all.
+A stream's `known` and `computed` are not updated in each step, but once a page, so a step touches a few sequences
+instead of all. Its pages are as many as after single steps; only their ids may be others.
 
 Knows: sequences, the cache manager.
 Must not know: queues, times, what else a step holds.
@@ -20,7 +19,7 @@ from twostroke.types.request import Request
 
 Continuation = Callable[[Request, int, int], Sequence[int]]
 """(request, position of the first, count) -> output tokens. No two sequences may be given equal pages of them."""
-Told = Callable[[Request, int, int], None]
+OnTokens = Callable[[Request, int, int], None]
 """(request, first step, end): it got a token in each of the steps [first, end)."""
 
 
@@ -32,10 +31,10 @@ class Streams:
     after it. ends: by step, those that have their last token after it.
     """
 
-    def __init__(self, cache: CacheManager, continuation: Continuation, told: Told) -> None:
+    def __init__(self, cache: CacheManager, continuation: Continuation, on_tokens: OnTokens) -> None:
         self._cache = cache
         self._continuation = continuation
-        self._told = told
+        self._on_tokens = on_tokens
         self._clock = 0
         self._bases: dict[Live, int] = {}
         self._since: dict[Live, int] = {}
@@ -75,7 +74,7 @@ class Streams:
         return [base + clock for base in self._bases.values()]
 
     def pages_in(self, steps: int) -> int:
-        """Pages that so many steps take."""
+        """Pages that the streams take in the next `steps` steps."""
         size = self._cache.page_tokens
         now = self._clock + size - 1  # base + clock, rounded up to pages, is what is owned
         then = now + steps
@@ -103,7 +102,8 @@ class Streams:
         self._to_grow = []
 
     def skip(self, steps: int) -> list[Live]:
-        """Do so many steps, the first perhaps begun; who has its last token now, and is no stream any more.
+        """Do `steps` steps, of which the first may have begun. Returns the sequences that got their last token: they
+        are no streams any more.
 
         steps: steps_left at most.
         """
@@ -127,7 +127,7 @@ class Streams:
         self._look_at(self._bases)
         for sequence, since in self._since.items():
             if since < self._clock:
-                self._told(sequence.request, since, self._clock)
+                self._on_tokens(sequence.request, since, self._clock)
         for kept in (self._bases, self._since, self._to_grow, self._due, self._ends, self._end_steps):
             kept.clear()
 
@@ -138,7 +138,7 @@ class Streams:
         self._due.setdefault(self._clock + self._cache.page_tokens - 1, []).extend(full)
 
     def _look_at(self, sequences: Iterable[Live]) -> None:
-        """Give them what they are owed."""
+        """Update their tokens, positions and pages to the present step."""
         bases, clock = self._bases, self._clock
         for sequence in sequences:
             computed = bases[sequence] + clock
@@ -151,7 +151,7 @@ class Streams:
 
     def _leave(self, sequence: Live) -> None:
         size = self._cache.page_tokens
-        self._told(sequence.request, self._since.pop(sequence), self._clock)
+        self._on_tokens(sequence.request, self._since.pop(sequence), self._clock)
         computed = self._bases.pop(sequence) + self._clock
         if computed % size == 0:
             self._to_grow.remove(sequence)

@@ -51,7 +51,7 @@ class GrammarLimits:
 class GrammarCompiler:
     """For any number of threads. One of its own tries new grammars, another makes machines of those that passed.
 
-    Each machine is compiled anew from the grammar's source: copies of one matcher would share its lexer, and with it
+    Each machine is compiled anew from the grammar's source. Copies of one matcher would share its lexer, and with it
     the states that another request's text has built and the limit that it has run into.
     """
 

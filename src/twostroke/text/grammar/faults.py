@@ -40,10 +40,10 @@ def in_users_terms(fault: str) -> str:
     """One line without the compiler's listing of the text."""
     lines = (line.strip() for line in fault.splitlines())
     kept = [line for line in lines if line and line != "^" and not _LISTING.match(line)]
-    told = _PLACE.sub("", " ".join(kept))
+    message = _PLACE.sub("", " ".join(kept))
     for pattern, words in _TERMS:
-        found = re.fullmatch(pattern, told)
+        found = re.fullmatch(pattern, message)
         if found is not None:
-            told = words.format(**found.groupdict())
+            message = words.format(**found.groupdict())
             break
-    return told[:MAX_FAULT_CHARACTERS]
+    return message[:MAX_FAULT_CHARACTERS]

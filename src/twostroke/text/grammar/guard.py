@@ -28,7 +28,7 @@ _READ_BYTES = 65536
 
 @dataclass(frozen=True, slots=True)
 class GuardOpening:
-    """What the process is told first. limits: of llguidance's LLParserLimits, by name."""
+    """The process's first message. limits: of llguidance's LLParserLimits, by name."""
 
     tokens: Sequence[bytes]
     special_ids: Sequence[int]
@@ -99,14 +99,14 @@ class GrammarGuard:
             start_new_session=True,  # Ctrl-C is for the parent, which ends this process when it is done
         )
         self._process = process
-        if not self._told(process, self._opening.line()) or self._asked(process, _EASY, START_S) is None:
+        if not self._write_line(process, self._opening.line()) or self._asked(process, _EASY, START_S) is None:
             self.close()
             raise BackendError("The process that compiles grammars did not start.", why=f"{sys.executable} {CHILD}.")
         return process
 
     def _asked(self, process: subprocess.Popen[bytes], job: dict[str, str], limit_s: float) -> dict[str, Any] | None:
         """The answer to one line; None where the process ended or took too long."""
-        if not self._told(process, _line(job)) or process.stdout is None:
+        if not self._write_line(process, _line(job)) or process.stdout is None:
             return None
         until_s, read = time.monotonic() + limit_s, b""
         while not read.endswith(b"\n"):
@@ -120,7 +120,7 @@ class GrammarGuard:
         answer: dict[str, Any] = json.loads(read)
         return answer
 
-    def _told(self, process: subprocess.Popen[bytes], line: bytes) -> bool:
+    def _write_line(self, process: subprocess.Popen[bytes], line: bytes) -> bool:
         try:
             if process.stdin is not None:
                 process.stdin.write(line)

@@ -26,7 +26,7 @@ class GrammarMachine:
         self.num_tokens = 0
 
     def feed(self, token_id: int) -> None:
-        """Take in the next output token; one that the grammar forbids is a fault that `bits` tells."""
+        """Take in the next output token; one that the grammar forbids is a fault that `bits` raises."""
         self.num_tokens += 1
         self._guarded(lambda: self._matcher.consume_token(token_id), False)
 

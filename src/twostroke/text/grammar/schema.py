@@ -86,7 +86,7 @@ class _Adapter:
         if objects is None or at in self._open:
             return made
         properties = {name: value for each in objects for name, value in each.get("properties", {}).items()}
-        required = [name for each in objects for name in each.get("required", ())]
+        required = list(dict.fromkeys(name for each in objects for name in each.get("required", ())))
         kept = {name: value for name, value in made.items() if name not in _MERGED and name != "allOf"}
         return {**kept, "type": "object", "properties": properties, "required": required}
 

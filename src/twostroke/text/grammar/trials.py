@@ -29,7 +29,7 @@ class _Trial:
 class Trials:
     """For any number of threads; one thread of its own runs `try_one`.
 
-    waiting: grammars that may wait to be tried, the one at work among them. retry_s: told to a request that is refused.
+    waiting: grammars that may wait to be tried, the one at work among them. retry_s: in the error of a refusal.
     """
 
     def __init__(self, try_one: Try, waiting: int, retry_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Qwen3-Coder: XML without escapes, in which a tool's schema alone tells a text from a number.
+"""Qwen3-Coder: XML without escapes, in which only a tool's schema says whether a value is a text or a number.
 
     <tool_call>
     <function=name>

@@ -1,4 +1,4 @@
-"""What the styles share: a buffer that states eat from, and text whose white space beside calls is dropped.
+"""What the styles share: a buffer that states consume, and text whose white space beside calls is dropped.
 
 Knows: pieces.
 Must not know: any style.

@@ -1,4 +1,4 @@
-"""Which style a model writes its calls in: told by its chat template, or by name.
+"""Which style a model writes its calls in: found in its chat template, or by name.
 
 Knows: all styles.
 Must not know: configuration, requests.

@@ -2,8 +2,8 @@
 
 Every key that begins with the architecture's name is read, known to change nothing, or refused by name.
 
-Knows: the keys of hyperparameters on both sides.
-Must not know: tensors' bytes, tokenizers' contents.
+Knows: the keys of hyperparameters that families share, on both sides.
+Must not know: tensors' bytes, tokenizers' contents, any one architecture.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.weights.gguf.container import StoredTensor
-from twostroke.weights.gguf.families import FAMILIES, NOT_NAMES, Family
-from twostroke.weights.gguf.header import Value
+from twostroke.weights.gguf.families.family import Config, Family
+from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.tokenizer import TokenList
 
 NUMBERS = {
@@ -38,165 +36,78 @@ NUMBERS = {
 }
 """Key without the architecture -> field of config.json."""
 
-READ_ELSEWHERE = frozenset(
-    {
-        "vocab_size", "expert_count", "attention.value_length", "rope.dimension_count", "rope.scaling.type",
-        "rope.scaling.factor", "rope.scaling.original_context_length", "rope.scaling.finetuned",
-        "rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
-        "rope.scaling.yarn_beta_fast",
-        "rope.scaling.yarn_beta_slow", "rope.scale_linear",
-    }
-)  # fmt: skip
-WITHOUT_EFFECT = frozenset({"tensor_data_layout"})
-ONLY = {
-    "attention.causal": True,
-    "use_parallel_residual": False,
-    "expert_shared_count": 0,
-    "expert_gating_func": 1,
-    "expert_weights_scale": 1.0,
-    "expert_weights_norm": True,
-    "nextn_predict_layers": 0,
-    "leading_dense_block_count": 0,
-    "logit_scale": 1.0,
-    "residual_scale": 1.0,
-    "embedding_scale": 1.0,
-    "attention.max_alibi_bias": 0.0,
-    "attention.clamp_kqv": 0.0,
-}
-"""Keys of which one value is implemented."""
-
-MOST = 1 << 40
+MOST_LAYERS = 4096
 
 Divisors = tuple[list[float], ...]
 
 
-def family_of(values: Mapping[str, Value], place: str) -> tuple[str, Family]:
-    """The architecture's name in the file, and its entry. Raises UnsupportedModel."""
-    name = values.get("general.architecture")
-    known = [each for each in FAMILIES if each not in NOT_NAMES]
-    if not isinstance(name, str) or name not in known:
-        raise UnsupportedModel(
-            f"{place}: the architecture {str(name)[:40]!r} is not implemented.",
-            why="general.architecture must be one of " + ", ".join(known) + ".",
-            fix="A file that holds a part of a model (mmproj, an adapter) belongs beside a model's."
-            if name in ("clip", "adapter")
-            else "Use a model of one of these families.",
-        )
-    family = FAMILIES[name]
-    if family.experts and values.get(f"{name}.expert_count", 0) != 0:
-        return name, FAMILIES[family.experts]
-    return name, family
-
-
-def config_of(
-    values: Mapping[str, Value],
-    tensors: Mapping[str, StoredTensor],
-    vocabulary: TokenList,
-    divisors: Divisors | None,
-) -> dict[str, Any]:
+def config_of(family: Family, keys: Keys, vocabulary: TokenList, divisors: Divisors | None) -> dict[str, Any]:
     """The members of config.json. divisors: of the frequencies of rotation, where the file has tensors of them: one, or
     those of short and of long contexts.
 
     Raises UnsupportedModel or CorruptModel naming the key.
     """
-    name, family = family_of(values, vocabulary.place)
-    said = _Said(values, name, vocabulary.place)
-    config = {field: said.number(key) for key, field in {**NUMBERS, **family.keys}.items() if said.has(key)}
-    experts = said.number("expert_count") if said.has("expert_count") else 0
-    if experts:
-        config |= {"num_local_experts": experts}
+    names = {ours: key for key, ours in NUMBERS.items()}
+    left_out = {names[field] for field, name in family.renamed.items() if not name and field in names}
+    config = {
+        field: keys.number(key)
+        for key, field in {**NUMBERS, **family.keys}.items()
+        if keys.has(key) and key not in left_out
+    }
+    layers = config.get("num_hidden_layers", 0)
+    if not isinstance(layers, int) or not 0 <= layers <= MOST_LAYERS:
+        raise keys.wrong("block_count", f"It must be a whole number up to {MOST_LAYERS:,}.")
     if not config.get("sliding_window"):
         config.pop("sliding_window", None)
     elif not family.windows:
-        raise said.wrong("attention.sliding_window", f"A {family.hf} has none.")
-    said.check(family.keys)
-    _check_heads(config, said, family)
+        raise keys.wrong("attention.sliding_window", f"A {family.hf} has none.")
+    if not family.apart:
+        _check_heads(config, keys, family)
     config |= {
         "architectures": [family.hf],
         "model_type": family.model_type,
-        "torch_dtype": _dtype(tensors),
-        "vocab_size": _rows(tensors, "token_embd.weight", len(vocabulary.tokens)),
-        "tie_word_embeddings": "output.weight" not in tensors,
+        "torch_dtype": _dtype(keys.tensors),
+        "vocab_size": _rows(keys.tensors, "token_embd.weight", len(vocabulary.tokens)),
+        "tie_word_embeddings": "output.weight" not in keys.tensors,
         "bos_token_id": vocabulary.id_of("bos_token_id"),
         "eos_token_id": vocabulary.end_ids,
-        "attention_bias": "blk.0.attn_q.bias" in tensors,
-        "mlp_bias": "blk.0.ffn_gate.bias" in tensors,
-        "rope_scaling": _rope(said, config, divisors),
+        "attention_bias": keys.has_tensor("attn_q.bias") or keys.has_tensor("attn_qkv.bias"),
+        "mlp_bias": keys.has_tensor("ffn_gate.bias"),
+        "rope_scaling": _rope(keys, config, divisors),
         **family.fixed,
     }
-    if family.wide:
-        config["query_pre_attn_scalar"] = _score_scalar(config, family.wide)
-    return {family.renamed.get(field, field): value for field, value in config.items()}
+    # what the family says counts over the table; what is left out stands in a file whose keys say something else
+    config |= _own_fields(family, keys, config)
+    keys.ignore(*left_out)
+    keys.check()
+    renamed = {field: family.renamed.get(field, field) for field in config}
+    return {name or field: config[field] for field, name in renamed.items()}
 
 
-def _score_scalar(config: Mapping[str, Any], wide: int) -> int:
-    """Gemma 2 and 3: by the heads' size, but of the models of 27B."""
-    if config.get("num_hidden_layers") == wide:
-        return int(config["hidden_size"] // config["num_attention_heads"])
-    return int(config.get("head_dim", 256))
+def _own_fields(family: Family, keys: Keys, config: Config) -> dict[str, Any]:
+    """What the family computes of keys. Raises CorruptModel where they do not fit together."""
+    try:
+        return family.more(keys, config)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        what = f"{keys.place}: the keys of its {family.hf} do not fit together."
+        why = f"{type(error).__name__}: {str(error)[:80]}."
+        raise CorruptModel(what, why=why, fix="Download the file again.") from None
 
 
-class _Said:
-    """The keys of one architecture."""
-
-    def __init__(self, values: Mapping[str, Value], name: str, place: str) -> None:
-        self._prefix = name + "."
-        self._place = place
-        self._values = {
-            key.removeprefix(self._prefix): value for key, value in values.items() if key.startswith(self._prefix)
-        }
-
-    def has(self, key: str) -> bool:
-        return key in self._values
-
-    def text(self, key: str, absent: str) -> str:
-        found = self._values.get(key, absent)
-        if not isinstance(found, str):
-            raise self.wrong(key, "It must be a text.")
-        return found
-
-    def number(self, key: str, absent: float | None = None) -> Any:
-        """One number; an array counts where all its numbers are the same."""
-        found = self._values.get(key, absent)
-        if isinstance(found, np.ndarray) and len(found) and (found == found[0]).all():
-            found = found[0].item()
-        if isinstance(found, np.ndarray):
-            raise UnsupportedModel(
-                f"{self._place}: {self._prefix}{key} differs from layer to layer.",
-                why="The layers of this family are all the same here.",
-                fix="Use a model whose layers have one size.",
-            )
-        if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) < MOST:
-            raise self.wrong(key, "It must be a number.")
-        return found
-
-    def check(self, own: Mapping[str, str]) -> None:
-        """Raises UnsupportedModel for a key that is neither read (own: the family's) nor known to change nothing."""
-        for key in self._values.keys() - NUMBERS.keys() - own.keys() - READ_ELSEWHERE - WITHOUT_EFFECT:
-            if key in ONLY and self._values[key] == ONLY[key]:
-                continue
-            raise UnsupportedModel(
-                f"{self._place}: {self._prefix}{key[:60]} = {str(self._values[key])[:40]} is not implemented.",
-                why="It may change what the model computes.",
-                fix="Use the model's original checkpoint, or another file of it.",
-            )
-
-    def wrong(self, key: str, why: str) -> CorruptModel:
-        value = str(self._values.get(key))[:40]
-        return CorruptModel(f"{self._place}: {self._prefix}{key} is {value}.", why=why, fix="Download the file again.")
-
-
-def _check_heads(config: dict[str, Any], said: _Said, family: Family) -> None:
+def _check_heads(config: dict[str, Any], keys: Keys, family: Family) -> None:
     dim = config.get("head_dim")
-    if dim is None and config.get("num_attention_heads"):
-        dim = config.get("hidden_size", 0) // config["num_attention_heads"]
-    keys = ["attention.value_length", "rope.dimension_count"]
-    if family.partial and said.has(keys[1]) and dim and 0 < said.number(keys[1]) < dim:
-        config["partial_rotary_factor"] = said.number(keys.pop()) / dim
-    for key in keys:
-        if said.has(key) and said.number(key) != dim:
+    heads = config.get("num_attention_heads", 0)
+    if dim is None and heads:
+        dim = config.get("hidden_size", 0) // heads
+    named = ["attention.value_length", "rope.dimension_count"]
+    if family.partial and keys.has(named[1]) and dim and 0 < keys.number(named[1]) < dim:
+        config["partial_rotary_factor"] = keys.number(named.pop()) / dim
+    elif family.partial and dim and keys.has(named[1]):
+        config["partial_rotary_factor"] = 1.0
+    for key in named:
+        if keys.has(key) and keys.number(key) != dim:
             raise UnsupportedModel(
-                f"{said.wrong(key, '').what[:-1]}, and heads have {dim} elements.",
+                f"{keys.wrong(key, '').what[:-1]}, and heads have {dim} elements.",
                 why="Heads are as wide in V as in K here, and turn as a whole.",
                 fix="Use a model of which that holds.",
             )
@@ -212,41 +123,44 @@ def _dtype(tensors: Mapping[str, StoredTensor]) -> str:
     return "float32" if types <= {"F32"} else "float16" if types <= {"F32", "F16"} else "bfloat16"
 
 
-def _rope(said: _Said, config: Mapping[str, Any], divisors: Divisors | None) -> dict[str, Any] | None:
-    kind = said.text("rope.scaling.type", "none")
+def _rope(keys: Keys, config: Config, divisors: Divisors | None) -> dict[str, Any] | None:
+    kind = keys.text("rope.scaling.type", "none")
     if divisors is not None and len(divisors) == 1:
         factors = {"short_factor": divisors[0], "long_factor": divisors[0], "factor": 1.0, "attention_factor": 1.0}
         return {"rope_type": "longrope", **factors}
     if divisors is not None:
-        return _longrope(said, config, divisors)
-    if kind == "none" and said.has("rope.scale_linear"):
-        factor = said.number("rope.scale_linear")
+        return _longrope(keys, config, divisors)
+    if kind == "none" and keys.has("rope.scale_linear"):
+        factor = keys.number("rope.scale_linear")
         return {"rope_type": "linear", "factor": factor} if factor != 1.0 else None
     if kind == "none":
+        keys.ignore("rope.scaling.original_context_length")
+        if keys.number("rope.scaling.factor", 1.0) not in (0, 1):
+            raise keys.wrong("rope.scaling.factor", "It must be 1 where rotations are not scaled.")
         return None
-    found: dict[str, Any] = {"rope_type": kind, "factor": said.number("rope.scaling.factor", 1.0)}
+    found: dict[str, Any] = {"rope_type": kind, "factor": keys.number("rope.scaling.factor", 1.0)}
     if kind == "linear":
         return found if found["factor"] != 1.0 else None
     if kind != "yarn":
-        raise said.wrong("rope.scaling.type", "Implemented: none, linear, yarn, and factors in a tensor.")
+        raise keys.wrong("rope.scaling.type", "Implemented: none, linear, yarn, and factors in a tensor.")
     names = {"yarn_beta_fast": "beta_fast", "yarn_beta_slow": "beta_slow"}
     found |= {
-        ours: said.number(f"rope.scaling.{key}") for key, ours in names.items() if said.has(f"rope.scaling.{key}")
+        ours: keys.number(f"rope.scaling.{key}") for key, ours in names.items() if keys.has(f"rope.scaling.{key}")
     }
-    for key, only in (("yarn_ext_factor", 1.0), ("yarn_attn_factor", 1.0), ("attn_factor", 1.0)):
-        if said.number(f"rope.scaling.{key}", only) != only:
-            raise said.wrong(f"rope.scaling.{key}", f"Only {only:g} is implemented.")
+    for key in ("yarn_ext_factor", "yarn_attn_factor", "attn_factor"):
+        if keys.number(f"rope.scaling.{key}", 1.0) != 1.0:
+            raise keys.wrong(f"rope.scaling.{key}", "Only 1 is implemented.")
     positions = config.get("max_position_embeddings", 0)
-    found["original_max_position_embeddings"] = said.number("rope.scaling.original_context_length", positions)
+    found["original_max_position_embeddings"] = keys.number("rope.scaling.original_context_length", positions)
     return found
 
 
-def _longrope(said: _Said, config: Mapping[str, Any], divisors: Divisors) -> dict[str, Any]:
+def _longrope(keys: Keys, config: Config, divisors: Divisors) -> dict[str, Any]:
     """Phi-3: other divisors for long contexts. attn_factor is what transformers computes."""
     short, long = divisors
     positions = config.get("max_position_embeddings", 0)
-    original = said.number("rope.scaling.original_context_length", positions)
-    found = {"rope_type": "longrope", "short_factor": short, "long_factor": long, "factor": positions / original}
-    if said.has("rope.scaling.attn_factor"):
-        found["attention_factor"] = said.number("rope.scaling.attn_factor")
+    original = keys.number("rope.scaling.original_context_length", positions)
+    found = {"rope_type": "longrope", "short_factor": short, "long_factor": long, "factor": positions / (original or 1)}
+    if keys.has("rope.scaling.attn_factor"):
+        found["attention_factor"] = keys.number("rope.scaling.attn_factor")
     return {**found, "original_max_position_embeddings": original}

@@ -4,8 +4,7 @@
 
 Checked: counts, lengths and sums against the file; no key and no tensor twice; one to four sizes, none of them 0, the
 first a multiple of the block; the alignment a power of two; tensors one after another as their padded sizes say, inside
-the file. Python's integers do not wrap. Rows are read with pread into memory of ours, as in safetensors.py: nothing is
-mapped, so a file that shrinks meanwhile is an error and not a signal.
+the file. Python's integers do not wrap.
 Source: docs/gguf.md of ggml.
 
 Knows: the container.
@@ -26,7 +25,8 @@ from twostroke.ops.operands import U8Array
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.weights.gguf.block_types import BLOCK_TYPES, BlockType
 from twostroke.weights.gguf.header import HeaderReader, Value, corrupt
-from twostroke.weights.json_file import DOWNLOAD_AGAIN, open_regular
+from twostroke.weights.json_file import open_regular
+from twostroke.weights.open_file import OpenFile, check_rows
 
 MAGIC = 0x46554747
 MAX_TENSORS = 65_536
@@ -56,21 +56,19 @@ class StoredTensor:
 
     @property
     def num_bytes(self) -> int:
-        """Of all rows."""
+        """The bytes of all rows."""
         return self.rows * self.row_bytes
 
 
-class GgufFile:
-    """An open file. values: key -> value. header: its raw bytes up to the data, for fingerprints."""
+class GgufFile(OpenFile):
+    """An open file. values: key -> value."""
 
     def __init__(
         self, path: Path, descriptor: int, header: bytes, values: Mapping[str, Value], tensors: dict[str, StoredTensor]
     ) -> None:
-        self.path = path
-        self.header = header
+        super().__init__(path, descriptor, header)
         self.values = values
         self.tensors = tensors
-        self._descriptor = descriptor
 
     @classmethod
     def open(cls, path: Path) -> GgufFile:
@@ -84,41 +82,16 @@ class GgufFile:
             raise
         return cls(path, descriptor, reader.header, values, tensors)
 
-    def close(self) -> None:
-        """Close the file; reading afterwards is an error."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
     def read_blocks(self, name: str, first: int, count: int) -> U8Array:
         """Rows [first, first + count) of a tensor as stored: (count, row_bytes) uint8.
 
         Raises CorruptModel (the file ends early), IndexError (rows outside).
         """
         tensor = self.tensors[name]
-        if not (0 <= first and 0 <= count and first + count <= tensor.rows):
-            raise IndexError(f"{name}: rows [{first}, {first + count}) of {tensor.rows}")
+        check_rows(name, first, count, tensor.rows)
         blocks = np.empty((count, tensor.row_bytes), np.uint8)
-        view, at, done = blocks.reshape(-1).data, tensor.offset + first * tensor.row_bytes, 0
-        while done < blocks.size:
-            try:
-                got = os.preadv(self._descriptor, [view[done : done + (1 << 30)]], at + done)
-            except OSError as error:
-                raise CorruptModel(
-                    f"{self.path.name} cannot be read.", why=f"{error.strerror}.", fix="Check the disk."
-                ) from None
-            if got <= 0:
-                raise CorruptModel(
-                    f"{self.path.name} ends inside tensor {name}.",
-                    why="The file became shorter after it was opened.",
-                    fix=DOWNLOAD_AGAIN,
-                )
-            done += got
+        self._read_into(blocks, tensor.offset + first * tensor.row_bytes, name)
         return blocks
-
-    def read_at(self, offset: int, num_bytes: int) -> bytes:
-        """Raw bytes, fewer at the end of the file."""
-        return os.pread(self._descriptor, num_bytes, offset)
 
 
 def _parse(reader: HeaderReader) -> tuple[dict[str, Value], dict[str, StoredTensor]]:

@@ -1,7 +1,7 @@
 """The grids of ggml's I types: which combinations of levels their codes stand for.
 
 Source: ggml-common.h of llama.cpp (MIT License). Each grid is stored as the places of its numbers among its levels, in
-2 bits (up to 4 levels) or 4 bits, lowest first, compressed and written in base 85; a test compares all with the `gguf`
+2 bits (up to 4 levels) or 4 bits, lowest first, compressed and written in base 85. A test compares all with the `gguf`
 package's.
 
 Knows: the tables.

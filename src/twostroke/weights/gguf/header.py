@@ -20,7 +20,7 @@ from twostroke.weights.json_file import DOWNLOAD_AGAIN
 MAX_HEADER_BYTES = 256 << 20
 MAX_KEYS = 65_536
 MAX_STRINGS = 1 << 22
-"""Of all arrays together: each costs memory of its own, however short it is."""
+"""The most strings of all arrays together: each costs memory of its own, however short it is."""
 MAX_KEY_BYTES = 65_535
 FIRST_READ_BYTES = 4 << 20
 

@@ -23,17 +23,19 @@ from pathlib import Path
 from typing import Any
 
 from twostroke.types.errors import CorruptModel
-from twostroke.weights.gguf.config import config_of, family_of
+from twostroke.weights.gguf.config import config_of
 from twostroke.weights.gguf.container import GgufFile, StoredTensor, open_split
+from twostroke.weights.gguf.families.table import family_of
 from twostroke.weights.gguf.header import Value
-from twostroke.weights.gguf.tensors import GgufTensor, named_tensors, rotation_divisors
+from twostroke.weights.gguf.naming import named_tensors, rotation_divisors
+from twostroke.weights.gguf.tensors import GgufTensor
 from twostroke.weights.gguf.tokenizer import TokenList, as_json, chat_templates, special_texts, tokenizer_json
 from twostroke.weights.json_file import read_object
 
 NAME_FILE = "gguf.json"
 UNFOLDED = "gguf"
 """The part of the cache folder that is this module's."""
-VERSION = "2"
+VERSION = "3"
 
 
 def unfold(path: Path, cache: Path | None) -> Path:
@@ -71,11 +73,8 @@ def open_named(folder: Path) -> tuple[dict[str, GgufFile], dict[str, GgufTensor]
     files = open_split(Path(named))
     try:
         values = next(iter(files.values())).values
-        name, family = family_of(values, Path(named).name)
-        config = read_object(folder / "config.json")
-        heads = int(config.get("num_attention_heads") or config.get("n_head") or 1)
-        kv_heads = int(config.get("num_key_value_heads") or heads)
-        return files, dict(named_tensors(files, family, heads, kv_heads))
+        _, family, _ = family_of(values, Path(named).name, _all_tensors(files))
+        return files, dict(named_tensors(files, family, read_object(folder / "config.json")))
     except BaseException:
         for file in files.values():
             file.close()
@@ -94,12 +93,9 @@ def _digest(path: Path, files: Mapping[str, GgufFile]) -> str:
 def _members(path: Path, files: Mapping[str, GgufFile]) -> dict[str, str]:
     """File name -> text."""
     values: Mapping[str, Value] = files[path.name].values
-    family_of(values, path.name)  # a file that is no language model may have no tokenizer either
-    vocabulary = TokenList.read(values, path.name)
-    tensors: dict[str, StoredTensor] = {}
-    for file in files.values():
-        tensors |= file.tensors
-    config = config_of(values, tensors, vocabulary, rotation_divisors(files))
+    _, family, keys = family_of(values, path.name, _all_tensors(files))
+    vocabulary = TokenList.read(values, path.name)  # a file that is no language model may have none
+    config = config_of(family, keys, vocabulary, rotation_divisors(files))
     templates = chat_templates(values, path.name)
     said: dict[str, Any] = dict(special_texts(vocabulary))
     if templates:
@@ -113,6 +109,10 @@ def _members(path: Path, files: Mapping[str, GgufFile]) -> dict[str, str]:
         "generation_config.json": as_json({"eos_token_id": vocabulary.end_ids}),
         NAME_FILE: as_json({"file": str(path)}),
     }
+
+
+def _all_tensors(files: Mapping[str, GgufFile]) -> dict[str, StoredTensor]:
+    return {name: tensor for file in files.values() for name, tensor in file.tensors.items()}
 
 
 def _write(folder: Path, members: Mapping[str, str]) -> None:

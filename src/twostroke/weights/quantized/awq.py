@@ -11,7 +11,7 @@
 value = scale * (code - zero).
 
 Knows: these tensors.
-Must not know: who reads them.
+Must not know: what reads them.
 """
 
 from __future__ import annotations

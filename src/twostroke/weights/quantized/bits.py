@@ -38,7 +38,7 @@ def unpacked(words: NDArray[np.uint32], bits: int) -> U8Array:
 
 
 def words_for(codes: int, bits: int) -> int:
-    """Words of 32 bits that hold so many codes."""
+    """How many words of 32 bits hold `codes` codes."""
     return -(-codes * bits // WORD)
 
 

@@ -9,7 +9,7 @@
 value = table[code] * absmax.
 
 Knows: these tensors.
-Must not know: who reads them.
+Must not know: what reads them.
 """
 
 from __future__ import annotations

@@ -11,23 +11,26 @@
 Packed codes and zero points are 2^(bits - 1) more than meant.
 
 Knows: these tensors, the members of a config group.
-Must not know: who reads them.
+Must not know: what reads them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.stored_layout import StoredValues
 from twostroke.spec.fields import Fields
 from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.quantized.bits import unpacked, words_for
-from twostroke.weights.quantized.matrix import GroupedRows, QuantizedMatrix, affine_kinds, sorted_columns, words_of
-from twostroke.weights.quantized.parts import FLOATS, WORDS, StoredPart, StoredTensors
+from twostroke.weights.quantized.indexed import IndexedMatrix
+from twostroke.weights.quantized.matrix import GroupedRows, QuantizedMatrix, words_of
+from twostroke.weights.quantized.parts import FLOATS, WORDS, Held, StoredPart, StoredTensors
 from twostroke.weights.quantized.scaled import SCALES, ScaledMatrix
 from twostroke.weights.quantized.small_floats import SmallFloatMatrix
 
@@ -59,7 +62,7 @@ class WeightScheme:
 
     @classmethod
     def read(cls, fields: Fields, usual_format: str) -> WeightScheme | None:
-        """Of a config group; None where it leaves weights as they are. Raises CorruptModel, UnsupportedModel."""
+        """The scheme of a config group; None where weights stay as they are. Raises CorruptModel, UnsupportedModel."""
         weights = fields.group("weights")
         if weights is None:
             return None
@@ -96,7 +99,7 @@ class WeightScheme:
         return (0, 0) if self.strategy == "tensor" else (1, self.group if "group" in self.strategy else 0)
 
 
-def compressed_matrix(stored: StoredTensors, module: str, scheme: WeightScheme) -> QuantizedMatrix | None:
+def compressed_matrix(stored: StoredTensors, module: str, scheme: WeightScheme, held: Held) -> QuantizedMatrix | None:
     """The matrix of a module; None where its weight is stored as it is. Raises CorruptModel, UnsupportedModel."""
     weight = module + ".weight"
     if scheme.format.endswith("fp4-pack-quantized"):
@@ -107,7 +110,7 @@ def compressed_matrix(stored: StoredTensors, module: str, scheme: WeightScheme) 
         words = "compressed-tensors NVFP4, groups of 16" if nv else "compressed-tensors MXFP4, groups of 32"
         return SmallFloatMatrix.of(words, codes, scales, 16 if nv else 32, whole, divided=True)
     if stored.has(weight + "_packed"):
-        return PackedMatrix.of(stored, module, scheme)
+        return PackedMatrix.of(stored, module, scheme, held)
     if not stored.has(weight + "_scale"):
         return None
     part = stored.part(weight, ("F8_E4M3",) if scheme.floats else ("I8",))
@@ -128,8 +131,10 @@ def _scales_of(scheme: WeightScheme) -> str:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class PackedMatrix:
+class PackedMatrix(IndexedMatrix):
     """The format pack-quantized. Satisfies `QuantizedMatrix`."""
+
+    IN_ORDER: ClassVar[int | None] = -1
 
     scheme: WeightScheme
     packed: StoredPart
@@ -138,9 +143,10 @@ class PackedMatrix:
     g_idx: StoredPart | None
     sizes: StoredPart
     shape: tuple[int, ...]
+    held: Held
 
     @classmethod
-    def of(cls, stored: StoredTensors, module: str, scheme: WeightScheme) -> PackedMatrix:
+    def of(cls, stored: StoredTensors, module: str, scheme: WeightScheme, held: Held) -> PackedMatrix:
         """Raises CorruptModel naming the part that does not fit."""
         name, bits = module + ".weight", scheme.bits
         packed = stored.part(name + "_packed", WORDS, (None, None))
@@ -165,7 +171,22 @@ class PackedMatrix:
                 raise zero.wrong(f"It has the shape {list(zero.shape)}, expected [{wanted}, {groups}].")
         has_order = stored.has(name + "_g_idx")
         g_idx = stored.part(name + "_g_idx", WORDS, (columns,)) if has_order else None
-        return cls(scheme, packed, scale, zero, g_idx, sizes, (rows, columns))
+        return cls(scheme, packed, scale, zero, g_idx, sizes, (rows, columns), held)
+
+    @property
+    def columns(self) -> int:
+        """The columns of the matrix."""
+        return self.shape[1]
+
+    @property
+    def bits(self) -> int:
+        """The bits of a code."""
+        return self.scheme.bits
+
+    @property
+    def is_flat(self) -> bool:
+        """See IndexedMatrix."""
+        return self.scheme.symmetric and self.scale.info.dtype == "F16"
 
     @property
     def group(self) -> int:
@@ -190,39 +211,6 @@ class PackedMatrix:
         """See QuantizedMatrix."""
         return self.packed.info.num_bytes + self.scale.info.num_bytes
 
-    @property
-    def kinds(self) -> frozenset[WeightKind]:
-        """See QuantizedMatrix."""
-        return frozenset() if self.column_groups() is not None else self._kinds()
-
-    @property
-    def ordered_kinds(self) -> frozenset[WeightKind]:
-        """See OrderedMatrix."""
-        return self._kinds()
-
-    def column_order(self) -> I32Array | None:
-        """See OrderedMatrix. Raises CorruptModel."""
-        return sorted_columns(self.column_groups(), self.group)
-
-    def _kinds(self) -> frozenset[WeightKind]:
-        bits = self.scheme.bits
-        kinds = affine_kinds(bits, self.shape[1], self.group)
-        if kinds and bits == 4 and self.scheme.symmetric and self.scale.info.dtype == "F16":
-            kinds |= {WeightKind.FLAT4}
-        return kinds
-
-    def column_groups(self) -> I32Array | None:
-        """The group of each column, where columns of a group do not lie side by side. Raises CorruptModel."""
-        if self.g_idx is None:
-            return None
-        found = self.g_idx.whole().astype(np.int32)
-        groups = -(-self.shape[1] // self.group)
-        if (found == -1).all():  # what the library writes for "in order"
-            return None
-        if int(found.min()) < 0 or int(found.max()) >= groups:
-            raise self.g_idx.wrong(f"It names groups from {found.min()} to {found.max()}, and there are {groups}.")
-        return None if np.array_equal(found, np.arange(len(found)) // self.group) else found
-
     def values(self, first: int, count: int) -> F32Array:
         """See QuantizedMatrix."""
         return self._rows(first, count).values()
@@ -232,17 +220,25 @@ class PackedMatrix:
         return self._rows(first, count).stored(kind)
 
     def _rows(self, first: int, count: int) -> GroupedRows:
-        bits, one = self.scheme.bits, self.scheme.strategy == "tensor"
-        words = self.packed.rows(first, count).view(np.uint32)
-        spare = -words.shape[1] % bits if 32 % bits else 0
-        codes = unpacked(np.pad(words, ((0, 0), (0, spare))), bits)[:, : self.shape[1]]
-        scales = self.scale.floats().reshape(1 if one else self.shape[0], -1)
-        here = np.zeros(count, np.int64) if one else np.arange(first, first + count)
-        zeros = np.full(scales[here].shape, 1 << (bits - 1), np.int16)
+        scales, zeros, groups = self.held.get(self.packed.name, self._read)
+        codes = _codes(self.packed.rows(first, count).view(np.uint32), self.bits)[:, : self.shape[1]]
+        one = self.scheme.strategy == "tensor"
+        here = np.zeros(count, np.int64) if one else slice(first, first + count)
+        return GroupedRows(codes, scales[here], self.group, self.bits, zeros=zeros[here], group_of=groups)
+
+    def _read(self) -> tuple[F32Array, NDArray[np.int16], I32Array | None]:
+        """Scales and zero points (rows, groups), one row for one scale a matrix; the groups of columns."""
+        scales = self.scale.floats().reshape(1 if self.scheme.strategy == "tensor" else self.shape[0], -1)
+        zeros = np.full(scales.shape, 1 << (self.bits - 1), np.int16)
         if self.zero is not None and self.zero.info.dtype == "I8":
-            zeros = zeros + self.zero.whole().astype(np.int16).reshape(scales.shape)[here]
+            zeros += self.zero.whole().astype(np.int16).reshape(scales.shape)
         elif self.zero is not None:
             along = np.ascontiguousarray(self.zero.whole().view(np.uint32).T)
-            spare = -along.shape[1] % bits if 32 % bits else 0
-            zeros = unpacked(np.pad(along, ((0, 0), (0, spare))), bits).T[here].astype(np.int16)
-        return GroupedRows(codes, scales[here], self.group, bits, zeros=zeros, group_of=self.column_groups())
+            zeros = _codes(along, self.bits).T[: len(scales)].astype(np.int16)
+        return scales, zeros, self.column_groups()
+
+
+def _codes(words: NDArray[np.uint32], bits: int) -> U8Array:
+    """(n, words) -> (n, codes), with what pads the last word."""
+    spare = -words.shape[1] % bits if 32 % bits else 0
+    return unpacked(np.pad(words, ((0, 0), (0, spare))), bits)

@@ -21,7 +21,15 @@ from twostroke.spec.formats import BF16, STORED_GROUP, WeightFormat, WeightKind
 from twostroke.weights.quantized.matrix import affine_kinds
 from twostroke.weights.quantized.patterns import compiled, exactly
 from twostroke.weights.quantized.recipe import scheme_of
-from twostroke.weights.quantized.schemes import AwqScheme, CompressedScheme, GptqScheme, MlxScheme, Mxfp4Scheme, Scheme
+from twostroke.weights.quantized.schemes import (
+    AwqScheme,
+    CompressedScheme,
+    GptqScheme,
+    HqqScheme,
+    MlxScheme,
+    Mxfp4Scheme,
+    Scheme,
+)
 
 _IN_LAYER = re.compile(r"\.\d+\.")
 _NONE: frozenset[WeightKind] = frozenset()
@@ -74,6 +82,16 @@ def _(scheme: MlxScheme, module: str, part: Tensor) -> frozenset[WeightKind]:
         return affine_kinds(bits, part.shape[1], group)
     small = {"mxfp4": WeightKind.E2M1_32, "nvfp4": WeightKind.E2M1_16}
     return frozenset({small[mode]}) if mode in small else _NONE
+
+
+@_kinds.register
+def _(scheme: HqqScheme, module: str, part: Tensor) -> frozenset[WeightKind]:
+    plain = any(name in module for name in scheme.skipped) or not _IN_LAYER.search(module)
+    if plain or scheme.usual is None:
+        return _NONE
+    bits, group, axis = scheme.usual
+    columns = part.shape[1]
+    return affine_kinds(bits, columns, group or columns) if axis and columns % (group or columns) == 0 else _NONE
 
 
 @_kinds.register

@@ -10,7 +10,7 @@ it was stored, in "gptq_v2" not. For 3 bits GPTQModel took other constants off w
 point; which of the two wrote a file is known by its symmetric zero points, or else by `meta.quantizer`.
 
 Knows: these tensors.
-Must not know: who reads them.
+Must not know: what reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.stored_layout import StoredValues
 from twostroke.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import unpacked, words_for
-from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, sorted_columns, words_of
+from twostroke.weights.quantized.indexed import IndexedMatrix
+from twostroke.weights.quantized.matrix import GroupedRows, words_of
 from twostroke.weights.quantized.parts import FLOATS, WORDS, Held, StoredPart, StoredTensors
 
 BITS = (2, 3, 4, 8)
@@ -37,8 +38,8 @@ _GPTQMODEL_3 = np.array((0x24924924, 0x92492492, 0x49249249), np.uint32)
 
 @dataclass(frozen=True, slots=True)
 class GptqSettings:
-    """Of one matrix. group: 0 for one group a row. less_one: one was taken off the zero points. gptqmodel: who wrote
-    it."""
+    """Of one matrix. group: 0 for one group a row. less_one: one was taken off the zero points. gptqmodel: whether
+    GPTQModel wrote it."""
 
     bits: int
     group: int
@@ -48,7 +49,7 @@ class GptqSettings:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class GptqMatrix:
+class GptqMatrix(IndexedMatrix):
     """Satisfies `QuantizedMatrix`."""
 
     settings: GptqSettings
@@ -81,6 +82,21 @@ class GptqMatrix:
         return self.qweight.shape[1], self.qweight.shape[0] * 32 // self.settings.bits
 
     @property
+    def columns(self) -> int:
+        """The columns of the matrix."""
+        return self.shape[1]
+
+    @property
+    def bits(self) -> int:
+        """The bits of a code."""
+        return self.settings.bits
+
+    @property
+    def is_flat(self) -> bool:
+        """See IndexedMatrix."""
+        return self.settings.symmetric and self.scales.info.dtype == "F16"
+
+    @property
     def group(self) -> int:
         """Columns of a group."""
         return self.settings.group or self.shape[1]
@@ -101,37 +117,6 @@ class GptqMatrix:
     def num_bytes(self) -> int:
         """See QuantizedMatrix."""
         return sum(part.info.num_bytes for part in (self.qweight, self.qzeros, self.scales))
-
-    @property
-    def kinds(self) -> frozenset[WeightKind]:
-        """See QuantizedMatrix."""
-        return frozenset() if self.column_groups() is not None else self._kinds()
-
-    @property
-    def ordered_kinds(self) -> frozenset[WeightKind]:
-        """See OrderedMatrix."""
-        return self._kinds()
-
-    def column_order(self) -> I32Array | None:
-        """See OrderedMatrix. Raises CorruptModel."""
-        return sorted_columns(self.column_groups(), self.group)
-
-    def _kinds(self) -> frozenset[WeightKind]:
-        kinds = affine_kinds(self.settings.bits, self.shape[1], self.group)
-        if kinds and self.settings.symmetric and self.settings.bits == 4 and self.scales.info.dtype == "F16":
-            kinds |= {WeightKind.FLAT4}
-        return kinds
-
-    def column_groups(self) -> I32Array | None:
-        """The group of each column, where columns of a group do not lie side by side. Raises CorruptModel."""
-        if self.g_idx is None:
-            return None
-        found = self.g_idx.whole().astype(np.int32)
-        groups = self.scales.shape[0]
-        if found.size and (int(found.min()) < 0 or int(found.max()) >= groups):
-            raise self.g_idx.wrong(f"It names groups from {found.min()} to {found.max()}, and there are {groups}.")
-        in_order = np.arange(len(found)) // self.group
-        return None if np.array_equal(found, in_order) else found
 
     def values(self, first: int, count: int) -> F32Array:
         """See QuantizedMatrix."""

@@ -39,11 +39,11 @@ class QuantizedMatrix(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the numbers."""
+        """The shape of the numbers."""
 
     @property
     def num_bytes(self) -> int:
-        """Of all its parts."""
+        """The bytes of all its parts."""
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
@@ -90,8 +90,8 @@ def sorted_columns(group_of: I32Array | None, group: int) -> I32Array | None:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GroupedRows:
-    """n rows. codes: (n, columns), of so many `bits`, not negative. scales: (n, groups). zeros or biases (one of them):
-    (n, groups).
+    """n rows. codes: (n, columns), of `bits` bits each, not negative. scales: (n, groups). zeros or biases, one of
+    them: (n, groups).
 
     group: columns that share a scale, where they lie side by side; the last group may be shorter. group_of: (columns,)
     the group of each column, where they do not.
@@ -142,7 +142,7 @@ class GroupedRows:
 
 
 def affine_kinds(bits: int, columns: int, group: int) -> frozenset[WeightKind]:
-    """The kinds that hold unsigned codes of so many bits in such groups."""
+    """The kinds that hold unsigned codes of `bits` bits in groups of `group` columns."""
     fitting = (
         kind
         for width, kinds in _AFFINE.items()

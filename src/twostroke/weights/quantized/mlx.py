@@ -3,24 +3,28 @@
     x.weight (rows, columns * bits / 32) uint32    codes along the columns, lowest bits first
     x.scales, x.biases (rows, groups) float16, bfloat16 or float32
 
+Experts are stacks of such tensors, one more axis in front: x.switch_mlp.{gate,up,down}_proj.
+
 value = scale * code + bias. In the other modes codes are floats of 4 or 8 bits, and scales are bytes.
 
 Knows: these tensors.
-Must not know: who reads them.
+Must not know: what reads them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from twostroke.ops.operands import F32Array
+from twostroke.ops.operands import F32Array, U8Array
 from twostroke.ops.stored_layout import StoredValues
 from twostroke.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import unpacked, words_for
 from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, words_of
-from twostroke.weights.quantized.parts import FLOATS, WORDS, StoredPart, StoredTensors
+from twostroke.weights.quantized.parts import FLOATS, WORDS, RawTensor, StoredPart, StoredTensors
+from twostroke.weights.tensor_source import TensorInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,51 @@ MODES = {
     "nvfp4": MlxMode((4,), (16,)),
     "mxfp8": MlxMode((8,), (32,)),
 }
+
+
+STACK = ".switch_mlp."
+MIXTRAL, MIXTRAL_NAMES = ".block_sparse_moe", {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+"""What a Mixtral calls its experts' matrices outside MLX."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class OneOfStack:
+    """A matrix of a stack. Satisfies `RawTensor`."""
+
+    stack: RawTensor
+    index: int
+
+    @property
+    def info(self) -> TensorInfo:
+        """Its shape and bytes; the offset is the stack's."""
+        whole = self.stack.info
+        return TensorInfo(whole.dtype, whole.shape[1:], whole.offset, whole.num_bytes // whole.shape[0])
+
+    def read_raw(self, first: int, count: int) -> U8Array:
+        """See RawTensor. The whole matrix is read."""
+        own = self.info
+        each = own.num_bytes // max(1, own.rows)
+        return self.stack.read_raw(self.index, 1).reshape(-1)[first * each : (first + count) * each]
+
+
+def each_expert(stored: StoredTensors, module: str) -> Iterator[tuple[str, StoredTensors]]:
+    """Of a stack: the name of each expert's module in the unquantized model, and its tensors under the names of the
+    stack. Raises CorruptModel."""
+    scales = StoredPart(module + ".scales", stored.tensors[module + ".scales"])
+    before, stack, name = module.rpartition(STACK)
+    if not stack:
+        raise scales.wrong(f"It is a stack, and its name has no {STACK[1:-1]}: which experts' it is, is not known.")
+    own = MIXTRAL_NAMES.get(name, name) if before.endswith(MIXTRAL) else name
+    parts = {end: f"{module}.{end}" for end in ("weight", "scales", "biases") if stored.has(f"{module}.{end}")}
+    for part in parts.values():
+        shape = stored.tensors[part].info.shape
+        if len(shape) != 3 or shape[0] != scales.shape[0] or 0 in shape:
+            raise StoredPart(part, stored.tensors[part]).wrong(
+                f"It has the shape {list(shape)}, and the scales are of {scales.shape[0]} experts."
+            )
+    for expert in range(scales.shape[0]):
+        found = f"{before}.experts.{expert}.{own}"
+        yield found, StoredTensors({part: OneOfStack(stored.tensors[part], expert) for part in parts.values()})
 
 
 @dataclass(frozen=True, eq=False, slots=True)

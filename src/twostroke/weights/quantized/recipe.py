@@ -9,6 +9,7 @@ Must not know: tensors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,13 @@ from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.json_file import read_object
 from twostroke.weights.quantized import mlx
 from twostroke.weights.quantized.gptq import BITS, GptqSettings
+from twostroke.weights.quantized.patterns import name_list
 from twostroke.weights.quantized.schemes import (
     AwqScheme,
     BitsandbytesScheme,
     Fp8Scheme,
     GptqScheme,
+    HqqScheme,
     MlxScheme,
     ModeloptScheme,
     Mxfp4Scheme,
@@ -161,6 +164,16 @@ def _bitsandbytes(fields: Fields) -> Scheme:
     return BitsandbytesScheme()
 
 
+def _hqq(fields: Fields) -> Scheme:
+    said = fields.group("quant_config")
+    own = said.group("weight_quant_params") if said is not None else None
+    if own is None:  # settings of single layers
+        return HqqScheme()
+    group, axis = own.integer("group_size", 1, 1 << 20, 0), own.integer("axis", 0, 1, 1)
+    skipped = name_list(fields.values.get("skip_modules"), f"{fields.place}.skip_modules")
+    return HqqScheme((math.ceil(own.number("nbits", 1, 8, 4)), group, axis), skipped)
+
+
 def _mxfp4(fields: Fields) -> Scheme:
     return Mxfp4Scheme()
 
@@ -200,6 +213,7 @@ METHODS: Mapping[str, Callable[[Fields], Scheme]] = {
     "compressed-tensors": compressed_scheme,
     "fp8": _fp8,
     "fbgemm_fp8": _fbgemm,
+    "hqq": _hqq,
     "mxfp4": _mxfp4,
     "bitsandbytes": _bitsandbytes,
     "modelopt": _modelopt,

@@ -86,7 +86,7 @@ class ScaledMatrix:
 
     @property
     def _columns(self) -> int:
-        """Of one scale."""
+        """The columns of one scale."""
         return min(self.tile[1] or self.shape[1], self.shape[1])
 
     def values(self, first: int, count: int) -> F32Array:

@@ -15,10 +15,11 @@ from typing import Protocol
 
 from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
-from twostroke.weights.quantized import bitsandbytes
+from twostroke.weights.quantized import bitsandbytes, mlx
 from twostroke.weights.quantized.awq import AwqMatrix
 from twostroke.weights.quantized.compressed import WeightScheme, compressed_matrix
 from twostroke.weights.quantized.gptq import GptqMatrix, GptqSettings
+from twostroke.weights.quantized.hqq import HqqMatrix
 from twostroke.weights.quantized.matrix import QuantizedMatrix
 from twostroke.weights.quantized.mlx import MlxMatrix
 from twostroke.weights.quantized.parts import FLOATS, Held, StoredTensors
@@ -57,7 +58,7 @@ class GptqScheme:
             yield module + ".weight", GptqMatrix.of(stored, module, settings, self.held)
 
     def settings(self, module: str) -> GptqSettings:
-        """Of a module. Raises CorruptModel."""
+        """The settings of a module. Raises CorruptModel."""
         place = "config.json: quantization_config.dynamic"
         for pattern, members in self.dynamic:
             if members is not None and compiled(pattern, place).match(module):
@@ -94,6 +95,7 @@ class CompressedScheme:
 
     groups: tuple[tuple[tuple[str, ...], WeightScheme | None], ...]
     ignore: tuple[str, ...]
+    held: Held = field(default_factory=Held)
     method = "compressed-tensors"
 
     def matrices(self, stored: StoredTensors) -> Found:
@@ -109,7 +111,7 @@ class CompressedScheme:
                     fix="Download both again.",
                 )
             scheme = self.scheme_for(module)
-            matrix = None if scheme is None else compressed_matrix(stored, module, scheme)
+            matrix = None if scheme is None else compressed_matrix(stored, module, scheme, self.held)
             if matrix is not None:
                 yield module + ".weight", matrix
 
@@ -186,6 +188,22 @@ class BitsandbytesScheme:
 
 
 @dataclass(frozen=True, slots=True)
+class HqqScheme:
+    """HQQ. usual: bits, group (0 for one a row) and axis, where the config says them for all layers; each matrix says
+    its own beside. skipped: parts of names of plain modules."""
+
+    usual: tuple[int, int, int] | None = None
+    skipped: tuple[str, ...] = ()
+    held: Held = field(default_factory=Held)
+    method = "HQQ"
+
+    def matrices(self, stored: StoredTensors) -> Found:
+        """See Scheme."""
+        for module in stored.modules(".W_q"):
+            yield module + ".weight", HqqMatrix.of(stored, module, self.held)
+
+
+@dataclass(frozen=True, slots=True)
 class MlxScheme:
     """MLX. usual: bits, group, mode; own: those of single modules."""
 
@@ -196,21 +214,25 @@ class MlxScheme:
     def matrices(self, stored: StoredTensors) -> Found:
         """See Scheme."""
         for module in stored.modules(".scales"):
-            bits, group, mode = self.own.get(module, self.usual)
-            name = module + ".weight"
-            if mode == "affine":
-                yield name, MlxMatrix.of(stored, module, bits, group)
-                continue
-            scales = stored.part(module + ".scales", ("U8",))
-            codes = stored.part(name, ("U32",))
-            if mode == "nvfp4":
-                scales = replace(scales, seen_as="F8_E4M3")
-            if mode == "mxfp8":
-                codes = replace(codes, seen_as="F8_E4M3")
-                yield name, ScaledMatrix.of("MLX MXFP8, groups of 32", codes, scales, (1, 32))
+            settings = self.own.get(module, self.usual)
+            if len(stored.part(module + ".scales", (*FLOATS, "U8")).shape) == 3:
+                for name, one in mlx.each_expert(stored, module):
+                    yield name + ".weight", _mlx_matrix(one, module, *settings)
             else:
-                words = f"MLX {mode.upper()}, groups of {group}"
-                yield name, SmallFloatMatrix.of(words, codes, scales, group)
+                yield module + ".weight", _mlx_matrix(stored, module, *settings)
+
+
+def _mlx_matrix(stored: StoredTensors, module: str, bits: int, group: int, mode: str) -> QuantizedMatrix:
+    if mode == "affine":
+        return MlxMatrix.of(stored, module, bits, group)
+    scales = stored.part(module + ".scales", ("U8",))
+    codes = stored.part(module + ".weight", ("U32",))
+    if mode == "nvfp4":
+        scales = replace(scales, seen_as="F8_E4M3")
+    if mode == "mxfp8":
+        codes = replace(codes, seen_as="F8_E4M3")
+        return ScaledMatrix.of("MLX MXFP8, groups of 32", codes, scales, (1, 32))
+    return SmallFloatMatrix.of(f"MLX {mode.upper()}, groups of {group}", codes, scales, group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +257,7 @@ class ModeloptScheme:
 
 
 def compressed_scheme(fields: Fields) -> CompressedScheme:
-    """Of a quantization_config. Raises CorruptModel, UnsupportedModel."""
+    """The scheme of a quantization_config. Raises CorruptModel, UnsupportedModel."""
     sparse = fields.group("sparsity_config")
     if sparse is not None and sparse.text("format", "dense") != "dense":
         raise UnsupportedModel(

@@ -1,4 +1,5 @@
-"""llama.cpp through llama-cpp-python: Q8_0 and Q4_0 of a GGUF that is written from the checkpoint.
+"""llama.cpp through llama-cpp-python: a GGUF is written from the checkpoint and quantized by llama.cpp itself,
+for int8 to Q8_0, for int4 to Q4_0, else to the type that was asked.
 
 The q and k rows are not reordered for its rope: the weights are random, and the work is the same.
 
@@ -11,7 +12,7 @@ import os
 import struct
 import time
 
-from protocol import long_gap, random_ids, serve
+from protocol import gguf_path, long_gap, random_ids, serve
 
 NAMES = {
     "self_attn.q_proj": "attn_q",
@@ -24,6 +25,9 @@ NAMES = {
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
 }
+
+
+TYPES = {"int8": "Q8_0", "int4": "Q4_0"}
 
 
 def gguf_name(name):
@@ -55,8 +59,9 @@ def write_gguf(model, path):
     writer.add_rope_dimension_count(config.get("head_dim", config["hidden_size"] // heads))
     writer.add_vocab_size(config["vocab_size"])
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("default")
-    writer.add_token_list([f"t{i}" for i in range(config["vocab_size"])])
+    writer.add_tokenizer_pre("gpt-2")
+    words = ["t", "0", *(f"t{i}" for i in range(config["vocab_size"] - 2))]
+    writer.add_token_list(words)
     writer.add_token_merges(["t 0"])
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(1)
@@ -78,33 +83,34 @@ def write_gguf(model, path):
 class Driver:
     """See protocol.py."""
 
-    def prepare(self, model, bits):
+    def prepare(self, model, weights):
         """Write and quantize; returns the file."""
         import llama_cpp
 
         stem = model.rstrip("/")
-        path = f"{stem}-q{bits}_0.gguf"
+        kind = TYPES.get(weights, weights)
+        path = gguf_path(model, kind)
         if not os.path.exists(path):
             if not os.path.exists(f"{stem}-f16.gguf"):
                 write_gguf(model, f"{stem}-f16.gguf")
             parameters = llama_cpp.llama_model_quantize_default_params()
             parameters.nthread = 2
-            parameters.ftype = llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0 if bits == 8 else llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0
+            parameters.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
             names = (f"{stem}-f16.gguf".encode(), f"{path}.partial".encode())
             if llama_cpp.llama_model_quantize(*names, ctypes.byref(parameters)):
                 raise RuntimeError("llama_model_quantize failed")
             os.replace(f"{path}.partial", path)
         return path
 
-    def files(self, model, bits):
+    def files(self, model, weights):
         """What it reads at its start."""
-        return [self.prepare(model, bits)]
+        return [self.prepare(model, weights)]
 
-    def load(self, model, bits, threads, context, sequences):
+    def load(self, model, weights, threads, context, sequences):
         """Returns the seconds that it took."""
         import llama_cpp
 
-        path, self.lib, self.seed = self.prepare(model, bits), llama_cpp, 0
+        path, self.lib, self.seed = self.prepare(model, weights), llama_cpp, 0
         began = time.perf_counter()
         llama_cpp.llama_backend_init()
         self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())

@@ -11,15 +11,15 @@ import subprocess
 import sys
 import time
 
-from protocol import Unable, long_gap, random_ids, serve
+from protocol import Unable, bits_of, long_gap, random_ids, serve
 
 
 class Driver:
     """See protocol.py."""
 
-    def prepare(self, model, bits):
+    def prepare(self, model, weights):
         """Build; returns the folder."""
-        if bits != 4:
+        if bits_of(weights) != 4:
             raise Unable("its model builder makes int4 for a CPU, not int8")
         folder = f"{model.rstrip('/')}-onnxruntime-int4"
         if not os.path.exists(os.path.join(folder, "genai_config.json")):
@@ -38,17 +38,17 @@ class Driver:
             subprocess.run(command, check=True, stdout=2)
         return folder
 
-    def files(self, model, bits):
+    def files(self, model, weights):
         """What it reads at its start."""
-        return [self.prepare(model, bits)]
+        return [self.prepare(model, weights)]
 
-    def load(self, model, bits, threads, context, sequences):
+    def load(self, model, weights, threads, context, sequences):
         """Returns the seconds that it took."""
         import numpy
         import onnxruntime_genai
 
         self.np, self.genai, self.seed, self.context = numpy, onnxruntime_genai, 0, context
-        folder = self.prepare(model, bits)
+        folder = self.prepare(model, weights)
         began = time.perf_counter()
         config = onnxruntime_genai.Config(folder)
         options = {"intra_op_num_threads": threads, "inter_op_num_threads": 1}

@@ -11,14 +11,15 @@ import subprocess
 import sys
 import time
 
-from protocol import random_ids, serve
+from protocol import bits_of, random_ids, serve
 
 
 class Driver:
     """See protocol.py."""
 
-    def prepare(self, model, bits):
+    def prepare(self, model, weights):
         """Export; returns the folder."""
+        bits = bits_of(weights)
         folder = f"{model.rstrip('/')}-openvino-int{bits}"
         if not os.path.exists(os.path.join(folder, "openvino_model.bin")):
             extra = ["--group-size", "128", "--sym", "--ratio", "1.0"] if bits == 4 else []
@@ -27,15 +28,15 @@ class Driver:
             subprocess.run(command, check=True, stdout=2)
         return folder
 
-    def files(self, model, bits):
+    def files(self, model, weights):
         """What it reads at its start."""
-        return [self.prepare(model, bits)]
+        return [self.prepare(model, weights)]
 
-    def load(self, model, bits, threads, context, sequences):
+    def load(self, model, weights, threads, context, sequences):
         """Returns the seconds that it took."""
         import openvino_genai
 
-        self.genai, self.folder, self.seed, self.batcher = openvino_genai, self.prepare(model, bits), 0, None
+        self.genai, self.folder, self.seed, self.batcher = openvino_genai, self.prepare(model, weights), 0, None
         self.settings = {"INFERENCE_NUM_THREADS": threads}
         began = time.perf_counter()
         self.pipeline = openvino_genai.LLMPipeline(self.folder, "CPU", **self.settings)

@@ -1,9 +1,10 @@
 """How a driver talks: one JSON object a line in, one a line out. Runs under the peer's own Python.
 
-A driver is an object with load(model, bits, threads, context, sequences) and a method for each case it can do:
+A driver is an object with load(model, weights, threads, context, sequences) and a method for each case it can do:
 prefill(tokens), decode(batch, context, new_tokens), cached(tokens), gap(context, new_tokens). Each returns seconds or
-tokens a second, as its command says. prepare(model, bits), where there is one, exports the checkpoint;
-files(model, bits) are the paths that a start reads.
+tokens a second, as its command says. prepare(model, weights), where there is one, exports the checkpoint;
+files(model, weights) are the paths that a start reads. weights: int8, int4, or a type of GGUF files such as Q4_K_M:
+then the engine reads the file that `gguf_path` names, which llama.cpp's driver wrote.
 
 Knows: standard input and output. Must not know: engines.
 """
@@ -29,6 +30,18 @@ class Answers:
 
 class Unable(Exception):
     """The engine has no such thing; the text says why."""
+
+
+def gguf_path(model, weights):
+    """The file of a type of weights beside a checkpoint's folder."""
+    return f"{model.rstrip('/')}-{weights}.gguf"
+
+
+def bits_of(weights):
+    """8 or 4. Raises Unable for types of GGUF files."""
+    if weights not in ("int8", "int4"):
+        raise Unable(f"its driver reads no {weights} files")
+    return int(weights[3:])
 
 
 def random_ids(count, seed, vocabulary=100_000):

@@ -1,22 +1,23 @@
-"""transformers with PyTorch on the CPU, bf16 weights: the yardstick that everybody has.
+"""transformers with PyTorch on the CPU, bf16 weights: a baseline that is available everywhere.
 
 Knows: transformers. Must not know: other engines.
 """
 
 import time
 
-from protocol import long_gap, random_ids, serve
+from protocol import bits_of, long_gap, random_ids, serve
 
 
 class Driver:
     """See protocol.py."""
 
-    def files(self, model, bits):
+    def files(self, model, weights):
         """What it reads at its start."""
         return [model]
 
-    def load(self, model, bits, threads, context, sequences):
-        """Returns the seconds that it took; bits is what the run compares, the weights stay bf16."""
+    def load(self, model, weights, threads, context, sequences):
+        """Returns the seconds that it took. The weights stay bf16; no GGUF file is read."""
+        bits_of(weights)
         import torch
         from transformers import AutoModelForCausalLM
 

@@ -5,19 +5,24 @@ Knows: the public Python interface. Must not know: other engines.
 
 import time
 
-from protocol import long_gap, random_ids, serve, steady_rate
+from protocol import gguf_path, long_gap, random_ids, serve, steady_rate
+
+
+def _source(model, weights):
+    """The checkpoint, or its GGUF file where the weights have a type of these."""
+    return model if weights.startswith("int") else gguf_path(model, weights)
 
 
 class Driver:
     """See protocol.py."""
 
-    def files(self, model, bits):
+    def files(self, model, weights):
         """What it reads at its start: the cache of packed weights, if there is one yet."""
         from twostroke.env import read_machine
 
-        return [model, str(read_machine().cache_folder / "packed")]
+        return [_source(model, weights), str(read_machine().cache_folder / "packed")]
 
-    def load(self, model, bits, threads, context, sequences, kv="bf16"):
+    def load(self, model, weights, threads, context, sequences, kv="bf16"):
         """Returns the seconds that it took. kv: the format of K and V."""
         from twostroke import LLM
 
@@ -29,7 +34,9 @@ class Driver:
             "kv_memory": "2GB",
             "kv_format": kv,
         }
-        self.llm = LLM(model, weights=f"int{bits}", **settings)
+        if weights.startswith("int"):
+            settings["weights"] = weights
+        self.llm = LLM(_source(model, weights), **settings)
         self.seed, self.started = 0, False
         return time.perf_counter() - began
 

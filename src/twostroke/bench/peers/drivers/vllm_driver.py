@@ -6,18 +6,19 @@ Knows: vllm. Must not know: other engines.
 import os
 import time
 
-from protocol import random_ids, serve
+from protocol import bits_of, random_ids, serve
 
 
 class Driver:
     """See protocol.py."""
 
-    def files(self, model, bits):
+    def files(self, model, weights):
         """What it reads at its start."""
         return [model]
 
-    def load(self, model, bits, threads, context, sequences):
-        """Returns the seconds that it took; bits is what the run compares, the weights stay bf16."""
+    def load(self, model, weights, threads, context, sequences):
+        """Returns the seconds that it took. The weights stay bf16; no GGUF file is read."""
+        bits_of(weights)
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = "4"
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
         os.environ["OMP_NUM_THREADS"] = str(threads)
@@ -30,7 +31,7 @@ class Driver:
         return time.perf_counter() - began
 
     def _generate(self, rows, new_tokens):
-        """Seconds for so many tokens after each prompt."""
+        """Seconds for `new_tokens` tokens after each prompt."""
         params = self.params(temperature=0.0, max_tokens=new_tokens, ignore_eos=True, detokenize=False)
         began = time.perf_counter()
         self.llm.generate([{"prompt_token_ids": row} for row in rows], params, use_tqdm=False)

@@ -1,4 +1,4 @@
-// Follows the newest line, whatever grows: text, figures, an error. A reader who scrolls up is left alone.
+// Follows the newest line, whatever grows: text, figures, an error. After the reader scrolls up it follows no more.
 const NEAR = 40;
 
 export class Follower {

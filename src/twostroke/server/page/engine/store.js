@@ -1,4 +1,4 @@
-// What frames have told: the latest steps, and one story for each request. Bounded.
+// The contents of the frames so far: the latest steps, and one record for each request. Bounded.
 const MOST_STEPS = 60_000,
   MOST_REQUESTS = 96;
 
@@ -11,7 +11,7 @@ export class Store {
     this.heardAt = 0;
   }
 
-  /** The engine's clock now, as far as can be told. */
+  /** The engine's clock now, as far as the last frame shows it. */
   now() {
     return this.frame ? this.frame.now_s + (performance.now() - this.heardAt) / 1e3 : 0;
   }

@@ -1,0 +1,54 @@
+// low_rank and take_columns.
+// Knows: ops' operands, kernels' arguments. Must not know: which adapters there are, where an order comes from.
+#include "twostroke/checks.h"
+#include "twostroke/cuda/launch.h"
+
+namespace twostroke {
+namespace cuda {
+namespace {
+
+LowRankArgs with_bank(LowRankArgs args, const ts_weight& bank, int64_t parts) {
+  args.data = static_cast<const uint8_t*>(bank.data);
+  args.panels = divide_up(bank.rows, kPanel);
+  args.panel_bytes = panel_bytes(bank.kind, padded_columns(bank.kind, bank.columns));
+  args.width = bank.rows;
+  args.kind = bank.kind;
+  args.parts = parts;
+  return args;
+}
+
+}  // namespace
+
+int32_t launch(ts_context& device, const ts_low_rank_args& a) {
+  int32_t status = check_shapes(a);
+  if (status != TS_OK || a.out.rows == 0) return status;
+  LowRankArgs args = {};
+  args.out = a.out.data + a.first;
+  args.middle = a.middle.data;
+  args.x = a.x.data;
+  args.ranks = a.ranks.data;
+  args.adapters = mirrored(device, a.adapters.data, a.adapters.count);
+  if (args.adapters == nullptr) return TS_BAD_POINTER;
+  args.out_stride = a.out.stride;
+  args.middle_stride = a.middle.stride;
+  args.x_stride = a.x.stride;
+  args.most_ranks = a.down->columns;
+  if (a.out.data != a.product.data) {
+    const GatherArgs copy = {a.out.data, a.product.data, nullptr, a.out.stride, a.product.stride, width_of(a.out), parts_of(width_of(a.out))};
+    status = start(device, kKernel_gather_rows, a.out.rows * copy.parts, kThreads, &copy);
+  }
+  const LowRankArgs down = with_bank(args, *a.down, divide_up(args.most_ranks, kGroupThreads));
+  if (status == TS_OK) status = start(device, kKernel_low_rank_down, a.out.rows * down.parts, kGroupThreads, &down);
+  const LowRankArgs up = with_bank(args, *a.up, parts_of(a.up->rows));
+  return status == TS_OK ? start(device, kKernel_low_rank_up, a.out.rows * up.parts, kThreads, &up) : status;
+}
+
+int32_t launch(ts_context& device, const ts_take_columns_args& a) {
+  const int64_t width = width_of(a.out);
+  if (a.out.rows != a.x.rows || a.order.length != width) return TS_BAD_SHAPE;
+  const TakeArgs args = {a.out.data, a.x.data, a.order.data, a.out.stride, a.x.stride, width, width_of(a.x), parts_of(width)};
+  return start(device, kKernel_take_columns, a.out.rows * args.parts, kThreads, &args);
+}
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,123 @@
+// route, sparse_mixer, experts. What rows choose is known on the device alone: each row has as many pairs of a row and an expert as it
+// chooses experts, and every pair meets its own matrix. So a row's bits depend on that row alone, and nothing waits for the host.
+// Knows: ops' operands, products. Must not know: how experts are chosen.
+#include "twostroke/checks.h"
+#include "twostroke/cuda/product.h"
+
+namespace twostroke {
+namespace cuda {
+namespace {
+
+static_assert(kMostExperts == kMostChoices, "kernels have room for every expert");
+
+int32_t check(const ts_experts_args& a) {
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  const int64_t chosen = width_of(a.routes) / 2;
+  if (chosen < 1 || chosen > kMostExperts) return TS_BAD_SHAPE;
+  return a.activation < 0 || a.activation >= kActivationKinds ? TS_BAD_FORMAT : TS_OK;
+}
+
+// Scratch memory of some rows: their pairs, the pairs' rows, both products, the rounded activations of one of them.
+struct ExpertRoom {
+  int64_t rows, pairs;  // of x at once
+  int64_t weights, gathered, middle, results, rounded, bytes;
+
+  explicit ExpertRoom(const ts_experts_args& a) {
+    const int64_t chosen = width_of(a.routes) / 2;
+    rows = kRowsAtOnce / chosen > 1 ? kRowsAtOnce / chosen : 1;
+    pairs = rows * chosen;
+    weights = round_up(4 * pairs);
+    gathered = weights + round_up(4 * pairs);
+    middle = gathered + round_up(4 * pairs * width_of(a.x));
+    results = middle + round_up(4 * pairs * a.gate_up->rows);
+    rounded = results + round_up(4 * pairs * a.down->rows);
+    const int64_t first = product_scratch(*a.gate_up, pairs), second = product_scratch(*a.down, pairs);
+    bytes = rounded + (first > second ? first : second);
+  }
+};
+
+// Rows [first, first + count) of x, whose pairs lie in `room` of the scratch memory.
+struct SomeRows {
+  ts_context& device;
+  const ts_experts_args& a;
+  const ExpertRoom& room;
+  uint64_t scratch;
+  int64_t first, count;
+
+  int64_t chosen() const { return width_of(a.routes) / 2; }
+  int64_t pairs() const { return count * chosen(); }
+  float* floats(int64_t at) const { return reinterpret_cast<float*>(scratch + static_cast<uint64_t>(at)); }
+  const int32_t* matrices() const { return reinterpret_cast<const int32_t*>(scratch); }
+
+  int32_t order() const {
+    const ChoiceArgs args = {a.routes.data + first * a.routes.stride, reinterpret_cast<int32_t*>(scratch), floats(room.weights), a.routes.stride,
+                             count, chosen(), a.gate_up->experts, 1};
+    return start(device, kKernel_order_choices, divide_up(count, kThreads), kThreads, &args);
+  }
+  int32_t gather() const {
+    const int64_t width = width_of(a.x);
+    const PairArgs args = {floats(room.gathered), a.x.data + first * a.x.stride, a.weigh_inputs != 0 ? floats(room.weights) : nullptr, width,
+                           a.x.stride, chosen(), width, parts_of(width)};
+    return start(device, kKernel_gather_pairs, pairs() * args.parts, kThreads, &args);
+  }
+  int32_t multiply(const ts_weight& bank, const float* x, int64_t x_stride, float* out) const {
+    return start_product(device, bank, scratch + static_cast<uint64_t>(room.rounded), room.pairs,
+                         {x, x_stride, pairs(), out, bank.rows, false, matrices()});
+  }
+  // The first product's rows become what the second one reads, in their place.
+  int32_t activate() const {
+    const ts_value both = {floats(room.middle), a.gate_up->rows, pairs(), 1, a.gate_up->rows};
+    const ts_value inner = {both.data, both.stride, pairs(), 1, a.down->columns};
+    if (!has_gate(a)) return launch(device, ts_activate_args{inner, a.activation});
+    return launch(device, ts_gate_args{inner, both, a.activation, a.limit, a.shift});
+  }
+  int32_t add() const {
+    const int64_t width = a.down->rows;
+    const PairArgs args = {a.out.data + first * a.out.stride, floats(room.results), a.weigh_inputs != 0 ? nullptr : floats(room.weights),
+                           a.out.stride, width, chosen(), width, parts_of(width)};
+    return start(device, kKernel_add_pairs, count * args.parts, kThreads, &args);
+  }
+  int32_t run() const {
+    int32_t status = order();
+    if (status == TS_OK) status = gather();
+    if (status == TS_OK) status = multiply(*a.gate_up, floats(room.gathered), width_of(a.x), floats(room.middle));
+    if (status == TS_OK) status = activate();
+    if (status == TS_OK) status = multiply(*a.down, floats(room.middle), a.gate_up->rows, floats(room.results));
+    return status == TS_OK ? add() : status;
+  }
+};
+
+}  // namespace
+
+int32_t launch(ts_context& device, const ts_experts_args& a) {
+  if (a.gate_up == nullptr || a.down == nullptr) return TS_BAD_POINTER;
+  int32_t status = check(a);
+  if (status != TS_OK) return status;
+  const ExpertRoom room(a);
+  const uint64_t scratch = scratch_of(device, room.bytes, &status);
+  for (int64_t first = 0; first < a.x.rows && status == TS_OK; first += room.rows)
+    status = SomeRows{device, a, room, scratch, first, a.x.rows - first < room.rows ? a.x.rows - first : room.rows}.run();
+  return status;
+}
+
+int32_t launch(ts_context& device, const ts_route_args& a) {
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  const int64_t experts = width_of(a.logits), width = width_of(a.out);
+  const RouteArgs args = {a.out.data,   a.logits.data, a.bias.data, a.shares.data, a.out.stride, a.logits.stride,
+                          experts,      width / 2,     a.normalised, a.scores,    a.groups,
+                          a.kept,       a.best,        static_cast<float>(a.least), static_cast<float>(a.added), static_cast<float>(a.factor)};
+  return start(device, kKernel_route, a.out.rows, kGroupThreads, &args);
+}
+
+int32_t launch(ts_context& device, const ts_sparse_mixer_args& a) {
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  const int64_t experts = width_of(a.logits), width = width_of(a.out);
+  const MixerArgs args = {a.out.data, a.logits.data, a.out.stride, a.logits.stride, experts, width / 2, static_cast<float>(2 * a.jitter)};
+  return start(device, kKernel_sparse_mixer, a.out.rows, 1, &args);
+}
+
+}  // namespace cuda
+}  // namespace twostroke

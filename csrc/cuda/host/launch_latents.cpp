@@ -1,0 +1,102 @@
+// Ops over pages of latents. Slots and page tables are checked on the host, where the step was written.
+// Knows: ops' operands, kernels' arguments. Must not know: products, what a latent is made of.
+#include "twostroke/cuda/launch.h"
+#include "twostroke/attention/kv_page.h"
+
+namespace twostroke {
+namespace cuda {
+namespace {
+
+constexpr int64_t kSelectRows = 16;  // whose scores are in scratch memory at once
+constexpr int64_t kMostPositions = 1 << 24;  // whole numbers below it are exact in float32
+
+int32_t check_latents(const ts_kv_layer* layer) {
+  const int32_t status = check_layer(layer);
+  if (status != TS_OK) return status;
+  return layer->latent == 0 || layer->head_dim > kMostLatent ? TS_BAD_SHAPE : TS_OK;
+}
+
+// The operands that both attentions have.
+template <class Args>
+int32_t fill(ts_context& device, const Args& a, AttentionArgs* args) {
+  int32_t status = check_latents(a.layer);
+  if (status != TS_OK) return status;
+  if (!same_shape(a.out, a.q) || a.q.dim != a.layer->value_dim || a.q.dim > kMostDim) return TS_BAD_SHAPE;
+  if (a.q_turned.rows != a.q.rows || a.q_turned.heads != a.q.heads) return TS_BAD_SHAPE;
+  if (a.q_turned.dim != a.layer->head_dim - a.layer->value_dim) return TS_BAD_SHAPE;
+  status = check_pages(a.batch, *a.layer, a.q.rows, 0);
+  if (status != TS_OK || a.batch.count == 0) return status;
+  *args = {};
+  args->layer = *a.layer;
+  args->out = a.out.data;
+  args->q = a.q.data;
+  args->q_turned = a.q_turned.data;
+  args->q_stride = a.q.stride;
+  args->turned_stride = a.q_turned.stride;
+  args->out_stride = a.out.stride;
+  args->heads = a.q.heads;
+  args->scale = static_cast<float>(a.scale);
+  return mirror_sequences(device, a.batch, args);
+}
+
+}  // namespace
+
+int32_t launch(ts_context& device, const ts_latent_write_args& a) {
+  const int32_t status = check_latents(a.layer);
+  if (status != TS_OK) return status;
+  if (width_of(a.rows) != a.layer->head_dim || a.slots.count != a.rows.rows) return TS_BAD_SHAPE;
+  const int32_t* slots = mirrored(device, a.slots.data, a.slots.count);
+  if (slots == nullptr) return TS_BAD_POINTER;
+  for (int64_t t = 0; t < a.slots.count; ++t)
+    if (a.slots.data[t] < 0 || a.slots.data[t] / TS_PAGE_TOKENS >= a.layer->num_pages) return TS_BAD_INDEX;
+  const LatentWriteArgs args = {*a.layer, a.rows.data, slots, a.rows.stride};
+  return start(device, kKernel_latent_write, a.rows.rows, kGroupThreads, &args);
+}
+
+int32_t launch(ts_context& device, const ts_latent_attention_args& a) {
+  AttentionArgs args;
+  const int32_t status = fill(device, a, &args);
+  if (status != TS_OK || a.batch.count == 0) return status;
+  return start(device, kKernel_latent_attention, a.q.rows * a.q.heads, kGroupThreads, &args);
+}
+
+int32_t launch(ts_context& device, const ts_chosen_latent_attention_args& a) {
+  AttentionArgs args;
+  const int32_t status = fill(device, a, &args);
+  if (status != TS_OK || a.batch.count == 0) return status;
+  if (a.chosen.rows != a.q.rows) return TS_BAD_SHAPE;
+  args.chosen = a.chosen.data;
+  args.chosen_stride = a.chosen.stride;
+  args.choices = width_of(a.chosen);
+  return start(device, kKernel_latent_attention, a.q.rows * a.q.heads, kGroupThreads, &args);
+}
+
+int32_t launch(ts_context& device, const ts_index_select_args& a) {
+  int32_t status = check_latents(a.layer);
+  if (status != TS_OK) return status;
+  if (a.q.dim != a.layer->head_dim || width_of(a.weights) != a.q.heads) return TS_BAD_SHAPE;
+  if (a.q.rows != a.out.rows || a.weights.rows != a.out.rows) return TS_BAD_SHAPE;
+  status = check_pages(a.batch, *a.layer, a.q.rows, 0);
+  if (status != TS_OK || a.batch.count == 0) return status;
+  int64_t longest = 1;
+  for (int64_t s = 0; s < a.batch.count; ++s) longest = a.batch.context_tokens[s] > longest ? a.batch.context_tokens[s] : longest;
+  if (longest >= kMostPositions) return TS_BAD_SHAPE;
+  AttentionArgs where;
+  status = mirror_sequences(device, a.batch, &where);
+  if (status != TS_OK) return status;
+  const int64_t tiles = divide_up(longest, kGroupThreads), positions = tiles * kGroupThreads;
+  const uint64_t scratch = scratch_of(device, 4 * kSelectRows * positions, &status);
+  SelectArgs args = {*a.layer,       a.out.data,           a.out.data,       a.q.data,     a.weights.data,   where.row_starts,
+                     where.context_tokens, where.page_table, a.out.stride,   a.q.stride,   a.weights.stride, a.q.heads,
+                     a.batch.count,  a.batch.max_pages,    0,                positions,    tiles,            width_of(a.out)};
+  args.scores = reinterpret_cast<float*>(scratch);
+  for (; args.first_row < a.out.rows && status == TS_OK; args.first_row += kSelectRows) {
+    const int64_t rows = a.out.rows - args.first_row < kSelectRows ? a.out.rows - args.first_row : kSelectRows;
+    status = start(device, kKernel_index_scores, rows * tiles, kGroupThreads, &args);
+    if (status == TS_OK) status = start(device, kKernel_index_choose, rows, kThreads, &args);
+  }
+  return status;
+}
+
+}  // namespace cuda
+}  // namespace twostroke

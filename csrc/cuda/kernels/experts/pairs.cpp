@@ -1,0 +1,52 @@
+// What surrounds the products of experts: pairs of a row and an expert that it chose, in the order of the experts' numbers, the pairs' rows
+// gathered, and their results added up in that order. So a row's bits depend on that row alone.
+// Knows: arguments.h. Must not know: products.
+#include "twostroke/cuda/arguments.h"
+#include "twostroke/cuda/arithmetic.h"
+
+namespace twostroke {
+namespace cuda {
+
+// A thread a row. A row that names what is no expert, or one twice, gets NaN as weights: the host cannot see it.
+TS_KERNEL(order_choices, ChoiceArgs) {
+  const int64_t row = block_index() * threads() + thread_index();
+  if (row >= args.rows) return;
+  const float *weights = args.routes + row * args.routes_stride, *numbers = weights + args.chosen;
+  float last = -1.0f;
+  for (int64_t i = 0; i < args.chosen; ++i) {
+    float next = static_cast<float>(args.experts), weight = __builtin_nanf("");
+    for (int64_t j = 0; j < args.chosen; ++j) {
+      const float number = numbers[j];
+      if (!(number > last && number < next) || static_cast<float>(static_cast<int64_t>(number)) != number) continue;
+      next = number;
+      weight = weights[j];
+    }
+    const bool found = next < static_cast<float>(args.experts);
+    args.matrices[row * args.chosen + i] = found ? static_cast<int32_t>(next) : 0;
+    args.weights[row * args.chosen + i] = weight;
+    last = next;
+  }
+}
+
+// A thread an element of a pair.
+TS_KERNEL(gather_pairs, PairArgs) {
+  const int64_t pair = block_index() / args.parts, at = block_index() % args.parts * threads() + thread_index();
+  if (at >= args.width) return;
+  const float x = args.x[pair / args.chosen * args.x_stride + at];
+  args.out[pair * args.out_stride + at] = args.weights == nullptr ? x : x * args.weights[pair];
+}
+
+// A thread an element of a row.
+TS_KERNEL(add_pairs, PairArgs) {
+  const int64_t row = block_index() / args.parts, at = block_index() % args.parts * threads() + thread_index();
+  if (at >= args.width) return;
+  float sum = 0.0f;
+  for (int64_t pair = row * args.chosen; pair < (row + 1) * args.chosen; ++pair) {
+    const float weight = args.weights == nullptr ? 1.0f : args.weights[pair];
+    sum += weight * args.x[pair * args.x_stride + at];
+  }
+  args.out[row * args.out_stride + at] = sum;
+}
+
+}  // namespace cuda
+}  // namespace twostroke

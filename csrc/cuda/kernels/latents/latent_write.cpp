@@ -1,0 +1,32 @@
+// latent_write: latents of new positions, with the turned keys behind them, into their pages: a block a token. The pages are the CPU's.
+// Knows: the page layout, how numbers of pages are rounded. Must not know: attention.
+#include "twostroke/cuda/pages.h"
+
+namespace twostroke {
+namespace cuda {
+
+TS_SHARED(float, latent_extremes, 2);
+
+TS_KERNEL(latent_write, LatentWriteArgs) {
+  const int64_t token = block_index(), slot = args.slots[token], offset = slot % TS_PAGE_TOKENS;
+  const int64_t dim = args.layer.head_dim, latent = args.layer.value_dim;
+  const float* row = args.rows + token * args.stride;
+  const KVLayout layout(&args.layer);
+  uint8_t* keys = layout.keys(slot / TS_PAGE_TOKENS, 0);
+  if (!has_scales(args.layer.kind)) return write_float_keys(args.layer.kind, row, dim, offset, keys);
+  if (thread_index() == 0) {
+    latent_extremes[0] = extreme_of(row, latent);
+    latent_extremes[1] = latent < dim ? extreme_of(row + latent, dim - latent) : 0.0f;
+  }
+  barrier();
+  const bool nibbles = args.layer.kind == TS_KV_INT4;
+  const Rounding first(latent_extremes[0], nibbles), second(latent_extremes[1], nibbles);
+  if (thread_index() == 0) {
+    reinterpret_cast<uint16_t*>(layout.key_scales(keys))[offset] = first.bits;
+    reinterpret_cast<uint16_t*>(layout.value_scales(keys))[offset] = latent < dim ? second.bits : 0;
+  }
+  write_whole_keys([&](int64_t d) { return d < latent ? first(row[d]) : second(row[d]); }, dim, offset, nibbles, keys);
+}
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,74 @@
+// delta_rule: the gated delta rule, a block a head of one sequence, a thread a column of its state (rows, width). Each number of the state,
+// and each sum over its rows, is made in one order, so bits do not depend on how a sequence is cut into steps.
+// Knows: states.h. Must not know: models.
+#include "twostroke/cuda/states.h"
+
+namespace twostroke {
+namespace cuda {
+
+TS_SHARED(float, delta_key, kMostStateRows);
+TS_SHARED(float, delta_query, kMostStateRows);
+TS_SHARED(float, delta_left, kMostStateRows);
+TS_SHARED(float, delta_lanes, 2 * kLanes);  // sums of squares, of the key and of the query
+TS_SHARED(float, delta_beta, 1);
+
+// factor / sqrt(the sum of the squares whose 16 lanes lie from `first` on + 1e-6)
+TS_DEVICE_INLINE float unit_scale(int first, float factor) {
+  float lanes[kLanes];
+  TS_EVERY_LANE
+  for (int i = 0; i < kLanes; ++i) lanes[i] = delta_lanes[first + i];
+  return factor / __builtin_sqrtf(sum_tree(lanes) + 1e-6f);
+}
+
+// Unit key, scaled unit query, what is left of each row of the state, how strongly it is corrected. By all threads of the block.
+TS_DEVICE_INLINE void prepare(const DeltaArgs& args, int64_t head, int64_t row) {
+  const int32_t thread = thread_index();
+  const int64_t group = head / (args.heads / args.key_heads);
+  const float *k = args.k + row * args.k_stride + group * args.rows, *q = args.q + row * args.q_stride + group * args.rows;
+  if (thread < 2 * kLanes) {
+    const float* x = thread < kLanes ? k : q;
+    float squares = 0.0f;
+    for (int64_t i = thread % kLanes; i < args.rows; i += kLanes) squares = fma(x[i], x[i], squares);
+    delta_lanes[thread] = squares;
+  }
+  barrier();
+  const float key_scale = unit_scale(0, 1.0f), query_scale = unit_scale(kLanes, args.query_factor);
+  for (int64_t i = thread; i < args.rows; i += threads()) {
+    delta_key[i] = k[i] * key_scale;
+    delta_query[i] = q[i] * query_scale;
+    const int64_t gate = head * args.gates + (args.gates == 1 ? 0 : i);
+    const float step = softplus(args.a[row * args.a_stride + gate] + args.dt_bias[gate]);
+    delta_left[i] = exp(args.decay[head] * step) + nan_unless_finite(step);
+  }
+  if (thread == 0) {
+    const float b = args.b[row * args.b_stride + head];
+    delta_beta[0] = args.strength * sigmoid(b) + nan_unless_finite(b);
+  }
+  barrier();
+}
+
+TS_KERNEL(delta_rule, DeltaArgs) {
+  const int64_t head = block_index() % args.heads, width = args.width;
+  const Span span = span_of(args.state, block_index() / args.heads);
+  float* state = span.state + head * args.rows * width;
+  for (int64_t row = span.first; row < span.first + span.count; ++row) {
+    prepare(args, head, row);
+    for (int64_t column = thread_index(); column < width; column += threads()) {
+      float sum = 0.0f;
+      for (int64_t k = 0; k < args.rows; ++k) sum = fma(delta_key[k], state[k * width + column] * delta_left[k], sum);
+      const float missing = delta_beta[0] * (args.v[row * args.v_stride + head * width + column] - sum);
+      sum = 0.0f;
+      for (int64_t k = 0; k < args.rows; ++k) {
+        float* at = state + k * width + column;
+        const float now = fma(delta_key[k], missing, *at * delta_left[k]);
+        sum = fma(delta_query[k], now, sum);
+        *at = now;
+      }
+      args.out[row * args.out_stride + head * width + column] = sum;
+    }
+    barrier();  // before the next token's key takes this one's place
+  }
+}
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,28 @@
+// short_conv: a few taps over the tokens of each sequence, channel by channel: a thread a channel of one sequence. It reads and replaces
+// that channel's part of the state, which no other thread touches.
+// Knows: states.h. Must not know: models.
+#include "twostroke/cuda/states.h"
+
+namespace twostroke {
+namespace cuda {
+
+TS_KERNEL(short_conv, ConvArgs) {
+  const int64_t channel = block_index() % args.parts * threads() + thread_index(), channels = args.channels;
+  if (channel >= channels) return;
+  const Span span = span_of(args.state, block_index() / args.parts);
+  float* tail = span.state + channel;  // (width - 1, channels)
+  const float* x = args.x + span.first * args.x_stride + channel;
+  // The input `token` of this step, or one of the state where it is negative.
+  const auto input = [&](int64_t token) { return token < 0 ? tail[(args.width - 1 + token) * channels] : x[token * args.x_stride]; };
+  for (int64_t t = 0; t < span.count; ++t) {
+    float sum = args.bias == nullptr ? 0.0f : args.bias[channel];
+    for (int64_t j = 0; j < args.width; ++j) sum = fma(args.taps[j * channels + channel], input(t - args.width + 1 + j), sum);
+    args.out[(span.first + t) * args.out_stride + channel] = activated(args.activation, sum);
+  }
+  if (span.count == 0) return;
+  // The last width - 1 inputs, oldest first. Row k comes from row k + count >= k, so the order is safe.
+  for (int64_t k = 0; k < args.width - 1; ++k) tail[k * channels] = input(span.count - args.width + 1 + k);
+}
+
+}  // namespace cuda
+}  // namespace twostroke

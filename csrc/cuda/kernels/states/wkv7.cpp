@@ -1,0 +1,61 @@
+// wkv7: RWKV-7's scan, a block a head of one sequence, a thread a column of its state.
+// Knows: wkv.h. Must not know: models.
+#include "twostroke/cuda/wkv.h"
+
+namespace twostroke {
+namespace cuda {
+
+TS_SHARED(float, wkv7_left, kMostHeadRows);
+TS_SHARED(float, wkv7_removed, kMostHeadRows);
+TS_SHARED(float, wkv7_put, kMostHeadRows);
+TS_SHARED(float, wkv7_key, kMostHeadRows);
+
+constexpr float kWkv7Decay = -0.6065306597126334f;  // -exp(-1/2)
+
+// What is left of each row of the state, the removed direction and what it is replaced by, the new key; returns the bonus.
+TS_DEVICE_INLINE float prepare_wkv7(const WkvArgs& args, int64_t row, int64_t at) {
+  const float *r = args.r + row * args.r_stride + at, *k = args.k + row * args.k_stride + at, *a = args.a + row * args.a_stride + at;
+  const auto kept = [&](int64_t i) { return k[i] * fma(sigmoid(a[i]) - 1.0f, args.growth[at + i], 1.0f); };
+  const float squares = sum_by_lanes(args.width, [&](int64_t i, float sum) {
+    const float direction = k[i] * args.removal[at + i];
+    return fma(direction, direction, sum);
+  });
+  const float bonus = sum_by_lanes(args.width, [&](int64_t i, float sum) { return fma(r[i] * kept(i), args.bonus[at + i], sum); });
+  const float length = __builtin_sqrtf(squares), scale = 1.0f / (length > 1e-12f ? length : 1e-12f);
+  for (int64_t i = thread_index(); i < args.width; i += threads()) {
+    const float raw = args.w[row * args.w_stride + at + i], unit = k[i] * args.removal[at + i] * scale;
+    wkv7_left[i] = exp(kWkv7Decay * sigmoid(raw)) + nan_unless_finite(raw);
+    wkv7_removed[i] = 0.0f - unit;
+    wkv7_put[i] = unit * sigmoid(a[i]);
+    wkv7_key[i] = kept(i);
+  }
+  barrier();
+  return bonus;
+}
+
+TS_KERNEL(wkv7, WkvArgs) {
+  const int64_t head = block_index() % args.heads, width = args.width, at = head * width;
+  const Span span = span_of(args.state, block_index() / args.heads);
+  float* state = span.state + head * width * width;
+  for (int64_t row = span.first; row < span.first + span.count; ++row) {
+    const float *r = args.r + row * args.r_stride + at, *v = args.v + row * args.v_stride + at;
+    float* out = args.out + row * args.out_stride + at;
+    const float bonus = prepare_wkv7(args, row, at);
+    for (int64_t column = thread_index(); column < width; column += threads()) {
+      float seen = 0.0f, sum = 0.0f;
+      for (int64_t j = 0; j < width; ++j) seen = fma(wkv7_removed[j], state[j * width + column], seen);
+      for (int64_t j = 0; j < width; ++j) {
+        float* here = state + j * width + column;
+        const float now = fma(wkv7_key[j], v[column], fma(wkv7_put[j], seen, *here * wkv7_left[j]));
+        sum = fma(r[j], now, sum);
+        *here = now;
+      }
+      out[column] = sum;
+    }
+    norm_of_head(out, args.weight + at, args.bias + at, args.eps, width);
+    for (int64_t i = thread_index(); i < width; i += threads()) out[i] = fma(bonus, v[i], out[i]);
+  }
+}
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,59 @@
+// latent_attention: attention over paged latents, whose one head all query heads share. Blocks, segments and their order are those of
+// attention.cpp; a tile is widened once for all heads of a block.
+// Knows: the operands. Must not know: how tiles are computed.
+#include "twostroke/attention/job.h"
+#include "twostroke/context.h"
+#include "twostroke/ops.h"
+
+namespace twostroke {
+namespace {
+
+// The operands that both ops have, as a job; a ts_status.
+template <class Args>
+int32_t fill(ts_context* context, const Args& a, AttentionJob* job) {
+  if (context == nullptr) return TS_BAD_POINTER;
+  const int32_t status = check_layer(a.layer);
+  if (status != TS_OK) return status;
+  const ts_sequences& s = a.batch;
+  if (a.layer->latent == 0 || !same_shape(a.out, a.q) || a.q.dim != a.layer->value_dim) return TS_BAD_SHAPE;
+  if (a.q_turned.rows != a.q.rows || a.q_turned.heads != a.q.heads) return TS_BAD_SHAPE;
+  if (a.q_turned.dim != a.layer->head_dim - a.layer->value_dim) return TS_BAD_SHAPE;
+  if (s.row_starts == nullptr || s.context_tokens == nullptr || s.page_table == nullptr) return TS_BAD_POINTER;
+  if (s.count > 0 && s.row_starts[s.count] != a.q.rows) return TS_BAD_INDEX;
+  job->layer = a.layer;
+  job->q = a.q.data;
+  job->q_stride = a.q.stride;
+  job->q_behind = a.q_turned.data;
+  job->behind_stride = a.q_turned.stride;
+  job->heads = a.q.heads;
+  job->row_starts = s.row_starts;
+  job->context_tokens = s.context_tokens;
+  job->sequences = s.count;
+  job->page_table = s.page_table;
+  job->page_table_stride = s.max_pages;
+  job->scale = static_cast<float>(a.scale);
+  job->out = a.out.data;
+  job->out_stride = a.out.stride;
+  return TS_OK;
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_latent_attention_args& a) {
+  AttentionJob job = {};
+  const int32_t status = fill(context, a, &job);
+  return status != TS_OK ? status : run_attention(context, &job);
+}
+
+int32_t run(ts_context* context, const ts_chosen_latent_attention_args& a) {
+  AttentionJob job = {};
+  const int32_t status = fill(context, a, &job);
+  if (status != TS_OK) return status;
+  if (a.chosen.rows != a.q.rows) return TS_BAD_SHAPE;
+  job.chosen = a.chosen.data;
+  job.chosen_stride = a.chosen.stride;
+  job.choices = width_of(a.chosen);
+  return run_attention(context, &job);
+}
+
+}  // namespace twostroke

@@ -1,0 +1,74 @@
+// ts_linear and its kin: check shapes, take scratch memory, rows chunk by chunk and columns slice by slice.
+// Knows: packed layouts, the thread pool. Must not know: vector instructions, what becomes of the sums.
+// Work is split over outputs alone: sums are added up in the order of k on every thread, and every tile kernel treats a row alike,
+// so a row's result depends on that row only.
+#include "twostroke/context.h"
+#include "twostroke/linear_job.h"
+#include "twostroke/stored.h"
+
+namespace twostroke {
+
+void multiply_chunk(ts_context* context, Job& job) {
+  const bool integers = is_integer_kind(job.w.kind);
+  const int64_t panel_tasks = (job.panels + job.panels_each - 1) / job.panels_each, each = job.slice_groups;
+  choose_splits(job, panel_tasks, ts_threads(context));
+  for (job.first_group = 0; job.first_group == 0 || job.first_group < job.groups; job.first_group += each) {
+    job.slice_groups = job.groups - job.first_group < each ? job.groups - job.first_group : each;
+    if (integers && !job.given) quantize_slice(context, job);
+    ts_parallel(context, panel_tasks * job.row_splits, multiply_task, &job);
+    if (!integers) break;
+  }
+}
+
+namespace {
+
+int32_t check_operands(ts_context* context, const float* x, int64_t x_stride, int64_t columns, int64_t tokens, float* out,
+                       int64_t out_stride, int64_t columns_out) {
+  if (tokens < 0 || x_stride < columns || out_stride < columns_out) return TS_BAD_SHAPE;
+  if (tokens == 0) return TS_OK;
+  return context == nullptr || x == nullptr || out == nullptr ? TS_BAD_POINTER : TS_OK;
+}
+
+int32_t run(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride,
+            int64_t gated, Finish finish) {
+  const int64_t columns_out = gated > 0 ? gated : w->rows;
+  const int32_t status = check_operands(context, x, x_stride, w->columns, tokens, out, out_stride, columns_out);
+  if (status != TS_OK) return status;
+  const Job all = make_job(*w, x, x_stride, out, out_stride, gated, finish);
+  const int64_t chunk = chunk_rows(all, tokens);
+  for (int64_t first = 0; first < tokens; first += chunk) {
+    Job job = all;
+    job.x += first * x_stride;
+    job.out += first * out_stride;
+    job.tokens = tokens - first < chunk ? tokens - first : chunk;
+    const int64_t bytes = lay_out(job, context, nullptr);
+    uint8_t* scratch = bytes == 0 ? nullptr : static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(bytes)));
+    if (bytes > 0 && scratch == nullptr) return TS_NO_MEMORY;
+    lay_out(job, context, scratch);
+    multiply_chunk(context, job);
+  }
+  return TS_OK;
+}
+
+}  // namespace
+}  // namespace twostroke
+
+int32_t ts_linear(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens, float* out,
+                  int64_t out_stride) {
+  const int32_t status = twostroke::check_weight(w);
+  return status != TS_OK ? status : twostroke::run(context, w, x, x_stride, tokens, out, out_stride, 0, twostroke::finish_store);
+}
+
+int32_t ts_linear_add(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens, float* out,
+                      int64_t out_stride) {
+  const int32_t status = twostroke::check_weight(w);
+  return status != TS_OK ? status : twostroke::run(context, w, x, x_stride, tokens, out, out_stride, 0, twostroke::finish_add);
+}
+
+int32_t ts_linear_silu(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens, float* out,
+                       int64_t out_stride) {
+  const int32_t status = twostroke::check_weight(w);
+  if (status != TS_OK) return status;
+  if (w->rows % 2 != 0) return TS_BAD_SHAPE;
+  return twostroke::run(context, w, x, x_stride, tokens, out, out_stride, w->rows / 2, twostroke::finish_silu);
+}

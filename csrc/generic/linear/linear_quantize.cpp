@@ -1,0 +1,117 @@
+// Rows of activations to int8, group by group: the same bits as ops/products/linear.py quantize_rows at every level.
+// Knows: the rounding rule. Must not know: weights, threads.
+#include "twostroke/linear.h"
+#include "twostroke/quantize_steps.h"
+
+namespace twostroke {
+namespace {
+
+// One group: whole steps as they lie, and what is left padded with zeros to one more.
+struct Steps {
+  const float* x;
+  int64_t whole, left;
+  alignas(64) float padded[kStep];
+
+  Steps(const float* from, int64_t columns) : x(from), whole(columns / kStep), left(columns % kStep) {
+    if (left == 0) return;
+    memset(padded, 0, sizeof(padded));
+    memcpy(padded, from + whole * kStep, static_cast<size_t>(left) * 4);
+  }
+  int64_t all() const { return whole + (left > 0); }
+};
+
+float largest_magnitude(const Steps& steps) {
+  const uint32_t most = largest_bits(steps.x, steps.whole), last = steps.left == 0 ? 0 : largest_bits(steps.padded, 1);
+  const uint32_t bits = last > most ? last : most;
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+
+int32_t quantize_all(const Steps& steps, float inverse, int8_t* q, int32_t* sub_corrections) {
+  const int32_t sum = quantize_steps(steps.x, steps.whole, inverse, q, sub_corrections);
+  if (steps.left == 0) return sum;
+  return sum + quantize_steps(steps.padded, 1, inverse, q + steps.whole * kStep, sub_corrections + steps.whole * kStep / kSubgroup);
+}
+
+}  // namespace
+
+#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_NEON)
+uint32_t largest_bits(const float* x, int64_t steps) {
+  uint32_t best = 0;
+  for (int64_t i = 0; i < steps * kStep; ++i) {
+    const uint32_t bits = float_bits(x[i]) & 0x7fffffffu;
+    best = bits > best ? bits : best;
+  }
+  return best;
+}
+
+// |x * inverse| < 2^22, so adding 1.5 * 2^23 leaves the rounded integer in the low mantissa bits.
+int32_t quantize_steps(const float* x, int64_t steps, float inverse, int8_t* q, int32_t* sub_corrections) {
+  for (int64_t i = 0; i < steps * kStep; ++i) {
+    q[i] = static_cast<int8_t>(static_cast<int32_t>(float_bits(x[i] * inverse + 12582912.0f) - 0x4b400000u));
+  }
+  int32_t total = 0;
+  for (int64_t n = 0; n < steps * kStep / kSubgroup; ++n) {
+    int32_t sum = 0;
+    for (int64_t i = 0; i < kSubgroup; ++i) sum += q[n * kSubgroup + i];
+    sub_corrections[n] = -8 * sum;
+    total += sum;
+  }
+  return total;
+}
+#endif
+
+float round_group(const float* x, int64_t columns, int8_t* q) {
+  int32_t unasked[kMaxGroup / kSubgroup];
+  alignas(64) int8_t codes[kMaxGroup];
+  const Steps steps(x, columns);
+  const float amax = largest_magnitude(steps);
+  if (amax >= kLeastMagnitude && amax <= kMostMagnitude) {
+    quantize_all(steps, 127.0f / amax, codes, unasked);
+    memcpy(q, codes, static_cast<size_t>(columns));
+  } else {
+    memset(q, 0, static_cast<size_t>(columns));
+  }
+  return amax;
+}
+
+// The element that was the largest has the code 127 or -127 and must be amax itself: amax / 127 * 127 may be another number. For any
+// other code, code * (amax / 127) * (127 / amax) is within a few units in the last place of the code, and rounds to it.
+void unround_group(const int8_t* q, float amax, int64_t columns, float* x) {
+  if (!(amax >= kLeastMagnitude && amax <= kMostMagnitude)) {
+    memset(x, 0, static_cast<size_t>(columns) * 4);
+    x[0] = amax;
+    return;
+  }
+  const float scale = amax / 127.0f;
+  for (int64_t i = 0; i < columns; ++i) {
+    const float value = static_cast<float>(q[i]) * scale;
+    x[i] = q[i] == 127 ? amax : q[i] == -127 ? -amax : value;
+  }
+}
+
+void quantize_row(const float* x, int64_t columns, int64_t group, QuantizedRow to) {
+  int32_t unasked[kMaxGroup / kSubgroup];
+  for (int64_t begin = 0; begin < columns; begin += group) {
+    const Steps steps(x + begin, columns - begin < group ? columns - begin : group);
+    const float amax = largest_magnitude(steps);
+    const int64_t subgroups = steps.all() * kStep / kSubgroup;
+    int32_t* sub_corrections = to.sub_corrections == nullptr ? unasked : to.sub_corrections;
+    int32_t sum = 0;
+    if (amax >= kLeastMagnitude && amax <= kMostMagnitude) {
+      sum = quantize_all(steps, 127.0f / amax, to.q, sub_corrections);
+    } else {
+      memset(to.q, 0, static_cast<size_t>(steps.all() * kStep));
+      memset(sub_corrections, 0, static_cast<size_t>(subgroups) * 4);
+    }
+    *to.scales = amax / 127.0f;
+    *to.corrections = -128 * sum;
+    if (to.sub_corrections != nullptr) to.sub_corrections += subgroups;
+    to.q += to.group_stride;
+    to.scales += to.pair_stride;
+    to.corrections += to.pair_stride;
+  }
+}
+
+}  // namespace twostroke

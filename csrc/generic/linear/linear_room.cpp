@@ -1,0 +1,90 @@
+// How much of a product is done at once, and where its scratch memory lies.
+// Knows: packed layouts, sizes of caches, how many threads there are. Must not know: their work, tiles.
+#include "twostroke/context.h"
+#include "twostroke/linear_job.h"
+
+namespace twostroke {
+namespace {
+
+// The int8 form of what is multiplied at once stays in a second-level cache: of many columns a slice at a time, while sums wait.
+constexpr int64_t kSliceBytes = 1 << 20;
+constexpr int64_t kSlicedRows = 512, kWholeRows = 128;  // at a time, of columns in slices; of columns too many for kSliceBytes
+
+// Waiting sums are worth their memory where they are fewer than what is summed up.
+bool in_slices(const Job& job) { return is_integer_kind(job.w.kind) && job.panels * job.parts * kPanel <= job.padded; }
+
+struct Arena {
+  uint8_t* scratch;
+  int64_t used;
+  template <class T>
+  T* take(int64_t bytes) {
+    T* at = scratch == nullptr ? nullptr : reinterpret_cast<T*>(scratch + used);
+    used += round_up(bytes, 64);
+    return at;
+  }
+};
+
+}  // namespace
+
+Job make_job(const ts_weight& w, const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t gated, Finish finish) {
+  Job job = {};
+  job.w = w;
+  job.x = x;
+  job.x_stride = x_stride;
+  job.out = out;
+  job.out_stride = out_stride;
+  job.gated = gated;
+  job.parts = gated == 0 ? 1 : gated % kPanel == 0 ? 2 : kMaxParts;
+  job.finish = finish;
+  job.padded = padded_columns(w.kind, w.columns);
+  job.groups = w.group > 0 ? (job.padded + w.group - 1) / w.group : 0;
+  job.panels = ((gated > 0 ? gated : w.rows) + kPanel - 1) / kPanel;
+  return job;
+}
+
+int64_t chunk_rows(const Job& job, int64_t tokens) {
+  const int64_t least = in_slices(job) ? kSlicedRows : kWholeRows, most = kSliceBytes / job.padded / 32 * 32;
+  const int64_t rows = most < least ? least : most;
+  return tokens < rows ? tokens : rows;
+}
+
+int64_t lay_out_rows(QuantizedRows& xq, const ts_weight& w, int64_t padded, int64_t groups, uint8_t* scratch) {
+  Arena arena = {scratch, 0};
+  const int64_t read_rows = round_up(xq.rows, kReadRows), group = w.group < padded ? w.group : padded;
+  // Rows: one line more than the columns need, for rows a power of two apart would all use the same few sets of the cache.
+  xq.q_stride = xq.blocked ? group * kRowBlock : padded + 64;
+  xq.q_group_stride = xq.blocked ? read_rows * group : w.group;
+  xq.subgroups = padded / kSubgroup;
+  xq.q = arena.take<int8_t>(xq.blocked ? groups * xq.q_group_stride : xq.rows * xq.q_stride);
+  xq.scales = arena.take<float>(groups * xq.rows * 4);
+  xq.corrections = arena.take<int32_t>(groups * xq.rows * 4);
+  xq.sub_corrections = xq.blocked ? nullptr : arena.take<int32_t>(xq.rows * xq.subgroups * 4);
+  if (scratch != nullptr && xq.blocked && read_rows > xq.rows) {  // what no row fills is multiplied all the same
+    const int64_t filled = xq.rows / kRowBlock * xq.q_stride;
+    for (int64_t g = 0; g < groups; ++g) {
+      memset(xq.q + g * xq.q_group_stride + filled, 0, static_cast<size_t>(xq.q_group_stride - filled));
+    }
+  }
+  return arena.used;
+}
+
+int64_t lay_out(Job& job, const ts_context* context, uint8_t* scratch) {
+  job.panels_each = 1;
+  choose_reading(job, context);
+  if (!is_integer_kind(job.w.kind)) return 0;
+  const bool whole = job.tokens <= kWholeRows || !in_slices(job);
+  const int64_t slices = whole ? 1 : (job.tokens * job.padded + kSliceBytes - 1) / kSliceBytes;
+  job.slice_groups = (job.groups + slices - 1) / slices;
+  Arena arena = {scratch, 0};
+  if (!job.given) {
+    job.xq.blocked = job.tokens >= kBlockedRows && !is_stored_kind(job.w.kind);
+    job.xq.rows = job.tokens;
+    arena.used = lay_out_rows(job.xq, job.w, job.padded, job.slice_groups, scratch);
+  }
+  if (job.slice_groups < job.groups) job.partial = arena.take<float>(job.panels * job.parts * job.tokens * kPanel * 4);
+  job.room_bytes = job.panels_each * job.parts * job.tokens * kPanel * 4 + kPanel * kMaxGroup;
+  job.room = arena.take<uint8_t>(ts_threads(context) * job.room_bytes);
+  return arena.used;
+}
+
+}  // namespace twostroke

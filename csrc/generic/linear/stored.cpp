@@ -1,0 +1,91 @@
+// Groups of stored codes unpacked to bytes and float steps, for every level; the compiler finds the vectors.
+// Knows: the layouts. Must not know: instruction sets, activations.
+#include "twostroke/stored.h"
+
+namespace twostroke {
+namespace {
+
+// count float16 or float32 at `from` -> floats.
+void scales_to(bool floats, const uint8_t* from, int64_t count, float* to) {
+  if (floats) {
+    memcpy(to, from, static_cast<size_t>(4 * count));
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    uint16_t bits;
+    memcpy(&bits, from + 2 * i, 2);
+    to[i] = f16_to_f32(bits);
+  }
+}
+
+// (steps, 64) whole multipliers times the group's scales (64).
+template <class Whole>
+void multiplied(const uint8_t* from, int64_t steps, const float* scales, float* to) {
+  for (int64_t s = 0; s < steps; ++s) {
+    for (int64_t c = 0; c < kPanel; ++c) to[s * kPanel + c] = static_cast<float>(static_cast<Whole>(from[s * kPanel + c])) * scales[c];
+  }
+}
+
+void nibbles(const uint8_t* from, int64_t columns, uint8_t more, uint8_t* to) {
+  for (int64_t k = 0; k < columns; k += 8, from += kQuadBytes, to += 2 * kQuadBytes) {
+    for (int64_t i = 0; i < kQuadBytes; ++i) {
+      to[i] = static_cast<uint8_t>((from[i] & 15) + more);
+      to[i + kQuadBytes] = static_cast<uint8_t>((from[i] >> 4) + more);
+    }
+  }
+}
+
+// Twice the float of 4 bits, 128 more: 0 1 2 3 4 6 8 12, the highest bit is the sign. Without a table, for vectors of bytes.
+inline uint8_t doubled_one(uint8_t bits) {
+  const uint8_t low = bits & 7, large = static_cast<uint8_t>(4 + 2 * (low & 1));
+  const uint8_t twice = static_cast<uint8_t>(large & -(low >> 1 & 1)), above = static_cast<uint8_t>(-(low >> 2));
+  const uint8_t magnitude = static_cast<uint8_t>(((large + twice) & above) | (low & ~above));
+  const uint8_t negative = static_cast<uint8_t>(-(bits >> 3));
+  return static_cast<uint8_t>((magnitude ^ negative) - negative + 128);
+}
+
+void doubled(const uint8_t* from, int64_t columns, uint8_t* to) {
+  for (int64_t k = 0; k < columns; k += 8, from += kQuadBytes, to += 2 * kQuadBytes) {
+    for (int64_t i = 0; i < kQuadBytes; ++i) {
+      to[i] = doubled_one(from[i] & 15);
+      to[i + kQuadBytes] = doubled_one(from[i] >> 4);
+    }
+  }
+}
+
+}  // namespace
+
+
+StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, uint8_t* room) {
+  const StoredShape shape = stored_shape(kind);
+  const int64_t steps = columns / shape.sub;
+  StoredGroup group = {room, reinterpret_cast<float*>(room + kStoredBytes), nullptr, shape.sub};
+  if (shape.minimum) group.minima = group.steps + kStoredSteps;
+  if (shape.super) {
+    float scales[2 * kPanel];
+    const int64_t kinds = shape.minimum ? 2 : 1;
+    scales_to(false, packed, kinds * kPanel, scales);
+    packed += kinds * kPanel * 2;
+    multiplied<int8_t>(packed, steps, scales, group.steps);
+    if (shape.minimum) multiplied<uint8_t>(packed + steps * kPanel, steps, scales + kPanel, group.minima);
+    packed += kinds * steps * kPanel;
+  } else {
+    const int64_t scale_bytes = steps * kPanel * (shape.floats ? 4 : 2);
+    scales_to(shape.floats, packed, steps * kPanel, group.steps);
+    packed += scale_bytes;
+    if (shape.minimum) {
+      scales_to(shape.floats, packed, steps * kPanel, group.minima);
+      packed += scale_bytes;
+    }
+  }
+  if (shape.table) {
+    doubled(packed, columns, room);
+  } else if (shape.nibbles) {
+    nibbles(packed, columns, static_cast<uint8_t>(128 - shape.offset), room);
+  } else {
+    group.bytes = const_cast<uint8_t*>(packed);  // read only
+  }
+  return group;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,77 @@
+// A ts_context: its threads, its scratch memory, how it reads weights.
+// Knows: the pool. Must not know: what the tasks compute.
+#include "twostroke/context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "twostroke/exchange.h"
+#include "twostroke/pool.h"
+
+struct ts_context {
+  twostroke::Pool pool;
+  void* scratch;
+  size_t scratch_bytes;
+  bool in_turn;
+  ts_exchange* exchange;  // where this rank meets others; NULL for a rank alone
+};
+
+ts_context* ts_context_create(int32_t num_threads) {
+  if (num_threads < 1 || num_threads > twostroke::kMaxThreads) return nullptr;
+#if defined(TS_LEVEL_AMX)
+  if (ts_best_level() < 3) return nullptr;  // asking also makes the kernel save matrix registers for this process
+#endif
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignof(ts_context), sizeof(ts_context)) != 0) return nullptr;
+  memset(memory, 0, sizeof(ts_context));
+  ts_context* context = static_cast<ts_context*>(memory);
+  ts_context_read(context, TS_READ_BY_MAKER);
+  if (!twostroke::begin(context->pool, num_threads)) {
+    ts_context_destroy(context);
+    return nullptr;
+  }
+  return context;
+}
+
+void ts_context_destroy(ts_context* context) {
+  if (context == nullptr) return;
+  twostroke::end(context->pool);
+  free(context->scratch);
+  free(context);
+}
+
+int32_t ts_context_read(ts_context* context, int32_t reading) {
+  if (context == nullptr) return TS_BAD_POINTER;
+  if (reading < TS_READ_BY_MAKER || reading > TS_READ_IN_TURN) return TS_BAD_FORMAT;
+  context->in_turn = reading == TS_READ_BY_MAKER ? ts_likes_turns() : reading == TS_READ_IN_TURN;
+  return TS_OK;
+}
+
+int32_t ts_context_join(ts_context* context, ts_exchange* exchange) {
+  if (context == nullptr) return TS_BAD_POINTER;
+  context->exchange = exchange;
+  return TS_OK;
+}
+
+ts_exchange* twostroke::exchange_of(ts_context* context) { return context->exchange; }
+
+int64_t ts_context_scratch_bytes(const ts_context* context) {
+  return context == nullptr ? 0 : static_cast<int64_t>(context->scratch_bytes);
+}
+
+void ts_parallel(ts_context* context, int64_t tasks, ts_task task, void* arg) { twostroke::run(context->pool, tasks, task, arg); }
+
+int32_t ts_threads(const ts_context* context) { return context->pool.threads; }
+
+bool ts_reads_in_turn(const ts_context* context) { return context->in_turn; }
+
+void* ts_scratch(ts_context* context, size_t bytes) {
+  if (bytes > context->scratch_bytes) {
+    void* larger = nullptr;
+    if (posix_memalign(&larger, 64, bytes) != 0) return nullptr;
+    free(context->scratch);
+    context->scratch = larger;
+    context->scratch_bytes = bytes;
+  }
+  return context->scratch;
+}

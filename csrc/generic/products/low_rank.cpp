@@ -1,0 +1,201 @@
+// low_rank: what adapters add to a product. A tile is up to kTileRows neighbours with the same adapter; every sum is a row's own, in one
+// order whatever the tile: over inputs in 16 lanes and then over the lanes, over ranks one after the other.
+// Knows: simd.h, how banks of packed float matrices lie. Must not know: which adapters there are.
+#include <string.h>
+
+#include "twostroke/checks.h"
+#include "twostroke/context.h"
+#include "twostroke/linear.h"
+#include "twostroke/ops.h"
+#include "twostroke/simd.h"
+
+namespace twostroke {
+namespace {
+
+#if defined(TS_LEVEL_AVX512)
+constexpr int kRowsOfTile = 4;
+#else
+constexpr int kRowsOfTile = 2;
+#endif
+constexpr int64_t kPanelChunk = 8;  // panels of `up` of one task
+constexpr int kVectors = kPanel / kLanes;
+
+struct LowRankTile {
+  int32_t first, rows;
+};
+
+struct LowRankJob {
+  const ts_low_rank_args* a;
+  LowRankTile* tiles;
+  int64_t count, blocks, chunks;
+};
+
+// Columns 2i and 2i + 1 of a panel, 16 rows of them.
+template <bool kBf16>
+TS_VECTOR_INLINE void load_two(const uint8_t* panel, int64_t i, int vector, Vec* even, Vec* odd) {
+  if (kBf16) {
+    const Words words = load_words(panel + (i * kPanel + vector * kLanes) * 4);
+    *even = low_halves(words);
+    *odd = high_halves(words);
+  } else {
+    const float* at = reinterpret_cast<const float*>(panel) + 2 * i * kPanel + vector * kLanes;
+    *even = load(at);
+    *odd = load(at + kPanel);
+  }
+}
+
+const uint8_t* matrix_at(const ts_weight& bank, int32_t index) { return static_cast<const uint8_t*>(matrix_of(bank, index).data); }
+
+// middle[row, rank .. rank + kRanks) = down.T x
+template <bool kBf16, int kRows, int kRanks>
+TS_INLINE void down_ranks(const ts_low_rank_args& a, const uint8_t* down, int64_t row, int64_t rank) {
+  const int64_t columns = a.down->rows, bytes = panel_bytes(a.down->kind, a.down->columns);
+  const float* x = a.x.data + row * a.x.stride;
+  Vec sums[kRows][kRanks];
+  TS_UNROLL for (int r = 0; r < kRows; ++r) TS_UNROLL for (int k = 0; k < kRanks; ++k) sums[r][k] = zero();
+  float rest[kRows][kPanel];
+  for (int64_t at = 0; at < columns; at += kPanel, down += bytes) {
+    const float* from[kRows];
+    TS_UNROLL for (int r = 0; r < kRows; ++r) from[r] = x + r * a.x.stride + at;
+    if (columns - at < kPanel) {
+      memset(rest, 0, sizeof rest);
+      for (int r = 0; r < kRows; ++r) {
+        memcpy(rest[r], from[r], static_cast<size_t>(columns - at) * 4);
+        from[r] = rest[r];
+      }
+    }
+    TS_UNROLL for (int v = 0; v < kVectors; ++v) {
+      Vec own[kRows];
+      TS_UNROLL for (int r = 0; r < kRows; ++r) own[r] = load(from[r] + v * kLanes);
+      TS_UNROLL for (int k = 0; k < kRanks; k += 2) {
+        Vec even, odd;
+        load_two<kBf16>(down, (rank + k) / 2, v, &even, &odd);
+        TS_UNROLL for (int r = 0; r < kRows; ++r) {
+          sums[r][k] = fma(own[r], even, sums[r][k]);
+          sums[r][k + 1] = fma(own[r], odd, sums[r][k + 1]);
+        }
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    float* middle = a.middle.data + (row + r) * a.middle.stride + rank;
+    for (int k = 0; k < kRanks; ++k) middle[k] = reduce_add(sums[r][k]);
+  }
+}
+
+template <bool kBf16>
+void down_block(const ts_low_rank_args& a, LowRankTile tile, int64_t rank) {
+  const uint8_t* down = matrix_at(*a.down, a.adapters.data[tile.first]);
+  int64_t row = tile.first;
+  const int64_t end = row + tile.rows;
+  for (; row + kRowsOfTile <= end; row += kRowsOfTile) {
+    for (int64_t k = 0; k < kRankStep; k += 4) down_ranks<kBf16, kRowsOfTile, 4>(a, down, row, rank + k);
+  }
+  for (; row < end; ++row) down_ranks<kBf16, 1, kRankStep>(a, down, row, rank);
+}
+
+// out[row, 64 of its columns] += up middle
+template <bool kBf16, int kRows>
+TS_INLINE void up_panel(const ts_low_rank_args& a, const uint8_t* panel, int64_t row, int64_t first, int64_t width, int64_t ranks) {
+  Vec sums[kRows][kVectors];
+  TS_UNROLL for (int r = 0; r < kRows; ++r) TS_UNROLL for (int v = 0; v < kVectors; ++v) sums[r][v] = zero();
+  const float* middle = a.middle.data + row * a.middle.stride;
+  for (int64_t i = 0; i < ranks / 2; ++i) {
+    TS_UNROLL for (int v = 0; v < kVectors; ++v) {
+      Vec even, odd;
+      load_two<kBf16>(panel, i, v, &even, &odd);
+      TS_UNROLL for (int r = 0; r < kRows; ++r) {
+        const float* two = middle + r * a.middle.stride + 2 * i;
+        sums[r][v] = fma(odd, set1(two[1]), fma(even, set1(two[0]), sums[r][v]));
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    float* out = a.out.data + (row + r) * a.out.stride + first;
+    TS_UNROLL for (int v = 0; v < kVectors; ++v) {
+      const int64_t left = width - v * kLanes;
+      float* to = out + v * kLanes;
+      if (left >= kLanes) {
+        store(to, load(to) + sums[r][v]);
+      } else if (left > 0) {
+        store_part(to, left, load_part(to, left, 0.0f) + sums[r][v]);
+      }
+    }
+  }
+}
+
+template <bool kBf16>
+void up_chunk(const ts_low_rank_args& a, LowRankTile tile, int64_t chunk, int64_t ranks) {
+  const uint8_t* up = matrix_at(*a.up, a.adapters.data[tile.first]);
+  const int64_t bytes = panel_bytes(a.up->kind, a.up->columns), width = a.up->rows;
+  for (int64_t panel = chunk * kPanelChunk; panel < (chunk + 1) * kPanelChunk && panel * kPanel < width; ++panel) {
+    const int64_t first = a.first + panel * kPanel, own = width - panel * kPanel;
+    int64_t row = tile.first;
+    const int64_t end = row + tile.rows;
+    for (; row + kRowsOfTile <= end; row += kRowsOfTile) up_panel<kBf16, kRowsOfTile>(a, up + panel * bytes, row, first, own, ranks);
+    for (; row < end; ++row) up_panel<kBf16, 1>(a, up + panel * bytes, row, first, own, ranks);
+  }
+}
+
+int64_t ranks_of(const ts_low_rank_args& a, int64_t row) {
+  const int32_t adapter = a.adapters.data[row];
+  return adapter < 0 ? 0 : round_up(static_cast<int64_t>(a.ranks.data[adapter]), kRankStep);
+}
+
+void down_task(void* arg, int64_t index, int32_t) {
+  const LowRankJob& job = *static_cast<const LowRankJob*>(arg);
+  const LowRankTile tile = job.tiles[index / job.blocks];
+  const int64_t rank = index % job.blocks * kRankStep;
+  if (rank >= ranks_of(*job.a, tile.first)) return;
+  job.a->down->kind == TS_W_BF16 ? down_block<true>(*job.a, tile, rank) : down_block<false>(*job.a, tile, rank);
+}
+
+void up_task(void* arg, int64_t index, int32_t) {
+  const LowRankJob& job = *static_cast<const LowRankJob*>(arg);
+  const LowRankTile tile = job.tiles[index / job.chunks];
+  const int64_t ranks = ranks_of(*job.a, tile.first), chunk = index % job.chunks;
+  job.a->up->kind == TS_W_BF16 ? up_chunk<true>(*job.a, tile, chunk, ranks) : up_chunk<false>(*job.a, tile, chunk, ranks);
+}
+
+int32_t check(const ts_low_rank_args& a) {
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  for (int64_t adapter = 0; adapter < a.ranks.length; ++adapter) {
+    if (!(a.ranks.data[adapter] >= 0 && a.ranks.data[adapter] <= static_cast<float>(a.down->columns))) return TS_BAD_INDEX;
+  }
+  return TS_OK;
+}
+
+// Neighbours with the same adapter, in pieces that keep all threads busy; rows that nothing is added to are in none.
+int64_t find_tiles(const ts_low_rank_args& a, LowRankTile* tiles) {
+  int64_t count = 0;
+  for (int64_t first = 0, end = 0; first < a.out.rows; first = end) {
+    const int32_t adapter = a.adapters.data[first];
+    while (end < a.out.rows && a.adapters.data[end] == adapter && end - first < 4 * kRowsOfTile) ++end;
+    if (ranks_of(a, first) > 0) tiles[count++] = {static_cast<int32_t>(first), static_cast<int32_t>(end - first)};
+  }
+  return count;
+}
+
+void copy_task(void* arg, int64_t row, int32_t) {
+  const ts_low_rank_args& a = *static_cast<const ts_low_rank_args*>(arg);
+  memcpy(a.out.data + row * a.out.stride, a.product.data + row * a.product.stride, static_cast<size_t>(width_of(a.out)) * 4);
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_low_rank_args& a) {
+  const int32_t status = check(a);
+  if (status != TS_OK) return status;
+  if (a.out.data != a.product.data) ts_parallel(context, a.out.rows, copy_task, const_cast<ts_low_rank_args*>(&a));
+  LowRankTile* tiles = static_cast<LowRankTile*>(ts_scratch(context, static_cast<size_t>(a.out.rows) * sizeof(LowRankTile)));
+  if (tiles == nullptr) return TS_NO_MEMORY;
+  const int64_t panels = (a.up->rows + kPanel - 1) / kPanel;
+  LowRankJob job = {&a, tiles, find_tiles(a, tiles), a.down->columns / kRankStep, (panels + kPanelChunk - 1) / kPanelChunk};
+  if (job.count == 0) return TS_OK;
+  ts_parallel(context, job.count * job.blocks, down_task, &job);
+  ts_parallel(context, job.count * job.chunks, up_task, &job);
+  return TS_OK;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,205 @@
+// The exchange over connections: each rank has one to every other. All rows of a call go as one message: their sizes, then the rows.
+// A rank sends to all and receives from all at the same time, so that no two wait for one another with full buffers.
+// Knows: connected stream sockets, poll. Must not know: how they were connected, ops.
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "twostroke/exchange.h"
+#include "twostroke/waiting.h"
+
+namespace twostroke {
+namespace {
+
+constexpr int64_t kHead = sizeof(PieceHead);
+
+bool make_room(Peer& peer, int64_t bytes) {
+  if (bytes <= peer.room_bytes) return true;
+  char* larger = static_cast<char*>(realloc(peer.room, static_cast<size_t>(bytes)));
+  if (larger == nullptr) return false;
+  peer.room = larger;
+  peer.room_bytes = bytes;
+  return true;
+}
+
+// Moves what goes at once: 1 where something moved, 0 where not, -1 where the connection is gone or says what cannot be.
+int32_t send_some(const ts_exchange& e, Peer& peer, int64_t bytes) {
+  const ssize_t sent = send(peer.socket, e.mine.room + peer.went, static_cast<size_t>(bytes - peer.went), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent > 0) peer.went += sent;
+  if (sent > 0) return 1;
+  return sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) ? 0 : -1;
+}
+
+int64_t wanted_bytes(const Peer& peer) { return peer.came < kHead ? kHead : kHead + peer.head.rows * row_bytes(peer.head.width, peer.head.group); }
+
+int32_t receive_some(const ts_exchange& e, Peer& peer, int64_t rows, int64_t most_width) {
+  const bool head = peer.came < kHead;
+  char* to = head ? reinterpret_cast<char*>(&peer.head) + peer.came : peer.room + (peer.came - kHead);
+  const ssize_t got = recv(peer.socket, to, static_cast<size_t>(wanted_bytes(peer) - peer.came), MSG_DONTWAIT);
+  if (got > 0) peer.came += got;
+  if (got > 0 && head && peer.came == kHead) {
+    const PieceHead& said = peer.head;
+    if (said.number != e.number || said.rows != rows || !is_form(said.width, said.group) || said.width > most_width) return -1;
+    if (!make_room(peer, said.rows * row_bytes(said.width, said.group))) return -1;
+  }
+  if (got > 0) return 1;
+  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) ? 0 : -1;
+}
+
+bool all_came(const Peer& peer) { return peer.came >= kHead && peer.came == wanted_bytes(peer); }
+
+// What is still to be sent to and received from each rank of [first, last].
+struct Round {
+  ts_exchange& e;
+  int32_t first, last;
+  int64_t send_bytes;             // 0: nothing is sent
+  int64_t receive_rows, most_width;  // 0 rows: nothing is received
+
+  bool sends(const Peer& peer) const { return peer.went < send_bytes; }
+  bool receives(const Peer& peer) const { return receive_rows > 0 && !all_came(peer); }
+
+  // -1 where a rank is gone.
+  int32_t move(bool& left) {
+    int32_t moved = 0;
+    left = false;
+    for (int32_t r = first; r <= last; ++r) {
+      if (r == e.rank) continue;
+      Peer& peer = e.peers[r];
+      const int32_t sent = sends(peer) ? send_some(e, peer, send_bytes) : 0;
+      const int32_t came = receives(peer) ? receive_some(e, peer, receive_rows, most_width) : 0;
+      if (sent < 0 || came < 0) return -1;
+      moved |= sent | came;
+      left = left || sends(peer) || receives(peer);
+    }
+    return moved;
+  }
+
+  void sleep() {
+    pollfd waiting[kMostRanks];
+    nfds_t count = 0;
+    for (int32_t r = first; r <= last; ++r) {
+      if (r == e.rank) continue;
+      const Peer& peer = e.peers[r];
+      const int events = (sends(peer) ? POLLOUT : 0) | (receives(peer) ? POLLIN : 0);
+      if (events != 0) waiting[count++] = {peer.socket, static_cast<short>(events), 0};
+    }
+    poll(waiting, count, static_cast<int>(kNapNs / 1000000));
+  }
+
+  int32_t run() {
+    for (int32_t r = first; r <= last; ++r) e.peers[r].came = e.peers[r].went = 0;
+    int64_t since = now_ns();
+    bool idle = false;
+    for (bool left = true; left;) {
+      const int32_t moved = is_over(e) ? -1 : move(left);
+      if (moved > 0) {
+        const int64_t now = now_ns();
+        if (idle) count_wait(e, now - since);
+        since = now;
+      }
+      idle = moved == 0;
+      if (moved < 0 || (left && now_ns() - since > e.limit_ns)) {
+        end(e);
+        return TS_RANK_LOST;
+      }
+      if (left && moved == 0) now_ns() - since < kSpinNs ? pause_a_little() : sleep();
+    }
+    return TS_OK;
+  }
+};
+
+bool write_mine(ts_exchange& e, const ts_value& value, int64_t group) {
+  const int64_t bytes = kHead + value.rows * row_bytes(width_of(value), group);
+  if (!make_room(e.mine, bytes)) return false;
+  const PieceHead head = {e.number, value.rows, width_of(value), group};
+  memcpy(e.mine.room, &head, kHead);
+  pack_rows(value, group, 0, value.rows, e.mine.room + kHead);
+  count_sent(e, bytes);
+  return true;
+}
+
+}  // namespace
+
+int32_t gather_by_sockets(ts_exchange& e, const ts_value& out, const ts_value& part, int64_t group) {
+  if (out.rows == 0) return TS_OK;
+  if (!write_mine(e, part, group)) return TS_NO_MEMORY;
+  const int32_t status = Round{e, 0, e.ranks - 1, kHead + part.rows * row_bytes(width_of(part), group), out.rows, width_of(out)}.run();
+  if (status != TS_OK) return status;
+  int64_t width = width_of(part);
+  for (int32_t r = 0; r < e.ranks; ++r) width += r == e.rank ? 0 : e.peers[r].head.width;
+  if (width != width_of(out)) {
+    end(e);
+    return TS_BAD_SHAPE;
+  }
+  for (int64_t r = 0, column = 0; r < e.ranks; ++r) {
+    const int64_t own = r == e.rank ? width_of(part) : e.peers[r].head.width;
+    if (r == e.rank) copy_rows(part, out, 0, out.rows, column);
+    else unpack_rows(e.peers[r].room, own, e.peers[r].head.group, out, 0, out.rows, column);
+    column += own;
+  }
+  return TS_OK;
+}
+
+int32_t hand_over_by_sockets(ts_exchange& e, const ts_value& value) {
+  if (value.rows == 0) return TS_OK;
+  if (!write_mine(e, value, 0)) return TS_NO_MEMORY;
+  return Round{e, e.rank + 1, e.rank + 1, kHead + 4 * value.rows * width_of(value), 0, 0}.run();
+}
+
+int32_t receive_by_sockets(ts_exchange& e, const ts_value& out) {
+  if (out.rows == 0) return TS_OK;
+  const int32_t status = Round{e, e.rank - 1, e.rank - 1, 0, out.rows, width_of(out)}.run();
+  if (status != TS_OK) return status;
+  if (e.peers[e.rank - 1].head.width != width_of(out) || e.peers[e.rank - 1].head.group != 0) return TS_BAD_SHAPE;
+  unpack_rows(e.peers[e.rank - 1].room, width_of(out), 0, out, 0, out.rows, 0);
+  return TS_OK;
+}
+
+void end(ts_exchange& e) {
+  e.over.store(true);
+  if (e.shared != nullptr) e.shared->over.value.store(1);
+  for (int32_t r = 0; e.peers != nullptr && r < e.ranks; ++r)
+    if (r != e.rank && e.peers[r].socket >= 0) shutdown(e.peers[r].socket, SHUT_RDWR);
+}
+
+}  // namespace twostroke
+
+ts_exchange* ts_exchange_sockets(const int32_t* sockets, int32_t rank, int32_t ranks, int64_t limit_ns) {
+  using namespace twostroke;
+  if (sockets == nullptr || ranks < 1 || ranks > kMostRanks || rank < 0 || rank >= ranks || limit_ns < 1) return nullptr;
+  ts_exchange* e = static_cast<ts_exchange*>(calloc(1, sizeof(ts_exchange)));
+  Peer* peers = static_cast<Peer*>(calloc(static_cast<size_t>(ranks), sizeof(Peer)));
+  if (e == nullptr || peers == nullptr) {
+    free(e);
+    free(peers);
+    return nullptr;
+  }
+  e->rank = rank;
+  e->ranks = ranks;
+  e->limit_ns = limit_ns;
+  e->peers = peers;
+  for (int32_t r = 0; r < ranks; ++r) peers[r].socket = sockets[r];
+  return e;
+}
+
+void ts_exchange_begin(ts_exchange* exchange, int64_t number) {
+  if (exchange != nullptr) exchange->number = number;
+}
+
+void ts_exchange_end(ts_exchange* exchange) {
+  if (exchange != nullptr) twostroke::end(*exchange);
+}
+
+void ts_exchange_spent(const ts_exchange* exchange, int64_t* figures) {
+  if (exchange != nullptr && figures != nullptr) memcpy(figures, exchange->spent, sizeof(exchange->spent));
+}
+
+void ts_exchange_destroy(ts_exchange* exchange) {
+  if (exchange == nullptr) return;
+  for (int32_t r = 0; exchange->peers != nullptr && r < exchange->ranks; ++r) free(exchange->peers[r].room);
+  free(exchange->peers);
+  free(exchange->mine.room);
+  free(exchange);
+}

@@ -1,0 +1,34 @@
+// gaussian_cut: of each row what lies above mean + factor * deviation. Knows: simd.h, the thread pool. Must not know: models.
+#include <math.h>
+
+#include "twostroke/context.h"
+#include "twostroke/ops.h"
+#include "twostroke/simd.h"
+
+namespace twostroke {
+namespace {
+
+void cut_row(void* arg, int64_t row, int32_t) {
+  const ts_gaussian_cut_args& a = *static_cast<const ts_gaussian_cut_args*>(arg);
+  float* x = a.out.data + row * a.out.stride;
+  const int64_t width = width_of(a.out);
+  Vec sum = zero(), squares = zero();
+  for (int64_t i = 0; i < width; i += kLanes) sum = sum + load_part(x + i, width - i < kLanes ? width - i : kLanes, 0.0f);
+  const float mean = reduce_add(sum) / static_cast<float>(width);
+  for (int64_t i = 0; i < width; i += kLanes) {
+    const Vec apart = load_part(x + i, width - i < kLanes ? width - i : kLanes, mean) - set1(mean);
+    squares = fma(apart, apart, squares);
+  }
+  const float cut = mean + static_cast<float>(a.factor) * sqrtf(reduce_add(squares) / static_cast<float>(width));
+  for (int64_t i = 0; i < width; ++i) x[i] = x[i] < cut ? 0.0f : x[i] - cut;  // NaN stays
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_gaussian_cut_args& a) {
+  if (width_of(a.out) < 1) return TS_BAD_SHAPE;
+  ts_parallel(context, a.out.rows, cut_row, const_cast<ts_gaussian_cut_args*>(&a));
+  return TS_OK;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,37 @@
+// match_rms: rows scaled to the root mean square of other rows. Knows: simd.h, the thread pool. Must not know: models.
+#include <math.h>
+
+#include "twostroke/context.h"
+#include "twostroke/ops.h"
+#include "twostroke/simd.h"
+
+namespace twostroke {
+namespace {
+
+float mean_square(const float* x, int64_t width) {
+  Vec squares = zero();
+  for (int64_t i = 0; i < width; i += kLanes) {
+    const Vec part = load_part(x + i, width - i < kLanes ? width - i : kLanes, 0.0f);
+    squares = fma(part, part, squares);
+  }
+  return reduce_add(squares) / static_cast<float>(width);
+}
+
+void match_row(void* arg, int64_t row, int32_t) {
+  const ts_match_rms_args& a = *static_cast<const ts_match_rms_args*>(arg);
+  float* x = a.out.data + row * a.out.stride;
+  const int64_t width = width_of(a.out);
+  const float own = mean_square(x, width), least = static_cast<float>(a.least);
+  const float factor = sqrtf(mean_square(a.like.data + row * a.like.stride, width)) / sqrtf(own < least ? least : own);
+  for (int64_t i = 0; i < width; ++i) x[i] *= factor;
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_match_rms_args& a) {
+  if (a.out.rows != a.like.rows || width_of(a.out) != width_of(a.like) || width_of(a.out) < 1) return TS_BAD_SHAPE;
+  ts_parallel(context, a.out.rows, match_row, const_cast<ts_match_rms_args*>(&a));
+  return TS_OK;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,30 @@
+// scale_columns: x *= weight, one number a column or one for all. Knows: rows, the thread pool. Must not know: vector
+// instructions (the compiler finds them).
+#include "twostroke/context.h"
+#include "twostroke/ops.h"
+
+namespace twostroke {
+namespace {
+
+void scale_columns_row(void* arg, int64_t row, int32_t) {
+  const ts_scale_columns_args& a = *static_cast<const ts_scale_columns_args*>(arg);
+  float* x = a.out.data + row * a.out.stride;
+  const float* weight = a.weight.data;
+  const int64_t width = width_of(a.out);
+  if (a.weight.length == 1) {
+    const float factor = weight[0];
+    for (int64_t i = 0; i < width; ++i) x[i] *= factor;
+  } else {
+    for (int64_t i = 0; i < width; ++i) x[i] *= weight[i];
+  }
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_scale_columns_args& a) {
+  if (a.weight.length != 1 && a.weight.length != width_of(a.out)) return TS_BAD_SHAPE;
+  ts_parallel(context, a.out.rows, scale_columns_row, const_cast<ts_scale_columns_args*>(&a));
+  return TS_OK;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,31 @@
+// weigh_streams: weighted sums of the streams of a row. Every element by itself, so that a row's bits depend on that row alone.
+// Knows: rows, the thread pool. Must not know: models.
+#include "twostroke/context.h"
+#include "twostroke/ops.h"
+
+namespace twostroke {
+namespace {
+
+void weigh_row(void* arg, int64_t row, int32_t) {
+  const ts_weigh_streams_args& a = *static_cast<const ts_weigh_streams_args*>(arg);
+  const int64_t width = a.out.dim, read = a.x.heads;
+  const float *x = a.x.data + row * a.x.stride, *weights = a.weights.data + row * a.weights.stride;
+  float* out = a.out.data + row * a.out.stride;
+  for (int64_t n = 0; n < a.out.heads; ++n) {
+    float* to = out + n * width;
+    for (int64_t i = 0; i < width; ++i) to[i] = weights[n * read] * x[i];
+    for (int64_t m = 1; m < read; ++m)
+      for (int64_t i = 0; i < width; ++i) to[i] += weights[n * read + m] * x[m * width + i];
+  }
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_weigh_streams_args& a) {
+  if (a.x.rows != a.out.rows || a.x.dim != a.out.dim || a.weights.rows != a.out.rows) return TS_BAD_SHAPE;
+  if (a.x.heads < 1 || width_of(a.weights) != a.out.heads * a.x.heads) return TS_BAD_SHAPE;
+  ts_parallel(context, a.out.rows, weigh_row, const_cast<ts_weigh_streams_args*>(&a));
+  return TS_OK;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,39 @@
+// token_shift: each row mixed with the row before it in its sequence, in several ways. A task is one sequence: its rows read the row
+// before, and the last one is kept. Knows: states.h, the thread pool. Must not know: models.
+#include <string.h>
+
+#include "twostroke/context.h"
+#include "twostroke/states.h"
+
+namespace twostroke {
+namespace {
+
+void shift_task(void* arg, int64_t index, int32_t) {
+  const ts_token_shift_args& a = *static_cast<const ts_token_shift_args*>(arg);
+  const int64_t width = width_of(a.x), ways = width_of(a.out) / width;
+  const Span span = span_of(a.state, a.slots, a.batch, index);
+  const float* before = span.state;
+  for (int64_t t = 0; t < span.count; ++t) {
+    const float* x = a.x.data + (span.first + t) * a.x.stride;
+    float* out = a.out.data + (span.first + t) * a.out.stride;
+    for (int64_t way = 0; way < ways; ++way) {
+      const float* mix = a.mix.data + way * width;
+      for (int64_t i = 0; i < width; ++i) out[way * width + i] = x[i] + (before[i] - x[i]) * mix[i];
+    }
+    before = x;
+  }
+  if (span.count > 0) memcpy(span.state, before, static_cast<size_t>(width) * sizeof(float));
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_token_shift_args& a) {
+  const int64_t width = width_of(a.x);
+  if (a.out.rows != a.x.rows || width < 1 || width_of(a.out) % width != 0 || a.mix.length != width_of(a.out)) return TS_BAD_SHAPE;
+  const int32_t status = check_states(a.state, a.slots, a.batch, a.x.rows, width);
+  if (status != TS_OK) return status;
+  ts_parallel(context, a.batch.count, shift_task, const_cast<ts_token_shift_args*>(&a));
+  return TS_OK;
+}
+
+}  // namespace twostroke

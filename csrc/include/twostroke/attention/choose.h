@@ -1,0 +1,46 @@
+// The largest of many scores, by a search of their bits, eight at a time.
+// Knows: scores. Must not know: what they are of.
+#pragma once
+#include <stdint.h>
+#include <string.h>
+
+namespace twostroke {
+
+// Rises with the score; NaN above all.
+inline uint32_t rank_of(float score) {
+  uint32_t bits;
+  memcpy(&bits, &score, 4);
+  if (score != score) return 0xffffffffu;
+  return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+// The rank of the count-th largest score, and how many of that rank are among the largest.
+inline uint32_t least_rank(const float* scores, int64_t positions, int64_t count, int64_t* equals) {
+  uint32_t prefix = 0, mask = 0;
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    int64_t counts[256] = {};
+    for (int64_t i = 0; i < positions; ++i) {
+      const uint32_t rank = rank_of(scores[i]);
+      if ((rank & mask) == prefix) ++counts[rank >> shift & 255u];
+    }
+    uint32_t digit = 255;
+    for (; counts[digit] < count; --digit) count -= counts[digit];
+    prefix |= digit << shift;
+    mask |= 255u << shift;
+  }
+  *equals = count;
+  return prefix;
+}
+
+// Numbers of the `count` largest of `positions` scores, of equal ones the lower, in rising order; -1 behind them.
+inline void choose_largest(const float* scores, int64_t positions, float* out, int64_t count) {
+  int64_t made = 0, equals = positions;
+  const uint32_t least = positions <= count ? 0 : least_rank(scores, positions, count, &equals);
+  for (int64_t i = 0; i < positions && made < count; ++i) {
+    const uint32_t rank = rank_of(scores[i]);
+    if (rank > least || (rank == least && equals-- > 0)) out[made++] = static_cast<float>(i);
+  }
+  for (; made < count; ++made) out[made] = -1.0f;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,303 @@
+// One call of ts_attention as its tasks see it: the job, a thread's memory for a block of query rows, the tile of K and V at hand.
+// Knows: page tables, the layout of pages. Must not know: arithmetic, the pool.
+#pragma once
+#include <initializer_list>
+
+#include "twostroke/attention/integer.h"
+#include "twostroke/attention/matrix.h"
+#include "twostroke/attention/rows.h"
+
+namespace twostroke {
+
+constexpr int64_t kBlockRows = 192;     // enough to pay for widening K and V once a block; a multiple of kWideRows
+constexpr int64_t kLatentBlockRows = 96;  // of several hundred dimensions: with a widened tile they fit a second-level cache of 1 MiB
+constexpr int64_t kThinBlockRows = 8;   // up to here K and V are widened on the way to the multiplier
+constexpr int64_t kMaxGroup = 512;
+constexpr int64_t kSegment = 512;       // positions; a multiple of kTile
+constexpr int64_t kTasksPerThread = 3;  // below this a block is shared out by segments
+
+inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t whole_vectors(int64_t rows) { return divide_up(rows, kLanes) * kLanes; }
+
+// Where a sequence's tasks and partial results begin; one entry more than there are sequences.
+struct Starts {
+  int64_t task, merge, partial;
+};
+
+struct AttentionJob {
+  const ts_kv_layer* layer;
+  const float* q;
+  const float* chosen;    // of a layer of latents: for each token `choices` positions that it sees, rising, then -1; NULL for all
+  const float* q_behind;  // of a layer of latents: the dimensions of the queries that meet what is behind the latent; else NULL
+  const int32_t *row_starts, *context_tokens, *page_table;
+  float* out;
+  int64_t q_stride, behind_stride, chosen_stride, choices, heads, sequences, page_table_stride, out_stride;
+  float scale, soft_cap;  // soft_cap: 0 for none
+  const float *sinks, *slopes;  // of each query head, or NULL
+  int32_t window, ahead;  // ahead: positions behind its own that a row sees as well
+  int64_t group, tokens_per_block, key_padded, value_padded;  // padded: head sizes, to whole vectors
+  int64_t heads_together;  // KV heads of a task whose rows are few
+  bool split;
+  bool matrix;  // both products on matrix registers
+  Starts* starts;
+  float* partials;
+  float* thread_scratch;
+  int64_t thread_floats, partial_floats;
+};
+
+// Checks the job and runs it; a ts_status.
+int32_t run_attention(ts_context* context, AttentionJob* job);
+
+inline int64_t tokens_of(const AttentionJob* job, int64_t s) { return job->row_starts[s + 1] - job->row_starts[s]; }
+inline int64_t blocks_of(const AttentionJob* job, int64_t s) { return divide_up(tokens_of(job, s), job->tokens_per_block); }
+inline int64_t segments_of(const AttentionJob* job, int64_t s) { return divide_up(job->context_tokens[s], kSegment); }
+
+inline int64_t capacity_of(const AttentionJob* job, int64_t s) {
+  return whole_vectors(smaller(tokens_of(job, s), job->tokens_per_block) * job->group);
+}
+
+// A sequence of few rows takes its KV heads in step, tile by tile, so that pages are read from front to back: the piece of one head, 2 to
+// 4 KiB, is too short for a CPU to see that the reading goes on (measured on a Zen 4: 58 to 83% of its reading rate, whole pages 92 to 96%).
+inline int64_t heads_in_step(const AttentionJob* job, int64_t s) { return capacity_of(job, s) == kLanes ? job->heads_together : 1; }
+
+// Whether both products are of whole numbers. Latents are widened first.
+inline bool in_integers(const ts_kv_layer* layer) { return has_scales(layer->kind) && layer->latent == 0; }
+
+// The rows of a block that share one KV head.
+struct HeadRows {
+  int64_t kv_head;
+  float* q;
+  IntegerQueries integers;  // where K and V are integers
+  uint16_t* parts;          // for matrix registers
+  Partial whole, segment;
+
+  template <class Take>
+  void lay_out(const AttentionJob* job, int64_t capacity, Take&& take) {
+    const int64_t dim = job->key_padded;
+    q = take(capacity * dim);
+    if (in_integers(job->layer)) integers.lay_out(capacity, dim, take);
+    parts = reinterpret_cast<uint16_t*>(take(job->matrix ? query_part_floats(capacity, dim) : 0));
+    for (Partial* partial : {&whole, &segment}) partial->lay_out(capacity, job->value_padded, take);
+  }
+};
+
+// What the work on one tile needs beside.
+struct Workspace {
+  float *scores, *rescale, *found;
+  float *keys, *values;     // a tile widened, where K and V are floats
+  IntegerWeights integers;  // where they are integers
+  uint16_t* parts;          // for matrix registers
+
+  template <class Take>
+  void lay_out(const AttentionJob* job, int64_t capacity, Take&& take) {
+    const bool whole_numbers = in_integers(job->layer);
+    scores = take(capacity * kTile);
+    rescale = take(capacity);
+    found = take(capacity);
+    keys = take(whole_numbers ? 0 : kTile * job->key_padded);
+    values = take(whole_numbers ? 0 : kTile * job->value_padded);
+    if (whole_numbers) integers.lay_out(capacity, take);
+    parts = reinterpret_cast<uint16_t*>(take(job->matrix ? weight_part_floats(capacity) : 0));
+  }
+};
+
+// Hands out arrays one behind the other; each begins at a cache line, as every size is a multiple of 16.
+struct Memory {
+  float* at;
+
+  float* operator()(int64_t floats) {
+    float* const array = at;
+    at += floats;
+    return array;
+  }
+};
+
+template <class Layout>
+int64_t floats_of(const AttentionJob* job, int64_t capacity) {
+  int64_t total = 0;
+  Layout().lay_out(job, capacity, [&total](int64_t floats) {
+    total += floats;
+    return static_cast<float*>(nullptr);
+  });
+  return total;
+}
+
+// Query rows, those of `tokens` tokens of one sequence times the query heads of `heads` KV heads, and a thread's memory for them.
+struct Block {
+  Workspace work;
+  int64_t sequence, first_head, heads, first_token, tokens, first_position;
+  int64_t rows, capacity;  // of each KV head; capacity: room for them, a multiple of 16
+
+  // `index`: of `heads` KV heads after the other; in each the last tokens, which see most, come first.
+  Block(const AttentionJob* job, int32_t thread, int64_t s, int64_t index, int64_t heads_of_block)
+      : sequence(s), heads(heads_of_block), capacity(capacity_of(job, s)) {
+    const int64_t blocks = blocks_of(job, s), end = job->row_starts[s + 1];
+    first_head = index / blocks * heads;
+    first_token = job->row_starts[s] + (blocks - 1 - index % blocks) * job->tokens_per_block;
+    tokens = smaller(job->tokens_per_block, end - first_token);
+    rows = tokens * job->group;
+    first_position = job->context_tokens[s] - (end - first_token);
+    memory_ = job->thread_scratch + thread * job->thread_floats;
+    Memory memory = {memory_};
+    work.lay_out(job, capacity, memory);
+    memory_ = memory.at;
+    head_floats_ = floats_of<HeadRows>(job, capacity);
+  }
+
+  static int64_t floats(const AttentionJob* job, int64_t capacity, int64_t heads) {
+    return floats_of<Workspace>(job, capacity) + heads * floats_of<HeadRows>(job, capacity);
+  }
+
+  // KV head first_head + i.
+  HeadRows head(const AttentionJob* job, int64_t i) const {
+    HeadRows found;
+    found.lay_out(job, capacity, Memory{memory_ + i * head_floats_});
+    found.kv_head = first_head + i;
+    return found;
+  }
+
+ private:
+  float* memory_;
+  int64_t head_floats_;
+};
+
+// One tile of a block's sequence, of one KV head: where K begins in each page.
+struct Tile {
+  int64_t start;           // its first position
+  int pages, first, last;  // positions [first, last) from the start are seen by some row
+  uint8_t* keys[kTilePages];
+  int64_t ahead[kTilePages];     // bytes to where it begins in what is read next, the next head or `after`; 0 where nothing is
+  const uint8_t* after[kTilePages];  // K of the next tile's first head, or NULL
+  Span spans[kMaxGroup > kBlockRows ? kMaxGroup : kBlockRows];
+};
+
+inline int64_t first_seen(const AttentionJob* job, int64_t position) {
+  if (job->window < 0) return position - position % -job->window;
+  return job->window > 0 ? larger(0, position - job->window + 1) : 0;
+}
+
+// One behind the last position that a row of sequence s sees.
+inline int64_t seen_end(const AttentionJob* job, int64_t s, int64_t position) {
+  return smaller(position + 1 + job->ahead, job->context_tokens[s]);
+}
+
+// One behind the last position that some row of the block sees.
+inline int64_t block_end(const AttentionJob* job, const Block& block) {
+  return seen_end(job, block.sequence, block.first_position + block.tokens - 1);
+}
+
+// An entry of the block's page table. For pages behind the windows of all its rows, whose entries say nothing, the first page that some
+// row sees: their scores are never looked at, but the tile is read whole.
+inline int32_t page_of(const AttentionJob* job, const Block& block, int64_t page) {
+  const int64_t seen = first_seen(job, block.first_position) / TS_PAGE_TOKENS;
+  return job->page_table[block.sequence * job->page_table_stride + larger(page, seen)];
+}
+
+// Where K of the block's first head begins in page p of tile `tile`; behind the last tile come the heads that are read next. NULL: there
+// is none.
+inline const uint8_t* keys_after(const AttentionJob* job, const Block& block, int64_t tile, int64_t p) {
+  const int64_t end = block_end(job, block), tiles = divide_up(end, kTile);
+  const bool same = tile < tiles;
+  if (!same) tile += first_seen(job, block.first_position) / kTile - tiles;
+  const int64_t page = tile * kTilePages + p, head = block.first_head + (same ? 0 : block.heads);
+  if (page * TS_PAGE_TOKENS >= end || head == job->layer->kv_heads) return nullptr;
+  return KVLayout(job->layer).keys(page_of(job, block, page), head);
+}
+
+// What is fetched while head i of the block is read.
+inline void look_ahead(const KVLayout& layout, const Block& block, int64_t i, Tile* tile) {
+  for (int p = 0; p < tile->pages; ++p) {
+    const uint8_t* last = tile->after[p];
+    tile->ahead[p] = i + 1 < block.heads ? layout.head_bytes : last == nullptr ? 0 : last - tile->keys[p];
+  }
+}
+
+// For the block's first head.
+inline void find_tile(const AttentionJob* job, const Block& block, int64_t start, Tile* tile) {
+  const int64_t end = block_end(job, block);
+  const KVLayout layout(job->layer);
+  tile->start = start;
+  tile->pages = static_cast<int>(smaller(kTilePages, divide_up(end - start, TS_PAGE_TOKENS)));
+  tile->first = kTile;
+  tile->last = 0;
+  for (int p = 0; p < tile->pages; ++p) {
+    tile->keys[p] = layout.keys(page_of(job, block, start / TS_PAGE_TOKENS + p), block.first_head);
+    tile->after[p] = keys_after(job, block, start / kTile + 1, p);
+  }
+  look_ahead(layout, block, 0, tile);
+  for (int64_t t = 0; t < block.tokens; ++t) {
+    const int64_t position = block.first_position + t;
+    const Span span = {static_cast<int>(larger(first_seen(job, position) - start, 0)),
+                       static_cast<int>(smaller(seen_end(job, block.sequence, position) - start, kTile))};
+    for (int64_t g = 0; g < job->group; ++g) tile->spans[t * job->group + g] = span;
+    if (span.empty()) continue;
+    tile->first = span.begin < tile->first ? span.begin : tile->first;
+    tile->last = span.end > tile->last ? span.end : tile->last;
+  }
+}
+
+// The same positions of head i of the block, from those of the one before.
+inline void to_next_head(const KVLayout& layout, const Block& block, int64_t i, Tile* tile) {
+  for (int p = 0; p < tile->pages; ++p) tile->keys[p] += layout.head_bytes;
+  look_ahead(layout, block, i, tile);
+}
+
+template <typename Element>
+TileView<Element> view_of(const Tile& tile, int64_t offset, int64_t step) {
+  TileView<Element> view = {};
+  view.step = step;
+  for (int p = 0; p < tile.pages; ++p) {
+    view.pages[p] = reinterpret_cast<const Element*>(tile.keys[p] + offset);
+    view.ahead[p] = tile.ahead[p];
+  }
+  return view;
+}
+
+// Elements from one row of V to the next, where they are floats.
+template <typename Element>
+int64_t value_step(const KVLayout& layout) {
+  return layout.value_row_bytes * (kIsPair<Element> ? 2 : 1) / static_cast<int64_t>(sizeof(Element));
+}
+
+// A tile that was widened: K (dim, kTile), V (kTile, padded).
+inline TileView<float> widened(const float* data, int64_t page_step, int64_t step) {
+  TileView<float> view = {};
+  view.step = step;
+  for (int p = 0; p < kTilePages; ++p) view.pages[p] = data + p * page_step;
+  return view;
+}
+
+inline void load_scales(const AttentionJob* job, const IntegerWeights& integers, const Tile& tile) {
+  const KVLayout layout(job->layer);
+  for (int p = 0; p < tile.pages; ++p) {
+    uint8_t* scales = layout.key_scales(tile.keys[p]);
+    prefetch_ahead(scales, tile.ahead[p]);
+    uint16_t both[2 * kLanes];
+    memcpy(both, scales, sizeof both);
+    store(integers.key_scales + p * kLanes, load_bf16(both));
+    store(integers.value_scales + p * kLanes, load_bf16(both + kLanes));
+  }
+}
+
+// What some row of [r, r + count) sees of a tile.
+inline Span seen_by(const Tile& tile, int64_t r, int64_t count) {
+  Span seen = {kTile, 0};
+  for (int64_t i = r; i < r + count; ++i) {
+    if (tile.spans[i].empty()) continue;
+    seen.begin = tile.spans[i].begin < seen.begin ? tile.spans[i].begin : seen.begin;
+    seen.end = tile.spans[i].end > seen.end ? tile.spans[i].end : seen.end;
+  }
+  return seen;
+}
+
+// Part `part` of `parts` of the pages that the next tile reads.
+inline void prefetch_part(const Tile& tile, int64_t head_bytes, int64_t part, int64_t parts) {
+  for (int p = 0; p < tile.pages; ++p) {
+    const int64_t end = head_bytes * (part + 1) / parts;
+    for (int64_t at = head_bytes * part / parts / 64 * 64; at < end; at += 64) prefetch_ahead(tile.keys[p] + at, tile.ahead[p]);
+  }
+}
+
+}  // namespace twostroke

@@ -1,0 +1,66 @@
+// Shapes that ops check alike wherever they run. Each returns TS_OK, or what is wrong.
+// Knows: ops' operands, packed weights. Must not know: kernels, where operands lie.
+#pragma once
+#include "twostroke/ops.h"
+#include "twostroke/packed.h"
+
+namespace twostroke {
+
+constexpr int64_t kScoreKinds = 3;  // of route
+constexpr int64_t kRankStep = 8;    // what banks of low_rank are padded to
+
+inline int32_t check_shapes(const ts_route_args& a) {
+  const int64_t experts = width_of(a.logits), width = width_of(a.out);
+  if (a.scores < 0 || a.scores >= kScoreKinds) return TS_BAD_FORMAT;
+  if (a.out.rows != a.logits.rows || width % 2 != 0 || width < 2 || experts < 1 || experts > kMostExperts) return TS_BAD_SHAPE;
+  if (a.groups < 1 || experts % a.groups != 0 || a.kept < 1 || a.kept > a.groups) return TS_BAD_SHAPE;
+  const int64_t inside = experts / a.groups;
+  if (a.best < 1 || a.best > 2 || a.best > inside || width / 2 > a.kept * inside) return TS_BAD_SHAPE;
+  if (a.bias.data != nullptr && a.bias.length != experts) return TS_BAD_SHAPE;
+  if (a.shares.data != nullptr && a.shares.length != experts) return TS_BAD_SHAPE;
+  return TS_OK;
+}
+
+inline int32_t check_shapes(const ts_sparse_mixer_args& a) {
+  const int64_t experts = width_of(a.logits), width = width_of(a.out);
+  if (a.out.rows != a.logits.rows || width % 2 != 0 || width < 2 || width / 2 > experts || experts > kMostExperts) return TS_BAD_SHAPE;
+  return a.jitter >= 0 ? TS_OK : TS_BAD_VALUE;
+}
+
+inline bool has_gate(const ts_experts_args& a) { return a.gate_up->rows == 2 * a.down->columns; }
+
+// Of the matrices and what goes in and out; what lies between is each backend's.
+inline int32_t check_shapes(const ts_experts_args& a) {
+  int32_t status = check_weight(a.gate_up);
+  if (status == TS_OK) status = check_weight(a.down);
+  if (status != TS_OK) return status;
+  const int64_t width = width_of(a.x);
+  if (a.gate_up->experts < 1 || a.gate_up->experts > kMostExperts || a.down->experts != a.gate_up->experts) return TS_BAD_SHAPE;
+  if (a.gate_up->columns != width || (a.gate_up->rows != a.down->columns && !has_gate(a)) || a.down->rows > width) return TS_BAD_SHAPE;
+  if (width_of(a.out) != a.down->rows || a.out.rows != a.x.rows || a.routes.rows != a.x.rows) return TS_BAD_SHAPE;
+  return width_of(a.routes) % 2 != 0 ? TS_BAD_SHAPE : TS_OK;
+}
+
+inline int32_t check_bank(const ts_weight* w, int64_t adapters) {
+  const int32_t status = check_weight(w);
+  if (status != TS_OK) return status;
+  if (w->kind != TS_W_F32 && w->kind != TS_W_BF16) return TS_BAD_FORMAT;
+  return w->experts < 1 || w->experts != adapters || w->columns % kRankStep != 0 ? TS_BAD_SHAPE : TS_OK;
+}
+
+// And the rows' adapters; not the numbers of ranks, which may lie on a device.
+inline int32_t check_shapes(const ts_low_rank_args& a) {
+  int32_t status = check_bank(a.down, a.ranks.length);
+  if (status == TS_OK) status = check_bank(a.up, a.ranks.length);
+  if (status != TS_OK) return status;
+  const int64_t tokens = a.out.rows, ranks = a.down->columns;
+  if (a.up->columns != ranks || width_of(a.middle) != ranks || a.down->rows != width_of(a.x)) return TS_BAD_SHAPE;
+  if (a.first < 0 || a.first > width_of(a.out) || a.up->rows > width_of(a.out) - a.first) return TS_BAD_SHAPE;
+  if (!same_shape(a.out, a.product) || a.x.rows != tokens || a.middle.rows != tokens || a.adapters.count != tokens) return TS_BAD_SHAPE;
+  for (int64_t row = 0; row < tokens; ++row) {
+    if (a.adapters.data[row] < -1 || a.adapters.data[row] >= a.ranks.length) return TS_BAD_INDEX;
+  }
+  return TS_OK;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,60 @@
+// Arguments of kernels for experts, adapters and orders of columns; see arguments.h.
+// Knows: what kernels are given. Must not know: what starts them.
+#pragma once
+#include <stdint.h>
+
+namespace twostroke {
+namespace cuda {
+
+struct RouteArgs {  // route
+  float* out;
+  const float *logits, *bias, *shares;  // bias, shares: NULL for none
+  int64_t out_stride, logits_stride, experts, count, normalised, scores, groups, kept, best;
+  float least, added, factor;
+};
+
+struct MixerArgs {  // sparse_mixer
+  float* out;
+  const float* logits;
+  int64_t out_stride, logits_stride, experts, count;
+  float apart;
+};
+
+// Pairs of a row and an expert that it chose, in the order of the experts' numbers: row r has pairs r * chosen .. (r + 1) * chosen.
+struct ChoiceArgs {  // order_choices
+  const float* routes;
+  int32_t* matrices;
+  float* weights;
+  int64_t routes_stride, rows, chosen, experts, parts;
+};
+
+struct PairArgs {  // gather_pairs: (pairs, width) of x's rows; add_pairs: rows of out of (pairs, width)
+  float* out;
+  const float *x, *weights;  // weights: NULL for ones
+  int64_t out_stride, x_stride, chosen, width, parts;
+};
+
+struct TakeArgs {  // take_columns: `width` of `from` columns
+  float* out;
+  const float *x, *order;
+  int64_t out_stride, x_stride, width, from, parts;
+};
+
+struct MixArgs {  // mix_streams: rows of `made` streams of `width`, of `read` others
+  float* out;
+  const float *base, *x, *weights;
+  int64_t out_stride, base_stride, x_stride, weights_stride, made, read, width, parts;
+  float shift;
+};
+
+struct LowRankArgs {  // low_rank_down: middle (rows, ranks) of x; low_rank_up: out += of middle
+  float *out, *middle;
+  const float *x, *ranks;
+  const uint8_t* data;  // a bank of float matrices
+  const int32_t* adapters;
+  int64_t out_stride, middle_stride, x_stride, width, most_ranks, panels, panel_bytes, adapters_known, parts;
+  int32_t kind;
+};
+
+}  // namespace cuda
+}  // namespace twostroke

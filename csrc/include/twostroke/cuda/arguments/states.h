@@ -1,0 +1,62 @@
+// Arguments of kernels that go through sequences token by token; see arguments.h.
+// Knows: what kernels are given. Must not know: what starts them.
+#pragma once
+#include <stdint.h>
+
+namespace twostroke {
+namespace cuda {
+
+// Which rows a sequence has, and where its state lies.
+struct StateArgs {
+  float* data;
+  const int32_t *slots, *row_starts;
+  int64_t stride;
+};
+
+struct ConvArgs {  // short_conv, token_shift
+  StateArgs state;
+  float* out;
+  const float *x, *taps, *bias;
+  int64_t out_stride, x_stride, channels, width, activation, parts;
+};
+
+struct SelectiveArgs {  // selective_scan
+  StateArgs state;
+  float* out;
+  const float *x, *dt, *b, *c, *decay, *skip;
+  int64_t out_stride, x_stride, dt_stride, b_stride, c_stride, channels, numbers, parts;
+};
+
+struct SsdArgs {  // ssd_scan
+  StateArgs state;
+  float* out;
+  const float *x, *b, *c, *dt, *decay, *skip, *dt_bias;
+  int64_t out_stride, x_stride, b_stride, c_stride, dt_stride, heads, width, groups, numbers;
+  float dt_least, dt_most;
+};
+
+struct DeltaArgs {  // delta_rule
+  StateArgs state;
+  float* out;
+  const float *q, *k, *v, *a, *b, *decay, *dt_bias;
+  int64_t out_stride, q_stride, k_stride, v_stride, a_stride, b_stride, heads, key_heads, rows, width, gates;
+  float strength, query_factor;
+};
+
+struct WkvArgs {  // wkv6, wkv7
+  StateArgs state;
+  float* out;
+  const float *r, *w, *k, *v, *a, *first, *removal, *growth, *bonus, *weight, *bias;  // first of wkv6; a, removal, growth, bonus of wkv7
+  int64_t out_stride, r_stride, w_stride, k_stride, v_stride, a_stride, heads, width;
+  float eps;
+};
+
+struct GatedNormArgs {  // gated_norm; a row is `groups` groups of `width`
+  float* out;
+  const float *x, *gate, *weight;
+  int64_t out_stride, x_stride, gate_stride, groups, width, weight_step, activation, gate_first;
+  float eps;
+};
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,74 @@
+// One position's K into its page, by the threads of a block: rounding, and where dimensions lie.
+// Knows: the page layout, the rounding of ops/attention/kv_pages.py. Must not know: which positions, V.
+#pragma once
+#include "twostroke/cuda/arguments.h"
+#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/attention/kv_page.h"
+
+namespace twostroke {
+namespace cuda {
+
+// The first element of the largest magnitude; NaN where any element is NaN.
+TS_DEVICE_INLINE float extreme_of(const float* x, int64_t dim) {
+  float largest = x[0];
+  for (int64_t d = 0; d < dim; ++d) {
+    if (x[d] != x[d]) return x[d];
+    if (__builtin_fabsf(x[d]) > __builtin_fabsf(largest)) largest = x[d];
+  }
+  return largest;
+}
+
+// A row's scale as bf16 bits, and what q is clipped to.
+struct Rounding {
+  float scale, low, high;
+  uint16_t bits;
+  bool usable;
+
+  Rounding(float extreme, bool nibbles) {
+    const bool finite = __builtin_fabsf(extreme) <= 3.4028234664e38f;
+    bits = !finite ? 0x7fc0 : to_bf16(nibbles ? extreme / -8.0f : __builtin_fabsf(extreme) / 127.0f);
+    scale = widen(bits);
+    usable = finite && (bits & 0x7fff) != 0;
+    low = nibbles ? -8.0f : -127.0f;
+    high = nibbles ? 7.0f : 127.0f;
+  }
+  int32_t operator()(float x) const {
+    if (!usable) return 0;
+    float quotient = x / scale;  // clipped first: a scale that underflowed may leave it far beyond
+    quotient = quotient < low ? low : quotient > high ? high : quotient;
+    return static_cast<int32_t>((quotient + kRounder) - kRounder);
+  }
+};
+
+// Two dimensions of one position in a byte; zeros behind the last. number(d): dimension d as a whole number.
+template <class Number>
+TS_DEVICE_INLINE uint8_t nibbles_of(const Number& number, int64_t dim, int64_t low, int64_t high) {
+  const int32_t first = (low < dim ? number(low) : 0) + 8, second = (high < dim ? number(high) : 0) + 8;
+  return static_cast<uint8_t>(first | second << 4);
+}
+
+// f32 or bf16, as `kind` says.
+TS_DEVICE_INLINE void write_float_keys(int32_t kind, const float* k, int64_t dim, int64_t offset, uint8_t* keys) {
+  if (kind == TS_KV_F32) {
+    for (int64_t d = thread_index(); d < dim; d += threads()) reinterpret_cast<float*>(keys)[d * TS_PAGE_TOKENS + offset] = k[d];
+    return;
+  }
+  for (int64_t d = thread_index(); d < (dim + 1) / 2 * 2; d += threads())
+    reinterpret_cast<uint16_t*>(keys)[(d / 2 * TS_PAGE_TOKENS + offset) * 2 + d % 2] = to_bf16(d < dim ? k[d] : 0.0f);
+}
+
+template <class Number>
+TS_DEVICE_INLINE void write_whole_keys(const Number& number, int64_t dim, int64_t offset, bool nibbles, uint8_t* keys) {
+  if (!nibbles) {
+    for (int64_t d = thread_index(); d < (dim + 3) / 4 * 4; d += threads())
+      keys[d / 4 * 64 + offset * 4 + d % 4] = static_cast<uint8_t>((d < dim ? number(d) : 0) + 128);
+    return;
+  }
+  for (int64_t i = thread_index(); i < (dim + 7) / 8 * 4; i += threads()) {
+    const int64_t low = i / 4 * 8 + i % 4;
+    keys[i / 4 * 64 + offset * 4 + i % 4] = nibbles_of(number, dim, low, low + 4);
+  }
+}
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,36 @@
+// Products with packed weights as ops start them: activations rounded to int8 first, into scratch memory, where weights are whole numbers.
+// Knows: packed weights, kernels' arguments. Must not know: ops.
+#pragma once
+#include "twostroke/cuda/launch.h"
+
+namespace twostroke {
+namespace cuda {
+
+constexpr int64_t kRowsAtOnce = 128;  // of x in scratch memory; a multiple of kProductRows
+
+// Rows of x, and where their products go. matrices: which matrix of a bank each row meets, on the device; NULL where there is one.
+struct ProductRows {
+  const float* x;
+  int64_t x_stride, count;
+  float* out;
+  int64_t out_stride;
+  bool add;
+  const int32_t* matrices;
+};
+
+// Bytes of scratch memory for the rounded activations of up to `rows` rows; a multiple of 256.
+int64_t product_scratch(const ts_weight& weight, int64_t rows);
+
+// At most the rows that `scratch` is for.
+int32_t start_product(ts_context& device, const ts_weight& weight, uint64_t scratch, int64_t scratch_rows, const ProductRows& rows);
+
+// out = or += x @ W.T + bias for any number of rows, kRowsAtOnce at a time.
+int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add);
+
+// The kernel for weights of this kind, of one matrix or of a bank.
+KernelNumber product_kernel(int32_t weight_kind, bool bank);
+
+inline int64_t round_up(int64_t bytes) { return divide_up(bytes, 256) * 256; }
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,46 @@
+// SampleRow: the input of a device for one row of logits that gives a token. SampledRow: its result. src/twostroke/sampling/device_rows.py
+// defines the same layouts a second time; ts_cuda_sample refuses other sizes.
+// Knows: layouts. Must not know: kernels, requests.
+#pragma once
+#include <stdint.h>
+
+namespace twostroke {
+namespace cuda {
+
+constexpr int32_t kMostTop = 20;
+
+// A list: `count` entries that begin `at` bytes behind the first row.
+struct SampleList {
+  int32_t at, count;
+};
+
+struct LoweredToken {
+  int32_t token;
+  float by;
+};
+
+// In this order: tokens seen, divided or multiplied by `repetition`; lowered; raised; banned; those without a bit in the mask banned.
+// drawn: 0 for the likeliest token. draw, top_p, min_p: in 2^-53; a top_p of 2^53 keeps all. top_k: 0 keeps all.
+// num_top: how many of the most likely tokens are returned with their raw logits; -1: none, and no sum of raw weights either.
+// given: 0: a token is drawn, and its raw logit is returned. Above 0 (rows of a prompt): no token is drawn, and the raw logit of
+// token given - 1 is returned.
+struct SampleRow {
+  uint64_t draw, top_p, min_p;
+  double scale;
+  SampleList seen, lowered, raised, banned, mask;
+  float repetition;
+  int32_t changed, drawn, top_k, num_top, given;
+};
+
+// best: the largest logit after all changes, NaN where there is one; token: the one chosen; raw: its logit before changes.
+// raw_best, total: the largest raw logit and the sum of raw weights, where num_top is not -1. top: not in order.
+struct SampledRow {
+  uint64_t total;
+  int32_t token;
+  float best, raw, raw_best;
+  int32_t top_tokens[kMostTop];
+  float top_logits[kMostTop];
+};
+
+}  // namespace cuda
+}  // namespace twostroke

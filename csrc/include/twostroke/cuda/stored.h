@@ -1,0 +1,74 @@
+// A group of codes and scales as files have them, as one thread reads it: its row of a panel. Layouts: src/twostroke/ops/stored_layout.py.
+// Knows: packed layouts. Must not know: activations, callers.
+#pragma once
+#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/packed.h"
+
+namespace twostroke {
+namespace cuda {
+
+// Bits of a finite float16 as float32, exactly.
+TS_DEVICE_INLINE float widen_half(uint16_t bits) {
+  const float magnitude = float_of(static_cast<uint32_t>(bits & 0x7fff) << 13) * 0x1p112f;
+  return float_of(bits_of(magnitude) | static_cast<uint32_t>(bits & 0x8000) << 16);
+}
+
+// Four floats of 4 bits, each in a byte, as twice their value + 128: 0 1 2 3 4 6 8 12, the highest bit is the sign. Bytes do not
+// carry into each other: the largest is 140.
+TS_DEVICE_INLINE uint32_t doubled(uint32_t nibbles) {
+  uint32_t found = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t bits = nibbles >> (8 * i) & 15, low = bits & 7;
+    const uint32_t magnitude = low < 4 ? low : (4 + 2 * (low & 1)) << (low >> 1 & 1);
+    found |= (bits >= 8 ? 128 - magnitude : 128 + magnitude) << (8 * i);
+  }
+  return found;
+}
+
+// One row (`lane`) of one group that begins at `data` and has `columns` columns.
+struct StoredRow {
+  const StoredLayout& layout;
+  const uint8_t *scales, *minima, *codes;
+  int64_t lane;
+  float scale, minimum_scale;  // of super kinds
+
+  TS_MEMBER_INLINE StoredRow(const StoredLayout& of, const uint8_t* data, int64_t columns, int64_t lane_of)
+      : layout(of), scales(data), minima(data), codes(data), lane(lane_of), scale(1.0f), minimum_scale(1.0f) {
+    const int64_t steps = columns / of.sub, kinds = of.minimum != 0 ? 2 : 1;
+    if (of.super != 0) {
+      const uint16_t* halves = reinterpret_cast<const uint16_t*>(data);
+      scale = widen_half(halves[lane]);
+      if (of.minimum != 0) minimum_scale = widen_half(halves[kPanel + lane]);
+      scales = data + kinds * kPanel * 2;
+      minima = scales + steps * kPanel;
+      codes = scales + kinds * steps * kPanel;
+    } else {
+      const int64_t bytes = steps * kPanel * (of.floats != 0 ? 4 : 2);
+      minima = data + bytes;
+      codes = data + kinds * bytes;
+    }
+  }
+  TS_MEMBER_INLINE float plain(const uint8_t* from, int64_t step) const {
+    const int64_t at = step * kPanel + lane;
+    return layout.floats != 0 ? reinterpret_cast<const float*>(from)[at] : widen_half(reinterpret_cast<const uint16_t*>(from)[at]);
+  }
+  TS_MEMBER_INLINE float step(int64_t index) const {
+    if (layout.super == 0) return plain(scales, index);
+    return static_cast<float>(static_cast<int8_t>(scales[index * kPanel + lane])) * scale;
+  }
+  // Where layout.minimum is set.
+  TS_MEMBER_INLINE float minimum(int64_t index) const {
+    if (layout.super == 0) return plain(minima, index);
+    return static_cast<float>(minima[index * kPanel + lane]) * minimum_scale;
+  }
+  // Codes of columns k .. k + 3, each layout.offset too much; k: a multiple of 4.
+  TS_MEMBER_INLINE uint32_t quad(int64_t k) const {
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(codes) + lane;
+    if (layout.nibbles == 0) return words[k / 4 * kPanel];
+    const uint32_t both = words[k / 8 * kPanel], four = (k % 8 < 4 ? both : both >> 4) & 0x0f0f0f0fu;
+    return layout.table != 0 ? doubled(four) : four;
+  }
+};
+
+}  // namespace cuda
+}  // namespace twostroke

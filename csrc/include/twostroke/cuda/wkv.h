@@ -1,0 +1,19 @@
+// What the scans of RWKV share: the norm behind a head. Knows: lanes.h, states.h. Must not know: models.
+#pragma once
+#include "twostroke/cuda/lanes.h"
+#include "twostroke/cuda/states.h"
+
+namespace twostroke {
+namespace cuda {
+
+// x = (x - mean) / sqrt(variance + eps) * weight + bias, over x. By all threads of the block.
+TS_DEVICE_INLINE void norm_of_head(float* x, const float* weight, const float* bias, float eps, int64_t length) {
+  const float count = static_cast<float>(length);
+  const float mean = sum_by_lanes(length, [&](int64_t i, float sum) { return sum + x[i]; }) / count;
+  const float squares = sum_by_lanes(length, [&](int64_t i, float sum) { return fma(x[i] - mean, x[i] - mean, sum); });
+  const float scale = 1.0f / __builtin_sqrtf(squares / count + eps);
+  for (int64_t i = thread_index(); i < length; i += threads()) x[i] = fma((x[i] - mean) * scale, weight[i], bias[i]);
+}
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,1 @@
+"""The one composition root: every object is built here."""

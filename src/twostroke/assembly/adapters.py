@@ -1,0 +1,106 @@
+"""Plans adapters before anything is loaded, and puts their shelf together.
+
+Knows: settings, the rooms below.
+Must not know: how an engine is put together, servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from twostroke.adapters.bank import AdapterBank, bank_bytes
+from twostroke.adapters.lora_folder import LoraFolder, named_errors
+from twostroke.adapters.shelf import AdapterShelf
+from twostroke.assembly.guesses import DraftModel, GuessingModel
+from twostroke.config import Resolver
+from twostroke.cost.memory import MemoryNeeds
+from twostroke.ops.device_memory import DeviceMemory
+from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.passes.with_adapters import AdaptedPart, AdapterSpec, linear_tensors, with_adapters
+from twostroke.program.fuse import fuse
+from twostroke.program.model import Model
+from twostroke.program.place import place
+from twostroke.program.program import Program
+from twostroke.quant.formats import adapter_format
+from twostroke.spec.formats import WeightFormat
+from twostroke.speculate.guess_limiter import GUESS_ROWS
+from twostroke.types.errors import ConfigError
+
+MORE_ADAPTERS, LATER_RANK = 8, 16
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AdapterPlan:
+    """Adapters whose numbers are not read yet. asked: names and folders. model: theirs.
+
+    program: the model's with room for adapters, fused. weight_format: of the adapters' matrices.
+    """
+
+    asked: tuple[tuple[str, Path], ...]
+    model: Model
+    program: Program
+    parts: tuple[AdaptedPart, ...]
+    weight_format: WeightFormat
+
+    @property
+    def counted(self) -> Model:
+        """As a cost model counts it: a row costs more where it has an adapter."""
+        return replace(self.model, program=self.program)
+
+    def added_to(self, needs: MemoryNeeds, step_tokens: int, sequences: int) -> MemoryNeeds:
+        """What the model and its adapters need together."""
+        buffers = place(self.program, step_tokens, sequences + GUESS_ROWS).num_bytes
+        return replace(needs, buffer_bytes=buffers, adapter_bytes=bank_bytes(self.parts, self.weight_format))
+
+    def check_beside(self, guessing: GuessingModel | None) -> None:
+        """Raises ConfigError for heads: they were trained on the hidden states of the model alone."""
+        if guessing is not None and not isinstance(guessing, DraftModel):
+            raise ConfigError(
+                "--speculate with heads and adapters cannot be together.",
+                why="Heads read hidden states, which each adapter changes.",
+                fix="Use --speculate auto, or a draft model.",
+            )
+
+    def build(self, memory: DeviceMemory) -> AdapterShelf:
+        """Read the adapters that were asked for, into this memory. Raises ConfigError that names the adapter."""
+        bank = AdapterBank(self.parts, self.weight_format, memory)
+        shelf = AdapterShelf(bank, lambda path: LoraFolder.open(path, self.model))
+        for name, path in self.asked:
+            shelf.load(name, path)
+        return shelf
+
+
+def plan_adapters(resolver: Resolver, model: Model) -> AdapterPlan | None:
+    """None where there is no place for an adapter. Reads headers alone. Raises ConfigError that names the adapter.
+
+    Where none can be loaded later there are banks for just those that are given; else for every product of the model.
+    """
+    given = resolver.pick("adapter", (), "none asked for")
+    folder = resolver.pick("adapter_folder", None, "none: clients load none")
+    least, more = len(given), MORE_ADAPTERS if folder is not None else 0
+    count = resolver.pick("max_adapters", least + more, f"those given and {more} more" if more else "those given")
+    if count < least:
+        raise ConfigError(
+            f"--max-adapters {count} is less than the {least} adapters that are given.", fix="Raise it, or give fewer."
+        )
+    rank = resolver.pick("adapter_rank", LATER_RANK, "default; those given may have larger ones")
+    if not count:
+        return None
+    asked = tuple((name, Path(path).expanduser()) for name, path in given)
+    if len({name for name, _ in asked}) < least:
+        raise ConfigError("Two adapters have the same name.", fix="Give each --adapter a name of its own.")
+    ranks = dict.fromkeys(linear_tensors(model.plain), rank) if folder is not None or count > least else {}
+    for module, own in _ranks_of(asked, model):
+        ranks[module] = max(ranks.get(module, 0), own)
+    adapted = with_adapters(model.plain, AdapterSpec(count, ranks))
+    weight_format = adapter_format(resolver.resolved()["weights"])
+    return AdapterPlan(asked, model, fuse(adapted.program, PATTERNS), adapted.parts, weight_format)
+
+
+def _ranks_of(asked: tuple[tuple[str, Path], ...], model: Model) -> Iterator[tuple[str, int]]:
+    for name, path in asked:
+        with named_errors(name), LoraFolder.open(path, model) as folder:
+            for module, each in folder.modules.items():
+                yield module, each.rank

@@ -1,0 +1,197 @@
+"""Loads a layer that writes ahead of the model, and puts it together.
+
+Knows: settings, the rooms below.
+Must not know: which layers there are and where they are found, how an engine is put together, servers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from twostroke.assembly.guesses import needs_with
+from twostroke.assembly.heads_files import load_heads
+from twostroke.assembly.place import RunPlace
+from twostroke.cache.manager import CacheManager
+from twostroke.config import Resolved, kv_kind
+from twostroke.cost.memory import MemoryNeeds
+from twostroke.models.common.blocks.ahead import AheadProgram
+from twostroke.ops.operands import F32Array
+from twostroke.ops.step_memory import MemorySizes, StepMemory
+from twostroke.program.hidden import LastHidden, last_hidden
+from twostroke.program.model import Model
+from twostroke.program.op import Op
+from twostroke.program.program import Program
+from twostroke.program.values import Value, Vector, Weight
+from twostroke.quant.formats import format_choice
+from twostroke.runner.ahead import AheadExecutor, HiddenHistory
+from twostroke.runner.ahead_layers import BoundLayer, LayersExecutor
+from twostroke.runner.own_vocabulary import OwnVocabulary
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.speculate.ahead import AheadProposer
+from twostroke.speculate.draft import PROMPT_ROWS, DraftExecutor, DraftProposer
+from twostroke.types.cache_pools import CachePools
+from twostroke.types.errors import ConfigError
+from twostroke.types.request import Request
+from twostroke.weights.loaded import ModelWeights
+
+FIRST_TOKEN_S = 1e-3
+"""Of one guess, until calls were timed."""
+NORMS = ("rms_norm", "layer_norm")
+
+
+class AheadLayer(NamedTuple):
+    """One layer. spec: with what it shares with the model. own: what is loaded, the layer alone."""
+
+    made: AheadProgram
+    spec: Model
+    own: Model
+
+
+@dataclass(frozen=True, slots=True)
+class AheadModel:
+    """Layers whose weights are not read yet: one that goes on from its own answers, or several that are used once in
+    turn. way: as it was asked for. file: of the folder; None for the checkpoint that the folder is.
+
+    read: hidden states of the model, of all rows. enter: the call that makes of them what the layer reads; its operands
+    behind its result and its input are used, which the model has or the layer. tokens: of each token of the layer's
+    head, the model's; empty where they are the same.
+    """
+
+    way: str
+    folder: Path
+    file: str | None
+    layers: tuple[AheadLayer, ...]
+    read: tuple[Value, ...]
+    enter: Op
+    tokens: tuple[int, ...] = ()
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """See GuessingModel."""
+        return tuple(layer.made.program for layer in self.layers)
+
+    @property
+    def width(self) -> int:
+        """Of the hidden states of a position that are read of the model."""
+        return sum(value.width for value in self.read)
+
+    def input_bytes(self, settings: Resolved) -> int:
+        """See GuessingModel."""
+        return 4 * self.rows(settings) * self.width
+
+    def rows(self, settings: Resolved) -> int:
+        """Of one step of the layer."""
+        return max(PROMPT_ROWS, int(settings["max_sequences"]))
+
+    def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
+        """What model and layers need together."""
+        for layer in self.layers:
+            weight_bytes = layer.own.weight_bytes(format_choice(settings["weights"]))
+            needs = needs_with(needs, layer.spec, weight_bytes, self.rows(settings), settings["context"], settings)
+        return needs
+
+
+def embedding_and_norm(spec: Model, option: str) -> tuple[Weight, Op, LastHidden]:
+    """What such a layer reads of a model. Raises ConfigError where the model has no such thing."""
+    hidden = last_hidden(spec.program)
+    tables = [call for call in spec.program.body if call.NAME == "embed"]
+    embedding = next((item for call in tables for item in call.operands() if isinstance(item, Weight)), None)
+    if embedding is None or hidden.norm is None or hidden.norm.NAME not in NORMS:
+        raise ConfigError(
+            f"{option} is not possible with this model.",
+            why="The layer reads hidden states behind one last norm, and rows of one embedding.",
+            fix="Use --speculate auto.",
+        )
+    return embedding, hidden.norm, hidden
+
+
+def models_of(
+    made: AheadProgram, spec: Model, name: str, ignored: tuple[str, ...], prefixes: tuple[tuple[str, str], ...] = ()
+) -> AheadLayer:
+    """The layer as a model, and what of it is loaded. ignored, prefixes: see CommonFacts."""
+    whole = replace(
+        spec,
+        architecture=name,
+        plain=made.plain,
+        program=made.program,
+        ignored=ignored,
+        optional_prefix="",
+        stored_prefixes=prefixes,
+    )
+    weights = tuple(weight for weight in made.program.weights if weight not in made.shared)
+    return AheadLayer(made, whole, replace(whole, program=replace(made.program, weights=weights)))
+
+
+def build_ahead(
+    ahead: AheadModel,
+    weights: ModelWeights,
+    memory: StepMemory,
+    place: RunPlace,
+    settings: Resolved,
+    pools: CachePools,
+    report: Callable[[Exception], None],
+) -> tuple[AheadProposer, HiddenHistory]:
+    """The layers, loaded, and what keeps hidden states for them. weights, memory: the model's. pools: of their K and V,
+    those of each layer behind those of the one before."""
+    loaded = [place.weights(load_heads(ahead.folder, ahead.file, layer.own, settings)) for layer in ahead.layers]
+    context, sequences = settings["context"], settings["max_sequences"]
+    count = len(pools.pages) // len(ahead.layers)
+    bound = [
+        _bound(ahead, layer, own, weights, place, settings, pools.num_pages[index * count : (index + 1) * count])
+        for index, (layer, own) in enumerate(zip(ahead.layers, loaded, strict=True))
+    ]
+    history = HiddenHistory(memory, ahead.read, lambda request: _is_guessed(request, ahead.way))
+    enter = _enter(ahead, weights, loaded[0], place, ahead.rows(settings))
+    cache = CacheManager(replace(pools, pages=pools.pages[:count]), PAGE_TOKENS)
+    executor: DraftExecutor
+    if len(bound) == 1:
+        executor = AheadExecutor(ahead.layers[0].made, bound[0].runner, bound[0].memory, history, ahead.width, enter)
+        forget = history.forget
+    else:
+        executor = several = LayersExecutor(bound, history, ahead.width, ahead.rows(settings), enter)
+        forget = several.forget
+    writer = DraftProposer(executor, cache, sequences, context, time.perf_counter, FIRST_TOKEN_S, report)
+    return AheadProposer(ahead.way, writer, forget, len(bound)), history
+
+
+def _bound(
+    ahead: AheadModel,
+    layer: AheadLayer,
+    own: ModelWeights,
+    weights: ModelWeights,
+    place: RunPlace,
+    settings: Resolved,
+    num_pages: tuple[int, ...],
+) -> BoundLayer:
+    """One layer with its memory."""
+    made, program = layer.made, layer.made.program
+    matrices = {**own.matrices, **{shared.key: weights.matrices[shared.key] for shared in made.shared}}
+    sizes = MemorySizes(num_pages, settings["context"], ahead.rows(settings), settings["max_sequences"])
+    memory = StepMemory(program, matrices, own.vectors, kv_kind(settings["kv_format"]), sizes, place.memory)
+    forward = place.compiled(program, memory)
+    if ahead.tokens:
+        forward = OwnVocabulary(forward, np.array(ahead.tokens, np.int32), layer.spec.vocab_size)
+    runner = place.runner(forward, memory, layer.spec.vocab_size)
+    return BoundLayer(runner, memory, made.states, made.own if made.rows is None else made.rows)
+
+
+def _enter(
+    ahead: AheadModel, weights: ModelWeights, own: ModelWeights, place: RunPlace, rows: int
+) -> Callable[[F32Array, F32Array], None]:
+    vectors, matrices = {**weights.vectors, **own.vectors}, {**weights.matrices, **own.matrices}
+    others = [
+        vectors[item.key] if isinstance(item, Vector) else matrices[item.key] if isinstance(item, Weight) else item
+        for item in ahead.enter.operands()[2:]
+    ]
+    return place.call(ahead.enter.NAME, others, rows, ahead.width)
+
+
+def _is_guessed(request: Request, way: str) -> bool:
+    """What an engine with such a layer guesses by it."""
+    return request.speculate in (None, way)

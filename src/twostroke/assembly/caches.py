@@ -1,0 +1,64 @@
+"""Pools and arrays of the caches, from the plan of memory, and the largest step.
+
+Knows: settings, the rooms below.
+Must not know: how an engine is put together, servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twostroke.cache.manager import CacheManager
+from twostroke.config import Resolved, kv_kind
+from twostroke.cost.memory import KVPlan
+from twostroke.ops.device_memory import HOST, DeviceMemory
+from twostroke.ops.step_memory import MemorySizes, StepMemory
+from twostroke.program.cache_groups import cache_groups
+from twostroke.program.model import Model
+from twostroke.program.program import Program
+from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.speculate.guess_limiter import GUESS_ROWS
+from twostroke.types.cache_pools import CachePools
+from twostroke.weights.loaded import ModelWeights
+
+
+def own_pools(spec: Model, plan: KVPlan) -> CachePools:
+    """Of the model's caches."""
+    return plan.pools.split(len(cache_groups(spec.program).pages))[0]
+
+
+def draft_pools(spec: Model, plan: KVPlan) -> CachePools:
+    """Of the caches of its draft."""
+    return plan.pools.split(len(cache_groups(spec.program).pages))[1]
+
+
+def longest_sequence(pools: CachePools, context_tokens: int) -> int:
+    """Positions that the pages hold; windows and states bound nothing but the context."""
+    return context_tokens if pools.most_pages is None else pools.most_pages * PAGE_TOKENS
+
+
+def step_memory(
+    program: Program,
+    weights: ModelWeights,
+    pools: CachePools,
+    settings: Resolved,
+    device: DeviceMemory = HOST,
+    groups: tuple[int, ...] | None = None,
+) -> StepMemory:
+    """Arrays for the largest step and for these pools. device: where they and the weights lie. groups: see `Model`."""
+    limits = (settings["context"], settings["max_step_tokens"], settings["max_sequences"])
+    pages = pools.num_pages if groups is None else tuple(pools.num_pages[group] for group in groups)
+    sizes = MemorySizes(pages, *limits, pools.state_slots, GUESS_ROWS, groups)
+    return StepMemory(program, weights.matrices, weights.vectors, kv_kind(settings["kv_format"]), sizes, device)
+
+
+def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> CacheManager:
+    """What manages the model's caches. on_fresh: see CacheManager."""
+    return CacheManager(own_pools(spec, plan), PAGE_TOKENS, on_fresh, shares=not spec.whole_prompts)
+
+
+def scheduler_limits(settings: Resolved, spec: Model) -> SchedulerLimits:
+    """What a step may hold."""
+    sizes = (settings["max_step_tokens"], settings["max_sequences"])
+    return SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS, whole_prompts=spec.whole_prompts)

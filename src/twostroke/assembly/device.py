@@ -1,0 +1,123 @@
+"""Where a model runs: on this machine's processor, or on a CUDA device; and what of an engine depends on that.
+
+Knows: the backends, settings, memory plans.
+Must not know: how an engine is put together, servers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.assembly.guesses import GuessingModel
+from twostroke.assembly.weights import settler_of
+from twostroke.backends.cpu.huge_pages import populate
+from twostroke.backends.cuda import CudaDevice
+from twostroke.backends.cuda.limits import ASKED_BYTES, lacking, sampling_bytes, scratch_bytes
+from twostroke.config import Resolved, Resolver
+from twostroke.cost.memory import MemoryNeeds
+from twostroke.env import Machine
+from twostroke.ops.step_memory import StepMemory
+from twostroke.program.model import Model
+from twostroke.quant.formats import format_choice
+from twostroke.runner.backing import PoolBacking
+from twostroke.types.errors import BackendError, ConfigError, UnsupportedModel
+from twostroke.weights.loaded import ModelWeights
+from twostroke.weights.packed.settle import Settler
+
+CPU, AUTO, CUDA = "cpu", "auto", "cuda"
+
+
+def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
+    """The device that was asked for, opened; None for the CPU. Settles `device` with its reason.
+
+    auto takes the CPU where no device can be used for this model with these settings, and says why. Raises ConfigError
+    where cuda was asked for and there is none, or an option that it cannot honour; UnsupportedModel where it lacks
+    kernels.
+    """
+    asked = resolver.asked_value("device") or CPU
+    if asked == CPU:
+        resolver.pick("device", CPU, "default: nothing has run on a GPU yet")
+        return None
+    reason = _why_not(resolver, spec)
+    if reason is None:
+        ordinal = int(asked.partition(":")[2] or 0)
+        try:
+            device = CudaDevice(ordinal)
+            resolver.put("device", f"cuda:{ordinal}", device.facts.name)
+            return device
+        except BackendError as error:
+            reason = ConfigError(f"--device {asked} cannot be used: {error.what}", why=error.why, fix=error.fix)
+    if asked != AUTO:
+        raise reason
+    resolver.put("device", CPU, f"auto: {' '.join(part for part in (reason.what, reason.why) if part)}")
+    return None
+
+
+def _why_not(resolver: Resolver, spec: Model) -> ConfigError | UnsupportedModel | None:
+    settings = resolver.resolved()
+    for name in ("ttft", "itl"):
+        if settings[name] is not None:
+            return _cannot_honour(name, "Promises are kept by predicted step times, and no device was ever measured.")
+    missing = lacking(spec.program)
+    if missing is None:
+        return None
+    return UnsupportedModel("The cuda backend cannot run this model.", why=missing, fix="Use --device cpu.")
+
+
+def _cannot_honour(name: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"--{name.replace('_', '-')} is not possible on a CUDA device yet.",
+        why=why,
+        fix="Leave it out, or use --device cpu.",
+    )
+
+
+def room_on(device: CudaDevice | None, machine: Machine) -> Machine:
+    """The machine, with the memory that the model gets: the device's, where there is one."""
+    if device is None:
+        return machine
+    facts = device.facts
+    source = f"free of the {facts.total_bytes / 1e9:.1f} GB of {facts.name}"
+    return replace(machine, available_bytes=facts.free_bytes, memory_source=source)
+
+
+def able_to_guess(device: CudaDevice | None, guessing: GuessingModel | None, resolver: Resolver) -> CudaDevice | None:
+    """The device, where what guesses can run there too. Raises UnsupportedModel, or takes the CPU where auto was asked
+    for."""
+    programs = () if guessing is None else guessing.programs
+    missing = next((reason for each in programs if (reason := lacking(each)) is not None), None)
+    if device is None or missing is None:
+        return device
+    device.close()
+    error = UnsupportedModel(
+        "The cuda backend cannot run what --speculate names.", why=missing, fix="Use --speculate auto, or --device cpu."
+    )
+    if resolver.asked_value("device") != AUTO:
+        raise error
+    resolver.put("device", CPU, f"auto: {error.what} {missing}")
+    return None
+
+
+def needs_on(
+    device: CudaDevice | None, needs: MemoryNeeds, spec: Model, settings: Resolved, guessing: GuessingModel | None
+) -> MemoryNeeds:
+    """What must fit: on a device scratch memory, and nothing of this process. What the driver took is taken already.
+    Programs take turns with scratch memory; each has inputs of its own."""
+    if device is None:
+        return needs
+    programs = [spec.program] if guessing is None else [spec.program, *guessing.programs]
+    formats, context = format_choice(settings["weights"]), settings["context"]
+    held = max(scratch_bytes(program, formats, context) for program in programs)
+    held += sampling_bytes(spec.vocab_size) + (len(programs) - 1) * ASKED_BYTES
+    held += 0 if guessing is None else guessing.input_bytes(settings)
+    return replace(needs, buffer_bytes=needs.buffer_bytes + held, process_bytes=0)
+
+
+def backing_of(device: CudaDevice | None, memory: StepMemory) -> PoolBacking:
+    """Memory behind the first group's pages ahead of their use; a device's is there from the beginning."""
+    return PoolBacking([] if device is not None else [layer.data for layer in memory.layers_of(0)], populate)
+
+
+def settler_on(device: CudaDevice | None, weights: ModelWeights, machine: Machine) -> Settler:
+    """Moves mapped weights into huge pages, where the CPU reads them."""
+    return settler_of(weights if device is None else replace(weights, mapped=None), machine)

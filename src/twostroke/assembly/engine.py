@@ -1,0 +1,398 @@
+"""The one composition root: reads what was asked, builds every object, hands out finished engines.
+
+Knows: everything below it.
+Must not know: click, HTTP routes.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from twostroke.adapters.shelf import AdapterShelf
+from twostroke.assembly import device as placing
+from twostroke.assembly import ranks
+from twostroke.assembly.adapters import AdapterPlan, plan_adapters
+from twostroke.assembly.ahead import AheadModel, build_ahead
+from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, own_pools, scheduler_limits, step_memory
+from twostroke.assembly.folders import compared_heads_folder, locate, name_of
+from twostroke.assembly.guesses import (
+    DraftModel,
+    GuessingModel,
+    build_draft,
+    build_guesser,
+    check_draft,
+    draft_name,
+    ways_of,
+)
+from twostroke.assembly.heads import MedusaModel, build_medusa, find_heads, medusa_proposer, with_hidden
+from twostroke.assembly.needs import needs_of
+from twostroke.assembly.place import RunPlace
+from twostroke.assembly.task import Texts, build_texts, read_for_task
+from twostroke.assembly.weights import Progress, Report, load
+from twostroke.backends.cpu import CpuOps, best_level, require_level
+from twostroke.backends.cuda import CudaDevice
+from twostroke.beams.book import BeamBook
+from twostroke.cache.manager import CacheManager
+from twostroke.config import (
+    GAP_LIMITER,
+    ModelFacts,
+    Resolved,
+    Resolver,
+    collect,
+    kv_kind,
+    objectives_of,
+    resolve_engine,
+    resolve_memory,
+    step_rule,
+)
+from twostroke.cost.explain.advice import Options
+from twostroke.cost.explain.verdict import Explainer
+from twostroke.cost.history.ledger import Ledger, Sink
+from twostroke.cost.memory import KVPlan
+from twostroke.cost.what_if import WhatIf
+from twostroke.cost_here import check_objectives, costs_here
+from twostroke.engine.cold_steps import ColdSteps
+from twostroke.engine.isolate import IsolatingExecutor
+from twostroke.engine.limits import EngineLimits
+from twostroke.engine.observer import Observer
+from twostroke.engine.record_file import RecordFile
+from twostroke.engine.session import Session
+from twostroke.engine.stepper import Stepper
+from twostroke.engine.sync_engine import SyncEngine
+from twostroke.engine.witness import Witness
+from twostroke.env import Machine, asked_by_environment, read_machine
+from twostroke.ops.step_memory import StepMemory
+from twostroke.program.model import Model
+from twostroke.retrieval.sentence_files import SentenceFiles
+from twostroke.run_delay import RunDelay
+from twostroke.runner.folder import read_folder
+from twostroke.runner.forward import Forward
+from twostroke.runner.hidden_rows import StepReader
+from twostroke.sampling.random_draw import sibling_seed
+from twostroke.scheduler.limits.gap_limiter import GapRule
+from twostroke.scheduler.objectives.objective_policy import objective_policy
+from twostroke.scheduler.policy import ArrivalPolicy, Policy, arrival_policy
+from twostroke.scheduler.scheduler import Scheduler
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.speculate.guesser import Guesser
+from twostroke.speculate.proposer import Proposer
+from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.grammar.compiler import GrammarCompiler
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
+from twostroke.weights.hub.hub import ModelFolder
+from twostroke.weights.loaded import ModelWeights
+from twostroke.weights.packed.background_check import BackgroundCheck
+from twostroke.weights.packed.cache import kept_folder
+from twostroke.weights.packed.settle import Settler
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model whose settings are known and whose weights are not read yet."""
+
+    folder: ModelFolder
+    spec: Model
+    resolver: Resolver
+    machine: Machine
+    kv_plan: KVPlan
+    costs: WhatIf
+    guessing: GuessingModel | None = None
+    adapters: AdapterPlan | None = None
+    files: SentenceFiles = field(default_factory=SentenceFiles)
+    device: CudaDevice | None = None
+    places: ranks.RankPlaces | None = None
+
+    @property
+    def part(self) -> Model:
+        """What this process computes of the model."""
+        return self.spec if self.places is None else self.places.division.own(self.spec)
+
+    @property
+    def name(self) -> str:
+        """See `name_of`."""
+        return name_of(self.folder)
+
+
+@dataclass(eq=False)
+class Heart:
+    """A loaded engine without its shell."""
+
+    stepper: Stepper
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    spec: Model
+    resolved: Resolved
+    model_name: str
+    generation: GenerationDefaults
+    settler: Settler
+    weights_check: BackgroundCheck
+    explainer: Explainer
+    closing: ExitStack
+    cache: CacheManager
+    memory: StepMemory
+    scheduler: Scheduler
+    grammars: GrammarCompiler
+    costs: WhatIf
+    guesser: Guesser
+    adapters: AdapterShelf | None
+    texts: Texts
+
+    @property
+    def session(self) -> Session:
+        """Of the stepper."""
+        return self.stepper.session
+
+    @property
+    def sampling_defaults(self) -> Mapping[str, Any]:
+        """What generation_config.json says, by the names of SamplingParams."""
+        return self.generation.sampling
+
+    def close(self) -> None:
+        """Give threads back."""
+        self.closing.close()
+
+    def __enter__(self) -> Heart:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(eq=False)
+class BuiltSync(Heart):
+    """With the plain loop's shell."""
+
+    engine: SyncEngine
+
+
+def find_model(model: str, options: Mapping[str, Any]) -> Found:
+    """Resolve everything up to memory; downloads where `model` is a hub id. Raises TwostrokeError."""
+    resolver = Resolver(collect(options, asked_by_environment()))
+    asked = ranks.asked_division(resolver)
+    division = None if asked is None else asked.division
+    machine = read_machine() if asked is None else asked.share_of(read_machine())
+    folder = locate(
+        model, resolver.asked_value("revision"), kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder)
+    )
+    spec, files = read_for_task(resolver, folder.path, compared_heads_folder(resolver, machine))
+    resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
+    settings = resolver.resolved()
+    require_level(settings["cpu_level"])
+    device = placing.choose_device(resolver, spec)
+    sequences = settings["max_sequences"]
+    spec = with_hidden(spec, settings, folder)
+    guessing = find_heads(settings, spec, folder) or _find_draft(resolver, spec, folder, machine)
+    device = placing.able_to_guess(device, guessing, resolver)
+    needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
+    adapters = plan_adapters(resolver, spec)
+    if adapters is not None:
+        needs = adapters.added_to(needs, settings["max_step_tokens"], sequences)
+        adapters.check_beside(guessing)
+    if guessing is not None:
+        needs = guessing.added_to(needs, settings)
+    kv_plan = resolve_memory(
+        resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, machine)
+    )
+    kinds, level, threads = kv_kind(settings["kv_format"]), settings["cpu_level"], settings["threads"]
+    whole = spec if adapters is None else adapters.counted
+    counted = whole if division is None else division.counted(whole)
+    costs = costs_here(counted, settings["weights"], kinds, machine.cache_folder, level, threads)
+    if objectives_of(settings).any:
+        check_objectives(costs, objectives_of(settings))
+        resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
+    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked)
+
+
+def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: Machine) -> DraftModel | None:
+    settings = resolver.resolved()
+    name = draft_name(settings)
+    if name is None:
+        return None
+    found = locate(name, kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder))
+    own = read_folder(found.path, compared_heads_folder(resolver, machine))
+    kinds, level, threads = kv_kind(settings["kv_format"]), settings["cpu_level"], settings["threads"]
+    draft = DraftModel(found, own, costs_here(own, settings["weights"], kinds, machine.cache_folder, level, threads))
+    check_draft(draft, spec, folder.path)
+    return draft
+
+
+def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
+    """Every setting with its reason; no weights are read."""
+    from twostroke.config import resolve_overload, resolve_server
+
+    found = find_model(model, options)
+    resolve_server(found.resolver, found.name)
+    resolve_overload(found.resolver, found.kv_plan.tokens)
+    return found.resolver.resolved()
+
+
+def build_heart(
+    found: Found,
+    progress: Progress | None,
+    report: Report,
+    observer: Observer | None = None,
+    witness: Witness | None = None,
+) -> Heart:
+    """Load the weights and put the engine together. Raises TwostrokeError."""
+    resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
+    tokenizer, generation = Tokenizer.from_folder(folder), read_generation_defaults(folder)
+    device, closing = found.device, ExitStack()
+    group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
+    loaded = load(folder, found.part, resolved, progress, report)
+    weights_check = BackgroundCheck(loaded.file)
+    closing.callback(weights_check.close)
+    place = RunPlace(CpuOps(resolved["cpu_level"], resolved["threads"]), device)
+    closing.callback(place.close)
+    settler = placing.settler_on(device, loaded.weights, found.machine)
+    closing.callback(settler.close)
+    weights = place.weights(loaded.weights)
+    forward, memory, shelf = _forward_and_memory(found, weights, resolved, place, group)
+    backing = placing.backing_of(device, memory)
+    closing.callback(backing.close)
+    proposer, readers = _guessing(found, weights, memory, place, report)
+    runner = place.runner(forward, memory, spec.vocab_size, RunDelay(), readers)
+    cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
+    guesser = build_guesser(resolved, found.costs.now, proposer)
+    scheduler = Scheduler(cache, scheduler_limits(resolved, spec), _policy(found, resolved), guesser)
+    book = BeamBook(scheduler)
+    ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
+    grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
+    closing.callback(grammars.close)
+    session = Session(
+        book,
+        tokenizer,
+        _limits(found, resolved, ends),
+        draw_seed=lambda: secrets.randbits(63),
+        sibling_seed=sibling_seed,
+        observer=observer,
+        grammars=grammars,
+        ledger=Ledger(found.costs.now, _trace(resolved, found.costs, report, closing)),
+        adapters=shelf,
+    )
+    report_fault = _fault_report("engine fault", report)
+    watched = ranks.executor_of(runner, group, witness)
+    executor = IsolatingExecutor(ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages), report_fault)
+    stepper = Stepper(
+        book,
+        executor,
+        session,
+        time.perf_counter,
+        report_fault,
+        probe=place.probe,
+        require_sound=ranks.sound_with(weights_check.require_sound, group),
+        alarm=ranks.alarm_of(group),
+    )
+    weights_check.start()
+    settler.start()
+    backing.start()
+    return Heart(
+        stepper,
+        tokenizer,
+        ChatTemplate.from_folder(folder),
+        spec,
+        resolved,
+        found.name,
+        generation,
+        settler,
+        weights_check,
+        Explainer(session.ledger, found.costs, _options(resolved)),
+        closing,
+        cache,
+        memory,
+        scheduler,
+        grammars,
+        found.costs,
+        guesser,
+        shelf,
+        build_texts(spec, resolved["pooling"], found.files, tokenizer, folder),
+    )
+
+
+def _options(resolved: Resolved) -> Options:
+    return Options(resolved["max_step_tokens"], resolved["max_sequences"], step_rule(resolved))
+
+
+def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:
+    return lambda error: report(f"{what}: {type(error).__name__}: {error}")
+
+
+def _guessing(
+    found: Found, weights: ModelWeights, memory: StepMemory, place: RunPlace, report: Report
+) -> tuple[Proposer | None, tuple[StepReader, ...]]:
+    """What guesses beside the proposers that look up, and what reads hidden states for it."""
+    resolved, guessing, pools = found.resolver.resolved(), found.guessing, draft_pools(found.spec, found.kv_plan)
+    told = _fault_report("fault of what guesses", report)
+    if isinstance(guessing, MedusaModel):
+        heads, rows = build_medusa(guessing, weights, memory, found.spec, place, resolved)
+        return medusa_proposer(heads, told), (rows,)
+    if isinstance(guessing, AheadModel):
+        ahead, history = build_ahead(guessing, weights, memory, place, resolved, pools, told)
+        return ahead, (history,)
+    if isinstance(guessing, DraftModel):
+        own_weights = load(guessing.folder.path, guessing.spec, resolved, None, report).weights
+        return build_draft(guessing, own_weights, place, resolved, pools, told), ()
+    return None, ()
+
+
+def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> BuiltSync:
+    """A loaded engine with the plain loop's shell."""
+    heart = build_heart(find_model(model, options), progress, print_report)
+    return BuiltSync(**_fields(heart), engine=SyncEngine(heart.stepper))
+
+
+def _forward_and_memory(
+    found: Found, weights: ModelWeights, resolved: Resolved, place: RunPlace, group: ranks.StartedGroup | None
+) -> tuple[Forward, StepMemory, AdapterShelf | None]:
+    """The model's program, or that with places for adapters, where it runs; the arrays of its steps; the adapters."""
+    pools, part, program, shelf = own_pools(found.spec, found.kv_plan), found.part, found.part.program, None
+    if found.adapters is not None:
+        shelf, program = found.adapters.build(place.memory), found.adapters.program
+        weights = shelf.beside(weights)
+    memory = step_memory(program, weights, pools, resolved, place.memory, part.groups)
+    forward = place.compiled(program, memory)
+    return forward if group is None else group.lead(forward, place.ops), memory, shelf
+
+
+def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack) -> Sink | None:
+    if resolved["trace"] is None:
+        return None
+    file = RecordFile(Path(resolved["trace"]).expanduser(), costs.source, report)
+    closing.callback(file.close)
+    return file.write
+
+
+def _limits(found: Found, resolved: Resolved, ends: frozenset[int]) -> EngineLimits:
+    context, pools = resolved["context"], own_pools(found.spec, found.kv_plan)
+    reach = (context, found.spec.vocab_size, longest_sequence(pools, context))
+    return EngineLimits(*reach, ends, objectives_of(resolved), ways_of(resolved, found.spec), task=found.spec.task)
+
+
+def _policy(found: Found, resolved: Resolved) -> Policy:
+    """By order of arrival where nothing is promised."""
+    guessed = not found.costs.measured
+    if resolved["step_limiter"] == GAP_LIMITER:
+        return arrival_policy(found.costs.now, GapRule(), PAGE_TOKENS, guessed)
+    if not objectives_of(resolved).any:
+        return ArrivalPolicy()
+    limits = scheduler_limits(resolved, found.spec)
+    return objective_policy(found.costs.now, objectives_of(resolved), limits, PAGE_TOKENS, guessed=guessed)
+
+
+def print_report(sentence: str) -> None:
+    """Warnings of library use go to standard error."""
+    print(sentence, file=sys.stderr)
+
+
+def _fields(heart: Heart) -> dict[str, Any]:
+    return {name: getattr(heart, name) for name in Heart.__dataclass_fields__}

@@ -1,0 +1,42 @@
+"""Where models lie: the embedded one and its draft, folders, files, hubs.
+
+Knows: names that people write, the cache folder.
+Must not know: settings of an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from twostroke.assets import spark_draft_path, spark_path
+from twostroke.config import Resolver
+from twostroke.env import Machine, hub_offline
+from twostroke.weights.gguf.unfold import unfold
+from twostroke.weights.hub.hub import EMBEDDED, ModelFolder, resolve_model
+from twostroke.weights.packed.cache import kept_folder
+
+Progress = Callable[[int, int, str], None]
+SHIPPED = {EMBEDDED: spark_path, "spark-draft": spark_draft_path}
+
+
+def name_of(folder: ModelFolder) -> str:
+    """A model's name for messages: the embedded model's, or the last part of folder or hub id."""
+    return folder.source if "/" not in folder.source else Path(folder.source).name
+
+
+def locate(
+    model: str, revision: str | None = None, progress: Progress | None = None, kept: Path | None = None
+) -> ModelFolder:
+    """The embedded model, a folder, a GGUF file, or a hub id (downloaded). kept: where GGUF files are unfolded."""
+    if model in SHIPPED:
+        return ModelFolder(SHIPPED[model](), model, None)
+    found = resolve_model(model, revision=revision, offline=hub_offline(), progress=progress)
+    return replace(found, path=unfold(found.path, kept)) if found.path.is_file() else found
+
+
+def compared_heads_folder(resolver: Resolver, machine: Machine) -> Path | None:
+    """Where is kept whether a checkpoint's head is its embedding; None where nothing is kept."""
+    kept = kept_folder(resolver.asked_value("cache"), machine.cache_folder)
+    return None if kept is None else kept / "heads"

@@ -1,0 +1,193 @@
+"""Puts together what guesses tokens: proposers, the draft model where there is one, the limiter.
+
+Knows: settings, the rooms below.
+Must not know: how an engine is put together, servers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from twostroke.assembly.place import RunPlace
+from twostroke.cache.manager import CacheManager
+from twostroke.config import Resolved, kv_kind
+from twostroke.cost.memory import MemoryNeeds
+from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.what_if import WhatIf
+from twostroke.ops.step_memory import MemorySizes, StepMemory, page_table_bytes
+from twostroke.program.model import Model
+from twostroke.program.place import place as placement
+from twostroke.program.program import Program
+from twostroke.quant.formats import format_choice
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.speculate.acceptance import Acceptance
+from twostroke.speculate.draft import PROMPT_ROWS, DraftProposer
+from twostroke.speculate.finished import FinishedAnswers
+from twostroke.speculate.guess_limiter import GuessLimiter
+from twostroke.speculate.guesser import Guesser
+from twostroke.speculate.ngram import NgramProposer
+from twostroke.speculate.proposer import Proposer
+from twostroke.speculate.suffix import SuffixProposer
+from twostroke.speculate.timed import TimedProposer
+from twostroke.speculate.verify_time import VerifyTime
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.cache_pools import CachePools
+from twostroke.types.errors import ConfigError
+from twostroke.types.pooling import Task
+from twostroke.types.speculate import DRAFT, LOADED, NO_WAYS, WAYS
+from twostroke.weights.hub.hub import ModelFolder
+from twostroke.weights.loaded import ModelWeights
+
+SLOTS_A_SEQUENCE = 3
+"""Of a draft's states: its state, a copy while it reads its own guesses, a snapshot."""
+
+
+class GuessingModel(Protocol):
+    """A draft or heads whose weights are not read yet."""
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """What it runs."""
+
+    def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
+        """What the model and this need together."""
+
+    def input_bytes(self, settings: Resolved) -> int:
+        """What it takes beside that on a device, for hidden states that come from this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftModel:
+    """A draft whose weights are not read yet."""
+
+    folder: ModelFolder
+    spec: Model
+    costs: WhatIf
+
+    @property
+    def name(self) -> str:
+        """As it was asked for."""
+        return self.folder.source
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """See GuessingModel."""
+        return (self.spec.program,)
+
+    def input_bytes(self, settings: Resolved) -> int:
+        """See GuessingModel."""
+        return 0
+
+    def rows(self, settings: Resolved) -> int:
+        """Of one step of the draft."""
+        return max(PROMPT_ROWS, int(settings["max_sequences"]))
+
+    def context(self, settings: Resolved) -> int:
+        """The longest text that it reads."""
+        return min(int(settings["context"]), self.spec.longest_context)
+
+    def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
+        """What model and draft need together: each has room for as many tokens of K and V as the other. The draft's
+        cache groups come behind the model's."""
+        weight_bytes = self.spec.weight_bytes(format_choice(settings["weights"]))
+        return needs_with(needs, self.spec, weight_bytes, self.rows(settings), self.context(settings), settings)
+
+
+def needs_with(
+    needs: MemoryNeeds, spec: Model, weight_bytes: int, rows: int, context: int, settings: Resolved
+) -> MemoryNeeds:
+    """What a model needs together with a second one, whose cache groups come behind its own. rows, context: of a step
+    of the second."""
+    sequences = settings["max_sequences"]
+    own = spec.cache_needs(kv_kind(settings["kv_format"]), context, sequences, rows)
+    tables = len(own.groups) * page_table_bytes(context, sequences)
+    state_bytes = own.state_bytes * draft_slots(spec, sequences)
+    return replace(
+        needs,
+        weight_bytes=needs.weight_bytes + weight_bytes,
+        buffer_bytes=needs.buffer_bytes + placement(spec.program, rows, sequences).num_bytes + state_bytes,
+        caches=replace(needs.caches, groups=needs.caches.groups + own.groups),
+        table_bytes=needs.table_bytes + spec.rope_bytes(context) + tables,
+    )
+
+
+def draft_slots(spec: Model, sequences: int) -> int:
+    """For states of a draft. Unlike pages they are not shared with the model: there are as many as can be of use."""
+    return SLOTS_A_SEQUENCE * sequences if spec.state_bytes() else 0
+
+
+def draft_name(settings: Resolved) -> str | None:
+    """MODEL of --speculate draft:MODEL."""
+    word, _, name = str(settings["speculate"]).partition(":")
+    return name if word == DRAFT else None
+
+
+def check_draft(draft: DraftModel, model: Model, model_folder: Path) -> None:
+    """Raises ConfigError for a draft that cannot guess for this model."""
+    sizes = draft.spec.vocab_size, model.vocab_size
+    if sizes[0] != sizes[1] or not _same_tokens(draft.folder.path, model_folder, sizes[0]):
+        counts = f"It has {sizes[0]:,} tokens, and the model {sizes[1]:,}."
+        why = counts if sizes[0] != sizes[1] else "Some tokens differ."
+        raise ConfigError(
+            f"--speculate draft:{draft.name} names a model of another vocabulary.",
+            why=why,
+            fix="Use a smaller model of the same family, or --speculate auto, which needs no draft.",
+        )
+
+
+def ways_of(settings: Resolved, spec: Model) -> tuple[str, ...]:
+    """What a request may ask for. Models that generate nothing are not guessed: see config.py."""
+    if spec.task is not Task.GENERATE:
+        return NO_WAYS
+    way = str(settings["speculate"]).partition(":")[0]
+    return (*WAYS, way) if way in LOADED else WAYS
+
+
+def build_guesser(settings: Resolved, cost: StepCost, computing: Proposer | None) -> Guesser:
+    """`auto` is suffix: it sees all places that ngram sees, and others. computing: the proposer with a model."""
+    ngram, suffix = (
+        TimedProposer(each, time.perf_counter) for each in (NgramProposer(), SuffixProposer(FinishedAnswers()))
+    )
+    ways: dict[str, tuple[Proposer, ...]] = {
+        "off": (),
+        "auto": (suffix,),
+        "ngram": (ngram,),
+        "suffix": (suffix,),
+    }
+    if computing is not None:
+        ways[computing.name] = (computing,)
+    default = str(settings["speculate"]).partition(":")[0]
+    return Guesser(ways, default, GuessLimiter(VerifyTime(cost)), Acceptance())
+
+
+def build_draft(
+    draft: DraftModel,
+    weights: ModelWeights,
+    place: RunPlace,
+    settings: Resolved,
+    pools: CachePools,
+    report: Callable[[Exception], None],
+) -> DraftProposer:
+    """The draft model, loaded. pools: of its K and V."""
+    sequences, context = settings["max_sequences"], draft.context(settings)
+    pools = replace(pools, state_slots=draft_slots(draft.spec, sequences))
+    sizes = MemorySizes(pools.num_pages, context, draft.rows(settings), sequences, pools.state_slots)
+    program, own, kind = draft.spec.program, place.weights(weights), kv_kind(settings["kv_format"])
+    memory = StepMemory(program, own.matrices, own.vectors, kind, sizes, place.memory)
+    runner = place.runner(place.compiled(program, memory), memory, draft.spec.vocab_size)
+    first_token_s = draft.costs.now.predict([Segment.decode(context // 4)]).seconds
+    cache = CacheManager(pools, PAGE_TOKENS)
+    return DraftProposer(runner, cache, sequences, context, time.perf_counter, first_token_s, report)
+
+
+def _same_tokens(draft: Path, model: Path, vocab_size: int) -> bool:
+    """Do both write the same text for every token id?"""
+    files = [folder / "tokenizer.json" for folder in (draft, model)]
+    if all(file.is_file() for file in files) and files[0].read_bytes() == files[1].read_bytes():
+        return True
+    first, second = Tokenizer.from_folder(draft), Tokenizer.from_folder(model)
+    return all(first.token_text(token_id) == second.token_text(token_id) for token_id in range(vocab_size))

@@ -1,0 +1,182 @@
+"""A member of a group put together: its part of the model, its memory, its exchange.
+
+Knows: settings, the rooms below.
+Must not know: scheduling, sampling, click.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from twostroke.assembly.caches import step_memory
+from twostroke.assembly.folders import compared_heads_folder, locate
+from twostroke.assembly.needs import needs_of
+from twostroke.assembly.ranks import over_sockets
+from twostroke.assembly.task import read_for_task
+from twostroke.assembly.weights import load, settler_of
+from twostroke.backends.cpu import CpuOps, best_level, require_level
+from twostroke.backends.cpu.exchange import Exchange
+from twostroke.config import ModelFacts, Resolved, Resolver, collect, resolve_engine
+from twostroke.cost.memory import plan_kv
+from twostroke.env import read_machine
+from twostroke.ops.passes.division import Division
+from twostroke.program.cache_groups import cache_groups
+from twostroke.program.model import Model
+from twostroke.ranks.frames import RANKS_VERSION, RankBegin, RankJoin, RankReady
+from twostroke.ranks.line import RankLine, RankLineLost
+from twostroke.ranks.member import RankMember
+from twostroke.ranks.processes import connect
+from twostroke.types.errors import ConfigError
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.packed.background_check import BackgroundCheck
+from twostroke.weights.packed.cache import kept_folder
+from twostroke.weights.packed.fingerprint import content_fingerprint
+
+ACCEPT_S = 60.0
+Report = Callable[[str], None]
+
+
+@dataclass(eq=False)
+class CalledRank:
+    """A leader that has called. sockets: connections for numbers, by rank; of ranks that share memory, none. memory:
+    the descriptor of that memory."""
+
+    line: RankLine
+    begin: RankBegin
+    sockets: dict[int, socket.socket] = field(default_factory=dict)
+    memory: int | None = None
+
+    def exchange(self, level: str) -> Exchange:
+        """Of this rank with the others."""
+        begin = self.begin
+        if self.memory is not None:
+            sizes = (begin.rank, begin.ranks, begin.width, begin.limit_s)
+            return Exchange.in_memory(level, self.memory, *sizes)
+        return over_sockets(level, self.sockets, begin.rank, begin.ranks, begin.limit_s)
+
+    def close(self) -> None:
+        """All connections. Closing twice is harmless."""
+        self.line.close()
+        for sock in self.sockets.values():
+            sock.close()
+
+
+def inherited(line_descriptor: int, memory_descriptor: int) -> CalledRank:
+    """The leader that started this process. Raises RankLineLost."""
+    line = RankLine(socket.socket(fileno=line_descriptor))
+    return CalledRank(line, _begin(line), memory=memory_descriptor)
+
+
+def called(listener: socket.socket, secret: bytes, report: Report) -> CalledRank:
+    """Wait for a leader and for connections from all ranks below this one. Raises RankLineLost where they stay away."""
+    meeting: CalledRank | None = None
+    joined: dict[int, tuple[RankJoin, RankLine]] = {}
+    reached = False
+    while meeting is None or not _complete(meeting, joined):
+        listener.settimeout(None if meeting is None else ACCEPT_S)
+        try:
+            sock, address = listener.accept()
+        except TimeoutError:
+            raise RankLineLost("the other ranks did not come") from None
+        line = RankLine(sock)
+        try:
+            line.prove(secret, leads=False)
+            frame = line.receive()
+        except (RankLineLost, OSError) as error:
+            report(f"{address[0]} was turned away: {error}")
+            line.close()
+            continue
+        if isinstance(frame, RankJoin):
+            joined[frame.rank] = (frame, line)
+        elif isinstance(frame, RankBegin) and meeting is None:
+            meeting = CalledRank(line, frame)
+        if meeting is not None and not reached:
+            reached = True
+            meeting.sockets = _call_higher(meeting.begin, secret)
+    meeting.sockets |= {rank: line.sock for rank, (join, line) in joined.items() if join.ticket == meeting.begin.ticket}
+    return meeting
+
+
+def _complete(meeting: CalledRank, joined: Mapping[int, tuple[RankJoin, RankLine]]) -> bool:
+    have = {rank for rank, (join, _) in joined.items() if join.ticket == meeting.begin.ticket} | set(meeting.sockets)
+    return have >= set(range(meeting.begin.ranks)) - {meeting.begin.rank}
+
+
+def _call_higher(begin: RankBegin, secret: bytes) -> dict[int, socket.socket]:
+    """Connections to the members above this one; the leader calls by itself."""
+    sockets = {}
+    for rank in range(begin.rank + 1, begin.ranks):
+        if begin.peers[rank]:
+            host, _, port = begin.peers[rank].rpartition(":")
+            line = connect((host, int(port)), secret, rank)
+            line.send(RankJoin(begin.ticket, begin.rank))
+            sockets[rank] = line.sock
+    return sockets
+
+
+def _begin(line: RankLine) -> RankBegin:
+    frame = line.receive()
+    if not isinstance(frame, RankBegin) or frame.version != RANKS_VERSION:
+        raise RankLineLost("the leader is of another version")
+    return frame
+
+
+def follow(model: str, options: Mapping[str, Any], meeting: CalledRank, report: Report) -> None:
+    """Load this rank's part, say so, and compute until the leader ends. Raises TwostrokeError."""
+    begin = meeting.begin
+    resolver = Resolver(collect({**begin.options, **options}, {}))
+    division = Division(begin.way, begin.ranks)
+    path, spec, resolved = _resolve(model, resolver, begin)
+    part = division.part(spec, begin.rank)
+    groups = cache_groups(spec.program)
+    pools = groups.pools(begin.pages, begin.state_slots, begin.chunk_tokens)
+    machine = read_machine()
+    needs = needs_of(spec, division.parts(spec), resolved)
+    plan_kv(needs, machine.available_bytes, needs.caches.bytes_of(pools), machine.memory_source)
+    with ExitStack() as closing:
+        loaded = load(path, part, resolved, None, report)
+        check = BackgroundCheck(loaded.file)
+        closing.callback(check.close)
+        exchange = meeting.exchange(resolved["cpu_level"])
+        closing.callback(exchange.close)
+        ops = CpuOps(resolved["cpu_level"], resolved["threads"])
+        closing.callback(ops.close)
+        ops.join(exchange)
+        settler = settler_of(loaded.weights, machine)
+        closing.callback(settler.close)
+        memory = step_memory(part.program, loaded.weights, pools, resolved, groups=part.groups)
+        member = RankMember(meeting.line, memory, ops.compile(part.program, memory), exchange, check.require_sound)
+        check.start()
+        settler.start()
+        meeting.line.send(RankReady(needs.weight_bytes))
+        member.follow()
+
+
+def _resolve(model: str, resolver: Resolver, begin: RankBegin) -> tuple[Path, Model, Resolved]:
+    machine = read_machine()
+    kept = kept_folder(resolver.asked_value("cache"), machine.cache_folder)
+    folder = locate(model, resolver.asked_value("revision"), kept=kept)
+    spec, files = read_for_task(resolver, folder.path, compared_heads_folder(resolver, machine))
+    resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
+    resolved = resolver.resolved()
+    require_level(resolved["cpu_level"])
+    if resolved["cpu_level"] != begin.options["cpu_level"]:
+        raise ConfigError(
+            f"This rank computes with {resolved['cpu_level']} kernels, its leader with {begin.options['cpu_level']}.",
+            why="Sums of floats may differ between them.",
+            fix="Give all ranks the same --cpu-level.",
+        )
+    with Checkpoint.open(folder.path) as checkpoint:
+        content = content_fingerprint(checkpoint)
+    if content != begin.model:
+        raise ConfigError(
+            "This rank's model is another one than its leader's.",
+            why=f"The fingerprints of config.json and weights are {content} and {begin.model}.",
+            fix="Copy the same folder to all machines.",
+        )
+    return folder.path, spec, resolved

@@ -1,0 +1,97 @@
+"""Where the programs of an engine run: the model, and what guesses for it.
+
+Knows: the backends.
+Must not know: settings, which programs there are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu.health import check_kernels
+from twostroke.backends.cuda import CudaDevice, CudaForward
+from twostroke.backends.cuda.health import check_device
+from twostroke.ops.device_memory import HOST, DeviceMemory
+from twostroke.ops.operands import F32Array
+from twostroke.ops.registry import registry
+from twostroke.ops.step_memory import StepMemory
+from twostroke.program.program import Program
+from twostroke.runner.ahead import native_call
+from twostroke.runner.device_sampler import DeviceSampler
+from twostroke.runner.forward import Forward
+from twostroke.runner.hidden_rows import StepReader
+from twostroke.runner.place_weights import placed
+from twostroke.runner.runner import ModelRunner, no_delay
+from twostroke.runner.samplers import HostSampler, StepSampler
+from twostroke.weights.loaded import ModelWeights
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlace:
+    """ops: of this machine's processor; they also weigh what is sampled here. device: None where everything runs on
+    the processor."""
+
+    ops: CpuOps
+    device: CudaDevice | None = None
+
+    @property
+    def memory(self) -> DeviceMemory:
+        """Where arrays are made that kernels read."""
+        return HOST if self.device is None else self.device
+
+    def weights(self, weights: ModelWeights) -> ModelWeights:
+        """The weights where they are read. Raises OutOfMemory."""
+        return weights if self.device is None else placed(weights, self.device)
+
+    def compiled(self, program: Program, memory: StepMemory) -> Forward:
+        """The program on that memory, which was made in `self.memory`."""
+        return self.ops.compile(program, memory) if self.device is None else self.device.compile(program, memory)
+
+    def runner(
+        self,
+        forward: Forward,
+        memory: StepMemory,
+        vocabulary: int,
+        delay: Callable[[], float] = no_delay,
+        readers: Sequence[StepReader] = (),
+    ) -> ModelRunner:
+        """Steps of a model, whose tokens are chosen where the logits are. delay, readers: see ModelRunner."""
+        sampler: StepSampler = HostSampler(forward, self.ops.weigh)
+        if isinstance(forward, CudaForward):
+            sampler = DeviceSampler(forward, vocabulary, self.ops.weigh)
+        return ModelRunner(forward, memory, time.perf_counter, delay, sampler, readers)
+
+    def call(self, op: str, operands: Sequence[Any], rows: int, width: int) -> Callable[[F32Array, F32Array], None]:
+        """One op of a result, which lies in `self.memory`, and an input (at most rows, width) of this process.
+        operands: those behind both. On a device there is room for the input from now on."""
+        if self.device is None:
+            return native_call(self.ops, op, operands)
+        device, kind = self.device, registry()[op]
+        room: F32Array = device.empty(4 * rows * width).view(np.float32).reshape(rows, width)
+
+        def run(out: F32Array, given: F32Array) -> None:
+            there = room[: len(given)]
+            device.write(there, given)
+            recorder = device.recorder()
+            recorder.record(kind, (out, there, *operands))
+            device.run(recorder.calls())
+
+        return run
+
+    def probe(self) -> None:
+        """Do the kernels still compute? Raises BackendError."""
+        check_kernels(self.ops)
+        if self.device is not None:
+            check_device(self.device)
+
+    def close(self) -> None:
+        """Gives the device back, where there is one, then the threads."""
+        if self.device is not None:
+            self.device.close()
+        self.ops.close()

@@ -1,0 +1,245 @@
+"""One model over several processes: what was asked for, and the group that its leader starts.
+
+Knows: settings, the rooms below.
+Must not know: how an engine is put together, servers.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import structs
+
+from twostroke.assembly.caches import own_pools
+from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu.exchange import Exchange, memory_bytes
+from twostroke.cluster.link import secret_key
+from twostroke.config import Resolved, Resolver
+from twostroke.cost.memory import KVPlan
+from twostroke.engine.alarm import Alarm
+from twostroke.engine.executor import Executor
+from twostroke.engine.witness import Witness, WitnessedExecutor
+from twostroke.env import Machine, process_environment
+from twostroke.ops.passes.division import TENSOR, Division
+from twostroke.program.model import Model
+from twostroke.ranks.frames import RANKS_VERSION, RankBegin, RankJoin
+from twostroke.ranks.leader import LeadingExecutor, LeadingForward, RankGroup
+from twostroke.ranks.line import RankLine
+from twostroke.ranks.processes import END_S, LOST_END_S, LocalMembers, connect, shared_memory
+from twostroke.runner.forward import Forward
+from twostroke.runner.runner import ModelRunner
+from twostroke.types.cache_pools import CachePools
+from twostroke.types.errors import ConfigError
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.packed.fingerprint import content_fingerprint
+
+TIMEOUT_S = 60.0
+
+SENT = ("weights", "kv_format", "context", "max_step_tokens", "max_sequences", "task", "cpu_level")
+"""Settings that all ranks have in common."""
+SHARED_HERE = ("threads", "cache")
+"""Those that members on this machine share with their leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlaces:
+    """Where the processes of a division are. addresses: of members on other machines, by rank; empty for processes of
+    this one. timeout_s: the longest wait of one for another inside a step: a rank that takes longer hangs."""
+
+    division: Division
+    addresses: tuple[tuple[str, int], ...] = ()
+    secret: str | None = None
+    timeout_s: float = TIMEOUT_S
+
+    def share_of(self, machine: Machine) -> Machine:
+        """What one of the processes may use, where all are of this machine."""
+        return machine if self.addresses else machine.share(self.division.count)
+
+
+def asked_division(resolver: Resolver) -> RankPlaces | None:
+    """What was asked for; None for one process. Settles both counts. Raises ConfigError."""
+    tensor = resolver.pick("tensor_parallel", 1, "default: one process has every layer's matrices")
+    stages = resolver.pick("pipeline_parallel", 1, "default: one process has all layers")
+    listed = resolver.asked_value("rank_addresses") or ()
+    division = Division.asked(tensor, stages)
+    count = 1 if division is None else division.count
+    if listed and len(listed) != count - 1:
+        raise ConfigError(
+            f"--rank-addresses names {len(listed)} members, and {count} ranks have {count - 1} beside this process.",
+            fix="Give one HOST:PORT for each, with commas between, and --tensor-parallel or --pipeline-parallel.",
+        )
+    if division is None:
+        if resolver.asked_value("rank_timeout") is not None:
+            raise ConfigError(
+                "--rank-timeout belongs to --tensor-parallel or --pipeline-parallel.", fix="Leave it out."
+            )
+        return None
+    timeout_s = resolver.pick("rank_timeout", TIMEOUT_S, "default")
+    _refuse_beside(resolver)
+    secret = resolver.asked_value("cluster_secret")
+    _require_secret(listed, secret)
+    return RankPlaces(division, tuple(listed), secret, timeout_s)
+
+
+def _require_secret(addresses: Sequence[tuple[str, int]], secret: str | None) -> None:
+    far = [host for host, _ in addresses if host not in ("127.0.0.1", "localhost", "::1")]
+    if far and secret is None:
+        raise ConfigError(
+            f"{far[0]} is another machine, and there is no secret.",
+            why="Any program that reaches a rank's address could act as its leader.",
+            fix="Set TWOSTROKE_CLUSTER_SECRET to the same long text for all ranks.",
+        )
+
+
+def _refuse_beside(resolver: Resolver) -> None:
+    """Options that a group of ranks cannot honour, by name."""
+    by_model = str(resolver.asked_value("speculate") or "").partition(":")[0] in ("medusa", "eagle", "draft")
+    device = (resolver.asked_value("device") or "cpu") != "cpu"
+    adapters = [
+        name for name in ("adapter", "adapter_folder", "max_adapters") if resolver.asked_value(name) is not None
+    ]
+    wrong = ["speculate"] * by_model + ["device"] * device + adapters
+    if wrong:
+        flag = f"--{wrong[0].replace('_', '-')}"
+        raise ConfigError(
+            f"{flag} {resolver.asked_value(wrong[0])} is not possible over several ranks yet.",
+            why="What it adds to a step is not divided among ranks.",
+            fix="Leave it out, or serve the model with one process.",
+        )
+
+
+@dataclass(eq=False)
+class StartedGroup:
+    """A group whose members load. Owns processes, lines, and the exchange."""
+
+    division: Division
+    group: RankGroup
+    exchange: Exchange
+    processes: LocalMembers | None
+
+    def lead(self, forward: Forward, ops: CpuOps) -> Forward:
+        """The leader's program, joined to the others. It runs when all members are ready. Raises TwostrokeError."""
+        ops.join(self.exchange)
+        self.group.meet_in(self.exchange)
+        self.group.wait_ready()
+        return LeadingForward(forward, self.group, head_needs_members=self.division.way == TENSOR)
+
+    def close(self) -> None:
+        """After the ops that use the exchange. Closing twice is harmless."""
+        self.group.close()
+        self.exchange.end()
+        if self.processes is not None:
+            self.processes.close(END_S if self.group.whole else LOST_END_S)
+        self.exchange.close()
+
+
+def executor_of(runner: ModelRunner, group: StartedGroup | None, witness: Witness | None) -> Executor:
+    """What runs plans: the runner, or with a group a leader, which sends each plan to the members before it runs it.
+
+    With a witness, the witness stands around that executor.
+    """
+    plain: Executor = runner if group is None else LeadingExecutor(runner, group.group)
+    return plain if witness is None else WitnessedExecutor(plain, witness)
+
+
+def start_ranks(
+    places: RankPlaces | None, folder: Path, spec: Model, resolved: Resolved, plan: KVPlan, closing: ExitStack
+) -> StartedGroup | None:
+    """The group that was asked for, whose members load from now on; None for one process. It ends with `closing`."""
+    if places is None:
+        return None
+    with Checkpoint.open(folder) as checkpoint:
+        content = content_fingerprint(checkpoint)
+    started = start_group(places, str(folder), spec, resolved, own_pools(spec, plan), content)
+    closing.callback(started.close)
+    return started
+
+
+def sound_with(sound: Callable[[], None], group: StartedGroup | None) -> Callable[[], None]:
+    """Raises EngineStopped where `sound` does, and where a member was lost."""
+    if group is None:
+        return sound
+
+    def both() -> None:
+        sound()
+        group.group.require_whole()
+
+    return both
+
+
+def alarm_of(group: StartedGroup | None) -> Alarm:
+    """Rung when a member is lost."""
+    alarm = Alarm()
+    if group is not None:
+        group.group.when_lost(alarm.ring)
+    return alarm
+
+
+def start_group(
+    places: RankPlaces, path: str, spec: Model, resolved: Resolved, pools: CachePools, content: str
+) -> StartedGroup:
+    """Start or reach the members, and send each its part. path: of the model here. content: its fingerprint."""
+    division = places.division
+    width, level = division.exchange_width(spec), str(resolved["cpu_level"])
+    begin = RankBegin(
+        RANKS_VERSION,
+        division.way,
+        0,
+        division.count,
+        {name: str(resolved[name]) for name in SENT},
+        pools.num_pages,
+        pools.state_slots,
+        pools.chunk_tokens,
+        content,
+        width,
+        places.timeout_s,
+        secrets.token_bytes(16),
+    )
+    if places.addresses:
+        return _reach(places, begin, level)
+    here = {name: str(resolved[name]) for name in SHARED_HERE}
+    begin = structs.replace(begin, options={**begin.options, **here})
+    ranks = division.members
+    started = LocalMembers(shared_memory(memory_bytes(level, division.count, width)), ranks[0])
+    command = [sys.executable, "-P", "-m", "twostroke", "rank", path]
+    lines = started.start(len(ranks), command, process_environment())
+    for rank, line in zip(ranks, lines, strict=True):
+        line.send(structs.replace(begin, rank=rank))
+    exchange = Exchange.in_memory(level, started.descriptor, division.leader, division.count, width, places.timeout_s)
+    return StartedGroup(division, _group(lines, ranks[0], started.describe), exchange, started)
+
+
+def _group(lines: Sequence[RankLine], first: int, describe: Callable[[int], str]) -> RankGroup:
+    group = RankGroup(lines, first, describe)
+    group.start()
+    return group
+
+
+def _reach(places: RankPlaces, begin: RankBegin, level: str) -> StartedGroup:
+    """Members that listen: a line to each first, then the connections for numbers."""
+    division = places.division
+    ranks, secret = division.members, secret_key(places.secret)
+    where = dict(zip(ranks, places.addresses, strict=True))
+    peers = tuple(f"{where[rank][0]}:{where[rank][1]}" if rank in where else "" for rank in range(division.count))
+    lines = [connect(where[rank], secret, rank) for rank in ranks]
+    for rank, line in zip(ranks, lines, strict=True):
+        line.send(structs.replace(begin, rank=rank, peers=peers))
+    sockets = {}
+    for rank in ranks:
+        joined = connect(where[rank], secret, rank)
+        joined.send(RankJoin(begin.ticket, division.leader))
+        sockets[rank] = joined.sock
+    exchange = over_sockets(level, sockets, division.leader, division.count, places.timeout_s)
+    return StartedGroup(division, _group(lines, ranks[0], lambda rank: ""), exchange, None)
+
+
+def over_sockets(level: str, sockets: Mapping[int, socket.socket], rank: int, ranks: int, limit_s: float) -> Exchange:
+    """An exchange that keeps the sockets open."""
+    numbers = [sockets[each].fileno() if each in sockets else -1 for each in range(ranks)]
+    return Exchange.over_sockets(level, numbers, rank, limit_s, sockets)

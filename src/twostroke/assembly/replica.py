@@ -1,0 +1,108 @@
+"""A replica put together: the engine of `assemble` without its session, behind a socket.
+
+Knows: assemble, the cluster's parts.
+Must not know: click, HTTP, fronts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from twostroke.assembly import engine as assemble
+from twostroke.assembly.caches import own_pools
+from twostroke.assembly.task import require_generating
+from twostroke.cluster.arithmetic import arithmetic_of
+from twostroke.cluster.link import secret_key
+from twostroke.cluster.page_exchange import PageExchange
+from twostroke.cluster.replica import ReplicaServer
+from twostroke.cluster.replica_core import PREFILL_TOKENS, ReplicaCore
+from twostroke.config import collect, refuse_adapters
+from twostroke.cost.shape import Segment
+from twostroke.env import asked_by_environment
+from twostroke.runner.pool_pages import PoolPages
+from twostroke.scheduler.estimates.step_time import StepTime
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.types.errors import ConfigError
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.packed.fingerprint import content_fingerprint
+from twostroke.wire.frames import ReplicaFacts, ReplicaRole
+
+
+@dataclass(eq=False)
+class BuiltReplica:
+    """replica: to be served and closed with `heart`. facts: for people."""
+
+    replica: ReplicaServer
+    heart: assemble.Heart
+    facts: dict[str, Any]
+
+
+def build_replica(
+    model: str,
+    options: Mapping[str, Any],
+    listener: socket.socket,
+    name: str,
+    secret: str | None,
+    say: Callable[[str], None],
+    progress: Callable[[int, int, str], None] | None = None,
+    role: ReplicaRole = "both",
+) -> BuiltReplica:
+    """Load a model and make a replica that listens. Raises TwostrokeError."""
+    refuse_adapters(collect(options, asked_by_environment()), "Replicas")
+    found = assemble.find_model(model, options)
+    require_generating(found.spec)
+    if role != "both" and (reason := _why_no_pages(found)):
+        raise ConfigError(f"--role {role} cannot be.", why=reason, fix="Leave --role out.")
+    heart = assemble.build_heart(found, progress, say)
+    resolved, stepper, spec = heart.resolved, heart.stepper, found.spec
+    with Checkpoint.open(found.folder.path) as checkpoint:
+        content = content_fingerprint(checkpoint)
+    unit = resolved["cpu_level"] if found.device is None else "cuda"
+    names = (unit, resolved["weights"], resolved["kv_format"])
+    context = resolved["context"]
+    tables = hashlib.blake2b(repr((context, spec.program.ropes)).encode(), digest_size=8).hexdigest()
+    times = StepTime.of(found.costs.now, not found.costs.measured)
+    prompt_s = times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)])
+    pools = own_pools(spec, found.kv_plan)
+    pages = None if _why_no_pages(found) else PoolPages(heart.memory)
+    most = resolved["max_step_tokens"]
+    facts = ReplicaFacts(
+        name=name,
+        instance=secrets.token_hex(8),
+        model=content,
+        arithmetic=arithmetic_of(stepper.executor, names, spec.vocab_size, PAGE_TOKENS, tables, pools, most),
+        page_tokens=PAGE_TOKENS,
+        pool_tokens=found.kv_plan.tokens,
+        context_tokens=context,
+        vocab_size=spec.vocab_size,
+        max_sequences=resolved["max_sequences"],
+        token_s=prompt_s / PREFILL_TOKENS,
+        role=role,
+        page_bytes=0 if pages is None else pages.page_bytes,
+    )
+    exchange = None if pages is None else PageExchange(heart.cache, pages)
+    core = ReplicaCore(
+        heart.scheduler, stepper.executor, stepper.clock, times, stepper.report_fault, stepper.probe, exchange
+    )
+    replica = ReplicaServer(core, facts, heart.grammars, listener, secret_key(secret), say)
+    shown = {each: resolved[each] for each in ("weights", "kv_format", "cpu_level", "threads", "kv_tokens", "context")}
+    return BuiltReplica(replica, heart, {"name": name, "model": found.name, "role": role, **shown})
+
+
+def _why_no_pages(found: assemble.Found) -> str:
+    """Why K and V of this model cannot be sent to another replica or taken from one; empty where they can."""
+    pools = own_pools(found.spec, found.kv_plan)
+    if pools.state_slots or any(pool.window for pool in pools.pages):
+        return "The model has layers with a window or a state; only K and V that stay are sent."
+    if found.places is not None:
+        return "The model is divided among several processes, and this one has a part of K and V."
+    if found.device is not None:
+        return "K and V lie in the device's memory; only those in the host's memory are sent."
+    if found.guessing is not None:
+        return "What guesses has K and V of its own, which are not sent."
+    return ""

@@ -1,0 +1,135 @@
+"""What a checkpoint is served as, and what stands around a model that makes vectors or scores.
+
+The rule, from the strongest to the weakest: `--task`; the architecture (an encoder or a model without a head makes
+embeddings, one ForSequenceClassification makes scores); the files of sentence-transformers; else text is generated.
+
+Knows: settings, the files of a checkpoint, the rooms below.
+Must not know: engines, servers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from twostroke.config import Resolver
+from twostroke.models.common.forms import EMBEDDINGS, Form, tokens_form
+from twostroke.ops.products.embed import Embed
+from twostroke.program.model import Model
+from twostroke.program.values import TOKEN_TYPES
+from twostroke.retrieval.embedder import Embedder
+from twostroke.retrieval.reranker import PairReranker, Reranker, TokenReranker, answer_tokens
+from twostroke.retrieval.sentence_files import SentenceFiles, read_sentence_files
+from twostroke.runner.folder import read_folder
+from twostroke.spec.fields import Fields
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.errors import ConfigError, UnsupportedModel
+from twostroke.types.pooling import Pooling, Task
+from twostroke.weights.json_file import read_object
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What makes prompts of texts and answers of rows; both are None where the model generates text."""
+
+    embedder: Embedder | None = None
+    reranker: Reranker | None = None
+
+
+def read_for_task(resolver: Resolver, folder: Path, heads: Path | None) -> tuple[Model, SentenceFiles]:
+    """The model of a folder, as it is to be served. Raises TwostrokeError."""
+    files = read_sentence_files(folder)
+    asked = resolver.asked_value("task")
+    spec = read_folder(folder, heads)
+    if spec.task is Task.GENERATE and asked in (None, AUTO) and files.present:
+        word = Task.RERANK if files.pairs else Task.EMBED
+        spec = read_folder(folder, heads, _form(word, folder))
+        resolver.put("task", spec.task, "the files of sentence-transformers are beside the checkpoint")
+    elif asked in (None, AUTO):
+        resolver.put("task", spec.task, f"what a {spec.architecture} is for")
+    else:
+        if spec.task is not asked:
+            spec = read_folder(folder, heads, _form(Task(asked), folder))
+        resolver.pick("task", spec.task, "asked for")
+    _put_pooling(resolver, spec, files)
+    return spec, files
+
+
+def require_generating(spec: Model) -> Model:
+    """The model. Raises UnsupportedModel where it makes vectors or scores: replicas behind a front are for text."""
+    if spec.task is not Task.GENERATE:
+        raise UnsupportedModel(
+            f"Replicas cannot serve a model for the task {spec.task} yet.",
+            why="Replicas send their front tokens and nothing else.",
+            fix="Serve it with one `twostroke serve`, without --replicas.",
+        )
+    return spec
+
+
+def _form(task: Task, folder: Path) -> Form:
+    if task is Task.RERANK:
+        return tokens_form(answer_tokens(Tokenizer.from_folder(folder)))
+    return EMBEDDINGS if task is Task.EMBED else Form()
+
+
+def _put_pooling(resolver: Resolver, spec: Model, files: SentenceFiles) -> None:
+    asked = resolver.asked_value("pooling")
+    if spec.task is Task.GENERATE:
+        if asked is not None:
+            raise ConfigError(
+                "--pooling is for models that make vectors.", fix="Leave it out, or start with --task embed."
+            )
+        resolver.put("pooling", None, "the model generates text")
+        return
+    usual = Pooling.CLS if spec.whole_prompts else Pooling.LAST
+    if spec.task is Task.RERANK:
+        if asked not in (None, usual):
+            raise ConfigError(f"--pooling {asked} is not how this model scores.", fix="Leave it out.")
+        resolver.put("pooling", usual, "what the model's scores are made of")
+    elif files.pooling is not None:
+        resolver.pick("pooling", files.pooling, "the files of sentence-transformers")
+    else:
+        resolver.pick("pooling", usual, "default: no file of sentence-transformers says it")
+
+
+def build_texts(
+    spec: Model, pooling: Pooling | None, files: SentenceFiles, tokenizer: Tokenizer, folder: Path
+) -> Texts:
+    """For a loaded model. Raises UnsupportedModel for a classifier whose labels are not one score."""
+    if spec.task is Task.GENERATE or pooling is None:
+        return Texts()
+    width = spec.program.logits.width
+    if spec.task is Task.EMBED:
+        return Texts(embedder=Embedder(tokenizer, pooling, width, files))
+    fields = Fields(read_object(folder / "config.json"), "config.json")
+    if not any(name.endswith("ForSequenceClassification") for name in fields.texts("architectures")):
+        return Texts(reranker=TokenReranker(tokenizer))
+    if width != 1:
+        raise UnsupportedModel(
+            f"This classifier has {width} labels.",
+            why="A score of two texts is one number.",
+            fix="Use a checkpoint of a reranker, with one label.",
+        )
+    return Texts(reranker=PairReranker(tokenizer, pooling, _is_raw(fields), _has_types(spec)))
+
+
+def _has_types(spec: Model) -> bool:
+    """Has the second text of a pair a token type of its own?"""
+    tables = [call.table for call in spec.plain.body if isinstance(call, Embed) and call.token_ids == TOKEN_TYPES]
+    return any(table.rows > 1 for table in tables)
+
+
+def _is_raw(fields: Fields) -> bool:
+    """Sentence-transformers' activation of a cross-encoder. Raises UnsupportedModel for one that is not known."""
+    group = fields.group("sentence_transformers")
+    old = fields.text("sbert_ce_default_activation_function", "")
+    word = old if group is None else group.text("activation_fn", old)
+    name = word.rsplit(".", 1)[-1]
+    if name not in ("", "Sigmoid", "Identity"):
+        raise UnsupportedModel(
+            f"config.json: the activation {word[:60]!r} of a cross-encoder is not implemented.",
+            why="Implemented: Sigmoid, Identity.",
+        )
+    return name == "Identity"

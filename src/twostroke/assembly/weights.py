@@ -1,0 +1,66 @@
+"""Packed weights of a model, as the settings ask for them.
+
+Knows: settings, the rooms below.
+Must not know: how an engine is put together, servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from twostroke.backends.cpu import NativePacker
+from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
+from twostroke.config import Resolved
+from twostroke.env import Machine
+from twostroke.program.model import Model
+from twostroke.program.values import Vector
+from twostroke.quant.formats import STORED, format_choice
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.load import load_weights
+from twostroke.weights.loaded import ModelWeights
+from twostroke.weights.packed.cache import NO_CACHE, PACKED, CachedWeights, cached_weights
+from twostroke.weights.packed.settle import Settler
+from twostroke.weights.stored import tell_stored
+
+Progress = Callable[[int, int, str], None]
+Report = Callable[[str], None]
+
+
+NOT_PACKED = ":made here"
+"""How keys of constants end that only some settings need: the packed file is the same with and without them."""
+
+
+def load(folder: Path, spec: Model, resolved: Resolved, progress: Progress | None, report: Report) -> CachedWeights:
+    """Packed weights: mapped from the cache, packed into it, or (cache off, or f32 of the embedded) into memory."""
+    made = {each.key: np.array(each.numbers, np.float32) for each in spec.program.vectors if _is_made(each)}
+    if made:
+        kept = tuple(each for each in spec.program.vectors if not _is_made(each))
+        whole = load(folder, replace(spec, program=replace(spec.program, vectors=kept)), resolved, progress, report)
+        return replace(whole, weights=replace(whole.weights, vectors={**whole.weights.vectors, **made}))
+    format_for = format_choice(resolved["weights"])
+    packer = NativePacker(resolved["cpu_level"], resolved["threads"])
+    try:
+        with Checkpoint.open(folder) as checkpoint:
+            if resolved["weights"] == STORED:
+                tell_stored(spec, checkpoint, report)
+            if resolved["cache"] == NO_CACHE:
+                return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress))
+            cache_folder = Path(resolved["cache"]).expanduser() / PACKED
+            return cached_weights(cache_folder, checkpoint, spec, format_for, packer, progress, report)
+    finally:
+        packer.close()
+
+
+def _is_made(vector: Vector) -> bool:
+    return vector.key.endswith(NOT_PACKED)
+
+
+def settler_of(weights: ModelWeights, machine: Machine) -> Settler:
+    """Moves mapped weights into huge pages, where the machine has them."""
+    nothing = np.empty(0, np.uint8)
+    mapped = weights.mapped if weights.mapped is not None and machine.huge_pages else nothing
+    return Settler(mapped, settle, HUGE_PAGE_BYTES)

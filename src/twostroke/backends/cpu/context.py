@@ -1,0 +1,35 @@
+"""One native library with one pool of threads and its scratch memory.
+
+Knows: the life of a context of csrc/include/twostroke/abi.h. Must not know: what is computed in it.
+"""
+
+from __future__ import annotations
+
+from twostroke.backends.cpu.library import best_level, load_library
+from twostroke.types.errors import BackendError
+
+MAX_THREADS = 256
+
+
+class NativeContext:
+    """level: None takes the best of this CPU. Raises BackendError where the threads cannot be started."""
+
+    def __init__(self, level: str | None, num_threads: int) -> None:
+        self.level = level or best_level()
+        self._library = load_library(self.level)
+        self._context = self._library.ts_context_create(num_threads) if 1 <= num_threads <= MAX_THREADS else None
+        if not self._context:
+            raise BackendError(
+                f"A pool of {num_threads} threads could not be made.",
+                fix=f"Ask for 1 to {MAX_THREADS} threads (--threads).",
+            )
+
+    def close(self) -> None:
+        """End the threads; the object cannot be used afterwards. Closing twice is harmless."""
+        context, self._context = self._context, None
+        if context:
+            self._library.ts_context_destroy(context)
+
+    def __del__(self) -> None:
+        if getattr(self, "_context", None):
+            self.close()

@@ -1,0 +1,88 @@
+"""The native exchange between ranks: memory that they share, or a connection from each to every other.
+
+Knows: the C ABI of exchanges.
+Must not know: models, how ranks start.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+
+import numpy as np
+
+from twostroke.backends.cpu.library import load_library
+from twostroke.types.errors import BackendError
+from twostroke.types.exchange_spent import ExchangeSpent
+
+LINE_BYTES = 64
+PIECE_BYTES = 4 << 20
+"""Of what a rank shows the others at a time, unless one row takes more."""
+
+
+class Exchange:
+    """One rank's end. Joined to a `CpuOps`, it must outlive it.
+
+    level: of the library whose ops use it. limit_s: the longest wait for another rank.
+    """
+
+    def __init__(self, level: str, handle: int | None, keeps: object) -> None:
+        if not handle:
+            raise BackendError(
+                "The exchange between ranks could not be made.", why="A size does not fit, or no memory."
+            )
+        self._library, self._keeps = load_library(level), keeps
+        self.handle: int | None = handle
+
+    @classmethod
+    def in_memory(cls, level: str, descriptor: int, rank: int, ranks: int, width: int, limit_s: float) -> Exchange:
+        """Through a file of memory of `memory_bytes`, which all ranks have open. width: of the widest value."""
+        library = load_library(level)
+        piece = piece_bytes(width)
+        memory = mmap.mmap(descriptor, memory_bytes(level, ranks, width))
+        address = np.frombuffer(memory, np.uint8).ctypes.data
+        return cls(level, library.ts_exchange_shared(address, rank, ranks, piece, int(limit_s * 1e9)), memory)
+
+    @classmethod
+    def over_sockets(
+        cls, level: str, sockets: Sequence[int], rank: int, limit_s: float, keeps: object = None
+    ) -> Exchange:
+        """sockets: the descriptor of the connection to each rank; what stands at its own place is not used.
+        keeps: what holds them open."""
+        numbers = np.array(sockets, np.int32)
+        library = load_library(level)
+        handle = library.ts_exchange_sockets(numbers.ctypes.data, rank, len(numbers), int(limit_s * 1e9))
+        return cls(level, handle, keeps)
+
+    def begin(self, number: int) -> None:
+        """The pass of the program that follows has this number: ranks that are in different ones must not meet."""
+        self._library.ts_exchange_begin(self.handle, number)
+
+    def spent(self) -> ExchangeSpent:
+        """Of all passes so far; between passes."""
+        figures = np.zeros(4, np.int64)
+        self._library.ts_exchange_spent(self.handle, figures.ctypes.data)
+        calls, sent_bytes, ns, waited_ns = figures.tolist()
+        return ExchangeSpent(calls, sent_bytes, 1e-9 * ns, 1e-9 * waited_ns)
+
+    def end(self) -> None:
+        """Every wait ends, here and at the other ranks, and every later call is refused. Any thread may call it."""
+        if self.handle:
+            self._library.ts_exchange_end(self.handle)
+
+    def close(self) -> None:
+        """After the ops that use it. Closing twice is harmless."""
+        handle, self.handle = self.handle, None
+        if handle:
+            self._library.ts_exchange_destroy(handle)
+
+
+def piece_bytes(width: int) -> int:
+    """Of the pieces of an exchange whose widest value has rows of `width` elements."""
+    row = -(-4 * width // LINE_BYTES) * LINE_BYTES
+    return max(row, PIECE_BYTES // row * row)
+
+
+def memory_bytes(level: str, ranks: int, width: int) -> int:
+    """The size of the memory that `ranks` ranks share. Pages that were never written take no memory."""
+    return int(load_library(level).ts_exchange_bytes(ranks, piece_bytes(width)))

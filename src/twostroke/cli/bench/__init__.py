@@ -1,0 +1,1 @@
+"""The verbs of `twostroke bench`, and what they share."""

@@ -1,0 +1,150 @@
+"""`twostroke bench compare` and `twostroke bench peers`: side by side with other engines.
+
+Knows: the bench room.
+Must not know: engines.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from twostroke.cli.shared.command import ExampleCommand, SuggestingGroup, clear_errors, print_json
+from twostroke.cli.shared.progress import progress_bar
+
+SHAPE_HELP = "Random weights: llama-3.2-1b, qwen2.5-0.5b, or the path of any config.json."
+GGUF_TYPES = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q4_0")
+WEIGHTS_HELP = (
+    f"int8, int4, or types of GGUF ({', '.join(GGUF_TYPES)}), with commas between. Of a type, this engine and "
+    "llama.cpp read the same file, which llama.cpp writes [default: int8,int4]."
+)
+PEERS_HELP = "Where the peers' environments are [default: the cache folder]."
+
+
+@click.group(cls=SuggestingGroup)
+def peers() -> None:
+    """The engines to compare with, each in an environment of its own."""
+
+
+@peers.command(cls=ExampleCommand, example="twostroke bench peers install llama_cpp")
+@click.argument("names", nargs=-1, required=True)
+@click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def install(names: tuple[str, ...], peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
+    """Install engines to compare with: openvino, llama_cpp, onnxruntime, vllm, transformers."""
+    with clear_errors(verbose):
+        from twostroke.bench.peers import environment
+        from twostroke.bench.peers.peer import find_peer
+        from twostroke.env import process_environment, read_machine
+
+        folder = peers_folder or read_machine().cache_folder / "peers"
+        installed = {}
+        for name, peer in [(name, find_peer(name)) for name in ",".join(names).split(",")]:
+            python = environment.install(folder, peer, process_environment(), lambda line: click.echo(line, err=True))
+            installed[name] = str(python)
+            if not as_json:
+                click.echo(f"{peer.title}: {python}")
+        if as_json:
+            print_json(installed)
+
+
+@peers.command(name="list", cls=ExampleCommand, example="twostroke bench peers list")
+@click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
+    """Which engines are installed."""
+    with clear_errors(verbose):
+        from twostroke.bench.peers.environment import python_of
+        from twostroke.bench.peers.peer import PEERS
+        from twostroke.env import read_machine
+
+        folder = peers_folder or read_machine().cache_folder / "peers"
+        found = {name: python_of(folder, peer) for name, peer in PEERS.items()}
+        if as_json:
+            print_json({name: None if python is None else str(python) for name, python in found.items()})
+            return
+        for name, python in found.items():
+            click.echo(f"{name:<14} {python or f'not installed: twostroke bench peers install {name}'}")
+
+
+@click.command(cls=ExampleCommand, example="twostroke bench compare --quick --save result.json --plot result.svg")
+@click.option("--shape", default="llama-3.2-1b", help=SHAPE_HELP)
+@click.option("--model", "folder", type=click.Path(path_type=Path), default=None, help="A checkpoint folder instead.")
+@click.option("--weights", default="int8,int4", help=WEIGHTS_HELP)
+@click.option("--peers", "names", default="openvino,llama_cpp", help="Peers, with commas between; none for us alone.")
+@click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
+@click.option("--rounds", type=click.IntRange(min=1), default=3, help="Turns of each engine [default: 3].")
+@click.option("--threads", default=2, help="Threads of every engine [default: 2].")
+@click.option("--quick", is_flag=True, help="Eight cases instead of twelve.")
+@click.option("--save", type=click.Path(path_type=Path), default=None, help="Write JSON after each turn.")
+@click.option("--plot", type=click.Path(path_type=Path), default=None, help="Write a picture (SVG) after each turn.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def compare(
+    shape: str,
+    folder: Path | None,
+    weights: str,
+    names: str,
+    peers_folder: Path | None,
+    rounds: int,
+    threads: int,
+    quick: bool,
+    save: Path | None,
+    plot: Path | None,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Us and other engines on the same random checkpoint, in turn, beside the machine's limits."""
+    with clear_errors(verbose):
+        from twostroke.bench.cases import QUICK, STANDARD
+        from twostroke.bench.peers.peer import find_peer
+        from twostroke.bench.run_compare import Asked, run
+        from twostroke.cli.shared.output_file import check_place, write_json, write_whole
+        from twostroke.types.errors import Contradiction
+
+        for path, option in ((save, "--save"), (plot, "--plot")):
+            if path is not None:
+                check_place(path, option)
+        asked = Asked(
+            shape=shape,
+            folder=folder,
+            weights=_weights(weights),
+            peers=tuple(name.strip() for name in names.split(",") if name.strip() not in ("", "none")),
+            peers_folder=peers_folder,
+            rounds=rounds,
+            threads=threads,
+            cases=QUICK if quick else STANDARD,
+        )
+        for name in asked.peers:
+            find_peer(name)  # before gigabytes are written
+        with progress_bar("checkpoint") as progress:
+            for result in run(asked, time.perf_counter, lambda line: click.echo(line, err=True), progress):
+                if save is not None:
+                    write_json(save, result.as_json(), "--save")
+                if plot is not None:
+                    write_whole(plot, result.figure(), "--plot")
+        if as_json:
+            print_json(result.as_json())
+        else:
+            click.echo(result.text())
+        if result.contradictions:
+            raise Contradiction(
+                "Figures of this report contradict each other.",
+                why=result.contradictions[0],
+                fix="Run it again when other programs leave the machine alone.",
+            )
+
+
+def _weights(text: str) -> tuple[str, ...]:
+    parts = tuple(part.strip() for part in text.split(","))
+    from twostroke.bench.cases import INTEGER_WEIGHTS
+
+    known = (*INTEGER_WEIGHTS, *GGUF_TYPES)
+    wrong = next((part for part in parts if part not in known), None)
+    if wrong is not None:
+        raise click.BadParameter(f"{wrong!r} is none of {', '.join(known)}")
+    return parts

@@ -1,0 +1,106 @@
+"""`twostroke bench predict`: is the cost model right? Predicted beside measured, phase by phase.
+
+Knows: the bench room, the planner's doctor, printing.
+Must not know: engines, how a step is predicted.
+"""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from twostroke.cli.doctor import step_notes
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, numbers, option_flags, print_json
+from twostroke.cli.shared.progress import progress_bar
+from twostroke.options import BY_NAME, one_of
+from twostroke.types.errors import ConfigError
+
+OPTIONS = tuple(BY_NAME[name] for name in ("kv_format", "threads", "max_step_tokens", "cache"))
+FORMATS = ("f32", "bf16", "int8", "int4")
+
+
+def formats(text: str) -> tuple[str, ...]:
+    """ "int8,int4" -> ("int8", "int4"); raises BadParameter."""
+    try:
+        return tuple(one_of(*FORMATS)(part) for part in text.split(","))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}.") from None
+
+
+@click.command(cls=ExampleCommand, example="twostroke bench predict --shape llama-3.2-1b --weights int8,int4 --json")
+@click.argument("model", default="spark")
+@click.option("--shape", default=None, help="Random weights of this shape instead of MODEL, as in bench phases.")
+@click.option("--weights", default="int8,int4", callback=lambda c, p, v: formats(v), help="Formats, one after another.")
+@click.option("--prompts", default="128,512,2048", callback=lambda c, p, v: numbers(v), help="Prompt lengths.")
+@click.option("--batches", default="1,4,8,16", callback=lambda c, p, v: numbers(v), help="Streams that decode.")
+@click.option("--at", "context", type=click.IntRange(1), default=512, help="Context at which decode starts.")
+@click.option("--new", "new_tokens", type=click.IntRange(2), default=32, help="Tokens that each stream decodes.")
+@click.option("--rounds", type=click.IntRange(1), default=3, help="Rounds after one warm-up.")
+@click.option("--fresh", is_flag=True, help="Measure the machine again first.")
+@option_flags(OPTIONS)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def predict(
+    model: str,
+    shape: str | None,
+    weights: tuple[str, ...],
+    prompts: tuple[int, ...],
+    batches: tuple[int, ...],
+    context: int,
+    new_tokens: int,
+    rounds: int,
+    fresh: bool,
+    as_json: bool,
+    verbose: bool,
+    **options: str | None,
+) -> None:
+    """Prefill and decode as `twostroke plan` predicts them, beside the same measured now.
+
+    Prompts longer than the model's context are cut to it.
+    """
+    with clear_errors(verbose):
+        from twostroke.bench.checkpoints import shape_folder, write_checkpoint
+        from twostroke.bench.predict import GOAL, Asked, compare, table
+        from twostroke.env import read_machine
+        from twostroke.llm import LLM
+        from twostroke.planner.doctor.machine import ThisMachine
+        from twostroke.planner.model_config import read_model
+
+        threads = None if options["threads"] is None else BY_NAME["threads"].read(options["threads"], "--threads")
+        with progress_bar("checkpoint") as progress:
+            if shape is not None:
+                model = str(write_checkpoint(shape, shape_folder(shape, read_machine().cache_folder), progress))
+        longest = read_model(model).spec.max_positions - new_tokens
+        if context > longest:
+            raise ConfigError(
+                f"--at {context} with --new {new_tokens} is more than the model's context.",
+                fix=f"Ask for at most {longest}.",
+            )
+        lengths = tuple(dict.fromkeys(min(length, longest) for length in prompts))
+        asked = Asked(lengths, batches, context, new_tokens, rounds)
+        here = ThisMachine.read(threads)
+        with step_notes() as note:
+            calibration = here.measure(note)[0] if fresh else here.kept_or_measured(note)
+        found = []
+        room = {"context": max(*lengths, context) + new_tokens, "max_sequences": max(batches)}
+        for name in weights:
+            with progress_bar("prepare") as progress:
+                llm = LLM(model, progress=progress, weights=name, **room, **options)
+            with llm:
+                found += compare(llm, calibration, asked, time.perf_counter, lambda text: click.echo(text, err=True))
+        if as_json:
+            print_json(
+                {
+                    "model": model,
+                    "machine": calibration.title,
+                    "threads": calibration.threads,
+                    "read_bytes_per_s": calibration.read_bytes_per_s,
+                    "goal": GOAL,
+                    "cases": [each.as_json() for each in found],
+                }
+            )
+            return
+        click.echo(f"{model} on {calibration.title}, {calibration.threads} threads; tokens a second")
+        for line in table(found):
+            click.echo(line)

@@ -1,0 +1,80 @@
+"""`twostroke bench speculate`: does guessing lose anywhere?
+
+Knows: the bench room.
+Must not know: engines.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.options import ENGINE_OPTIONS
+from twostroke.types.errors import ConfigError
+
+
+@click.command(cls=ExampleCommand, example="twostroke bench speculate --rounds 21 --threads 1 --json")
+@click.argument("model", default="spark")
+@click.option("--way", default=None, help="The way of guessing [default: that of --speculate, or auto].")
+@click.option("--rounds", type=click.IntRange(2), default=21, help="Of each situation, after a warm-up [default: 21].")
+@click.option(
+    "--tokens", type=click.IntRange(8), default=256, help="One stream writes; others a quarter [default: 256]."
+)
+@click.option("--streams", type=click.IntRange(2, 512), default=32, help="Where there are many [default: 32].")
+@option_flags(ENGINE_OPTIONS)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def speculate(
+    model: str,
+    way: str | None,
+    rounds: int,
+    tokens: int,
+    streams: int,
+    as_json: bool,
+    verbose: bool,
+    **options: Any,
+) -> None:
+    """Five situations in which guessing can hardly win, with it and without it by turns: does it lose more than 2%?
+
+    Each row has the median ratio of speeds (1 is as fast as without guesses), the interval that holds the true median
+    in 95 of 100 measurements, and a verdict: holds, loses, or open where noise is too large to say. Measure on a quiet
+    machine; more rounds make the interval smaller.
+    """
+    with clear_errors(verbose):
+        from twostroke.bench.never_lose import BOUND, NeverLose, NeverLoseBench, never_lose, situations
+        from twostroke.llm import LLM
+
+        for name in ("ttft", "itl"):
+            if options.get(name) is not None:
+                raise ConfigError(f"--{name} is set by the bench itself, for one situation.", fix="Leave it out.")
+        way = way or str(options.get("speculate") or "auto").partition(":")[0]
+        bench = NeverLoseBench(way, rounds, time.perf_counter, time.process_time)
+        settings: dict[str, Any] = {}
+
+        def make(**more: str) -> LLM:
+            llm = LLM(model, **{**options, **more})
+            settings.update(
+                {name: llm._built.resolved[name] for name in ("weights", "kv_format", "threads", "cpu_level")}
+            )
+            return llm
+
+        def note(text: str) -> None:
+            if not as_json:
+                click.echo(text, err=True)
+
+        rows = never_lose(make, bench, situations(tokens, streams), note)
+        report = NeverLose(model, way, rounds, settings, tuple(rows))
+        if as_json:
+            print_json(report.as_json())
+            return
+        click.echo(f"{model}: {way} against off, {rounds} rounds; the bound is {BOUND:.2f} of off's speed")
+        click.echo(f"{'situation':<44} {'ratio':>6}  {'interval':<12} {'verdict':<7} by processor time   guesses")
+        for row in rows:
+            wall, own = row.wall, row.processor
+            click.echo(
+                f"{row.name:<44} {wall.median:>6.3f}  {wall.low:.3f}..{wall.high:.3f} {wall.verdict:<7} "
+                f"{own.median:.3f} ({own.low:.3f}..{own.high:.3f}) {own.verdict:<6} {row.accepted}/{row.guessed}"
+            )

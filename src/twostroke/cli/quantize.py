@@ -1,0 +1,141 @@
+"""`twostroke quantize`: a model in fewer bits, calibrated on a text.
+
+Knows: options, printing, progress.
+Must not know: how codes are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.progress import progress_bar
+from twostroke.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twostroke.quantize.driver.report import Report
+    from twostroke.quantize.driver.texts import CalibrationText
+
+DEFAULT_TOKENS = 32768
+
+
+@click.command(cls=ExampleCommand, example="twostroke quantize meta-llama/Llama-3.2-1B --to gptq --output llama-gptq")
+@click.argument("model")
+@click.option(
+    "--to", "target", metavar="FORMAT", required=True, help="int4, int8, gptq, awq, or gguf:Q4_K_M (Q8_0, Q6_K, Q4_0)."
+)
+@click.option(
+    "--output", metavar="FOLDER", required=True, type=click.Path(path_type=Path), help="A folder that is made."
+)
+@click.option(
+    "--text",
+    metavar="FILE",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="Plain text like what the model will read [default: an embedded text].",
+)
+@click.option(
+    "--tokens",
+    metavar="COUNT",
+    default=DEFAULT_TOKENS,
+    type=click.IntRange(2048, 1 << 24),
+    help=f"Of the text, for calibration [default: {DEFAULT_TOKENS}].",
+)
+@click.option("--threads", metavar="COUNT", default=None, type=click.IntRange(1, 256), help="[default: all cores].")
+@click.option("--no-report", is_flag=True, help="Do not compare the result with the original.")
+@click.option("--revision", metavar="REV", default=None, help="Hub revision [default: main].")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def command(
+    model: str,
+    target: str,
+    output: Path,
+    text: Path | None,
+    tokens: int,
+    threads: int | None,
+    no_report: bool,
+    revision: str | None,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Write MODEL with fewer bits to FOLDER, which `twostroke serve FOLDER` serves.
+
+    The model runs on the text layer by layer, so that codes are chosen for the inputs that each product really has.
+    After an interruption the same command goes on where it stopped. At the end KL and perplexity are measured on a part
+    of the text that was held out; quantize-report.json in the folder keeps them.
+    """
+    with clear_errors(verbose):
+        from twostroke.assembly.folders import locate
+        from twostroke.env import read_machine
+        from twostroke.quantize.driver.calibrate import read_source
+        from twostroke.quantize.driver.texts import read_texts
+        from twostroke.text.tokenizer import Tokenizer
+
+        write = _writer(target)
+        with progress_bar("download") as downloading:
+            folder = locate(model, revision, downloading, read_machine().cache_folder).path
+        spec, cores = read_source(folder), threads or read_machine().cores
+        texts = read_texts(text, Tokenizer.from_folder(folder), spec.max_positions, tokens)
+        report = write(folder, output, texts, cores, not no_report)
+        if as_json:
+            print_json(report.as_json())
+        else:
+            click.echo(report.as_text())
+
+
+Write = Callable[[Path, Path, "CalibrationText", int, bool], "Report"]
+"""write(source, output, texts, threads, compared)."""
+
+
+def _writer(target: str) -> Write:
+    """Raises ConfigError for an unknown --to."""
+    from twostroke.quantize.driver.methods import METHODS
+    from twostroke.quantize.gguf.write import MIXES
+
+    kind, _, mix = target.partition(":")
+    if target in METHODS:
+        return lambda *asked: _calibrated(target, *asked)
+    if kind == "gguf" and mix.upper() in MIXES:
+        return lambda *asked: _gguf(mix.upper(), *asked)
+    raise ConfigError(
+        f"--to {target[:60]!r} is no format.",
+        fix=f"There are {', '.join(METHODS)}, {', '.join(f'gguf:{name}' for name in MIXES)}.",
+    )
+
+
+def _calibrated(target: str, folder: Path, output: Path, texts: CalibrationText, cores: int, compared: bool) -> Report:
+    from twostroke.quantize.driver.calibrate import quantize_folder
+    from twostroke.quantize.driver.job import JobFolder
+    from twostroke.quantize.driver.methods import METHODS
+    from twostroke.quantize.driver.report import make_report, plain_report
+
+    with progress_bar("quantize") as progress:
+        quantized = quantize_folder(folder, output, METHODS[target], texts, cores, progress)
+    if quantized.from_stage:
+        click.echo(f"stages 1 to {quantized.from_stage} were there from an earlier run", err=True)
+    if not compared:
+        report = plain_report(folder, target, quantized, texts, None)
+    else:
+        with progress_bar("compare") as progress:
+            report = make_report(folder, target, quantized, texts, cores, progress)
+    JobFolder(output, quantized.stages).write_report(report.as_json())
+    return report
+
+
+def _gguf(mix: str, folder: Path, output: Path, texts: CalibrationText, cores: int, compared: bool) -> Report:
+    from twostroke.quantize.driver.calibrate import Quantized
+    from twostroke.quantize.driver.report import make_report, plain_report
+    from twostroke.quantize.gguf.write import MIXES, write_folder
+    from twostroke.weights.gguf.unfold import unfold
+
+    with progress_bar("quantize") as progress:
+        file = write_folder(folder, output, MIXES[mix], folder.resolve().name, progress)
+    quantized = Quantized(output, 0, (), {}, 0, 0)
+    if not compared:
+        return plain_report(folder, f"gguf:{mix}", quantized, texts, None)
+    with progress_bar("compare") as progress:
+        return make_report(folder, f"gguf:{mix}", quantized, texts, cores, progress, read_from=unfold(file, None))

@@ -1,0 +1,39 @@
+"""Addresses and the secret of a cluster, as a user writes them.
+
+Knows: text.
+Must not know: sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from twostroke.types.errors import ConfigError
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def require_secret(options: Mapping[str, Any]) -> str | None:
+    """From the flag or TWOSTROKE_CLUSTER_SECRET; None where neither is set."""
+    from twostroke.config import collect
+    from twostroke.env import asked_by_environment
+
+    given = {"cluster_secret": options.get("cluster_secret")}
+    asked = collect(given, asked_by_environment()).get("cluster_secret")
+    return None if asked is None else str(asked.value)
+
+
+def parse_address(text: str, secret: str | None) -> tuple[str, int]:
+    """ "10.0.0.5:8101" -> host and port. Raises ConfigError; an address that others reach needs a secret."""
+    host, colon, port = text.strip().rpartition(":")
+    host = host.strip("[]")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"{text!r} is no address of a replica.", fix="Write HOST:PORT, such as 127.0.0.1:8101.")
+    if host not in LOOPBACK and secret is None:
+        raise ConfigError(
+            f"{text.strip()} is reached from other machines, and there is no secret.",
+            why="Every program that reaches that address could use the replica, or pretend to be one.",
+            fix="Set TWOSTROKE_CLUSTER_SECRET to the same long text for the front and all replicas.",
+        )
+    return host, int(port)

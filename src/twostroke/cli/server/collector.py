@@ -1,0 +1,25 @@
+"""Objects that live as long as the process are left out of Python's garbage collection.
+
+A full search walks every object that is alive: imported modules, tables of tokens, and does so between two tokens of a
+stream. With the embedded model it took up to 88 ms; frozen objects are not walked.
+
+Knows: the interpreter's collector.
+Must not know: servers, engines.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def lasting_heap() -> Iterator[None]:
+    """For the owner of the process, once all that lasts is loaded. Afterwards everything is searched as before."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

@@ -1,0 +1,102 @@
+"""`twostroke rank`: a part of a model that another process leads, on this machine or on another one.
+
+Knows: the member's assembly, sockets.
+Must not know: HTTP, scheduling, which part it is.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import sys
+from typing import Any
+
+import click
+
+from twostroke.cli.server.addresses import parse_address, require_secret
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, exit_code, option_flags, print_json
+from twostroke.options import BY_NAME, CLUSTER_OPTIONS
+from twostroke.types.errors import TwostrokeError
+
+OWN = tuple(BY_NAME[name] for name in ("revision", "threads", "cpu_level", "cache"))
+
+
+@click.command(cls=ExampleCommand, example="twostroke rank meta-llama/Llama-3.1-8B-Instruct --listen 10.0.0.6:8201")
+@click.argument("model", default="spark")
+@option_flags(OWN + CLUSTER_OPTIONS)
+@click.option("--listen", default="127.0.0.1:8201", show_default=True, help="Address for the leader, HOST:PORT.")
+@click.option("--line-fd", type=int, default=None, hidden=True)
+@click.option("--memory-fd", type=int, default=None, hidden=True)
+@click.option("--json", "as_json", is_flag=True, help="Print where it listens as JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def command(
+    model: str,
+    listen: str,
+    line_fd: int | None,
+    memory_fd: int | None,
+    as_json: bool,
+    verbose: bool,
+    **options: Any,
+) -> None:
+    """Hold a part of MODEL for a leader (`twostroke serve --tensor-parallel 2 --rank-addresses HOST:PORT`)."""
+    from twostroke.assembly.member import inherited
+
+    faulthandler.enable()  # a crash in native code says where
+    with clear_errors(verbose):
+        secret = require_secret(options)
+        own = {name: value for name, value in options.items() if name != "cluster_secret" and value is not None}
+        if line_fd is not None and memory_fd is not None:
+            sys.exit(_follow(model, own, inherited(line_fd, memory_fd)))
+        _listen(model, own, parse_address(listen, secret), secret, as_json)
+
+
+def _listen(model: str, own: dict[str, Any], address: tuple[str, int], secret: str | None, as_json: bool) -> None:
+    """One group after the other: a leader that starts again finds this rank waiting."""
+    from twostroke.assembly.member import called
+    from twostroke.cluster.link import secret_key
+    from twostroke.ranks.line import RankLineLost
+    from twostroke.server.serve import bind
+
+    with bind(*address) as listener:
+        host, port = listener.getsockname()[:2]
+        if as_json:
+            print_json({"listen": f"{host}:{port}", "model": model})
+        else:
+            click.echo(f"rank of {model}: listens on {host}:{port} for its leader")
+        while True:
+            try:
+                meeting = called(listener, secret_key(secret), _say)
+                _follow(model, own, meeting)
+            except RankLineLost as error:
+                _say(f"a group broke off: {error}")
+
+
+def _follow(model: str, own: dict[str, Any], meeting: Any) -> int:
+    """Run until the leader ends; the exit code. The leader reports what went wrong."""
+    from twostroke.assembly.member import follow
+    from twostroke.ranks.frames import RankFailed
+
+    try:
+        follow(model, own, meeting, _say)
+        return 0
+    except TwostrokeError as error:
+        failed = RankFailed(str(error), exit_code(error))
+        _tell(meeting, failed)
+        return failed.code
+    except ValueError as error:
+        _tell(meeting, RankFailed(f"the leader's frames make no sense: {error}", 1))
+        return 1
+    finally:
+        meeting.close()
+
+
+def _tell(meeting: Any, failed: Any) -> None:
+    from twostroke.ranks.line import RankLineLost
+
+    try:
+        meeting.line.send(failed)
+    except RankLineLost:
+        _say(failed.text)
+
+
+def _say(text: str) -> None:
+    click.echo(f"rank: {text}", err=True)

@@ -1,0 +1,87 @@
+"""`twostroke serve --replicas N`: replicas as child processes, and their front in this one.
+
+Knows: the keeper, the options of a replica.
+Must not know: routes, engines.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from typing import Any
+
+import click
+
+from twostroke.cli.server.front import Show, serve_front
+from twostroke.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
+from twostroke.types.errors import EngineStopped
+
+RESERVE = 0.9
+
+
+def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json: bool, verbose: bool) -> None:
+    """Threads and memory of this machine are divided among the replicas, unless they are asked for."""
+    from twostroke.cluster.keeper import LocalKeeper
+    from twostroke.env import process_environment
+
+    words = words_of(shared_here(model, engine_options(options), count))
+    secret = secrets.token_hex(32)
+
+    def replica(name: str, descriptor: int) -> list[str]:
+        own = ["--name", name, "--listen-fd", str(descriptor), *(["-v"] if verbose else [])]
+        return [sys.executable, "-P", "-m", "twostroke", "replica", model, *words, *own]
+
+    def say(text: str) -> None:
+        click.echo(f"keeper: {text}", err=True)
+
+    def check() -> None:
+        if keeper.failed is not None:
+            raise EngineStopped("No replica could start.", why="Their messages above say why.", fix="Start them again.")
+
+    environment = process_environment() | {"TWOSTROKE_CLUSTER_SECRET": secret}
+    keeper = LocalKeeper(count, replica, environment, say)
+    keeper.start()
+    try:
+        serve_front(model, server_options(options), keeper.addresses, secret, Show(as_json, verbose), check)
+    finally:
+        keeper.close()
+
+
+def engine_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of a replica that are given. Raises ConfigError for adapters."""
+    from twostroke.config import collect, refuse_adapters
+    from twostroke.env import asked_by_environment
+
+    refuse_adapters(collect(options, asked_by_environment()), "Replicas")
+    of_engine = {option.name for option in ENGINE_OPTIONS}
+    return {name: value for name, value in options.items() if name in of_engine and value is not None}
+
+
+def server_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of a front."""
+    served = {option.name for option in SERVER_OPTIONS}
+    return {name: value for name, value in options.items() if name in served}
+
+
+def shared_here(model: str, engine: dict[str, Any], count: int) -> dict[str, Any]:
+    """With threads and memory of this machine divided among `count` replicas, unless they are asked for."""
+    from twostroke.assembly.engine import find_model
+
+    whole = find_model(model, engine)
+    settings, engine = whole.resolver.resolved(), dict(engine)
+    engine.setdefault("threads", str(max(1, settings["threads"] // count)))
+    if "kv_memory" not in engine:
+        others = settings["weight_bytes"] + count * (settings["buffer_bytes"] + settings["process_bytes"])
+        room = int(whole.machine.available_bytes * RESERVE) - others
+        engine["kv_memory"] = str(max(1, min(settings["kv_memory"], room // count)))
+    return engine
+
+
+def words_of(engine: dict[str, Any]) -> list[str]:
+    """As on a command line."""
+    return [word for name, value in engine.items() for each in _each(value) for word in (BY_NAME[name].flag, str(each))]
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    """The values of an option: none, one or several of those that may be given several times."""
+    return value if isinstance(value, tuple) else (value,)

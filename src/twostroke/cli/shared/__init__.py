@@ -1,0 +1,1 @@
+"""What verbs share: flags, progress, streams, errors and exit codes."""

@@ -1,0 +1,174 @@
+"""What every verb shares: help that begins with an example, options from the table, errors, exit codes.
+
+Exit codes: 0 done; 1 unexpected failure; 2 wrong usage or request; 3 model unusable; 4 does not fit in memory;
+5 native kernels missing or refused; 6 engine stopped; 7 refused, too much is waiting; 130 interrupted.
+
+Knows: click, the options table, the exception tree.
+Must not know: what a verb does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from twostroke.cli.shared.interrupt import INTERRUPTED, interruptible
+from twostroke.cli.shared.streams import output_problem
+from twostroke.options import Option
+from twostroke.types.errors import (
+    BackendError,
+    EngineStopped,
+    ModelError,
+    OutOfMemory,
+    Overloaded,
+    TwostrokeError,
+    UsageError,
+)
+
+EXIT_CODES: tuple[tuple[type[TwostrokeError], int], ...] = (
+    (UsageError, 2),
+    (ModelError, 3),
+    (OutOfMemory, 4),
+    (BackendError, 5),
+    (EngineStopped, 6),
+    (Overloaded, 7),
+)
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+class ExampleCommand(click.Command):
+    """A command whose help begins with an example."""
+
+    def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.example = example
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Example, then usage, text and options."""
+        formatter.write(f"Example: {self.example}\n\n")
+        super().format_help(ctx, formatter)
+
+
+class SuggestingGroup(click.Group):
+    """A group that names the nearest command for one that it has not."""
+
+    synonyms: Mapping[str, str] = {}
+    """What other programs call a command -> what it is called here."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does. Raises UsageError (exit code 2) for an unknown name."""
+        name = args[0]
+        known = self.list_commands(ctx)
+        if name in known or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        near = self.synonyms.get(name) or next(iter(difflib.get_close_matches(name, known, 1, cutoff=0.5)), "")
+        hint = f"Did you mean '{near}'?" if near else f"There are {', '.join(known)}."
+        raise click.UsageError(f"There is no command {name!r}. {hint}", ctx)
+
+
+def option_flags(options: tuple[Option, ...]) -> Callable[[Decorated], Decorated]:
+    """A decorator that adds one flag for each option of the table; values stay text, config.py reads them."""
+
+    def decorate(function: Decorated) -> Decorated:
+        for option in reversed(options):
+            text = f"{option.help} [default: {option.default}; env TWOSTROKE_{option.name.upper()}]"
+            kind: dict[str, Any] = (
+                {"is_flag": True, "flag_value": "on"} if option.switch else {"metavar": option.metavar}
+            )
+            if option.many:
+                kind["multiple"] = True
+            function = click.option(option.flag, option.name, default=None, help=text, **kind)(function)
+        return function
+
+    return decorate
+
+
+def exit_code(error: TwostrokeError) -> int:
+    """The documented code of an error's class."""
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)
+
+
+@contextlib.contextmanager
+def clear_errors(verbose: bool) -> Iterator[None]:
+    """Print what, why and what to do, without a traceback unless asked; end with the documented code."""
+    try:
+        with interruptible():
+            yield
+    except (click.exceptions.Exit, click.ClickException, SystemExit):
+        raise
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except TwostrokeError as error:
+        if verbose:
+            raise
+        print_error(error)
+        sys.exit(exit_code(error))
+    except MemoryError as error:
+        if verbose:
+            raise
+        print_error(OutOfMemory("The system refused memory.", why=f"{error}." if str(error) else "", fix=_LESS_MEMORY))
+        sys.exit(exit_code(OutOfMemory("")))
+    except Exception as error:
+        end_with_output_problem()
+        if verbose:
+            raise
+        _print_error(f"Unexpected failure: {type(error).__name__}: {error}", "", "Run again with -v for the traceback.")
+        sys.exit(1)
+
+
+LEAST_ADDRESS_BYTES = 300_000_000
+_LESS_MEMORY = "Raise the limit (ulimit -v, the container's memory), or give a smaller --kv-memory or model."
+
+
+def require_addresses(allowed_bytes: int | None) -> None:
+    """Raises OutOfMemory where the libraries of a verb could not be loaded: some would end the process by a signal."""
+    if allowed_bytes is not None and allowed_bytes < LEAST_ADDRESS_BYTES:
+        raise OutOfMemory(
+            f"`ulimit -v` allows this process {allowed_bytes / 1e9:.2f} GB of addresses.",
+            why=f"The program's libraries need {LEAST_ADDRESS_BYTES / 1e9:.2f} GB before any model is read.",
+            fix="Raise the limit, or lift it: ulimit -v unlimited.",
+        )
+
+
+def end_with_output_problem() -> None:
+    """Ends the process with code 1 where standard output takes nothing; 0 where its reader has left (`| head`)."""
+    problem = output_problem()
+    if problem is None:
+        return
+    if problem:
+        _print_error("Standard output cannot be written.", f"{problem}.", "Send the output to another place.")
+    sys.exit(1 if problem else 0)
+
+
+def print_error(error: TwostrokeError) -> None:
+    """On standard error, in three lines at most."""
+    _print_error(error.what, error.why, error.fix)
+
+
+def _print_error(what: str, why: str, fix: str) -> None:
+    click.echo(f"error: {what}", err=True)
+    for label, text in (("why", why), ("fix", fix)):
+        if text:
+            click.echo(f"  {label}: {text}", err=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """ "1,4,8" -> (1, 4, 8); raises BadParameter."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise click.BadParameter(f"{text!r} is not a list of positive numbers such as 1,4,8")
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,127 @@
+"""Flags that divide a planned or simulated model among processes, and on what hardware each of them runs.
+
+Knows: click, the planner's targets.
+Must not know: how steps are predicted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twostroke.cli.doctor import step_notes
+from twostroke.cli.shared.readings import COUNT, bytes_per_s, duration_s, reading
+from twostroke.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twostroke.cost.exchange import LinkRates
+    from twostroke.models.common.divided import Divided
+    from twostroke.planner.target import Target
+    from twostroke.program.model import Model
+
+THIS = ("this", "here")
+
+DIVISION_FLAGS = (
+    click.option(
+        "--tensor-parallel",
+        metavar="COUNT",
+        callback=COUNT,
+        default="1",
+        help="Ranks that share each layer, each on such a machine; of this machine, each with its share [default: 1].",
+    ),
+    click.option(
+        "--pipeline-parallel",
+        metavar="COUNT",
+        callback=COUNT,
+        default="1",
+        help="Stages that follow one another, likewise [default: 1].",
+    ),
+    click.option(
+        "--exchange-time",
+        metavar="TIME",
+        callback=reading(duration_s),
+        default=None,
+        help="Of one meeting of ranks or stages, such as 40us [default: as `twostroke doctor` measured it here].",
+    ),
+    click.option(
+        "--exchange-rate",
+        metavar="RATE",
+        callback=reading(bytes_per_s),
+        default=None,
+        help="Of what they exchange, such as 10Gbit/s [default: as `twostroke doctor` measured it here].",
+    ),
+)
+
+
+def read_hardware(name: str | None, processes: int = 1) -> Target:
+    """An entry of the catalogue; or one process's share of this machine, as the doctor measured it (now, where it
+    never did)."""
+    from twostroke.planner.target import here_target, named_target
+
+    if name is not None and name.strip().lower() not in THIS:
+        return named_target(name)
+    from twostroke.env import read_machine
+    from twostroke.planner.doctor.machine import ThisMachine
+
+    machine = read_machine()
+    with step_notes() as note:
+        threads = None if processes == 1 else max(1, machine.cores // processes)
+        calibration = ThisMachine.read(threads).kept_or_measured(note)
+    target = here_target(calibration, machine.available_bytes // processes)
+    return target if processes == 1 else replace(target, title=f"1/{processes} of this machine")
+
+
+def require_hardware(name: str | None) -> None:
+    """Raises ConfigError for a name that the catalogue does not have. Nothing is measured."""
+    from twostroke.planner.target import named_target
+
+    if name is not None and name.strip().lower() not in THIS:
+        named_target(name)
+
+
+def divided_target(options: dict[str, Any], hardware: str | None, spec: Model) -> tuple[Target, Divided | None]:
+    """What each process runs on, and the division of `spec`; None for one process.
+
+    Raises ConfigError. A count by which the model cannot be divided is refused before this machine is measured.
+    """
+    from twostroke.models.common.divided import Divided
+    from twostroke.ops.passes.division import Division
+
+    division = Division.asked(options["tensor_parallel"], options["pipeline_parallel"])
+    if division is None:
+        for name in ("exchange_time", "exchange_rate"):
+            if options[name] is not None:
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} belongs to --tensor-parallel or --pipeline-parallel.",
+                    why="One process exchanges nothing.",
+                    fix="Ask for ranks or stages, or leave it out.",
+                )
+        return read_hardware(hardware), None
+    division.own(spec)
+    target = read_hardware(hardware, division.count)
+    return target, Divided(division, _link(options["exchange_time"], options["exchange_rate"], target))
+
+
+def _link(meeting_s: float | None, rate: float | None, target: Target) -> LinkRates:
+    from twostroke.cost.calibration import Calibration
+    from twostroke.cost.exchange import LinkRates
+
+    measured = target.machine.exchange if isinstance(target.machine, Calibration) else None
+    if measured is None and (meeting_s is None or rate is None):
+        here = isinstance(target.machine, Calibration)
+        raise ConfigError(
+            "How fast ranks or stages exchange is not known.",
+            why="The kept measurement of this machine lacks it." if here else "The catalogue has no figure for it.",
+            fix="Give --exchange-time 40us and --exchange-rate 10Gbit/s"
+            + (", or run `twostroke doctor --fresh`." if here else ", as they are between your machines."),
+        )
+    said = [f"{name} as asked for" for name, each in (("time", meeting_s), ("rate", rate)) if each is not None]
+    if measured is not None and len(said) < 2:
+        kept = " and ".join(name for name, each in (("time", meeting_s), ("rate", rate)) if each is None)
+        said.append(f"{kept} as `twostroke doctor` measured it here, through memory that processes share")
+        meeting_s, rate = meeting_s or measured.meeting_s, rate or measured.bytes_per_s
+    if meeting_s is None or rate is None:
+        raise RuntimeError("a rate is missing")
+    return LinkRates(meeting_s, rate, "; ".join(said))

@@ -1,0 +1,48 @@
+"""What Ctrl-C does while no verb runs: it ends the process with code 130, without a traceback.
+
+While a verb runs, Ctrl-C raises KeyboardInterrupt as usual, so that files and engines are closed. Before and after it
+there is nothing to close, and an exception would end in a traceback from the middle of an import.
+
+Knows: SIGINT, SIGTERM. (It imports nothing that takes time: Ctrl-C may come before the rest of the command is loaded.)
+Must not know: verbs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+INTERRUPTED = 130
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)
+
+
+def end_quietly() -> None:
+    """From now on, unless the parent process asked that SIGINT be ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt inside, where `end_quietly` was asked for; one that comes later ends quietly."""
+    if signal.getsignal(signal.SIGINT) is not _end:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _end)
+
+
+def finish_undisturbed() -> None:
+    """Signals are ignored from now on: what is left to do is short, and must not be cut."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)

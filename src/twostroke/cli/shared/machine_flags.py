@@ -1,0 +1,188 @@
+"""Flags that say on what machine a simulation runs, and what they are read into.
+
+Knows: click, the planner's targets, sizes of a replica.
+Must not know: workloads, how steps are predicted.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twostroke.cli.bench.load_flags import count_flag, time_flag
+from twostroke.cli.shared.division_flags import DIVISION_FLAGS, divided_target, require_hardware
+from twostroke.cli.shared.readings import FORMAT, bytes_per_s, reading
+from twostroke.options import parse_bytes
+from twostroke.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twostroke.models.common.divided import Divided
+    from twostroke.planner.target import Target
+    from twostroke.sim.autoscale import Autoscale
+    from twostroke.sim.fleet import FleetPlan
+    from twostroke.sim.setup import ReplicaSetup
+
+
+def low_high(text: str) -> tuple[int, int]:
+    """ "2:16" -> (2, 16). Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d{1,6}):(\d{1,6})\s*", text)
+    low, high = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= low <= high:
+        raise ValueError("write the fewest and the most replicas, such as 2:16")
+    return low, high
+
+
+MACHINE_FLAGS = (
+    click.option("--model", metavar="NAME", default="spark", help="Folder, hub id or spark [default: spark]."),
+    click.option("--revision", metavar="REV", default=None, help="Hub revision [default: main]."),
+    click.option(
+        "--hardware", metavar="NAME", default="this", help="Of the catalogue, 4xNAME, or this machine [default: this]."
+    ),
+    click.option("--weights", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8 or int4."),
+    click.option("--kv-format", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8 or int4."),
+    count_flag("--context", "Longest sequence [default: the model's, 32k at most]."),
+    count_flag(
+        "--max-step-tokens",
+        "Rows of each step [default: 512, 2048 on a GPU; fewer beside streams].",
+    ),
+    count_flag("--max-sequences", "Sequences of a step [default: 64]."),
+    click.option(
+        "--kv-memory", metavar="BYTES", callback=reading(parse_bytes), default=None, help="Of a replica's KV pool."
+    ),
+    *DIVISION_FLAGS,
+)
+
+FLEET_FLAGS = (
+    count_flag("--replicas", "Engines, each on such a machine [default: 1].", "1"),
+    click.option(
+        "--router",
+        metavar="NAME",
+        default="least-loaded",
+        help="round-robin, least-loaded, prefix-affinity or predicted",
+    ),
+    click.option(
+        "--decoders",
+        type=click.IntRange(0),
+        default=0,
+        help="Split pools: --replicas read prompts, and COUNT others decode [default: 0, not split].",
+    ),
+    click.option(
+        "--link",
+        metavar="RATE",
+        callback=reading(bytes_per_s),
+        default="400Gbit/s",
+        help="Of each replica, for K and V between pools [default: 400Gbit/s].",
+    ),
+    click.option(
+        "--autoscale", metavar="LOW:HIGH", callback=reading(low_high), default=None, help="Replicas come and go."
+    ),
+    click.option(
+        "--per-replica",
+        type=click.FloatRange(0, min_open=True),
+        default=8.0,
+        help="With --autoscale: requests under way for which there is one replica [default: 8].",
+    ),
+    time_flag("--start-time", "With --autoscale: until a new replica takes requests [default: 60s]."),
+    time_flag("--patience", "With --autoscale: fewer must do so long before one is ended [default: 120s]."),
+)
+
+
+def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSetup]:
+    """(title, settings, one replica). Raises ConfigError, ModelError, OutOfMemory."""
+    from twostroke.planner.adapted import with_places
+    from twostroke.planner.ask import make_ask
+    from twostroke.planner.model_config import read_model
+    from twostroke.scheduler.limits.gap_limiter import GapRule
+    from twostroke.sim.setup import Sizes, replica_setup
+
+    require_hardware(options["hardware"])
+    found = read_model(options["model"], options["revision"])
+    target, divided = divided_target(options, options["hardware"], found.spec)
+    adapters, rank = options["adapters"], options["adapter_rank"]
+    if adapters and divided is not None:
+        raise ConfigError("Adapters are not simulated with ranks or stages.", fix="Leave one of the two out.")
+    spec = with_places(found.spec, adapters, rank)
+    ask = make_ask(found.spec, options["weights"], options["kv_format"])
+    sequences = options["max_sequences"] or 64
+    step_tokens = options["max_step_tokens"] or max(target.step_tokens, sequences)
+    if sequences > step_tokens:
+        raise ConfigError(
+            f"--max-sequences {sequences} is more than --max-step-tokens {step_tokens}.",
+            why="Each decoding sequence takes one token of a step.",
+            fix="Lower the first or raise the second.",
+        )
+    context = options["context"]
+    if context is not None and context > found.spec.longest_context:
+        raise ConfigError(
+            f"--context {context} is more than the model's {found.spec.longest_context} positions.",
+            fix=f"Ask for at most {found.spec.longest_context}.",
+        )
+    rule = None if options["max_step_tokens"] else GapRule()
+    sizes = Sizes(step_tokens, sequences, context, options["kv_memory"], rule)
+    setup = replica_setup(spec, ask.weights, ask.kv_kind, target.machine, target.memory_bytes, sizes, divided)
+    setup = replace(setup, adapters=adapters)
+    settings = {
+        "model": options["model"],
+        "hardware": target.name,
+        "weights": ask.weights,
+        "kv_format": ask.kv_format,
+        "max_step_tokens": step_tokens,
+        "step_limiter": "none" if rule is None else f"GapLimiter: {rule}, whichever is more",
+        "max_sequences": sequences,
+        "context_tokens": setup.context_tokens,
+        "kv_tokens": setup.kv_tokens,
+    }
+    if adapters:
+        settings |= {"adapters": adapters, "adapter_rank": rank}
+    if divided is not None:
+        settings |= {"division": asdict(divided.division), "link": asdict(divided.link)}
+    title = (
+        f"{options['model']} ({ask.weights} weights, {ask.kv_format} K and V) on {where(target, divided)}: room for "
+        f"{settings['kv_tokens']:,} tokens of K and V, {sequences} sequences and {step_tokens} rows a step"
+    )
+    return title, settings, setup
+
+
+def where(target: Target, divided: Divided | None) -> str:
+    """What a replica runs on, in words."""
+    if divided is None:
+        return target.title
+    division, link = divided.division, divided.link
+    return (
+        f"{division.count} {division.noun}s, each on {target.title}, {1e6 * link.meeting_s:,.3g} us a meeting and "
+        f"{link.bytes_per_s / 1e9:,.3g} GB/s ({link.source}; all times are predicted)"
+    )
+
+
+def read_fleet(options: dict[str, Any], setup: ReplicaSetup) -> FleetPlan:
+    """Of the fleet flags. Raises ConfigError."""
+    from twostroke.sim.fleet import FleetPlan
+    from twostroke.sim.transfer import Link
+
+    link = Link(options["link"])
+    return FleetPlan(setup, options["replicas"], options["decoders"], link, _autoscale(options))
+
+
+def _autoscale(options: dict[str, Any]) -> Autoscale | None:
+    from twostroke.sim.autoscale import Autoscale
+
+    start_s, patience_s = options["start_time"], options["patience"]
+    if options["autoscale"] is None:
+        for name, value in (("--start-time", start_s), ("--patience", patience_s)):
+            if value is not None:
+                raise ConfigError(
+                    f"{name} belongs to --autoscale.",
+                    why="A fixed number of replicas neither start nor end.",
+                    fix=f"Add --autoscale LOW:HIGH, or leave {name} out.",
+                )
+        return None
+    low, high = options["autoscale"]
+    rule = Autoscale(low, high, options["per_replica"])
+    return replace(
+        rule,
+        start_s=rule.start_s if start_s is None else start_s,
+        patience_s=rule.patience_s if patience_s is None else patience_s,
+    )

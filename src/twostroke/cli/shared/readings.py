@@ -1,0 +1,52 @@
+"""Texts of flags as values: times, rates, formats.
+
+Knows: click's callbacks.
+Must not know: which verbs have which flags.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from twostroke.options import one_of, parse_count
+
+FORMATS = ("f32", "bf16", "int8", "int4", "stored")
+UNITS = {"bit/s": 0.125, "B/s": 1.0}
+SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+def duration_s(text: str) -> float:
+    """ "1s", "50ms", "0.5" -> seconds. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s)?\s*", text)
+    value = float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0, None: 1.0}[match[2]] if match else 0.0
+    if value <= 0:
+        raise ValueError("write a time such as 50ms or 1s")
+    return value
+
+
+def bytes_per_s(text: str) -> float:
+    """ "400Gbit/s", "50GB/s" -> bytes a second. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?)(bit/s|B/s)\s*", text)
+    value = float(match[1]) * SCALES[match[2]] * UNITS[match[3]] if match else 0.0
+    if value <= 0:
+        raise ValueError("write a rate such as 400Gbit/s or 50GB/s")
+    return value
+
+
+def reading(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """A click callback from a function that raises ValueError."""
+
+    def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+        try:
+            return None if value is None else read(value)
+        except ValueError as error:
+            raise click.BadParameter(f"{value!r}: {error}.", ctx, param) from None
+
+    return callback
+
+
+COUNT, DURATION, FORMAT = reading(parse_count), reading(duration_s), reading(one_of(*FORMATS))

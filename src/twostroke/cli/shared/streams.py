@@ -1,0 +1,107 @@
+"""The three standard streams as the calling program left them: closed, full, or in another encoding.
+
+Knows: sys.stdin, sys.stdout, sys.stderr and their descriptors.
+Must not know: verbs, what is printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from twostroke.types.errors import InvalidRequest
+
+ISO_HINT = "Convert it, for example with `iconv -f latin1 -t utf-8`."
+
+
+def open_missing_streams() -> None:
+    """A stream that the parent process closed becomes /dev/null, so that no file or socket takes its descriptor."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # takes the lowest free descriptor
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+class RecordedOutput(io.FileIO):
+    """Standard output that remembers why it could not be written."""
+
+    problem: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        """As FileIO does."""
+        try:
+            return super().write(data) or 0
+        except OSError as error:
+            self.problem = error
+            raise
+
+
+def prepare_streams() -> None:
+    """Input: bytes that are not text come through as lone surrogates, as in arguments; see `as_text`.
+
+    Output is recorded for `output_problem`: an OSError alone does not say which file it comes from.
+    """
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")
+    old = sys.stdout
+    if old is sys.__stdout__ and isinstance(old, io.TextIOWrapper):
+        raw = RecordedOutput(old.fileno(), "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw), encoding=old.encoding, errors=old.errors, line_buffering=raw.isatty()
+        )
+
+
+def as_text(text: str, what: str) -> str:
+    """The same text. Raises InvalidRequest where bytes in it were not UTF-8."""
+    for position, character in enumerate(text):
+        if "\udc80" <= character <= "\udcff":
+            raise InvalidRequest(
+                f"{what} is not UTF-8 text.",
+                why=f"Character {position + 1:,} is the byte 0x{ord(character) - 0xDC00:02x}.",
+                fix=ISO_HINT,
+            )
+    return text
+
+
+def checked_arguments(words: Sequence[str]) -> None:
+    """Raises InvalidRequest for an argument that is not UTF-8: it could not be printed, sent or written to JSON."""
+    for place, word in enumerate(words, start=1):
+        as_text(word, f"Argument {place}")
+
+
+def output_problem() -> str | None:
+    """Why standard output could not be written; None where it could, "" where its reader has left (`| head`).
+
+    What was not written is then dropped, and one message says so.
+    """
+    output = sys.stdout
+    raw = getattr(getattr(output, "buffer", None), "raw", None)
+    if not isinstance(raw, RecordedOutput):
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        output.flush()
+    problem, raw.problem = raw.problem, None
+    if problem is None:
+        return None
+    _drop(raw.fileno())
+    return "" if problem.errno == errno.EPIPE else problem.strerror or str(problem)
+
+
+def _drop(descriptor: int) -> None:
+    """What is in buffers goes to /dev/null: the interpreter flushes once more when it ends, and would fail again."""
+    with contextlib.suppress(OSError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, descriptor)
+        os.close(null)

@@ -1,0 +1,77 @@
+"""Frames as bytes: MessagePack, each frame behind its length in four bytes.
+
+Knows: frames, the most bytes of one.
+Must not know: sockets, what frames mean.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from twostroke.wire.frames import Frame
+
+MAX_FRAME_BYTES = 64 << 20
+_LENGTH = struct.Struct("<I")
+
+
+class WireError(ValueError):
+    """What the other side sent is not this protocol."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Frame)
+
+
+def encode(frame: Frame) -> bytes:
+    """The frame's bytes behind their length. Raises WireError for a frame over MAX_FRAME_BYTES."""
+    body = _encoder.encode(frame)
+    if len(body) > MAX_FRAME_BYTES:
+        raise WireError(f"a frame of {len(body):,} bytes; at most {MAX_FRAME_BYTES:,} are sent")
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameReader:
+    """Bytes as they come, to whole frames. most_bytes: of one frame, checked before its bytes are waited for."""
+
+    def __init__(self, most_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._held = bytearray()
+
+    def allow_all(self) -> None:
+        """From now on frames of MAX_FRAME_BYTES are read."""
+        self._most_bytes = MAX_FRAME_BYTES
+
+    @property
+    def partial(self) -> bool:
+        """Is a part of a frame here?"""
+        return bool(self._held)
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are whole now. Raises WireError where the bytes are no frame."""
+        self._held += data
+        start = 0
+        try:
+            while len(self._held) - start >= _LENGTH.size:
+                (size,) = _LENGTH.unpack_from(self._held, start)
+                if size > self._most_bytes:
+                    raise WireError(f"a frame of {size:,} bytes is announced; at most {self._most_bytes:,} are read")
+                end = start + _LENGTH.size + size
+                if len(self._held) < end:
+                    return
+                body = bytes(self._held[start + _LENGTH.size : end])
+                start = end
+                yield _decoded(body)
+        finally:
+            del self._held[:start]
+
+
+def _decoded(body: bytes) -> Frame:
+    try:
+        frame: Frame = _decoder.decode(body)
+    except Exception as error:  # values inside are checked by classes of ours, which raise errors of their own
+        raise WireError(f"a frame cannot be read: {error}") from error
+    return frame

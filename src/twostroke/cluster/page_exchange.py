@@ -1,0 +1,129 @@
+"""K and V that another replica has computed: what to answer, and what to keep of what came.
+
+A page that comes is put into the prefix tree between two steps, and the scheduler finds it as it finds any prefix.
+Each side walks a prompt once, however many answers it takes. What is evicted, damaged or never sent is computed.
+
+Knows: the cache manager, token ids, digests.
+Must not know: sockets, requests, where K and V lie.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from twostroke.cache.manager import CacheManager
+from twostroke.cache.prefix_tree import Node
+from twostroke.wire.frames import PagesAsked, WirePage
+
+ANSWER_BYTES = 8 << 20
+"""Of pages, in one answer; at least one page."""
+LEFT_SHARE = 8
+"""Pages are asked for as long as more than one in this many of the pool can be allocated."""
+
+
+class PageStore(Protocol):
+    """Where K and V lie. page_ids: one for each page group; page_bytes: of such a page in all layers of all groups."""
+
+    @property
+    def page_bytes(self) -> int:
+        """See above."""
+
+    def read(self, page_ids: Sequence[int]) -> bytes:
+        """A copy."""
+
+    def write(self, page_ids: Sequence[int], data: bytes) -> None:
+        """page_bytes of them."""
+
+
+@dataclass(eq=False, slots=True)
+class PromptPages:
+    """A prompt on its way from one replica to another, as one of the two sees it. at: pages that were sent, or are
+    here. digests: of the places from `at` on. paths: of the sender, in each prefix tree."""
+
+    salt: str
+    token_ids: tuple[int, ...]
+    digests: Iterator[bytes]
+    at: int
+    paths: list[list[Node]] = field(default_factory=list)
+
+
+class PageExchange:
+    """Called between two steps. Raises ValueError for a cache with windows or states: only pages that stay travel."""
+
+    def __init__(self, cache: CacheManager, store: PageStore) -> None:
+        if not cache.pages_stay:
+            raise ValueError("only pages that stay can be sent")
+        self._cache, self._store = cache, store
+        self._most_pages = max(1, ANSWER_BYTES // store.page_bytes)
+
+    # The sender.
+
+    def source_of(self, asked: PagesAsked) -> PromptPages:
+        """Of a number's first question."""
+        digests = self._places(asked.cache_salt, asked.token_ids, asked.first)
+        paths: list[list[Node]] = [[] for _ in self._cache.groups]
+        return PromptPages(asked.cache_salt, asked.token_ids, digests, asked.first, paths)
+
+    def read(self, source: PromptPages, count: int) -> tuple[WirePage, ...]:
+        """The next pages, as many as are here."""
+        most = source.at + min(count, self._most_pages)
+        end = self._cache.extend(source.paths, source.salt, source.token_ids, most)
+        pages = []
+        for index in range(source.at, end):
+            data = self._store.read([path[index].page_id for path in source.paths])
+            pages.append(WirePage(data, _digest(next(source.digests), data)))
+        source.at += len(pages)
+        return tuple(pages)
+
+    # The receiver.
+
+    def open(self, name: str, salt: str, token_ids: tuple[int, ...]) -> PromptPages:
+        """From now on what is here of these tokens stays, and what comes is added, until `close`."""
+        found = self._cache.match(salt, token_ids)
+        self._cache.open(name, salt, found)
+        return PromptPages(salt, token_ids, self._places(salt, token_ids, len(found)), len(found))
+
+    def room(self, target: PromptPages) -> int:
+        """How many pages to ask for next: 0 where all is here, or where there is no place for more."""
+        left = self._cache.pages_left - self._cache.num_pages // LEFT_SHARE
+        return max(0, min((len(target.token_ids) - 1) // self._cache.page_tokens - target.at, self._most_pages, left))
+
+    def keep(self, name: str, target: PromptPages, pages: Sequence[WirePage]) -> bool:
+        """Write those that are whole, up to the first that is not. -> were all of them?"""
+        good: list[bytes] = []
+        for page in pages:
+            if len(page.data) != self._store.page_bytes or page.digest != _digest(next(target.digests, b""), page.data):
+                break
+            good.append(page.data)
+        end = (target.at + len(good)) * self._cache.page_tokens
+        tables = self._cache.reserve(name, end) if end <= len(target.token_ids) else None
+        if tables is None:
+            return False
+        for index, data in enumerate(good, target.at):
+            self._store.write([table[index] for table in tables], data)
+        self._cache.commit(name, end, target.token_ids)
+        target.at += len(good)
+        return len(good) == len(pages)
+
+    def close(self, name: str) -> None:
+        """What came stays cached."""
+        self._cache.close(name)
+
+    def _places(self, salt: str, tokens: Sequence[int], first: int) -> Iterator[bytes]:
+        """For each page from `first` on a hash of all tokens up to its end, and of the salt."""
+        size = self._cache.page_tokens
+        before = hashlib.blake2b(salt.encode(), digest_size=16).digest()
+        for index in range(len(tokens) // size):
+            page = struct.pack(f"<{size}i", *tokens[index * size : (index + 1) * size])
+            before = hashlib.blake2b(before + page, digest_size=16).digest()
+            if index >= first:
+                yield before
+
+
+def _digest(place: bytes, data: bytes) -> bytes:
+    """Against damage on the way, and against a page of other tokens."""
+    return hashlib.blake2b(data, digest_size=16, key=place).digest()

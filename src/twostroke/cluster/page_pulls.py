@@ -1,0 +1,129 @@
+"""Prompts whose pages come from another replica: ahead of their streams, or while a request waits for them.
+
+    begin(work) -> is there anything to wait for?     asks: what to send, and where to
+    ahead(frame)                                      its pages come while the other replica computes them
+    came(number, answer) -> a request to be queued    None as answer: there will be none
+
+Pages that came stay until their request is queued, or its front gives it up, or the scheduler needs their places.
+
+Knows: the page exchange, what a front has assigned.
+Must not know: sockets, clocks, the scheduler.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twostroke.cluster.page_exchange import PageExchange, PromptPages
+from twostroke.cluster.page_feeds import LinkId
+from twostroke.types.grammar import TokenMask
+from twostroke.wire.frames import Assignment, PagesAhead, PagesAsked, PageSource, PagesSent
+
+
+@dataclass(eq=False, slots=True)
+class Pull:
+    """A prompt. link_id, number: of the front, and of the Assignment or PagesAhead. work: the request that waits, or
+    None. asking: a question has no answer yet. told: the source knows the prompt."""
+
+    link_id: LinkId
+    number: int
+    source: PageSource
+    pages: PromptPages
+    work: Assignment | None = None
+    masks: Sequence[TokenMask] = ()
+    asking: bool = False
+    told: bool = False
+    over: bool = False
+
+
+class PagePulls:
+    """asks: to be sent in this order. Each has one answer, which goes to `came`."""
+
+    def __init__(self, exchange: PageExchange) -> None:
+        self.asks: deque[tuple[PageSource, PagesAsked]] = deque()
+        self._exchange = exchange
+        self._pulls: dict[int, Pull] = {}
+        self._next = itertools.count(1)
+
+    def __len__(self) -> int:
+        """Requests that wait."""
+        return sum(pull.work is not None for pull in self._pulls.values())
+
+    def ahead(self, link_id: LinkId, frame: PagesAhead) -> None:
+        """Begin to ask."""
+        self._ask(*self._open(link_id, frame.number, frame.source, frame.cache_salt, frame.token_ids))
+
+    def begin(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> bool:
+        """False where the request should be queued at once."""
+        key = self._key(link_id, work.ahead) if work.ahead else None
+        if key is None and work.pages_from is not None:
+            tokens = (*work.request.prompt_token_ids, *work.resumed)
+            key, _ = self._open(link_id, work.number, work.pages_from, work.request.cache_salt, tokens)
+        if key is None:
+            return False
+        pull = self._pulls[key]
+        pull.number, pull.work, pull.masks = work.number, work, masks
+        if pull.asking or self._ask(key, pull):
+            return True
+        self._close(key)
+        return False
+
+    def came(self, number: int, sent: PagesSent | None) -> Pull | None:
+        """The pull whose request waits for nothing more; None where it waits for the next answer, where nothing waits
+        yet, or where it was ended meanwhile."""
+        pull = self._pulls.get(number)
+        if pull is None or not pull.asking:
+            return None
+        pull.asking = False
+        pages = () if sent is None else sent.pages
+        whole = self._exchange.keep(_name(number), pull.pages, pages) if pages else pull.work is None
+        pull.over = sent is None or sent.over or not whole
+        if self._ask(number, pull) or pull.work is None:
+            return None
+        return self._close(number)
+
+    def let_go(self) -> list[Pull]:
+        """Hold no places any more: nothing more is asked for. -> those whose requests waited."""
+        return [pull for key in list(self._pulls) if (pull := self._close(key)).work is not None]
+
+    def waits(self, link_id: LinkId, number: int) -> bool:
+        """Is a stream of this number among them?"""
+        return self._key(link_id, number) is not None
+
+    def cancel(self, link_id: LinkId, number: int | None = None) -> None:
+        """Forget a front's stream; without a number, all of them."""
+        for key, pull in list(self._pulls.items()):
+            if pull.link_id == link_id and number in (None, pull.number):
+                self._close(key)
+
+    def _open(
+        self, link_id: LinkId, number: int, source: PageSource, salt: str, token_ids: tuple[int, ...]
+    ) -> tuple[int, Pull]:
+        key = next(self._next)
+        pull = self._pulls[key] = Pull(link_id, number, source, self._exchange.open(_name(key), salt, token_ids))
+        return key, pull
+
+    def _ask(self, key: int, pull: Pull) -> bool:
+        """For the next pages, where any are missing and there is hope and room for them."""
+        count = 0 if pull.over else self._exchange.room(pull.pages)
+        if count:
+            prompt = () if pull.told else (pull.pages.salt, pull.pages.token_ids)
+            self.asks.append((pull.source, PagesAsked(key, pull.pages.at, count, *prompt)))
+            pull.told = pull.asking = True
+        return bool(count)
+
+    def _key(self, link_id: LinkId, number: int) -> int | None:
+        found = (key for key, each in self._pulls.items() if each.link_id == link_id and each.number == number)
+        return next(found, None)
+
+    def _close(self, key: int) -> Pull:
+        self._exchange.close(_name(key))
+        return self._pulls.pop(key)
+
+
+def _name(key: int) -> str:
+    """Of what the cache holds for it. Names of requests begin with a link's number."""
+    return f"pages for {key}"

@@ -1,0 +1,1 @@
+"""What a completion's time was spent on, why, and what would help."""

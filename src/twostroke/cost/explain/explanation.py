@@ -1,0 +1,135 @@
+"""What explain says of one completion: a verdict, causes in order, what would help.
+
+Knows: words and seconds.
+Must not know: how they were found.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from twostroke.cost.history.account import Share
+
+
+class Verdict(enum.StrEnum):
+    """What can be slow for a user: the start of the answer, or its stream."""
+
+    START = "slow to start"
+    STREAM = "slow to stream"
+
+
+class CauseKind(enum.StrEnum):
+    """What time can go to. OWN_PREFILL and DECODE are the work itself; the others could be avoided."""
+
+    QUEUE = "queue"
+    SHARED_PREFILL = "others' prefill"
+    PREFIX = "prefix missed"
+    COLD = "cold start"
+    OWN_PREFILL = "own prefill"
+    STRETCHED = "stretched gaps"
+    PREEMPTED = "preemption"
+    CLIENT = "client stall"
+    HOST = "host gap"
+    BUSY = "busy processor"
+    DECODE = "decode"
+
+    @property
+    def is_work(self) -> bool:
+        """True where the request could not be answered without it."""
+        return self in (CauseKind.OWN_PREFILL, CauseKind.DECODE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """seconds: of the end-to-end time; no second stands in two causes. who: completions that the text names."""
+
+    kind: CauseKind
+    side: Verdict
+    seconds: float
+    text: str
+    who: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What would help. saves_s: of the end-to-end time, by the cost model; 0 where it would not help."""
+
+    text: str
+    saves_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """causes: most seconds first. advice: what saves most first. source: where the cost model's figures come from."""
+
+    request_id: str
+    verdict: Verdict
+    summary: str
+    e2e_s: float
+    ttft_s: float | None
+    mean_itl_s: float | None
+    num_prompt_tokens: int
+    num_cached_tokens: int
+    num_output_tokens: int
+    parts_s: dict[str, float]
+    causes: tuple[Cause, ...]
+    advice: tuple[Advice, ...]
+    source: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def words(explanation: Explanation) -> str:
+    """For people; several lines."""
+    whole = explanation
+    lines = [f"{short(whole.request_id)}: {whole.verdict}. {whole.summary}"]
+    times = [f"{duration(whole.e2e_s)} in all"]
+    times += [f"TTFT {duration(whole.ttft_s)}"] if whole.ttft_s is not None else []
+    times += [f"{duration(whole.mean_itl_s)} a token"] if whole.mean_itl_s is not None else []
+    counts = f"{whole.num_prompt_tokens:,} prompt tokens ({whole.num_cached_tokens:,} cached)"
+    lines.append(f"{', '.join(times)}; {counts}, {whole.num_output_tokens:,} output tokens")
+    lines.append("where the time went")
+    for cause in whole.causes:
+        share = cause.seconds / whole.e2e_s if whole.e2e_s else 0.0
+        lines.append(f"  {duration(cause.seconds):>8} {share:>4.0%}  {cause.kind}: {cause.text}")
+    if whole.advice:
+        lines.append("what would help")
+        for each in whole.advice:
+            lines.append(f"  {'-' + duration(each.saves_s) if each.saves_s else '':>9}       {each.text}")
+    lines.append(f"figures of the cost model: {whole.source}")
+    return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    """ "1.24 s", "840 ms", "2.3 ms", "0.05 ms"."""
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    milliseconds = seconds * 1e3
+    return f"{milliseconds:.0f} ms" if milliseconds >= 10 else f"{milliseconds:.{1 if milliseconds >= 1 else 2}f} ms"
+
+
+def short(request_id: str) -> str:
+    """A completion's name without the index of an only one."""
+    return request_id.removesuffix("/0")
+
+
+def names(found: Sequence[Share], most: int = 3) -> str:
+    """ "a (7,900 tokens, 610 ms), b (...) and 4 more"."""
+    items = [f"{short(s.request_id)} ({s.num_tokens:,} tokens, {duration(s.seconds)})" for s in found[:most]]
+    return _listed(items, len(found) - most)
+
+
+def plain_names(found: Sequence[str], most: int = 3) -> str:
+    """ "a, b and 4 more"."""
+    return _listed([short(name) for name in found[:most]], len(found) - most)
+
+
+def _listed(items: Sequence[str], more: int) -> str:
+    if more > 0:
+        return f"{', '.join(items)} and {more} more"
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)

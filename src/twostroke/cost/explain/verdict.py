@@ -1,0 +1,92 @@
+"""From a completion's account and the cost model: slow to start or slow to stream, why, and what would help.
+
+    explainer = Explainer(ledger, what_if, options)
+    for explanation in explainer.explain("chatcmpl-7"): print(words(explanation))
+
+Knows: the ledger, costs, causes, advice.
+Must not know: HTTP, what asks.
+"""
+
+from __future__ import annotations
+
+from twostroke.cost.explain.advice import Options, advice_for
+from twostroke.cost.explain.causes import Scene, causes_of
+from twostroke.cost.explain.explanation import Cause, Explanation, Verdict, duration
+from twostroke.cost.history.account import Account
+from twostroke.cost.history.ledger import Ledger
+from twostroke.cost.history.steps_seen import Cold, StepsSeen
+from twostroke.cost.shape import StepCost
+from twostroke.cost.what_if import WhatIf
+
+AVOIDABLE_SHARE = 0.1
+"""Where less of the time could be avoided, the larger of the two phases gives the verdict."""
+
+
+class Explainer:
+    """May be asked from any thread. what_if: None where nothing is known of the machine's costs."""
+
+    def __init__(self, ledger: Ledger, what_if: WhatIf | None, options: Options) -> None:
+        self._ledger = ledger
+        self._what_if = what_if
+        self._options = options
+
+    def explain(self, name: str) -> list[Explanation]:
+        """Explanations of a completion, or of each completion of a request; none for an unknown id."""
+        return [self.explanation(account) for account in self._ledger.accounts.find(name)]
+
+    def explanation(self, account: Account) -> Explanation:
+        """The explanation of one account."""
+        cost = self._ledger.cost
+        cold = Cold() if cost is None else self._cold(account, cost)
+        measured = self._what_if is not None and self._what_if.measured
+        scene = Scene(account, cost, cold, self._options.step_tokens, measured)
+        causes = causes_of(scene)
+        verdict = _verdict(account, causes)
+        outputs = account.num_output_tokens
+        return Explanation(
+            request_id=account.request_id,
+            verdict=verdict,
+            summary=_summary(account, causes, verdict),
+            e2e_s=account.e2e_s,
+            ttft_s=account.ttft_s,
+            mean_itl_s=account.stream_s / (outputs - 1) if outputs > 1 and account.ttft_s is not None else None,
+            num_prompt_tokens=account.num_prompt_tokens,
+            num_cached_tokens=account.num_cached_tokens,
+            num_output_tokens=outputs,
+            parts_s=account.parts.by_name(),
+            causes=tuple(causes),
+            advice=tuple(advice_for(scene, causes, self._what_if, self._options)),
+            source="none" if self._what_if is None else self._what_if.source,
+        )
+
+    def _cold(self, account: Account, cost: StepCost) -> Cold:
+        if account.first_scheduled_s is None:
+            return Cold()
+        otherwise = 1.0 if self._what_if is not None and self._what_if.measured else None
+        seen = StepsSeen.of(self._ledger.history, cost, otherwise)
+        return seen.cold(self._ledger.history, cost, account.first_ordinal)
+
+
+def _verdict(account: Account, causes: list[Cause]) -> Verdict:
+    avoidable = {side: _avoidable(causes, side) for side in Verdict}
+    if max(avoidable.values()) >= AVOIDABLE_SHARE * account.e2e_s:
+        return max(avoidable, key=lambda side: avoidable[side])
+    return Verdict.START if account.e2e_s - account.stream_s >= account.stream_s else Verdict.STREAM
+
+
+def _avoidable(causes: list[Cause], side: Verdict) -> float:
+    return sum(cause.seconds for cause in causes if cause.side is side and not cause.kind.is_work)
+
+
+def _summary(account: Account, causes: list[Cause], verdict: Verdict) -> str:
+    if account.ttft_s is None:
+        return f"It ended ({account.reason.value}) after {duration(account.e2e_s)} without a token."
+    of_side = [cause for cause in causes if cause.side is verdict]
+    if verdict is Verdict.START:
+        sentence = f"{duration(account.ttft_s)} of {duration(account.e2e_s)} passed before the first token"
+    else:
+        sentence = f"{duration(account.stream_s)} of {duration(account.e2e_s)} passed after the first token"
+    if not of_side:
+        return f"{sentence}."
+    first = of_side[0]
+    return f"{sentence}, {duration(first.seconds)} of it: {first.kind}."

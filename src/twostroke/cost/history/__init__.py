@@ -1,0 +1,1 @@
+"""What steps and completions took: records, the ledger, accounts."""

@@ -1,0 +1,246 @@
+"""One completion's account: while it lives, and when it has ended.
+
+Knows: seconds, ids of other completions.
+Must not know: how steps are told apart (ledger.py), what the figures mean (explain.py).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from twostroke.cost.history.record import RequestRecord
+from twostroke.cost.history.running_sums import Sums
+from twostroke.cost.shape import Segment
+from twostroke.types.parts import TimeParts
+from twostroke.types.plan import Hold
+from twostroke.types.prefix import PrefixMiss
+from twostroke.types.request import FinishReason, Request
+
+MAX_SHARES = 12
+"""How many shares are kept: those that took the most time."""
+
+
+class Phase(enum.Enum):
+    """QUEUED: never planned. FILLING: known positions to compute. DECODING: one position a step. BACK: preempted."""
+
+    QUEUED = 0
+    FILLING = 1
+    DECODING = 2
+    BACK = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one other completion's prefill took. longest_at: the gap (1: after the first token) of the longest step."""
+
+    request_id: str
+    seconds: float
+    num_steps: int
+    num_tokens: int
+    longest_s: float
+    longest_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStory:
+    """Why it waited. behind: completions whose prefill went on meanwhile, longest first. ended: those that ended
+    meanwhile, oldest first.
+
+    num_running, num_ahead: when it came. hold: why the queue stood for most of the time; None where it did not stand.
+    """
+
+    num_running: int = 0
+    num_ahead: int = 0
+    hold: Hold | None = None
+    behind: tuple[Share, ...] = ()
+    ended: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """One preemption: put back at from_s, planned again at until_s (None: never).
+
+    by: the completion that needed its pages. Where it found none for its own next position: the one that held most.
+    """
+
+    by: str
+    from_s: float
+    until_s: float | None = None
+    found_none: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Seconds of its steps in which the processor was busy with something else: up to the first token, and after it."""
+
+    start_s: float = 0.0
+    stream_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GuessCounts:
+    """Tokens of a completion that were guessed and verified, how many of them were accepted, and in how many steps."""
+
+    guessed: int = 0
+    accepted: int = 0
+    steps: int = 0
+
+    def with_step(self, guessed: int, accepted: int) -> GuessCounts:
+        """After one more step."""
+        return GuessCounts(self.guessed + guessed, self.accepted + accepted, self.steps + 1)
+
+
+@dataclass(eq=False, slots=True)
+class LiveAccount:
+    """Seconds so far. mark_s: accounted up to here (FILLING), or waiting since (QUEUED, BACK).
+
+    sums: what the ledger's running sums were when it began to decode. high: positions ever computed, when preempted.
+    """
+
+    request: Request
+    phase: Phase = Phase.QUEUED
+    mark_s: float = 0.0
+    queue_s: float = 0.0
+    own_s: float = 0.0
+    others_s: float = 0.0
+    decode_s: float = 0.0
+    back_s: float = 0.0
+    recompute_s: float = 0.0
+    host_s: float = 0.0
+    stall_s: float = 0.0
+    sums: Sums = field(default_factory=Sums)
+    high: int = 0
+    computed: int = 0  # positions, the last time that it was planned before it decoded
+    cached: int = 0  # of them, found in the prefix tree at first admission
+    num_running: int = 0
+    num_ahead: int = 0
+    first_s: float | None = None
+    first_ordinal: int = 0
+    token_s: float | None = None
+    token_ordinal: int = 0
+    start: TimeParts | None = None
+    queue: QueueStory = field(default_factory=QueueStory)
+    spells: list[Spell] = field(default_factory=list)
+    guesses: GuessCounts = GuessCounts()
+    delayed_before_s: float = 0.0  # the ledger's sum of delays when it was first planned, and when it had a token
+    delayed_token_s: float = 0.0
+
+    def delays(self, delayed_s: float) -> Delays:
+        """Since it was first planned. delayed_s: the ledger's sum now."""
+        if self.first_s is None:
+            return Delays()
+        if self.token_s is None:
+            return Delays(delayed_s - self.delayed_before_s)
+        return Delays(self.delayed_token_s - self.delayed_before_s, delayed_s - self.delayed_token_s)
+
+    def was_away(self, at_s: float) -> bool:
+        """Whether it was preempted at that moment."""
+        return any(spell.from_s <= at_s and (spell.until_s is None or at_s < spell.until_s) for spell in self.spells)
+
+    def shares(self, steps: Sequence[ChunkStep]) -> tuple[Share, ...]:
+        """What the chunks of other requests took in these steps, the longest first."""
+        return shares(steps, self.request.request_id, 0.0, self.token_ordinal)
+
+    def parts(self) -> TimeParts:
+        """As of the last time that it was settled."""
+        return TimeParts(
+            self.queue_s,
+            self.own_s,
+            self.others_s,
+            self.decode_s,
+            self.back_s,
+            self.recompute_s,
+            self.host_s,
+            self.stall_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A completion that has ended. parts add up to finished_s - arrival_s, or, where its reader took the last piece
+    late, to that and the delay. start: the parts up to the first token. Times are seconds of the engine's clock.
+
+    start_shares, stretches: whose prefill stood in the steps of its own prefill, and of its decode. unread_s: how long
+    pieces lay before the reader took them, all in all. sample: what decoded in a step from the middle of its decode.
+    delays: parts of the other seconds, not beside them.
+    """
+
+    request_id: str
+    group_id: str
+    reason: FinishReason
+    arrival_s: float
+    first_scheduled_s: float | None
+    first_token_s: float | None
+    finished_s: float
+    num_prompt_tokens: int
+    num_output_tokens: int
+    num_cached_tokens: int
+    priority: int
+    parts: TimeParts
+    start: TimeParts | None
+    queue: QueueStory
+    start_shares: tuple[Share, ...] = ()
+    stretches: tuple[Share, ...] = ()
+    spells: tuple[Spell, ...] = ()
+    prefix_miss: PrefixMiss | None = None
+    first_ordinal: int = 0
+    sample: tuple[Segment, ...] = ()
+    unread_s: float = 0.0
+    delays: Delays = Delays()
+    guesses: GuessCounts = GuessCounts()
+
+    @property
+    def e2e_s(self) -> float:
+        """From arrival to the end, a late reader included."""
+        return self.parts.total_s
+
+    @property
+    def ttft_s(self) -> float | None:
+        """From arrival to the first token; None where there was none."""
+        return None if self.first_token_s is None else self.first_token_s - self.arrival_s
+
+    @property
+    def stream_s(self) -> float:
+        """From the first token to the end."""
+        return 0.0 if self.first_token_s is None else self.e2e_s - (self.first_token_s - self.arrival_s)
+
+
+def record_of(account: Account) -> RequestRecord:
+    """For the trace."""
+    return RequestRecord(
+        account.request_id,
+        account.arrival_s,
+        account.finished_s,
+        account.num_prompt_tokens,
+        account.num_output_tokens,
+        account.num_cached_tokens,
+        account.priority,
+        account.parts.by_name(),
+    )
+
+
+class ChunkStep(tuple[int, float, float, tuple[tuple[str, int, float], ...]]):
+    """(ordinal, begin, commit, ((request id, rows, seconds), ...)) of a step that had prefill in it."""
+
+    __slots__ = ()
+
+
+def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordinal: int) -> tuple[Share, ...]:
+    """Whose chunks these were, the longest first. A step that began before since_s counts with what came after."""
+    sums: dict[str, list[float]] = {}  # the fields of a Share, in order
+    for ordinal, begin_s, commit_s, chunks in steps:
+        kept = 1.0 if begin_s >= since_s else (commit_s - since_s) / (commit_s - begin_s)
+        for request_id, rows, chunk_s in chunks:
+            if request_id == own_id:
+                continue
+            seconds = chunk_s * kept
+            own = sums.setdefault(request_id, [0.0, 0, 0, -1.0, 0])
+            own[0] += seconds
+            own[1] += 1
+            own[2] += rows
+            if seconds > own[3]:
+                own[3], own[4] = seconds, ordinal - first_ordinal
+    most = sorted(sums.items(), key=lambda item: -item[1][0])[:MAX_SHARES]
+    return tuple(Share(name, own[0], int(own[1]), int(own[2]), own[3], int(own[4])) for name, own in most)

@@ -1,0 +1,397 @@
+"""The ledger: every step is recorded, and every second of each completion belongs to one named part.
+
+    ledger.arrive(request)                            when it is queued
+    ledger.step(plan, result, begin_s, commit_s)      before the events of a step are sent
+    account = ledger.finish(event)                    for its terminal event
+    ledger.close_step(end_s)                          when all that a step gives has been handed over
+
+A completion that decodes is in every step, so its parts are differences of running sums: a step that only decodes costs
+the ledger the same however many sequences it has. Only steps with prefill, arrivals and preemptions are looked into.
+
+Knows: plans, results, events, a StepCost for prefill's share of a mixed step.
+Must not know: clocks (times are arguments), threads, files, text.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from twostroke.cost.history.account import (
+    Account,
+    ChunkStep,
+    LiveAccount,
+    Phase,
+    QueueStory,
+    Spell,
+    record_of,
+    shares,
+)
+from twostroke.cost.history.accounts import Accounts
+from twostroke.cost.history.live_request import LiveRequest, live_request
+from twostroke.cost.history.record import RequestRecord, StepRecord
+from twostroke.cost.history.running_sums import RunningSums, Span, span
+from twostroke.cost.history.step_history import MAX_RUN_STEPS, Row, StepHistory
+from twostroke.cost.history.step_times import BLOCK_STEPS, StepTime
+from twostroke.cost.prefill_share import prefill_share
+from twostroke.cost.shape import Segment, StepCost
+from twostroke.types.event import FinishedEvent
+from twostroke.types.plan import Hold, Plan, Preemption, Role
+from twostroke.types.request import Request
+from twostroke.types.result import StepResult
+
+MAX_STEPS, MAX_ROWS, MAX_CHUNK_STEPS, MAX_FINISHED, MAX_HOLDS = 16_384, 32_768, 4096, 2048, 1024
+
+Sink = Callable[[StepRecord | RequestRecord], None]
+
+
+class Ledger:
+    """Written by the thread that steps; `accounts` and `history` may be read by others.
+
+    cost: None shares a mixed step's time out by rows. sink: gets each step and each ended completion as they come.
+    """
+
+    def __init__(self, cost: StepCost | None = None, sink: Sink | None = None) -> None:
+        self.cost = cost
+        self.history = StepHistory(cost, MAX_STEPS, MAX_ROWS)
+        self.accounts = Accounts(MAX_FINISHED)
+        self._sink = sink
+        self._live: dict[str, LiveAccount] = {}
+        self._filling: dict[str, LiveAccount] = {}
+        self._num_decoding = self._num_waiting = 0
+        self._sums = RunningSums()
+        self._num_before = 0
+        self._recent: list[StepTime] = []  # the last steps; the first _num_summed of them are in the sums
+        self._ends: list[float] = []
+        self._num_summed = 0
+        self._away_s = 0.0  # since the last step
+        self._delayed_s = 0.0  # of all steps: the processor was busy with something else
+        self._last: Request | None = None  # of a step that held all that decodes, with nothing else under way
+        self.chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
+        self._sampled: tuple[int, tuple[Segment, ...]] = (0, ())
+        self._held: Hold | None = None
+        self.holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # from when on
+        self._ended: deque[tuple[float, str]] = deque(maxlen=MAX_FINISHED)
+
+    @property
+    def num_steps(self) -> int:
+        """Steps so far."""
+        return self._num_before + len(self._recent)
+
+    def arrive(self, request: Request) -> None:
+        """A completion is queued."""
+        live = LiveAccount(request, mark_s=request.arrival_s)
+        live.num_running = self._num_decoding + len(self._filling)
+        live.num_ahead = len(self._live) - live.num_running
+        self._live[request.request_id] = live
+        self._num_waiting += 1
+
+    def away(self, seconds: float) -> None:
+        """The engine stood still so long, because the reader that drives it did something else."""
+        self._away_s += seconds
+
+    def step(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
+        """A step was computed; its events come after this, at commit_s."""
+        sequences = plan.sequences
+        time = (begin_s, commit_s, result.model_s, result.sampling_s, self._num_waiting, self._away_s)
+        self._away_s = 0.0
+        # Admissions come last, so an equal number with the same last one, decoding, are the same sequences.
+        if (
+            sequences[-1].request is self._last
+            and len(sequences) == self._num_decoding
+            and sequences[-1].role is Role.DECODE
+            and plan.held is self._held
+            and not plan.preemptions
+            and not plan.num_draft_tokens
+        ):
+            self._recent.append(time)
+        else:
+            self._look_into(plan, result, time)
+        self._delayed_s += self.history.add_delay(result)
+
+    def live(self) -> list[LiveRequest]:
+        """Completions that have not ended, in order of arrival; any thread may ask."""
+        return [live_request(live) for live in list(self._live.values())]
+
+    def live_one(self, request_id: str) -> LiveRequest | None:
+        """One of them; any thread may ask."""
+        live = self._live.get(request_id)
+        return None if live is None else live_request(live)
+
+    def close_step(self, end_s: float) -> None:
+        """All that the last step gave has been handed over."""
+        self._ends.append(end_s)
+        if len(self._ends) >= BLOCK_STEPS:
+            self._put_away()
+        if self._sink is not None and (record := self.history.last()) is not None:
+            self._sink(record)
+
+    def finish(self, event: FinishedEvent) -> Account | None:
+        """A completion has ended; its account. None for one that never arrived."""
+        live = self._live.pop(event.request_id, None)
+        if live is None:
+            return None
+        self._last = None
+        self._sum_up()
+        at_s = event.at_s
+        if live.phase is Phase.DECODING:
+            self._num_decoding -= 1
+            self._settle(live)
+            self._rest(live, at_s - self._sums.commit_s)
+        elif live.phase is Phase.FILLING:
+            del self._filling[event.request_id]
+            self._rest(live, at_s - live.mark_s)
+        elif live.phase is Phase.BACK:
+            live.back_s += at_s - live.mark_s
+        else:
+            live.queue_s = at_s - live.mark_s
+            live.queue = self._queue_story(live, at_s)
+        self._ended.append((at_s, event.request_id))
+        account = self._account(live, event)
+        self.accounts.add(account)
+        if self._sink is not None:
+            self._sink(record_of(account))
+        return account
+
+    def _sum_up(self) -> None:
+        """Steps since this was last asked, in all of which all sequences decoded."""
+        recent = self._recent
+        if self._num_summed < len(recent):
+            self._sums.add_decoding(recent[self._num_summed :])
+            self._num_summed = len(recent)
+
+    def _put_away(self) -> None:
+        """What the open run has so far."""
+        self._sum_up()
+        self._num_before = self.num_steps
+        if self.history.pack() >= MAX_RUN_STEPS:
+            self._last = None  # the next one begins another run
+        self._recent, self._ends, self._num_summed = self.history.recent, self.history.ends, 0
+
+    def _look_into(self, plan: Plan, result: StepResult, time: StepTime) -> None:
+        self._sum_up()
+        self._num_before, self._recent = self.num_steps + 1, []  # it counts already
+        rows = self._composition(plan, result, span(time, self._sums.commit_s))
+        self._num_waiting = len(self._live) - self._num_decoding - len(self._filling)
+        self.history.open(plan.step_id, self._num_before, rows, plan.preempted)
+        self._num_before -= 1
+        self._recent, self._ends, self._num_summed = self.history.recent, self.history.ends, 1
+        self._recent.append((*time[:4], self._num_waiting, time[5]))
+
+    def _composition(self, plan: Plan, result: StepResult, span: Span) -> tuple[Row, ...]:
+        if plan.held is not self._held:
+            self._held = plan.held
+            self.holds.append((span.begin_s, plan.held))
+        for preemption in plan.preemptions:
+            self._put_back(preemption, plan, span)
+        was_decoding = self._num_decoding
+        planned_decoding = 0
+        for sequence in plan.sequences:
+            live = self._live.get(sequence.request.request_id)
+            if live is not None and live.phase is Phase.DECODING:
+                planned_decoding += 1
+            elif live is not None and live.phase is not Phase.FILLING:
+                self._enter(live, span.begin_s)
+        rows = self._rows(plan, result)
+        by_chunk = self._chunk_seconds(rows, span.busy_s)
+        chunk_s = sum(by_chunk.values())
+        if by_chunk:
+            chunks = tuple(
+                (row.request_id, row.num_tokens, by_chunk[row.request_id]) for row in rows if row.request_id in by_chunk
+            )
+            self.chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
+        self._sums.add(span, chunk_s)
+        if planned_decoding != was_decoding:
+            self._pass_over(plan, span.busy_s - chunk_s)
+        self._account_filling(rows, by_chunk, span)
+        for row in rows:
+            live = self._filling.get(row.request_id)
+            if live is not None and row.samples and result.sampled.get(row.request_id):
+                self._begin_decode(live, span)
+        steady = not (self._filling or by_chunk or plan.num_draft_tokens) and self._num_decoding == len(rows)
+        self._last = plan.sequences[-1].request if steady else None
+        return rows
+
+    def _rows(self, plan: Plan, result: StepResult) -> tuple[Row, ...]:
+        rows = []
+        for sequence in plan.sequences:
+            live = self._filling.get(sequence.request.request_id)
+            again = 0 if live is None else max(0, min(sequence.start + sequence.num_tokens, live.high) - sequence.start)
+            rows.append(row := Row.of(sequence, again, result))
+            if row.drafts and (drafted := self._live.get(row.request_id)) is not None:
+                drafted.guesses = drafted.guesses.with_step(row.drafts, row.accepted)
+        return tuple(rows)
+
+    def _chunk_seconds(self, rows: tuple[Row, ...], busy_s: float) -> dict[str, float]:
+        """What each chunk adds to the step; within a step chunks share by rows."""
+        chunks = [row for row in rows if row.role is Role.PREFILL]
+        if not chunks:
+            return {}
+        added = busy_s * prefill_share([row.segment() for row in rows], self.cost)
+        chunk_rows = sum(row.num_tokens for row in chunks)
+        return {row.request_id: added * row.num_tokens / chunk_rows for row in chunks}
+
+    def _enter(self, live: LiveAccount, begin_s: float) -> None:
+        """It is planned, for the first time or again."""
+        if live.phase is Phase.QUEUED:
+            live.queue_s = max(0.0, begin_s - live.mark_s)
+            live.first_s, live.first_ordinal = begin_s, self.num_steps
+            live.delayed_before_s = self._delayed_s
+            live.queue = self._queue_story(live, begin_s)
+            live.mark_s = max(live.mark_s, begin_s)
+        else:
+            live.back_s += begin_s - live.mark_s
+            live.spells[-1] = replace(live.spells[-1], until_s=begin_s)
+            live.mark_s = begin_s
+        live.phase = Phase.FILLING
+        self._filling[live.request.request_id] = live
+
+    def _account_filling(self, rows: tuple[Row, ...], by_chunk: dict[str, float], span: Span) -> None:
+        """The step's time for those that do not decode yet, in it or passed over."""
+        chunk_s = sum(by_chunk.values())
+        own_rows = {row.request_id: row for row in rows}
+        for request_id, live in self._filling.items():
+            stall_s = span.away_s if live.mark_s < span.begin_s else 0.0
+            live.stall_s += stall_s
+            live.host_s += span.commit_s - live.mark_s - span.busy_s - stall_s
+            live.mark_s = span.commit_s
+            row = own_rows.get(request_id)
+            if row is None:
+                live.others_s += span.busy_s
+                continue
+            if not live.computed:
+                live.cached = row.start
+            live.computed = row.start + row.num_tokens
+            own_s = span.busy_s - chunk_s + by_chunk.get(request_id, 0.0)
+            again_s = own_s * row.num_recomputed / row.num_tokens
+            live.others_s += span.busy_s - own_s
+            live.recompute_s += again_s
+            if live.token_s is None:
+                live.own_s += own_s - again_s
+            else:
+                live.decode_s += own_s - again_s
+
+    def _begin_decode(self, live: LiveAccount, span: Span) -> None:
+        """Its next token is there: from now on it is in every step."""
+        if live.token_s is None:
+            live.token_s, live.token_ordinal = span.commit_s, self.num_steps
+            live.delayed_token_s = self._delayed_s
+            live.start = live.parts()
+        del self._filling[live.request.request_id]
+        live.phase = Phase.DECODING
+        live.sums = self._sums.now
+        self._num_decoding += 1
+
+    def _pass_over(self, plan: Plan, base_s: float) -> None:
+        """A decoding sequence that a limit left out waits for the others."""
+        inside = {sequence.request.request_id for sequence in plan.sequences}
+        for request_id, live in self._live.items():
+            if live.phase is Phase.DECODING and request_id not in inside:
+                live.decode_s -= base_s
+                live.others_s += base_s
+
+    def _put_back(self, preemption: Preemption, plan: Plan, span: Span) -> None:
+        request_id, by = preemption.request_id, preemption.by
+        live = self._live.get(request_id)
+        if live is None or live.phase in (Phase.QUEUED, Phase.BACK):
+            return
+        since_s = live.mark_s
+        if live.phase is Phase.DECODING:
+            self._num_decoding -= 1
+            self._settle(live)
+            since_s = self._sums.commit_s
+        else:
+            del self._filling[request_id]
+        live.stall_s += span.away_s
+        live.host_s += span.begin_s - since_s - span.away_s
+        live.high = max(live.high, preemption.num_computed)
+        live.phase, live.mark_s = Phase.BACK, span.begin_s
+        if by == request_id:
+            holder = max(plan.sequences, key=lambda each: len(each.page_ids), default=None)
+            by = by if holder is None else holder.request.request_id
+        live.spells.append(Spell(by, span.begin_s, found_none=preemption.by == request_id))
+
+    def _settle(self, live: LiveAccount) -> None:
+        """What the running sums grew by since it began to decode, up to the last step that was summed up."""
+        then, now = live.sums, self._sums.now
+        live.decode_s += now.base_s - then.base_s
+        live.others_s += now.chunk_s - then.chunk_s
+        live.host_s += now.host_s - then.host_s
+        live.stall_s += now.stall_s - then.stall_s
+
+    def _rest(self, live: LiveAccount, seconds: float) -> None:
+        """From the last step to an end that came between steps."""
+        stall_s = min(self._away_s, max(0.0, seconds))
+        live.stall_s += stall_s
+        live.host_s += seconds - stall_s
+
+    # Stories.
+
+    def _queue_story(self, live: LiveAccount, until_s: float) -> QueueStory:
+        since_s = live.request.arrival_s
+        if until_s <= since_s:
+            return QueueStory(live.num_running, live.num_ahead)
+        held: dict[Hold | None, float] = {}
+        later_s = until_s
+        for from_s, hold in reversed(self.holds):
+            held[hold] = held.get(hold, 0.0) + later_s - max(from_s, since_s)
+            later_s = from_s
+            if from_s <= since_s:
+                break
+        held.pop(None, None)
+        ended = []
+        for at_s, request_id in reversed(self._ended):
+            if at_s <= since_s:
+                break
+            ended.append(request_id)
+        behind = shares(self._chunks_since(since_s), live.request.request_id, since_s, self.num_steps)
+        hold = max(held, key=lambda reason: held[reason], default=None)
+        return QueueStory(live.num_running, live.num_ahead, hold, behind, tuple(reversed(ended)))
+
+    def _chunks_since(self, since_s: float) -> list[ChunkStep]:
+        found = []
+        for step in reversed(self.chunk_steps):
+            if step[2] <= since_s:
+                break
+            found.append(step)
+        return found
+
+    def _account(self, live: LiveAccount, event: FinishedEvent) -> Account:
+        request, first_s, token_s = live.request, live.first_s, live.token_s
+        steps = [] if first_s is None or not live.others_s else self._chunks_since(first_s)
+        steps = [step for step in steps if not live.was_away(step[1])]
+        middle = (live.token_ordinal + self.num_steps + 1) // 2
+        return Account(
+            request_id=request.request_id,
+            group_id=request.group_id,
+            reason=event.reason,
+            arrival_s=request.arrival_s,
+            first_scheduled_s=first_s,
+            first_token_s=token_s,
+            finished_s=event.at_s,
+            num_prompt_tokens=len(request.prompt_token_ids),
+            # The end token is generated, and took a step, but is no token of the output.
+            num_output_tokens=event.num_output_tokens + (event.stopped_by is not None),
+            num_cached_tokens=event.num_cached_tokens,
+            priority=request.priority,
+            parts=live.parts(),
+            start=live.start,
+            queue=live.queue,
+            start_shares=live.shares([s for s in steps if token_s is None or s[2] <= token_s]),
+            stretches=live.shares([s for s in steps if token_s is not None and s[2] > token_s]),
+            spells=tuple(live.spells),
+            prefix_miss=event.prefix_miss,
+            first_ordinal=live.first_ordinal,
+            sample=() if token_s is None else self._decoded_in(middle),
+            delays=live.delays(self._delayed_s),
+            guesses=live.guesses,
+        )
+
+    def _decoded_in(self, ordinal: int) -> tuple[Segment, ...]:
+        """What decoded in this step. Completions that end together were in the same one: it is put together once."""
+        if self._sampled[0] != ordinal:
+            sample = self.history.sample(ordinal)
+            segments = [] if sample is None else sample.segments
+            self._sampled = (ordinal, tuple(segment for segment in segments if segment.role is Role.DECODE))
+        return self._sampled[1]

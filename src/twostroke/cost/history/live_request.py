@@ -1,0 +1,46 @@
+"""A completion that has not ended, as the live view shows it.
+
+Knows: counts, seconds, phases.
+Must not know: what shows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.cost.history.account import LiveAccount, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRequest:
+    """num_computed: positions of the prompt that are in the KV cache, cached ones included (num_cached of them).
+
+    num_ahead: completions that waited when it came. Times are seconds of the engine's clock; first_s: first planned.
+    """
+
+    request_id: str
+    phase: Phase
+    arrival_s: float
+    first_s: float | None
+    token_s: float | None
+    num_prompt_tokens: int
+    num_computed: int
+    num_cached: int
+    num_ahead: int
+
+
+def live_request(live: LiveAccount) -> LiveRequest:
+    """As it stands; may be called while the engine goes on."""
+    prompt = len(live.request.prompt_token_ids)
+    filling = live.token_s is None
+    return LiveRequest(
+        live.request.request_id,
+        live.phase,
+        live.request.arrival_s,
+        live.first_s,
+        live.token_s,
+        prompt,
+        min(prompt, live.computed) if filling else prompt,
+        live.cached,
+        live.num_ahead,
+    )

@@ -1,0 +1,78 @@
+"""What the steps took, summed up for all that decode: a sequence's part is what the sums grew by meanwhile.
+
+Steps in which all sequences decode are added many at a time, when the sums are asked for.
+
+Knows: times of steps.
+Must not know: what they held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from twostroke.cost.history.step_times import StepTime
+
+
+class Span(NamedTuple):
+    """A step's times. away_s: of the gap before it, what its reader took. host_s: what is left of gap
+    and step."""
+
+    begin_s: float
+    commit_s: float
+    busy_s: float
+    away_s: float
+    host_s: float
+
+
+class Sums(NamedTuple):
+    """Seconds: without chunks, by chunks, host, reader."""
+
+    base_s: float = 0.0
+    chunk_s: float = 0.0
+    host_s: float = 0.0
+    stall_s: float = 0.0
+
+
+def span(time: StepTime, last_s: float) -> Span:
+    """A step after one that was committed at last_s."""
+    begin_s, commit_s, model_s, sampling_s, _, away_s = time
+    busy_s = model_s + sampling_s
+    if busy_s > commit_s - begin_s:  # an executor that only says so
+        busy_s = commit_s - begin_s
+    if away_s:
+        away_s = min(away_s, max(0.0, begin_s - last_s))
+    return Span(begin_s, commit_s, busy_s, away_s, commit_s - last_s - busy_s - away_s)
+
+
+class RunningSums:
+    """now: up to the step that was committed at commit_s."""
+
+    __slots__ = ("commit_s", "now")
+
+    def __init__(self) -> None:
+        self.now = Sums()
+        self.commit_s = 0.0
+
+    def add(self, one: Span, chunk_s: float) -> None:
+        """One step, of which chunk_s was prefill's."""
+        base_s, by_chunks_s, host_s, stall_s = self.now
+        self.now = Sums(base_s + one.busy_s - chunk_s, by_chunks_s + chunk_s, host_s + one.host_s, stall_s + one.away_s)
+        self.commit_s = one.commit_s
+
+    def add_decoding(self, times: Sequence[StepTime]) -> None:
+        """Steps that had no prefill, in order. (`span`, written out: half of the time.)"""
+        base_s, chunk_s, host_s, stall_s = self.now
+        last_s = self.commit_s
+        for begin_s, commit_s, model_s, sampling_s, _, away_s in times:
+            busy_s = model_s + sampling_s
+            if busy_s > commit_s - begin_s:
+                busy_s = commit_s - begin_s
+            if away_s:
+                away_s = min(away_s, max(0.0, begin_s - last_s))
+                stall_s += away_s
+            base_s += busy_s
+            host_s += commit_s - last_s - busy_s - away_s
+            last_s = commit_s
+        self.now = Sums(base_s, chunk_s, host_s, stall_s)
+        self.commit_s = last_s

@@ -1,0 +1,306 @@
+"""The last steps, compactly: steps of one batch that only decodes are one run, however many they are.
+
+    run: its first step has these rows; its step j has the same sequences, each j positions on, and no preemption
+
+Numbers are packed: as objects a step of eight sequences took 1.8 KB and 13 objects for the collector to visit.
+
+Knows: compositions and times of steps, StepRecord.
+Must not know: requests' accounts, clocks, files.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from twostroke.cost.history.record import SequenceRecord, StepRecord
+from twostroke.cost.history.step_times import StepTime, StepTimes
+from twostroke.cost.shape import Segment, StepCost, StepPrediction
+from twostroke.cost.work import Work
+from twostroke.types.exchange_spent import ExchangeSpent
+from twostroke.types.plan import PlannedSequence, Role
+from twostroke.types.result import StepResult
+
+LEAST_DELAY_S = 20e-6
+"""What the scheduler of an idle machine takes is no delay."""
+
+MAX_RUN_STEPS = 1024
+DROPPED_SHARE = 1 / 32
+"""The share of the kept steps that is dropped at a time. It is small, so that memory use stays even."""
+
+
+class Row(NamedTuple):
+    """One sequence of a step."""
+
+    request_id: str
+    start: int
+    num_tokens: int
+    samples: bool
+    num_output_tokens: int
+    num_recomputed: int
+    scored: int
+    drafts: int
+    accepted: int
+    role: Role
+    adapter: int = -1
+
+    @classmethod
+    def of(cls, planned: PlannedSequence, num_recomputed: int, result: StepResult) -> Row:
+        """What was planned, and what came of it."""
+        request_id, start, num_tokens = planned.request.request_id, planned.start, planned.num_tokens
+        made, scored, drafts = planned.num_output_tokens, len(planned.scores), len(planned.draft_token_ids)
+        accepted = max(0, len(result.sampled.get(request_id, ())) - 1) if drafts else 0
+        counts = (made, num_recomputed, scored, drafts, accepted)
+        return cls(request_id, start, num_tokens, planned.samples, *counts, planned.role, planned.request.adapter)
+
+    def segment(self, offset: int = 0) -> Segment:
+        """As a StepCost takes it; `offset` steps after the first one of its run."""
+        start = self.start + offset
+        return Segment(start, self.num_tokens, self.samples, self.role, self.scored, self.drafts, self.adapter)
+
+    def record(self, segment: Segment, offset: int) -> SequenceRecord:
+        """The record of the step that is `offset` steps after the first one of its run, and computed this segment."""
+        made = self.num_output_tokens + offset
+        return SequenceRecord(self.request_id, segment, made, self.num_recomputed, self.accepted)
+
+    def pack(self) -> bytes:
+        """All but the id."""
+        return _pack(*self[1:9], self.role is Role.DECODE)
+
+    @classmethod
+    def unpacked(cls, request_id: str, packed: tuple[Any, ...]) -> Row:
+        """The inverse of `pack`, with the id."""
+        start, num_tokens, samples, made, again, scored, drafts, accepted, decodes = packed
+        role = Role.DECODE if decodes else Role.PREFILL
+        return cls(request_id, start, num_tokens, samples, made, again, scored, drafts, accepted, role)
+
+
+_ROW = struct.Struct("=ii?iiihh?")
+_pack = _ROW.pack
+
+
+@dataclass(slots=True)
+class Run:
+    """Consecutive steps; only a decoding one has more than one. ordinal: of the first, counted by the ledger.
+
+    ids, packed: the rows.
+    """
+
+    step_id: int
+    ordinal: int
+    ids: tuple[str, ...]
+    packed: bytes
+    preempted: tuple[str, ...]
+    times: StepTimes = field(default_factory=StepTimes)
+    known_work: Work | None = None  # once no step can come any more
+    delays: dict[int, float] = field(default_factory=dict)  # step -> seconds, of the few that have some
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of the run's first step."""
+        return [Row.unpacked(*each) for each in zip(self.ids, _ROW.iter_unpack(self.packed), strict=True)]
+
+    @property
+    def num_steps(self) -> int:
+        """Steps so far."""
+        return len(self.times)
+
+    def begin_s(self, offset: int) -> float:
+        """When the step `offset` began."""
+        return self.times.at(offset)[0]
+
+    def segments(self, offset: int = 0) -> list[Segment]:
+        """The segments of the run's step `offset`, for a StepCost."""
+        return [row.segment(offset) for row in self.rows]
+
+    def busy_s(self, offset: int) -> float:
+        """Model and sampling of the step `offset`."""
+        _, _, model_s, sampling_s, *_ = self.times.at(offset)
+        return model_s + sampling_s
+
+    def record(self, offset: int, cost: StepCost | None) -> StepRecord:
+        """The step `offset` as a record, with a prediction where there is a cost model."""
+        begin_s, _, model_s, sampling_s, waiting, end_s = self.times.at(offset)
+        segments = self.segments(offset)
+        return StepRecord(
+            self.step_id + offset,
+            begin_s,
+            end_s,
+            model_s,
+            sampling_s,
+            tuple(row.record(segment, offset) for row, segment in zip(self.rows, segments, strict=True)),
+            self.preempted if offset == 0 else (),
+            waiting,
+            None if cost is None else cost.predict(segments),
+            self.delays.get(offset, 0.0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One step, by reference into its run."""
+
+    run: Run
+    offset: int
+
+    @property
+    def segments(self) -> list[Segment]:
+        """What it computed."""
+        return self.run.segments(self.offset)
+
+    @property
+    def ordinal(self) -> int:
+        """Its number, as the ledger counts."""
+        return self.run.ordinal + self.offset
+
+    @property
+    def has_chunks(self) -> bool:
+        """True where a sequence did not decode."""
+        return any(row.role is Role.PREFILL for row in self.run.rows)
+
+    @property
+    def busy_s(self) -> float:
+        """Model and sampling."""
+        return self.run.busy_s(self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Steps [first, last) of a run, by reference."""
+
+    run: Run
+    first: int
+    last: int
+
+
+class StepHistory:
+    """A bounded number of steps and rows; what is dropped stays in the totals."""
+
+    def __init__(self, cost: StepCost | None, max_steps: int, max_rows: int) -> None:
+        self._cost = cost
+        self._max_steps, self._max_rows = max_steps, max_rows
+        self._runs: list[Run] = []
+        self._num_steps = self._num_rows = 0  # steps: of closed runs
+        self._dropped = Work()
+        self.recent: list[StepTime] = []  # of the open run
+        self.ends: list[float] = []
+        self.exchanged = ExchangeSpent()  # of all steps
+
+    @property
+    def fill(self) -> float:
+        """How full it is, from 0 to 1; what is dropped at a time counts as full."""
+        full = max(self._num_rows / self._max_rows, self._num_steps / self._max_steps)
+        return min(1.0, full / (1 - DROPPED_SHARE))
+
+    def open(self, step_id: int, ordinal: int, rows: tuple[Row, ...], preempted: tuple[str, ...]) -> None:
+        """A new run; the recorder adds to `recent`, and to `ends` when a step is over."""
+        if self._runs:
+            self._runs[-1].times.pack()
+            self._num_steps += self._runs[-1].num_steps
+        packed = b"".join([row.pack() for row in rows])
+        run = Run(step_id, ordinal, tuple([row.request_id for row in rows]), packed, preempted)
+        self._runs.append(run)
+        self.recent, self.ends = run.times.recent, run.times.ends
+        self._num_rows += len(rows)
+        if self._num_rows > self._max_rows or self._num_steps > self._max_steps:
+            self._drop()
+
+    def pack(self) -> int:
+        """Make what was recorded small, and begin anew with `recent` and `ends`; how many steps the open run has."""
+        run = self._runs[-1]
+        run.times.pack()
+        self.recent, self.ends = run.times.recent, run.times.ends
+        return run.num_steps
+
+    def add_delay(self, result: StepResult) -> float:
+        """Of the last step: how long the processor was busy with something else. What its exchange took is added up."""
+        if result.exchange is not None:
+            self.exchanged += result.exchange
+        if result.delayed_s <= LEAST_DELAY_S:
+            return 0.0
+        run = self._runs[-1]
+        run.delays[run.num_steps - 1] = result.delayed_s
+        return result.delayed_s
+
+    def last(self) -> StepRecord | None:
+        """The last step."""
+        return self._runs[-1].record(self._runs[-1].num_steps - 1, self._cost) if self._runs else None
+
+    def records(self) -> Iterator[StepRecord]:
+        """All that are kept, oldest first."""
+        for run in list(self._runs):
+            for offset in range(run.num_steps):
+                yield run.record(offset, self._cost)
+
+    def sample(self, ordinal: int) -> Sample | None:
+        """The step with this number, or None where it is gone."""
+        runs = self._runs
+        place = bisect_right(runs, ordinal, key=lambda run: run.ordinal) - 1
+        if place < 0 or not runs[place].num_steps:
+            return None
+        run = runs[place]
+        return Sample(run, min(ordinal - run.ordinal, run.num_steps - 1))
+
+    def since(self, ordinal: int) -> list[Stretch]:
+        """What is kept of the steps after the one with this number and is done; any thread may ask."""
+        runs = self._runs
+        place = max(0, bisect_right(runs, ordinal + 1, key=lambda run: run.ordinal) - 1)
+        found = []
+        for run in runs[place:]:
+            done = min(run.num_steps, run.times.num_ended) if run is runs[-1] else run.num_steps
+            first = max(0, ordinal + 1 - run.ordinal)
+            if first < done:
+                found.append(Stretch(run, first, done))
+        return found
+
+    def latest(self, most: int) -> list[Sample]:
+        """The last step of each of the latest runs."""
+        return [Sample(run, run.num_steps - 1) for run in self._runs[-most:] if run.num_steps]
+
+    def work(self) -> Work:
+        """FLOPs and bytes of all steps ever; nothing without a cost model. (A run that crosses the edge of a sliding
+        window is counted as if it were straight.)"""
+        runs = list(self._runs)
+        for run in runs[:-1]:
+            if run.known_work is None:
+                run.known_work = self._work_of(run)
+        closed = sum((run.known_work for run in runs[:-1] if run.known_work is not None), self._dropped)
+        return closed + self._work_of(runs[-1]) if runs else closed
+
+    def _drop(self) -> None:
+        """The oldest of what is kept, at least one run; never the open one."""
+        steps, rows = (int(most * (1 - DROPPED_SHARE)) for most in (self._max_steps, self._max_rows))
+        count = 0
+        while count < len(self._runs) - 1 and (self._num_rows > rows or self._num_steps > steps):
+            run = self._runs[count]
+            self._num_rows -= len(run.ids)
+            self._num_steps -= run.num_steps
+            self._dropped += self._work_of(run) if run.known_work is None else run.known_work
+            count += 1
+        self._runs = self._runs[count:]  # a new list: readers in other threads hold the old one
+
+    def _work_of(self, run: Run) -> Work:
+        if self._cost is None or not run.num_steps:
+            return Work()
+        last = run.num_steps - 1
+        first_work = self._cost.predict(run.segments()).work
+        return first_work if not last else _sum(first_work, self._cost.predict(run.segments(last)).work, last + 1)
+
+
+def _sum(first: Work, last: Work, count: int) -> Work:
+    """The sum of `count` works that go evenly from `first` to `last`."""
+    both = first + last
+    return Work(
+        both.flops * count // 2,
+        both.weight_bytes * count // 2,
+        both.kv_bytes * count // 2,
+        both.activation_bytes * count // 2,
+    )
+
+
+def device_seconds(prediction: StepPrediction) -> float:
+    """A prediction without the host's part."""
+    return sum(part.seconds for part in prediction.parts if part.name != "host")

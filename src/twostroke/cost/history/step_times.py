@@ -1,0 +1,68 @@
+"""When the steps of a run were and what they took: the latest as they came, those before them packed.
+
+    times.recent.append((begin, commit, model, sampling, waiting, away))     a step
+    times.ends.append(end)                                                   it is over
+    times.pack()                                                             then begin anew with `recent` and `ends`
+
+In the middle of a step, when the kernels have emptied the caches, nothing costs less than to append a tuple: to pack
+its numbers there took three times as long.
+
+Knows: seconds.
+Must not know: what a step held.
+"""
+
+from __future__ import annotations
+
+from array import array
+from struct import Struct
+
+StepTime = tuple[float, float, float, float, int, float]
+"""begin_s, commit_s, model_s, sampling_s, how many were left waiting, away_s: what the reader took before it."""
+
+BLOCK_STEPS = 128
+"""Steps that are packed at a time: fewer than one step in a hundred packs, and packing is short."""
+
+_packed = Struct("6d").pack
+
+
+class StepTimes:
+    """One thread writes, any thread may read."""
+
+    __slots__ = ("_kept", "_tail", "ends", "recent")
+
+    def __init__(self) -> None:
+        self.recent: list[StepTime] = []
+        self.ends: list[float] = []
+        self._kept: array[float] = array("d")  # begin, commit, model, sampling, waiting, end
+        self._tail = (0, self.recent, self.ends)  # how many are packed; what comes then. Changed at once for readers
+
+    def pack(self) -> None:
+        """Numbers in place of objects. A step without an end was interrupted: it ends with its commit."""
+        count, recent, ends = self._tail
+        ends.extend([time[1] for time in recent[len(ends) :]])
+        block = bytearray()  # grown, not joined: each piece would be one more object in cold memory
+        for (begin_s, commit_s, model_s, sampling_s, waiting, _), end_s in zip(recent, ends, strict=True):
+            block += _packed(begin_s, commit_s, model_s, sampling_s, waiting, end_s)
+        self._kept.frombytes(block)
+        self.recent, self.ends = [], []
+        self._tail = (count + len(recent), self.recent, self.ends)
+
+    def __len__(self) -> int:
+        count, recent, _ = self._tail
+        return count + len(recent)
+
+    @property
+    def num_ended(self) -> int:
+        """Steps that are over: all, or all but the last."""
+        count, _, ends = self._tail
+        return count + len(ends)
+
+    def at(self, offset: int) -> tuple[float, float, float, float, int, float]:
+        """begin, commit, model, sampling, waiting and end of one step; its commit where it has no end."""
+        count, recent, ends = self._tail
+        if offset < count:
+            begin_s, commit_s, model_s, sampling_s, kept_waiting, end_s = self._kept[6 * offset : 6 * offset + 6]
+            return begin_s, commit_s, model_s, sampling_s, int(kept_waiting), end_s
+        place = offset - count
+        begin_s, commit_s, model_s, sampling_s, waiting, _ = recent[place]
+        return begin_s, commit_s, model_s, sampling_s, waiting, ends[place] if place < len(ends) else commit_s

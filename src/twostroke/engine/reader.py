@@ -1,0 +1,120 @@
+"""One caller's side of a running request: a mailbox that the engine fills, read without waiting.
+
+    reader = engine.open(prompt, wake)      while (delta := reader.take()) is not None: ...
+
+`wake` says that there is something to take. A piece costs a reader the same whatever its number of tokens, so a reader
+that is behind gets the pieces that wait as one.
+
+Knows: pieces, one event loop.
+Must not know: the stepper, HTTP, what the reader does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from twostroke.engine.reader_watch import ReaderWatch
+from twostroke.types.errors import TwostrokeError, UnreadOverflow
+from twostroke.types.output import Delta, Prompt
+
+MOST_TOKENS_TOGETHER = 256
+"""Of one piece for a reader that is behind: the event loop does other work between two pieces."""
+PIECE_BYTES, ID_BYTES, ENTRY_BYTES = 96, 8, 72
+
+
+@dataclass(slots=True, eq=False)
+class StreamReader:
+    """Only its own loop touches `mail` (with when it was sent) and what follows it.
+
+    wake: called on the loop when there is news; it may be called again before `take` is.
+    hang_up: ends the request in the engine; called with this reader, any number of times.
+    """
+
+    prompt: Prompt
+    loop: asyncio.AbstractEventLoop
+    arrival_s: float
+    wake: Callable[[], None]
+    watch: ReaderWatch
+    hang_up: Callable[[StreamReader], None]
+    mail: deque[tuple[float, Delta]] = field(default_factory=deque)
+    error: TwostrokeError | None = None
+    unread_bytes: int = 0
+    num_open: int = 0  # completions whose last piece was not taken
+    waiting: bool = True  # it has all and waits for more: what is unread now is not its fault
+    busy: bool = False  # with the piece that was taken last
+
+    def __post_init__(self) -> None:
+        self.num_open = self.prompt.params.n
+
+    @property
+    def request_id(self) -> str:
+        """The engine's name for it."""
+        return self.prompt.request_id or ""
+
+    @property
+    def done(self) -> bool:
+        """True once the last piece of every completion was taken."""
+        return not self.num_open
+
+    def take(self) -> Delta | None:
+        """The oldest piece; None where there is none yet, and where all is done. Raises what ended the request."""
+        if not self.mail:
+            if self.error is not None and self.num_open:
+                raise self.error
+            return None
+        if self.busy:
+            self.watch.back()
+        self.waiting, self.busy = False, True
+        delta = self.watch.taken(*self._oldest())
+        self.num_open -= delta.finish_reason is not None
+        return delta
+
+    def rest(self) -> None:
+        """The reader has done its work with all that it took, and waits for `wake` from now on."""
+        if self.busy:
+            self.busy = False
+            self.watch.back()
+        self.waiting = True
+
+    def put(self, sent_s: float, delta: Delta, most_unread_bytes: int) -> None:
+        """The engine's side, on the reader's loop. A reader that lets more than that lie loses its request."""
+        if isinstance(self.error, UnreadOverflow):
+            return
+        self.mail.append((sent_s, delta))
+        self.unread_bytes += size_bytes(delta)
+        if self.unread_bytes > most_unread_bytes and not self.waiting:
+            self.mail.clear()
+            self.error = UnreadOverflow(f"More than {most_unread_bytes:,} bytes of answer were not read.")
+            self.close()
+        self.wake()
+
+    def fail(self, error: TwostrokeError) -> None:
+        """The engine's side, on the reader's loop: nothing more will come."""
+        if not isinstance(self.error, UnreadOverflow):
+            self.error = error
+            self.wake()
+
+    def close(self) -> None:
+        """What still runs is aborted; its pages are free before the next step is planned."""
+        self.hang_up(self)
+
+    def _oldest(self) -> tuple[float, Delta]:
+        """With the pieces behind it, and when it was sent."""
+        sent_s, piece = self.mail.popleft()
+        self.unread_bytes -= size_bytes(piece)
+        while self.mail and len(piece.token_ids) < MOST_TOKENS_TOGETHER:
+            both = piece.followed_by(self.mail[0][1])
+            if both is None:
+                break
+            self.unread_bytes -= size_bytes(self.mail.popleft()[1])
+            piece = both
+        return sent_s, piece
+
+
+def size_bytes(delta: Delta) -> int:
+    """About what a piece takes in memory until it is read."""
+    entries = sum(1 + len(each.top) for each in delta.logprobs) if delta.logprobs else 0
+    return PIECE_BYTES + len(delta.text) + ID_BYTES * len(delta.token_ids) + ENTRY_BYTES * entries

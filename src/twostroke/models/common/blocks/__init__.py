@@ -1,0 +1,1 @@
+"""Blocks of layers that several families share: attention, feed-forward, states, norms."""

@@ -1,0 +1,40 @@
+"""A layer that writes ahead of a model: of the model's hidden state at t and the token t + 1 it makes the token t + 2.
+
+What its answer is made of is a hidden state again, so it goes on from its own answers.
+
+Knows: the values that such a layer is given and gives.
+Must not know: what the layer computes, which model it belongs to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.program.check import check
+from twostroke.program.fuse import fuse
+from twostroke.program.program import Program
+from twostroke.program.values import Value, Weight
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AheadProgram:
+    """states: (T, D), filled before each call with hidden states: of the model, or `own` of an earlier call. own:
+    (R, D), the hidden states of the next positions. shared: the model's matrices. rows: (T, D), as `own`, of all rows;
+    None where the layer cannot say."""
+
+    plain: Program
+    program: Program
+    states: Value
+    own: Value
+    shared: tuple[Weight, ...]
+    rows: Value | None = None
+
+
+def ahead_program(
+    plain: Program, states: Value, own: Value, shared: tuple[Weight, ...], rows: Value | None = None
+) -> AheadProgram:
+    """Fused and checked."""
+    program = fuse(plain, PATTERNS)
+    check(program)
+    return AheadProgram(plain, program, states, own, tuple(dict.fromkeys(shared)), rows)

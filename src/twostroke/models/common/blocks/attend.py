@@ -1,0 +1,185 @@
+"""The attention block that dense families share: product, norms of q and k, rotation, cache, attention, product.
+
+Knows: the ops, usual names of tensors.
+Must not know: config fields, norms before and after the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.ops.attention.attention import attention
+from twostroke.ops.attention.kv_write import kv_write
+from twostroke.ops.attention.rope import rope
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.multiply import multiply
+from twostroke.program.trace import Tracer
+from twostroke.program.values import HeadRows, PagedKV, Rope, Tensor, Value, Vector, Weight, join
+from twostroke.spec.rope import RopeSpec
+
+JoinedText = Callable[[Tracer, "Heads"], Weight]
+"""joined(trace, heads): the matrix of q, k and v, of tensors of a family's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionNames:
+    """Of tensors, without ".weight". gate: of a product by whose sigmoid
+    the heads' output is multiplied; sinks: of a score without a value for each query head. Empty for none."""
+
+    q: str = "self_attn.q_proj"
+    k: str = "self_attn.k_proj"
+    v: str = "self_attn.v_proj"
+    o: str = "self_attn.o_proj"
+    q_norm: str = "self_attn.q_norm"
+    k_norm: str = "self_attn.k_norm"
+    gate: str = ""
+    sinks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadCounts:
+    """How many heads a block has and how wide they are. hidden_size: of the rows that it reads."""
+
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+
+    @property
+    def query(self) -> int:
+        """Elements of all query heads."""
+        return self.num_heads * self.head_dim
+
+    @property
+    def kv(self) -> int:
+        """Elements of all K heads, or of all V heads."""
+        return self.num_kv_heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class Heads(HeadCounts):
+    """What is the same in all attention blocks of a model.
+
+    scale: of the scores, 0 for 1 / sqrt(head_dim). head_norm: of each head of q and k, before the rotation, or after it
+    where `norm_after_rope`. wide_norm: of the whole of q and of k. interleaved: the checkpoint's rotary pairs lie side
+    by side. slopes: of alibi, one for each query head. gated: q's tensor has the rows of a gate behind those of each
+    head; what the head sees is multiplied by the gate's sigmoid. query_growth: how much queries grow with the logarithm
+    of their position, see RopeSpec; for heads that turn whole. ahead: see PagedKV.
+    """
+
+    scale: float = 0.0
+    qkv_bias: bool = False
+    output_bias: bool = False
+    head_norm: Norm | None = None
+    norm_after_rope: bool = False
+    wide_norm: Norm | None = None
+    interleaved: bool = False
+    soft_cap: float = 0.0
+    slopes: tuple[float, ...] = ()
+    names: AttentionNames = AttentionNames()
+    joined: JoinedText | None = None
+    gated: bool = False
+    query_growth: float = 0.0
+    ahead: int = 0
+
+
+def joined_by_head(name: str) -> JoinedText:
+    """q, k and v of one tensor whose rows are those of one KV head after the other: its query heads, its k, its v."""
+
+    def joined(t: Tracer, shape: Heads) -> Weight:
+        group = shape.num_heads // shape.num_kv_heads
+        dim, step = shape.head_dim, (group + 2) * shape.head_dim
+        q = HeadRows(shape.num_kv_heads, step, group * dim)
+        k, v = (HeadRows(shape.num_kv_heads, step, dim, (group + place) * dim) for place in (0, 1))
+        rows = shape.num_kv_heads * step
+        return t.selected("qkv", name, rows, shape.hidden_size, (q, k, v), bias=shape.qkv_bias)
+
+    return joined
+
+
+def joined_in_order(name: str) -> JoinedText:
+    """q, k and v of one tensor, all rows of q first."""
+
+    def joined(t: Tracer, shape: Heads) -> Weight:
+        return t.matrix("qkv", {name: shape.query + 2 * shape.kv}, shape.hidden_size, bias=shape.qkv_bias)
+
+    return joined
+
+
+def attend(
+    t: Tracer, shape: Heads, h: Value, *, window: int = 0, turn: RopeSpec | None = None, chunked: bool = False
+) -> Value:
+    """The block's output for the normed rows h, not yet added. turn: the rotation of this layer; None for none.
+
+    chunked: rows see from the last multiple of `window` on.
+    """
+    joined = linear(h, shape.joined(t, shape) if shape.joined else _joined(t, shape, turn))
+    *gates, q, k, v = joined.split(*([shape.query] * (1 + shape.gated)), shape.kv, shape.kv)
+    if shape.wide_norm:
+        q = shape.wide_norm(t, shape.names.q_norm, q, in_place=True)
+        k = shape.wide_norm(t, shape.names.k_norm, k, in_place=True)
+    q, k = q.heads(shape.num_heads), k.heads(shape.num_kv_heads)
+    if shape.head_norm and not shape.norm_after_rope:
+        q, k = _normed(t, shape, shape.head_norm, q, k, turn)
+    if turn and shape.query_growth:
+        q = rope(q, Rope(replace(turn, growth=shape.query_growth)), t.positions)
+        k = k if turn.still else rope(k, Rope(turn), t.positions)
+    elif turn:
+        turned = rope(join(q, k), Rope(turn), t.positions).flat()
+        q, k = turned.columns(0, shape.query).heads(shape.num_heads), turned.columns(shape.query, shape.kv)
+        k = k.heads(shape.num_kv_heads)
+    if shape.head_norm and shape.norm_after_rope:
+        q, k = _normed(t, shape, shape.head_norm, q, k, turn)
+    cache = t.cache(PagedKV(shape.num_kv_heads, shape.head_dim, window, chunked=chunked, ahead=shape.ahead))
+    kv_write(cache, k, v.heads(shape.num_kv_heads), t.slots)
+    sinks = t.vector(shape.names.sinks, shape.num_heads, suffix="") if shape.names.sinks else None
+    factor = shape.scale or shape.head_dim**-0.5
+    seen = attention(q, cache, factor, soft_cap=shape.soft_cap, sinks=sinks, slopes=_slopes(t, shape))
+    if shape.names.gate:
+        gates = [linear(h, t.matrix("gate", {shape.names.gate: shape.query}, shape.hidden_size))]
+    seen = multiply(seen, gates[0], Activation.SIGMOID) if gates else seen.flat()
+    return linear(seen, t.matrix("o", {shape.names.o: shape.hidden_size}, shape.query, bias=shape.output_bias))
+
+
+def _joined(t: Tracer, shape: Heads, turn: RopeSpec | None) -> Weight:
+    names = shape.names
+    if shape.gated:
+        return _gated(t, shape)
+    outputs = {names.q: shape.query, names.k: shape.kv, names.v: shape.kv}
+    orders = {}
+    if shape.interleaved and turn:
+        counts = {names.q: shape.num_heads, names.k: shape.num_kv_heads}
+        orders = {
+            name: HeadRows(count, shape.head_dim, shape.head_dim, pairs=turn.rotary_dim // 2)
+            for name, count in counts.items()
+        }
+    return t.matrix("qkv", outputs, shape.hidden_size, bias=shape.qkv_bias, orders=orders)
+
+
+def _gated(t: Tracer, shape: Heads) -> Weight:
+    """The matrix of gate, q, k and v: q and k are neighbours, which are turned together."""
+    names, dim, width = shape.names, shape.head_dim, shape.hidden_size
+    gate, q = (HeadRows(shape.num_heads, 2 * dim, dim, first) for first in (dim, 0))
+    wanted: list[tuple[str, int, HeadRows | None]] = [
+        (names.q, 2 * shape.query, gate),
+        (names.q, 2 * shape.query, q),
+        (names.k, shape.kv, None),
+        (names.v, shape.kv, None),
+    ]
+    parts = tuple(Tensor(t.name(f"{name}.weight"), (rows, width), order=order) for name, rows, order in wanted)
+    biases = tuple(Tensor(t.name(f"{name}.bias"), (rows,), order=order) for name, rows, order in wanted)
+    return t.weight("qkv", sum(part.length for part in parts), width, parts, biases if shape.qkv_bias else ())
+
+
+def _normed(t: Tracer, shape: Heads, norm: Norm, q: Value, k: Value, turn: RopeSpec | None) -> tuple[Value, Value]:
+    order = None
+    if shape.interleaved and turn:
+        order = HeadRows(1, shape.head_dim, shape.head_dim, pairs=turn.rotary_dim // 2)
+    return norm.of_heads(t, shape.names.q_norm, q, order), norm.of_heads(t, shape.names.k_norm, k, order)
+
+
+def _slopes(t: Tracer, shape: Heads) -> Vector | None:
+    return t.constant("slopes", shape.slopes) if shape.slopes else None

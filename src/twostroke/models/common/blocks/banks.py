@@ -1,0 +1,127 @@
+"""How checkpoints hold the matrices of experts: one tensor for each, or stacks of all experts' matrices.
+
+Knows: names and shapes of tensors.
+Must not know: config fields, what experts compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from twostroke.program.stack import ExpertStack
+from twostroke.program.trace import Tracer
+from twostroke.program.values import HeadRows, Tensor, Weight
+
+GATE_UP, DOWN = "gate_up", "down"
+"""Roles of the two banks, also where there is no gate."""
+UP_OR_DOWN = {GATE_UP: "up_proj", DOWN: "down_proj"}
+"""What a bank of one matrix for each expert is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class BankShape:
+    """experts: how many. gated: their first product has rows of a gate and as many others. biased: products have
+    biases."""
+
+    experts: int
+    hidden_size: int
+    inner_size: int
+    gated: bool = True
+    biased: bool = False
+
+    @property
+    def first_rows(self) -> int:
+        """Rows of an expert's first product."""
+        return (1 + self.gated) * self.inner_size
+
+
+class Banks(Protocol):
+    """Where the two banks of a layer's experts lie."""
+
+    def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
+        """All rows of each expert's gate, then those of what it multiplies."""
+
+    def down(self, t: Tracer, shape: BankShape) -> Weight:
+        """The second product of each expert."""
+
+
+@dataclass(frozen=True, slots=True)
+class EachExpert:
+    """A tensor for each expert and matrix: bank.NUMBER.gate and so on. gate: empty where there is none."""
+
+    bank: str
+    gate: str = "gate_proj"
+    up: str = "up_proj"
+    down_name: str = "down_proj"
+
+    def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
+        """See Banks."""
+        names = (self.gate, self.up) if shape.gated else (self.up,)
+        return self._bank(t, shape, GATE_UP, names, shape.inner_size, shape.hidden_size)
+
+    def down(self, t: Tracer, shape: BankShape) -> Weight:
+        """See Banks."""
+        return self._bank(t, shape, DOWN, (self.down_name,), shape.hidden_size, shape.inner_size)
+
+    def _bank(self, t: Tracer, shape: BankShape, role: str, names: tuple[str, ...], rows: int, columns: int) -> Weight:
+        names = tuple(f"{self.bank}.{expert}.{name}" for expert in range(shape.experts) for name in names)
+        parts = tuple(Tensor(t.name(f"{name}.weight"), (rows, columns)) for name in names)
+        biases = tuple(Tensor(t.name(f"{name}.bias"), (rows,)) for name in names) if shape.biased else ()
+        return t.weight(role, len(names) // shape.experts * rows, columns, parts, biases, experts=shape.experts)
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """One tensor for each bank, (experts, rows, columns), or (experts, columns, rows) where `transposed`.
+
+    first, second: their full names behind the layer's prefix. bias: what stands behind a name for the biases,
+    (experts, rows). paired: rows of gate and of what it multiplies lie in turn.
+    """
+
+    first: str
+    second: str
+    transposed: bool = False
+    paired: bool = False
+    bias: str = "_bias"
+
+    def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
+        """See Banks."""
+        inner = shape.inner_size
+        order = HeadRows(1, 2 * inner, 2 * inner, pairs=inner) if self.paired else None
+        return self._bank(t, shape, GATE_UP, self.first, shape.first_rows, shape.hidden_size, order)
+
+    def down(self, t: Tracer, shape: BankShape) -> Weight:
+        """See Banks."""
+        return self._bank(t, shape, DOWN, self.second, shape.hidden_size, shape.inner_size, None)
+
+    def _bank(
+        self, t: Tracer, shape: BankShape, role: str, name: str, rows: int, columns: int, order: HeadRows | None
+    ) -> Weight:
+        count = shape.experts
+        if t.apart:
+            return self._each_expert(t, shape, role, t.name(name), rows, columns)
+        sizes = (count, columns, rows) if self.transposed else (count, rows, columns)
+        parts = tuple(_matrices(t.name(name), sizes, self.transposed, order))
+        biases = tuple(_matrices(t.name(name + self.bias), (count, rows), False, order)) if shape.biased else ()
+        return t.weight(role, rows, columns, parts, biases, experts=count)
+
+    def _each_expert(self, t: Tracer, shape: BankShape, role: str, name: str, rows: int, columns: int) -> Weight:
+        """The same matrices under names of their own, as checkpoints that were quantized have them."""
+        names = ("gate_proj", "up_proj") if role == GATE_UP and shape.gated else (UP_OR_DOWN[role],)
+        each, begin = rows // len(names), name.rpartition(".")[0]
+        paired = self.paired and len(names) > 1
+        t.stacks.append(ExpertStack(name, names, self.transposed, paired))
+        modules = [f"{begin}.{expert}.{one}" for expert in range(shape.experts) for one in names]
+        parts = tuple(Tensor(f"{module}.weight", (each, columns)) for module in modules)
+        if not shape.biased:
+            return t.weight(role, rows, columns, parts, experts=shape.experts)
+        t.stacks.append(ExpertStack(name + self.bias, names, paired=paired, bias=True))
+        biases = tuple(Tensor(f"{module}.bias", (each,)) for module in modules)
+        return t.weight(role, rows, columns, parts, biases, experts=shape.experts)
+
+
+def _matrices(name: str, sizes: tuple[int, ...], transposed: bool, order: HeadRows | None) -> Iterator[Tensor]:
+    for matrix in range(sizes[0]):
+        yield Tensor(name, sizes, transposed, order=order, matrix=matrix)

@@ -1,0 +1,134 @@
+"""Attention over the last positions and over compressed entries of all earlier ones (DeepSeek-AI 2026).
+
+One vector of a position is key and value of all heads, and so is an entry of several positions. The rotated elements,
+the last of a head in the checkpoint, are the first here: queries, keys and outputs take the same order, and outputs
+are put back before the next product. Values have turned with their keys, so outputs are turned back.
+
+Knows: the ops, DeepSeek's names of tensors.
+Must not know: config fields, what stands around the block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.ops.attention.entries import entry_cache
+from twostroke.ops.attention.entry_attention import EntriesSeen, entry_attention
+from twostroke.ops.attention.entry_select import entry_select
+from twostroke.ops.attention.entry_write import entry_write
+from twostroke.ops.attention.rope import rope
+from twostroke.ops.products.head_linear import head_linear
+from twostroke.ops.products.linear import linear
+from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.rows.scale import scale
+from twostroke.ops.states.compress import compress
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Cache, Rope, Tensor, Value
+from twostroke.spec.rope import RopeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class EntryIndex:
+    """What chooses entries: heads of queries, numbers of a key, entries that a row attends to at most."""
+
+    heads: int
+    dim: int
+    chosen: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedHeads:
+    """query_rank: of the latent that queries are made of. groups, group_rank: the output goes through a matrix for each
+    group of heads first. window: positions seen one by one. rate: positions of an entry, 0 for none; entries are made
+    of two windows where there is an index. norm: of latents, keys and entries, and without weights of queries."""
+
+    hidden_size: int
+    num_heads: int
+    dim: int
+    query_rank: int
+    groups: int
+    group_rank: int
+    window: int
+    turn: RopeSpec
+    norm: Norm
+    rate: int = 0
+    index: EntryIndex | None = None
+
+
+def attend_compressed(t: Tracer, shape: CompressedHeads, h: Value) -> Value:
+    """The block's output for the normed rows h, not yet added."""
+    width, heads, turn = shape.hidden_size, shape.num_heads, Rope(shape.turn)
+    latent = linear(h, t.matrix("q_latent", {"attn.wq_a": shape.query_rank}, width))
+    latent = shape.norm(t, "attn.q_norm", latent, in_place=True)
+    made = linear(latent, t.matrix("q", {"attn.wq_b": heads * shape.dim}, shape.query_rank))
+    unit = Norm(shape.norm.eps, NormKind.UNIT)
+    asked = unit.of_heads(t, "", _turned_first(t, made, heads, shape.turn.rotary_dim).heads(heads))
+    asked = rope(asked, turn, t.positions)
+    keys = shape.norm(t, "attn.kv_norm", linear(h, t.matrix("kv", {"attn.wkv": shape.dim}, width)), in_place=True)
+    keys = rope(_turned_first(t, keys, 1, shape.turn.rotary_dim).heads(1), turn, t.positions)
+    near = t.cache(entry_cache(shape.dim, 1, shape.window))
+    entry_write(near, keys.flat(), t.slots, t.positions, 1)
+    far, chosen = _compressed(t, shape, h, latent)
+    sinks = t.vector("attn.attn_sink", heads, suffix="")
+    window = EntriesSeen(near, 1, shape.window)
+    seen = entry_attention(asked, window, far, chosen, sinks, shape.dim**-0.5)
+    return _output(t, shape, rope(seen, Rope(replace(shape.turn, undone=True)), t.positions))
+
+
+def _compressed(t: Tracer, shape: CompressedHeads, h: Value, latent: Value) -> tuple[EntriesSeen | None, Value | None]:
+    """The entries that the layer keeps, and which of them each row attends to; None for all."""
+    if not shape.rate:
+        return None, None
+    series = 2 if shape.index else 1
+    far = EntriesSeen(_entries(t, shape, "attn.compressor", shape.dim, series, h), shape.rate)
+    if shape.index is None:
+        return far, None
+    index, name = shape.index, "attn.indexer."
+    keys = _entries(t, shape, f"{name}compressor", index.dim, series, h)
+    made = linear(latent, t.matrix("index_queries", {f"{name}wq_b": index.heads * index.dim}, shape.query_rank))
+    asked = _turned_first(t, made, index.heads, shape.turn.rotary_dim).heads(index.heads)
+    asked = rope(asked, Rope(shape.turn), t.positions)
+    weights = linear(h, t.matrix("router", {f"{name}weights_proj": index.heads}, shape.hidden_size))
+    weights = scale(weights, (index.heads * index.dim) ** -0.5)
+    return far, entry_select(asked, weights, keys, shape.rate, index.chosen)
+
+
+def _entries(t: Tracer, shape: CompressedHeads, name: str, dim: int, series: int, h: Value) -> Cache:
+    """A cache with the entries of the rows h."""
+    rows, rate = series * dim, shape.rate
+    made = linear(h, t.matrix("router", {f"{name}.wkv": rows, f"{name}.wgate": rows}, shape.hidden_size))
+    bias = t.vector_of((Tensor(t.name(f"{name}.ape"), (rate, rows)),), rate * rows)
+    entries = shape.norm(t, f"{name}.norm", compress(made, bias, dim, rate), in_place=True)
+    turn = replace(shape.turn, back=rate - 1)
+    entries = rope(_turned_first(t, entries, 1, turn.rotary_dim).heads(1), Rope(turn), t.positions)
+    cache = t.cache(entry_cache(dim, rate))
+    entry_write(cache, entries.flat(), t.slots, t.positions, rate)
+    return cache
+
+
+def _output(t: Tracer, shape: CompressedHeads, seen: Value) -> Value:
+    """The product of each group of heads, then that of all."""
+    heads, dim, groups = shape.num_heads, shape.dim, shape.groups
+    stored = _order(heads, dim, shape.turn.rotary_dim, back=True)
+    put_back = take_columns(seen, t.constant("order", stored)).heads(groups)
+    rows, columns = groups * shape.group_rank, heads * dim // groups
+    name = t.name("attn.wo_a.weight")
+    firsts = range(0, rows, shape.group_rank)
+    parts = tuple(Tensor(name, (rows, columns), rows=(first, first + shape.group_rank)) for first in firsts)
+    first = t.weight("o_groups", shape.group_rank, columns, parts, experts=groups)
+    return linear(head_linear(put_back, first).flat(), t.matrix("o", {"attn.wo_b": shape.hidden_size}, rows))
+
+
+def _turned_first(t: Tracer, x: Value, heads: int, turned: int) -> Value:
+    """x (T, heads * dim) with the rotated pairs of each head, which lie side by side behind the others, in front."""
+    return take_columns(x, t.constant("order", _order(heads, x.width // heads, turned)))
+
+
+def _order(heads: int, dim: int, turned: int, *, back: bool = False) -> tuple[float, ...]:
+    """The columns of `_turned_first`, or where `back` those that undo it."""
+    plain = dim - turned
+    own = [*range(plain, dim, 2), *range(plain + 1, dim, 2), *range(plain)]
+    if back:
+        own = [own.index(column) for column in range(dim)]
+    return tuple(float(head * dim + column) for head in range(heads) for column in own)

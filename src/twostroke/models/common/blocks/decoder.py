@@ -1,0 +1,75 @@
+"""What surrounds the layers of a decoder: the embedding, the last norm, the head.
+
+Knows: the ops, usual names of tensors.
+Must not know: config fields, what a layer is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.registry import CommonFacts, ProgramText
+from twostroke.ops.products.embed import embed
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.soft_cap import soft_cap
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+
+LayerText = Callable[[Tracer, int, Value], Value]
+"""layer(trace, index, residual): the residual after the layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """norm: the last one. tied: the head is the embedding. embedding_scale, logit_scale: factors, 1 for none.
+
+    soft_cap: of the logits, 0 for none. after_embedding: what becomes of the embedding before the first layer.
+    The names are of tensors, without ".weight".
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    norm: Norm
+    tied: bool
+    embedding_scale: float = 1.0
+    logit_scale: float = 1.0
+    soft_cap: float = 0.0
+    head_bias: bool = False
+    embedding: str = "model.embed_tokens"
+    layers: str = "model.layers"
+    last_norm: str = "model.norm"
+    head: str = "lm_head"
+    after_embedding: Callable[[Tracer, Value], Value] | None = None
+
+
+def decoder_of(facts: CommonFacts, norm: Norm, tied: bool) -> Decoder:
+    """A decoder of the usual names."""
+    return Decoder(facts.vocab_size, facts.hidden_size, facts.num_layers, norm, tied)
+
+
+def decoder_program(shape: Decoder, layer: LayerText) -> ProgramText:
+    """The program: `layer` for each layer, inside the names of its tensors."""
+
+    def text(t: Tracer) -> Value:
+        table = t.matrix("embedding", {shape.embedding: shape.vocab_size}, shape.hidden_size)
+        x = scale(embed(table, t.token_ids, t), shape.embedding_scale)
+        x = shape.after_embedding(t, x) if shape.after_embedding else x
+        for index in range(shape.num_layers):
+            with t.layer(f"{shape.layers}.{index}."):
+                x = layer(t, index, x)
+        return head(t, shape, x)
+
+    return text
+
+
+def head(t: Tracer, shape: Decoder, x: Value) -> Value:
+    """Logits of the rows that need them."""
+    rows = shape.norm(t, shape.last_norm, gather_rows(x, t.logit_rows), in_place=True)
+    name, role = (shape.embedding, "embedding") if shape.tied else (shape.head, "head")
+    logits = linear(rows, t.matrix(role, {name: shape.vocab_size}, shape.hidden_size, bias=shape.head_bias))
+    return soft_cap(scale(logits, shape.logit_scale), shape.soft_cap)

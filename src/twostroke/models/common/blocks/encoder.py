@@ -1,0 +1,74 @@
+"""What encoders share: embeddings of tokens, places and token types, layers with norms after their blocks, heads.
+
+Knows: the ops, the blocks of a layer.
+Must not know: config fields, single architectures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.attend import Heads, attend
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.forms import Form, unchanged
+from twostroke.ops.products.embed import embed
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.soft_cap import soft_cap
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value
+from twostroke.spec.rope import RopeSpec
+from twostroke.types.pooling import Task
+
+VECTORS = Form(Task.EMBED, unchanged)
+SCORES = Form(Task.RERANK, unchanged)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The tables that are added up, and the norm of the sum. Names are of tensors, without ".weight".
+
+    places: rows of the table of positions, 0 for none (rotations say where a token is). first_place: the row of
+    position 0. types: rows of the table of token types, 0 for none.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    norm: Norm
+    places: int = 0
+    first_place: int = 0
+    types: int = 0
+    words_name: str = "embeddings.word_embeddings"
+    places_name: str = "embeddings.position_embeddings"
+    types_name: str = "embeddings.token_type_embeddings"
+    norm_name: str = "embeddings.LayerNorm"
+
+    def __call__(self, t: Tracer) -> Value:
+        """The rows that the first layer takes."""
+        width = self.hidden_size
+        x = embed(t.matrix("embedding", {self.words_name: self.vocab_size}, width), t.token_ids, t)
+        if self.places:
+            rows = (self.first_place, self.places)
+            part = Tensor(t.name(f"{self.places_name}.weight"), (self.places, width), rows=rows)
+            x = add(x, embed(t.weight("positions", self.places - self.first_place, width, (part,)), t.positions, t))
+        if self.types:
+            x = add(x, embed(t.matrix("positions", {self.types_name: self.types}, width), t.token_types, t))
+        return self.norm(t, self.norm_name, x, in_place=True)
+
+
+def after_layer(
+    t: Tracer, heads: Heads, feed: Feed, norm: Norm, x: Value, names: tuple[str, str], turn: RopeSpec | None = None
+) -> Value:
+    """A layer whose norms are of sums: of the residual and the first block, then of that and the second block."""
+    x = norm(t, names[0], add(x, attend(t, heads, x, turn=turn)), in_place=True)
+    return norm(t, names[1], add(x, feed(t, x)), in_place=True)
+
+
+def classified(t: Tracer, x: Value, dense: str, out: str, labels: int) -> Value:
+    """Scores of a text by its first row: a product, tanh, a product; both with biases."""
+    width = x.width
+    middle = linear(gather_rows(x, t.logit_rows), t.matrix("classes", {dense: width}, width, bias=True))
+    middle = soft_cap(middle, 1.0)  # 1 * tanh(x / 1)
+    return linear(middle, t.matrix("classes", {out: labels}, width, bias=True))

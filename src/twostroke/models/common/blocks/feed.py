@@ -1,0 +1,45 @@
+"""The feed-forward blocks that dense families share, gated and plain.
+
+Knows: the ops, usual names of tensors.
+Must not know: config fields, norms before and after the block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.gate import gate
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """down(act(gate(h)) * up(h)), or down(act(up(h))) where `gate` is empty. Names without ".weight".
+
+    gate_up: the name of one tensor of all rows of gate and then of up; `gate` and `up` mean nothing then.
+    """
+
+    hidden_size: int
+    inner_size: int
+    activation: Activation = Activation.SILU
+    bias: bool = False
+    gate: str = "mlp.gate_proj"
+    up: str = "mlp.up_proj"
+    down: str = "mlp.down_proj"
+    gate_up: str = ""
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """The block's output for the normed rows h, not yet added."""
+        inner = self.inner_size
+        if self.gate_up or self.gate:
+            outputs = {self.gate_up: 2 * inner} if self.gate_up else {self.gate: inner, self.up: inner}
+            both = t.matrix("gate_up", outputs, self.hidden_size, bias=self.bias)
+            middle = gate(linear(h, both), self.activation)
+        else:
+            up = t.matrix("up", {self.up: inner}, self.hidden_size, bias=self.bias)
+            middle = activate(linear(h, up), self.activation)
+        return linear(middle, t.matrix("down", {self.down: self.hidden_size}, inner, bias=self.bias))

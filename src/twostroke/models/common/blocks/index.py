@@ -1,0 +1,75 @@
+"""Latent attention over positions that an index of small keys chooses (sparse attention; DeepSeek-AI 2025).
+
+Knows: the ops, usual names of tensors.
+Must not know: config fields, norms before and after the block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.latent import LatentHeads, keep_latents, output, queries, query_latent
+from twostroke.ops.attention.chosen_latent_attention import chosen_latent_attention
+from twostroke.ops.attention.index_select import index_select
+from twostroke.ops.attention.latent_write import latent_write
+from twostroke.ops.attention.rope import rope
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.layer_norm import layer_norm
+from twostroke.ops.rows.scale import scale
+from twostroke.program.trace import Tracer
+from twostroke.program.values import HeadRows, LatentKV, Rope, Value
+
+INDEX_EPS = 1e-6
+PREFIX = "self_attn.indexer."
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """heads, dim: of its queries; keys have one head. chosen: positions of a row at most. The first elements of a head
+    turn as those of the attention do. interleaved: the checkpoint's rotary pairs lie side by side."""
+
+    heads: int
+    dim: int
+    chosen: int
+    interleaved: bool = False
+
+    def order(self, heads: int, turned: int) -> HeadRows | None:
+        """In which the rows of `heads` heads are read; None for as they are stored."""
+        return HeadRows(heads, self.dim, self.dim, pairs=turned // 2) if self.interleaved else None
+
+
+def attend_chosen(t: Tracer, shape: LatentHeads, index: Index, h: Value) -> Value:
+    """The block's output for the normed rows h, not yet added."""
+    return attend_found(t, shape, index, h, None)[0]
+
+
+def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: Value | None) -> tuple[Value, Value]:
+    """The block's output and the positions that each row attends to: `found`, or where it is None what the layer's own
+    index chooses."""
+    cache, latent = keep_latents(t, shape, h), query_latent(t, shape, h)
+    chosen = _choose(t, shape, index, h, latent) if found is None else found
+    asked, turned = queries(t, shape, latent)
+    return output(t, shape, chosen_latent_attention(asked, turned, chosen, cache, shape.scale)), chosen
+
+
+def _choose(t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value) -> Value:
+    """The positions that each row attends to."""
+    if shape.turn is None:
+        raise ValueError("an index is of heads that turn")
+    turn, order = Rope(shape.turn), index.order(1, shape.turned)
+    name, asking = f"{PREFIX}wk", f"{PREFIX}wq_b"
+    rows = {name: order} if order else {}
+    keys = linear(h, t.matrix("index_keys", {name: index.dim}, shape.hidden_size, orders=rows))
+    weight, bias = (
+        t.vector(f"{PREFIX}k_norm", index.dim, suffix=suffix, order=order) for suffix in (".weight", ".bias")
+    )
+    keys = layer_norm(keys, weight, bias, INDEX_EPS, in_place=True)
+    keys = rope(keys.heads(1), turn, t.positions).flat()
+    cache = t.cache(LatentKV(1, index.dim, 0, index.dim))
+    latent_write(cache, keys, t.slots)
+    each = index.order(index.heads, shape.turned)
+    rows, width = {asking: each} if each else {}, index.heads * index.dim
+    made = linear(latent, t.matrix("index_queries", {asking: width}, shape.query_rank, orders=rows))
+    asked = rope(made.heads(index.heads), turn, t.positions)
+    weights = linear(h, t.matrix("router", {f"{PREFIX}weights_proj": index.heads}, shape.hidden_size))
+    return index_select(asked, scale(weights, width**-0.5), cache, index.chosen)

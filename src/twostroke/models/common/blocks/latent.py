@@ -1,0 +1,145 @@
+"""Latent attention: the cache holds one small vector a position for all heads (MLA; DeepSeek-AI 2024).
+
+The checkpoint's kv_b makes a key and a value of each head from a latent. Here its rows are matrices of single heads:
+those of the keys are put before the attention, on the queries, those of the values behind it. So what is cached is what
+is read, and a row of a prompt is computed as a row of an answer is.
+
+Knows: the ops, usual names of tensors.
+Must not know: config fields, norms before and after the block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.ops.attention.latent_attention import latent_attention
+from twostroke.ops.attention.latent_write import latent_write
+from twostroke.ops.attention.rope import rope
+from twostroke.ops.products.head_linear import head_linear
+from twostroke.ops.products.linear import linear
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Cache, HeadRows, LatentKV, Rope, Tensor, Value, Weight, join
+from twostroke.spec.rope import RopeKind, RopeSpec
+
+LATENT_NORM = Norm(1e-6)
+"""The norm of latents: every family takes this eps, whatever its config says of the other norms."""
+Q, Q_DOWN, Q_UP = "self_attn.q_proj", "self_attn.q_a_proj", "self_attn.q_b_proj"
+KV_DOWN, KV_UP = "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj"
+
+
+@dataclass(frozen=True, slots=True)
+class LatentHeads:
+    """query_rank: of the latent that queries are made of; 0 where they are made of the residual. rank: of the latent
+    that keys and values are made of. plain, turned: the parts of a head of q and k without and with a rotation.
+    value_dim: of a head of V. turn: the rotation; None for families without one, whose second parts of keys are still
+    shared by all heads. interleaved: the checkpoint's rotary pairs lie side by side. bias: of the products that read
+    and write the residual, but not of q without a latent. query_growth: how much queries grow with the logarithm of
+    their position, see RopeSpec.
+    """
+
+    hidden_size: int
+    num_heads: int
+    query_rank: int
+    rank: int
+    plain: int
+    turned: int
+    value_dim: int
+    scale: float
+    turn: RopeSpec | None
+    interleaved: bool
+    bias: bool = False
+    query_growth: float = 0.0
+
+    @property
+    def pairs(self) -> int:
+        """Rotary pairs of a head that lie side by side."""
+        return self.turned // 2 if self.interleaved else 0
+
+
+def attend_latents(t: Tracer, shape: LatentHeads, h: Value) -> Value:
+    """The block's output for the normed rows h, not yet added."""
+    cache = keep_latents(t, shape, h)
+    asked, turned = queries(t, shape, query_latent(t, shape, h) if shape.query_rank else h)
+    return output(t, shape, latent_attention(asked, turned, cache, shape.scale))
+
+
+def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
+    """The layer's cache, in which the rows' latents and turned keys are."""
+    latent, turned = linear(h, _down(t, shape)).split(shape.rank, shape.turned)
+    latent = LATENT_NORM(t, "self_attn.kv_a_layernorm", latent, in_place=True)
+    if shape.turn:
+        turned = rope(turned.heads(1), Rope(shape.turn), t.positions).flat()
+    cache = t.cache(LatentKV(1, shape.rank + shape.turned, 0, shape.rank))
+    latent_write(cache, join(latent, turned), t.slots)
+    return cache
+
+
+def query_latent(t: Tracer, shape: LatentHeads, h: Value) -> Value:
+    """The normed latent that queries are made of."""
+    made = linear(h, t.matrix("q_latent", {Q_DOWN: shape.query_rank}, shape.hidden_size, bias=shape.bias))
+    return LATENT_NORM(t, "self_attn.q_a_layernorm", made, in_place=True)
+
+
+def queries(t: Tracer, shape: LatentHeads, source: Value) -> tuple[Value, Value]:
+    """What latents and turned keys are asked by each head: (T, H, rank) and (T, H, turned)."""
+    heads, step = shape.num_heads, shape.plain + shape.turned
+    parts = (
+        HeadRows(heads, step, shape.plain),
+        HeadRows(heads, step, shape.turned, shape.plain, shape.pairs),
+    )
+    made = linear(source, t.selected("q", Q_UP if shape.query_rank else Q, heads * step, source.width, parts))
+    plain, turned = made.split(heads * shape.plain, heads * shape.turned)
+    plain, turned = plain.heads(heads), turned.heads(heads)
+    if not shape.turn:
+        return head_linear(plain, _keys_up(t, shape)), turned
+    turn = replace(shape.turn, growth=shape.query_growth)
+    if shape.query_growth:
+        still = replace(turn, kind=RopeKind.STILL, rotary_dim=shape.plain, attention_factor=1.0)
+        plain = rope(plain, Rope(still), t.positions)
+    return head_linear(plain, _keys_up(t, shape)), rope(turned, Rope(turn), t.positions)
+
+
+def output(t: Tracer, shape: LatentHeads, seen: Value) -> Value:
+    """The block's output, of what heads see (T, H, rank)."""
+    made = head_linear(seen, _values_up(t, shape)).flat()
+    return linear(made, t.matrix("o", {"self_attn.o_proj": shape.hidden_size}, made.width, bias=shape.bias))
+
+
+def _down(t: Tracer, shape: LatentHeads) -> Weight:
+    """The matrix of the latent and of the turned key."""
+    rows = shape.rank + shape.turned
+    orders = HeadRows(1, rows, shape.rank), HeadRows(1, rows, shape.turned, shape.rank, shape.pairs)
+    return t.selected("kv_latent", KV_DOWN, rows, shape.hidden_size, orders, bias=shape.bias)
+
+
+def _keys_up(t: Tracer, shape: LatentHeads) -> Weight:
+    """For each head the matrix (rank, plain): what makes keys of latents, turned."""
+    firsts = _firsts(shape)
+    parts = tuple(_up(t, shape, transposed=True, columns=(first, first + shape.plain)) for first in firsts)
+    return t.weight("keys_up", shape.rank, shape.plain, parts, experts=shape.num_heads)
+
+
+def _values_up(t: Tracer, shape: LatentHeads) -> Weight:
+    """For each head the matrix (value_dim, rank)."""
+    firsts = [first + shape.plain for first in _firsts(shape)]
+    parts = tuple(_up(t, shape, rows=(first, first + shape.value_dim)) for first in firsts)
+    return t.weight("values_up", shape.value_dim, shape.rank, parts, experts=shape.num_heads)
+
+
+def _firsts(shape: LatentHeads) -> range:
+    """The first row of each head in kv_b."""
+    step = shape.plain + shape.value_dim
+    return range(0, shape.num_heads * step, step)
+
+
+def _up(
+    t: Tracer,
+    shape: LatentHeads,
+    *,
+    transposed: bool = False,
+    rows: tuple[int, int] | None = None,
+    columns: tuple[int, int] | None = None,
+) -> Tensor:
+    whole = (shape.num_heads * (shape.plain + shape.value_dim), shape.rank)
+    return Tensor(t.name(f"{KV_UP}.weight"), whole, transposed, rows, columns=columns)

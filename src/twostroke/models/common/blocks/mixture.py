@@ -1,0 +1,102 @@
+"""The feed-forward block of several experts, of which a router chooses some for each token (Shazeer et al. 2017).
+
+Knows: the ops.
+Must not know: config fields, how families call and store their tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.banks import Banks, BankShape
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.families.dense import FeedForwardText
+from twostroke.ops.products.experts import SWIGLU, ExpertRule, experts
+from twostroke.ops.products.linear import linear
+from twostroke.ops.products.route import RouteRule, route
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.multiply import multiply
+from twostroke.ops.rows.scale import scale
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value
+
+MOST_EXPERTS = 1024
+"""What the ops have room for."""
+
+Router = Callable[[Tracer, Value], Value]
+"""router(trace, normed): [weights | numbers] of each row's experts."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinearRouter:
+    """A product and a rule. name: of the product's tensor. bias: the product has one. choice_bias: the full name behind
+    the layer's prefix of the tensor that is added to the scores for the choice alone; empty for none. choice_shape: its
+    shape where it is not one axis."""
+
+    name: str
+    experts: int
+    rule: RouteRule
+    bias: bool = False
+    choice_bias: str = ""
+    choice_shape: tuple[int, ...] = ()
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """See Router."""
+        logits = linear(h, t.matrix("router", {self.name: self.experts}, h.width, bias=self.bias))
+        if not self.choice_bias:
+            return route(logits, self.rule)
+        added = Tensor(t.name(self.choice_bias), self.choice_shape or (self.experts,))
+        return route(logits, self.rule, t.vector_of((added,), self.experts))
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A feed-forward block that every row meets. gate: the name of a product of one row, by whose sigmoid the block's
+    output is multiplied; empty for none."""
+
+    feed: Feed
+    gate: str = ""
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """The block's output."""
+        made = self.feed(t, h)
+        if not self.gate:
+            return made
+        share = linear(h, t.matrix("router", {self.gate: 1}, h.width))
+        return multiply(made, share, Activation.SIGMOID)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """The shape of a block. shared: what every row meets beside its experts."""
+
+    shape: BankShape
+    router: Router
+    banks: Banks
+    rule: ExpertRule = SWIGLU
+    shared: Shared | None = None
+
+    def chosen(self, t: Tracer, h: Value) -> Value:
+        """The weighted sum of the chosen experts."""
+        return self.of_routes(t, h, self.router(t, h))
+
+    def of_routes(self, t: Tracer, h: Value, routes: Value) -> Value:
+        """The same of rows that are not those that the router saw."""
+        return experts(h, routes, self.banks.gate_up(t, self.shape), self.banks.down(t, self.shape), self.rule)
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """The block's output for the normed rows h, not yet added."""
+        made = self.chosen(t, h)
+        return add(made, self.shared(t, h)) if self.shared else made
+
+
+def mixture(block: Mixture, factor: float = 1.0) -> FeedForwardText:
+    """The block's parts, times a factor, added to the residual one after the other."""
+
+    def added(t: Tracer, residual: Value, h: Value) -> Value:
+        x = add(residual, scale(block.chosen(t, h), factor))
+        return add(x, scale(block.shared(t, h), factor)) if block.shared else x
+
+    return added

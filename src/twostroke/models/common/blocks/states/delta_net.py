@@ -1,0 +1,83 @@
+"""The gated delta net block: products, a short convolution, the gated delta rule, a gated norm, one product.
+
+Knows: the ops, the names of the block's tensors in both forms of checkpoint.
+Must not know: config fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.states.mamba2 import conv_taps
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.states.delta_rule import delta_rule
+from twostroke.ops.states.gated_norm import gated_norm
+from twostroke.ops.states.short_conv import short_conv
+from twostroke.program.trace import Tracer
+from twostroke.program.values import HeadRows, Tensor, Value, Weight
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaNetShape:
+    """key_dim, value_dim: of one head. taps: of the convolution. by_key_head: the checkpoint holds two tensors, whose
+    rows are grouped by key head, in place of four."""
+
+    hidden_size: int
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    taps: int
+    eps: float
+    by_key_head: bool
+
+    @property
+    def keys(self) -> int:
+        """Elements of all key heads."""
+        return self.key_heads * self.key_dim
+
+    @property
+    def values(self) -> int:
+        """Elements of all value heads."""
+        return self.value_heads * self.value_dim
+
+
+def delta_net(t: Tracer, shape: DeltaNetShape, x: Value) -> Value:
+    """What the block makes of x (T, hidden). Names of its tensors follow the layer's prefix."""
+    keys, values, heads = shape.keys, shape.values, shape.value_heads
+    channels = 2 * keys + values
+    mixed, gate, b, a = linear(x, _joined(t, shape)).split(channels, values, heads, heads)
+    mixed = short_conv(mixed, conv_taps(t, "conv1d", channels, shape.taps), None, Activation.SILU)
+    q, k, v = mixed.split(keys, keys, values)
+    scanned = delta_rule(
+        q.heads(shape.key_heads),
+        k.heads(shape.key_heads),
+        v.heads(heads),
+        a,
+        b,
+        decay=t.vector_of((Tensor(t.name("A_log"), (heads,)),), heads, negated_exp=True),
+        dt_bias=t.vector("dt_bias", heads, suffix=""),
+    )
+    normed = gated_norm(scanned, gate, t.vector("norm", shape.value_dim), shape.eps, heads, gate_first=False)
+    return linear(normed, t.matrix("states_out", {"out_proj": shape.hidden_size}, values))
+
+
+def _joined(t: Tracer, shape: DeltaNetShape) -> Weight:
+    """The matrix of q, k, v, gate, b and a."""
+    hidden, keys, values, heads = shape.hidden_size, shape.keys, shape.values, shape.value_heads
+    if not shape.by_key_head:
+        outputs = {"in_proj_qkv": 2 * keys + values, "in_proj_z": values, "in_proj_b": heads, "in_proj_a": heads}
+        return t.matrix("states_in", outputs, hidden)
+    shared = heads // shape.key_heads
+    several, parts = shared * shape.value_dim, []
+    for name, widths in (
+        ("in_proj_qkvz", (shape.key_dim, shape.key_dim, several, several)),
+        ("in_proj_ba", (shared,) * 2),
+    ):
+        step, first = sum(widths), 0
+        for width in widths:
+            order = HeadRows(shape.key_heads, step, width, first)
+            parts.append(Tensor(t.name(f"{name}.weight"), (shape.key_heads * step, hidden), order=order))
+            first += width
+    return t.weight("states_in", sum(part.length for part in parts), hidden, tuple(parts))

@@ -1,0 +1,60 @@
+"""Kimi delta attention: the gated delta rule with a decay for each row of a head's state (Moonshot AI 2025).
+
+Knows: the ops, the names of the block's tensors.
+Must not know: config fields, norms before and after the block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.states.mamba2 import conv_taps
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.states.delta_rule import delta_rule
+from twostroke.ops.states.gated_norm import gated_norm
+from twostroke.ops.states.short_conv import short_conv
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value
+
+
+@dataclass(frozen=True, slots=True)
+class KimiDeltaShape:
+    """head_dim: of q, k and v alike, and of the latents that decay and gate are made of. taps: of the convolutions."""
+
+    hidden_size: int
+    heads: int
+    head_dim: int
+    taps: int
+    eps: float
+
+    @property
+    def inner(self) -> int:
+        """Elements of all heads."""
+        return self.heads * self.head_dim
+
+
+def kimi_delta(t: Tracer, shape: KimiDeltaShape, x: Value) -> Value:
+    """What the block makes of x (T, hidden). Names of its tensors follow the layer's prefix."""
+    inner, heads, dim = shape.inner, shape.heads, shape.head_dim
+    outputs = {**{f"{name}_proj": inner for name in "qkv"}, "f_a_proj": dim, "g_a_proj": dim, "b_proj": heads}
+    *parts, decay, gate, strength = linear(x, t.matrix("states_in", outputs, shape.hidden_size)).split(
+        *outputs.values()
+    )
+    q, k, v = (
+        short_conv(part, conv_taps(t, f"{name}_conv1d", inner, shape.taps), None, Activation.SILU).heads(heads)
+        for name, part in zip("qkv", parts, strict=True)
+    )
+    scanned = delta_rule(
+        q,
+        k,
+        v,
+        linear(decay, t.matrix("states_decay", {"f_b_proj": inner}, dim)),
+        strength,
+        decay=t.vector_of((Tensor(t.name("A_log"), (1, 1, heads, 1)),), heads, negated_exp=True),
+        dt_bias=t.vector("dt_bias", inner, suffix=""),
+    )
+    gate = linear(gate, t.matrix("gate", {"g_b_proj": inner}, dim))
+    weight = t.vector("o_norm", dim)
+    normed = gated_norm(scanned, gate, weight, shape.eps, heads, activation=Activation.SIGMOID, gate_first=False)
+    return linear(normed, t.matrix("states_out", {"o_proj": shape.hidden_size}, inner))

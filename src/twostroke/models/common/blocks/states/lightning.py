@@ -1,0 +1,76 @@
+"""Lightning attention: each head keeps a decayed sum of outer products of its keys and values (Qin et al. 2024).
+
+A head's state is exp(-slope) * state + k (outer) v, and its output q @ state: Mamba-2's scan with steps of 1, nothing
+skipped, and a decay that follows from the head's and the layer's number.
+
+Knows: the ops, the names of the block's tensors.
+Must not know: config fields, norms before and after the block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.multiply import multiply
+from twostroke.ops.states.ssd_scan import ssd_scan
+from twostroke.program.trace import Tracer
+from twostroke.program.values import HeadRows, Value
+from twostroke.spec.portable import powers
+
+NORM = Norm(1e-6)
+"""The norm of what the heads see: the family takes this eps, whatever its config says of the other norms."""
+SMALL = 1e-5
+"""Keeps the last layer's decay above 0, and a model of one layer from a division by 0."""
+LARGEST = 8.0
+"""The exponent of the last head's slope in the first layer."""
+ALWAYS = 1.0, 1.0
+"""Bounds of the scan's step."""
+
+
+@dataclass(frozen=True, slots=True)
+class LightningShape:
+    """layers: of the whole model, which the decay depends on."""
+
+    hidden_size: int
+    heads: int
+    head_dim: int
+    layers: int
+
+    @property
+    def inner(self) -> int:
+        """Elements of all heads."""
+        return self.heads * self.head_dim
+
+    def slopes(self, index: int) -> tuple[float, ...]:
+        """For each head of layer `index`, by how much the logarithm of its state falls with each position."""
+        depth = 1.0 - index / (self.layers - 1 + SMALL) + SMALL
+        steps = (-LARGEST * (head + 1) / self.heads for head in range(self.heads))
+        return tuple(slope * depth for slope in powers(2.0, steps))
+
+
+def lightning(t: Tracer, shape: LightningShape, index: int, h: Value) -> Value:
+    """The output of layer `index` for the normed rows h, not yet added."""
+    inner, step = shape.inner, 3 * shape.head_dim
+    orders = [HeadRows(shape.heads, step, shape.head_dim, place * shape.head_dim) for place in range(3)]
+    rows = shape.heads * step
+    made = linear(h, t.selected("states_in", "self_attn.qkv_proj", rows, shape.hidden_size, orders))
+    q, k, v = activate(made, Activation.SILU).split(inner, inner, inner)
+    zeros = t.constant("zeros", (0.0,) * shape.heads)
+    seen = ssd_scan(
+        v.heads(shape.heads),
+        k.heads(shape.heads),
+        q.heads(shape.heads),
+        q.columns(0, shape.heads),  # any numbers would do: the bounds leave one step
+        decay=t.constant("decay", tuple(-slope for slope in shape.slopes(index))),
+        skip=zeros,
+        dt_bias=zeros,
+        dt_limit=ALWAYS,
+    )
+    seen = NORM(t, "self_attn.norm", seen)
+    gate = linear(h, t.matrix("gate", {"self_attn.output_gate": inner}, shape.hidden_size))
+    gated = multiply(seen, gate, Activation.SIGMOID)
+    return linear(gated, t.matrix("states_out", {"self_attn.out_proj": shape.hidden_size}, inner))

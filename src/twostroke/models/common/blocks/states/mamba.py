@@ -1,0 +1,66 @@
+"""The Mamba block: a product, a short convolution, a scan whose steps, B and C follow from the token, a gate.
+
+It is a whole layer of Mamba and the layers with states of Jamba (Gu and Dao 2023).
+
+Knows: the ops, the names of the block's tensors.
+Must not know: config fields, families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.states.mamba2 import conv_taps
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.multiply import multiply
+from twostroke.ops.states.selective_scan import selective_scan
+from twostroke.ops.states.short_conv import short_conv
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value
+
+StepNorm = Callable[[Tracer, str, Value], Value]
+"""norm(trace, name, x): of the steps, B or C, over x."""
+
+
+@dataclass(frozen=True, slots=True)
+class MambaShape:
+    """inner: channels. numbers: of the state, for each channel. rank: of the product that makes the steps.
+
+    norm: of the steps, B and C, called dt_layernorm, b_layernorm and c_layernorm; None for none.
+    """
+
+    hidden_size: int
+    inner: int
+    numbers: int
+    rank: int
+    taps: int
+    conv_bias: bool = True
+    bias: bool = False
+    norm: StepNorm | None = None
+
+
+def mamba_block(t: Tracer, shape: MambaShape, x: Value) -> Value:
+    """What the block makes of x (T, hidden). Names of its tensors follow the layer's prefix."""
+    inner, numbers, rank = shape.inner, shape.numbers, shape.rank
+    into = t.matrix("states_in", {"in_proj": 2 * inner}, shape.hidden_size, bias=shape.bias)
+    values, gate = linear(x, into).split(inner, inner)
+    bias = t.vector("conv1d", inner, suffix=".bias") if shape.conv_bias else None
+    values = short_conv(values, conv_taps(t, "conv1d", inner, shape.taps), bias, Activation.SILU)
+    found = linear(values, t.matrix("states_steps", {"x_proj": rank + 2 * numbers}, inner))
+    few, b, c = found.split(rank, numbers, numbers)
+    if shape.norm is not None:
+        few, b, c = (
+            shape.norm(t, name, each) for name, each in (("dt_layernorm", few), ("b_layernorm", b), ("c_layernorm", c))
+        )
+    scanned = selective_scan(
+        values,
+        linear(few, t.matrix("states_steps", {"dt_proj": inner}, rank, bias=True)),
+        b,
+        c,
+        decay=t.vector_of((Tensor(t.name("A_log"), (inner, numbers), True),), inner * numbers, negated_exp=True),
+        skip=t.vector("D", inner, suffix=""),
+    )
+    out = t.matrix("states_out", {"out_proj": shape.hidden_size}, inner, bias=shape.bias)
+    return linear(multiply(scanned, gate, Activation.SILU), out)

@@ -1,0 +1,63 @@
+"""Several streams of the residual, mixed before and behind each block (hyper-connections on a manifold; Xie et al.
+2026).
+
+A block reads a weighted sum of the streams; its output is added to each stream with a weight of its own, and the
+streams before are mixed by a matrix whose rows and columns add up to one, nearly. All weights are made of the streams.
+
+Knows: the ops, DeepSeek's names of tensors.
+Must not know: config fields, what blocks compute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.ops.products.linear import linear
+from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.rows.mix_streams import mix_streams
+from twostroke.ops.rows.stream_shares import stream_shares
+from twostroke.ops.rows.weigh_streams import weigh_streams
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value
+
+
+@dataclass(frozen=True, slots=True)
+class MixedStreams:
+    """count: of streams of `width` numbers. rounds: of dividing rows and columns. eps: of shares; norm_eps: of the norm
+    of all streams that shares are made of."""
+
+    count: int
+    width: int
+    rounds: int
+    eps: float
+    norm_eps: float
+
+    def begin(self, t: Tracer, x: Value) -> Value:
+        """Every stream is x (T, D)."""
+        order = tuple(float(column) for _ in range(self.count) for column in range(self.width))
+        return take_columns(x, t.constant("order", order)).heads(self.count)
+
+    def read(self, t: Tracer, name: str, x: Value) -> tuple[Value, Value]:
+        """A block's input (T, D), and the shares with which its output comes back. name: how its tensors begin."""
+        shares = self._shares(t, name, x, (2 + self.count) * self.count, 3)
+        return weigh_streams(x, shares.columns(0, self.count)).flat(), shares
+
+    def write(self, x: Value, shares: Value, made: Value) -> Value:
+        """The streams behind a block with the output `made`."""
+        count = self.count
+        added = weigh_streams(made.heads(1), shares.columns(count, count))
+        return mix_streams(added, x, shares.columns(2 * count, count * count))
+
+    def end(self, t: Tracer, name: str, x: Value) -> Value:
+        """One weighted sum (T, D) of the streams."""
+        return weigh_streams(x, self._shares(t, name, x, self.count, 1)).flat()
+
+    def _shares(self, t: Tracer, name: str, x: Value, outputs: int, factors: int) -> Value:
+        whole = self.count * self.width
+        normed = Norm(self.norm_eps, NormKind.UNIT)(t, "", x.flat())
+        matrix = t.weight("router", outputs, whole, (Tensor(t.name(f"{name}_fn"), (outputs, whole)),))
+        base, factor = (
+            t.vector(f"{name}_{part}", length, suffix="") for part, length in (("base", outputs), ("scale", factors))
+        )
+        return stream_shares(linear(normed, matrix), base, factor, self.count, self.rounds, self.eps)

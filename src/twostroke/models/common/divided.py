@@ -1,0 +1,43 @@
+"""A model that several equal processes hold together, with the link between them: what its steps cost.
+
+Knows: divisions, work of parts, a machine in numbers.
+Must not know: memory, schedulers, how a link was measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.cost.calibration import Calibration
+from twostroke.cost.exchange import DividedCost, LinkRates
+from twostroke.cost.model_cost import step_cost
+from twostroke.cost.shape import SteadyCost
+from twostroke.models.common.work import work_of
+from twostroke.ops.passes.division import Division
+from twostroke.program.model import Model
+from twostroke.quant.formats import format_choice
+from twostroke.spec.formats import KVKind
+from twostroke.spec.hardware import HardwareSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """Each process has a machine of its own, or its share of one."""
+
+    division: Division
+    link: LinkRates
+
+    def parts(self, spec: Model) -> list[Model]:
+        """See Division."""
+        return self.division.parts(spec)
+
+
+def cost_of(
+    spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, divided: Divided | None
+) -> SteadyCost:
+    """Of one process with the whole model, or of all that hold it, on such a machine each. Raises ConfigError."""
+    if divided is None:
+        return step_cost(work_of(spec, weights, kv_kind), machine)
+    division = divided.division
+    inner = step_cost(work_of(division.counted(spec), weights, kv_kind), machine)
+    return DividedCost(inner, division.exchange(spec, format_choice(weights)), divided.link)

@@ -1,0 +1,1 @@
+"""What the model files of one family of architectures share."""

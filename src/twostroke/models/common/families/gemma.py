@@ -1,0 +1,55 @@
+"""What Gemma 1, 2 and 3 share: stored norms of w - 1, the scaled embedding, the gate of gelu.
+
+Knows: Hugging Face's field names.
+Must not know: windows, rotations, single architectures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from twostroke.models.common.blocks.attend import Heads, attend
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.fields.fields import refuse_setting, rounded_to
+from twostroke.models.common.fields.read import Parts, read_parts
+from twostroke.ops.rows.add import add
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import RopeSpec
+
+SILENT: Mapping[str, object] = {
+    "head_dim": 256,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+    "bos_token_id": 2,
+    "eos_token_id": 1,
+}
+"""What transformers assumes for all of them where config.json is silent."""
+
+
+def read_gemma(fields: Fields, silent: Mapping[str, object], activation_field: str) -> Parts:
+    """silent: more that transformers assumes. The embedding's factor is rounded to the dtype of the weights, as in
+    transformers: sqrt(3840) is 62 in bfloat16."""
+    refuse_setting(fields, "use_bidirectional_attention", "Each position would see those after it.")
+    act = (activation_field, "gelu_pytorch_tanh")
+    parts = read_parts(fields, {**SILENT, **silent}, plus=1.0, act=act)
+    biased = parts.fields.boolean("attention_bias", False)
+    factor = rounded_to(parts.facts.dtype, parts.facts.hidden_size**0.5)
+    return replace(
+        parts,
+        heads=replace(parts.heads, qkv_bias=biased, output_bias=biased),
+        decoder=replace(parts.decoder, embedding_scale=factor),
+    )
+
+
+def sandwich_layer(
+    t: Tracer, heads: Heads, feed: Feed, norm: Norm, x: Value, *, window: int, turn: RopeSpec | None
+) -> Value:
+    """A layer with norms before and after both of its blocks, under Gemma's names."""
+    seen = attend(t, heads, norm(t, "input_layernorm", x), window=window, turn=turn)
+    x = add(x, norm(t, "post_attention_layernorm", seen, in_place=True))
+    made = feed(t, norm(t, "pre_feedforward_layernorm", x))
+    return add(x, norm(t, "post_feedforward_layernorm", made, in_place=True))

@@ -1,0 +1,40 @@
+"""The mixture and the factors that Granite's families of experts share.
+
+Knows: Granite's fields, the names of its tensors.
+Must not know: attention, states.
+"""
+
+from __future__ import annotations
+
+from twostroke.models.common.blocks.banks import BankShape, Stacks
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared
+from twostroke.models.common.fields.mixture import expert_count
+from twostroke.ops.products.route import RouteRule
+from twostroke.spec.fields import Fields
+
+SMALLEST, LARGEST = 1e-9, 1e6
+"""The smallest and the largest value of a factor."""
+BANKS = Stacks("block_sparse_moe.input_linear.weight", "block_sparse_moe.output_linear.weight")
+
+
+def granite_factor(fields: Fields, name: str) -> float:
+    """A factor; 1 where the config is silent."""
+    return fields.number(name, SMALLEST, LARGEST, default=1.0)
+
+
+def granite_shared(hidden: int, inner: int) -> Feed:
+    """The block that every row meets."""
+    return Feed(hidden, inner, gate_up="shared_mlp.input_linear", down="shared_mlp.output_linear")
+
+
+def granite_mixture(fields: Fields, hidden: int, inner: int, shared: int) -> Mixture:
+    """inner: of an expert. shared: of the block that every row meets, 0 for none."""
+    count = expert_count(fields, 8)
+    rule = RouteRule(fields.integer("num_experts_per_tok", 1, count, default=2), normalised=True)
+    return Mixture(
+        BankShape(count, hidden, inner),
+        LinearRouter("block_sparse_moe.router.layer", count, rule),
+        BANKS,
+        shared=Shared(granite_shared(hidden, shared)) if shared else None,
+    )

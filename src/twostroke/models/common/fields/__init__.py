@@ -1,0 +1,1 @@
+"""Reading of config fields that several families share."""

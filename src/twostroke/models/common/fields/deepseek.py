@@ -1,0 +1,187 @@
+"""DeepSeek's layers: latent attention, and experts beside some that every row meets, behind a few dense layers.
+
+Knows: DeepSeek's names of fields and tensors, the blocks.
+Must not know: how any one family routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twostroke.models.common.blocks.banks import Banks, BankShape, EachExpert, Stacks
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.index import Index, attend_chosen
+from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
+from twostroke.models.common.families.dense import FeedForwardText
+from twostroke.models.common.fields.latent import LatentParts, attended, latent_layer
+from twostroke.models.common.fields.mixture import expert_groups
+from twostroke.models.common.prediction import MtpHead, behind_the_last
+from twostroke.models.common.registry import ProgramText
+from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.rows.add import add
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.types.errors import UnsupportedModel
+
+BANKS = EachExpert("mlp.experts")
+STACKS = Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj")
+LAYER_KINDS = ("dense", "sparse")
+CHOICE_BIAS = "mlp.gate.e_score_correction_bias"
+NORMALISED_BY = 1e-20
+"""Added to the sum that weights are divided by."""
+
+
+def biased_experts(parts: LatentParts) -> FeedForwardText:
+    """DeepSeek-V3's: scores by a sigmoid, a bias for the choice alone, groups by their two largest."""
+    fields = parts.fields
+    require(fields, "scoring_func", "sigmoid")
+    require(fields, "topk_method", "noaux_tc")
+    count = expert_count(fields)
+    groups, kept = expert_groups(fields, count, 2, 1)
+    rule = RouteRule(
+        _chosen(fields, kept * count // groups),
+        fields.boolean("norm_topk_prob", True),
+        Scores.SIGMOID,
+        groups,
+        kept,
+        best=2 if groups > 1 else 1,
+        added=NORMALISED_BY,
+        factor=fields.number("routed_scaling_factor", 1e-6, 1e6, default=1.0),
+    )
+    return _block(parts, count, LinearRouter("mlp.gate", count, rule, choice_bias=CHOICE_BIAS))
+
+
+def plain_experts(parts: LatentParts) -> FeedForwardText:
+    """DeepSeek-V2's: shares of a softmax, groups by their largest; topk_method says whether there are groups."""
+    fields = parts.fields
+    require(fields, "scoring_func", "softmax")
+    if fields.boolean("norm_topk_prob", False):
+        raise UnsupportedModel(
+            "config.json: norm_topk_prob is true in a deepseek_v2 model.",
+            why="The published code divides the weights then, transformers does not: what is meant is not settled.",
+            fix="Use a model whose config.json says false, as all published ones do.",
+        )
+    require(fields, "topk_method", "greedy", "group_limited_greedy")
+    count = expert_count(fields)
+    grouped = fields.text("topk_method", "greedy") != "greedy"
+    groups, kept = expert_groups(fields, count, 1, None) if grouped else (1, 1)
+    factor = fields.number("routed_scaling_factor", 1e-6, 1e6, default=1.0)
+    rule = RouteRule(_chosen(fields, kept * count // groups), groups=groups, kept=kept, factor=factor)
+    return _block(parts, count, LinearRouter("mlp.gate", count, rule))
+
+
+def normalised_experts(parts: LatentParts) -> FeedForwardText:
+    """Mistral's: shares of a softmax, those of the chosen experts divided by their sum; no groups."""
+    fields = parts.fields
+    refuse_groups(fields)
+    count = expert_count(fields)
+    normalised = fields.boolean("norm_topk_prob", True)
+    factor = fields.number("routed_scaling_factor", 1e-6, 1e6, default=1.0)
+    rule = RouteRule(_chosen(fields, count), normalised, added=NORMALISED_BY, factor=factor)
+    return _block(parts, count, LinearRouter("mlp.gate", count, rule), STACKS)
+
+
+def refuse_groups(fields: Fields) -> None:
+    """Raises UnsupportedModel where experts are chosen by group."""
+    groups = fields.integer("n_group", 1, MOST_EXPERTS, default=1)
+    if groups > 1:
+        raise UnsupportedModel(
+            f"{fields.place}: n_group {groups} is not implemented for this family.",
+            why="Its groups count by the sum of two shares, which no published model uses.",
+            fix="Use a model whose n_group is 1.",
+        )
+
+
+def mixed_program(parts: LatentParts, block: FeedForwardText, sparse: Sequence[bool]) -> ProgramText:
+    """sparse: for each layer whether it has experts."""
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        return mixed_layer(t, parts, block, x) if sparse[index] else latent_layer(t, parts, x)
+
+    return decoder_program(parts.decoder, layer)
+
+
+def mixed_layer(t: Tracer, parts: LatentParts, block: FeedForwardText, x: Value) -> Value:
+    """A layer with experts."""
+    x = attended(t, parts, x)
+    return block(t, x, parts.norm(t, "post_attention_layernorm", x))
+
+
+def mixed_prediction(parts: LatentParts) -> tuple[MtpHead, ...]:
+    """The layers behind the last one, which predict further tokens: they have experts."""
+    block = biased_experts(parts)
+    return behind_the_last(parts.fields, parts.norm, lambda t, x: mixed_layer(t, parts, block, x))
+
+
+def indexed_prediction(parts: LatentParts, index: Index) -> tuple[MtpHead, ...]:
+    """The same, each with an index of its own."""
+    block = biased_experts(parts)
+
+    def layer(t: Tracer, x: Value) -> Value:
+        x = add(x, attend_chosen(t, parts.heads, index, parts.norm(t, "input_layernorm", x)))
+        return block(t, x, parts.norm(t, "post_attention_layernorm", x))
+
+    return behind_the_last(parts.fields, parts.norm, layer)
+
+
+def behind_dense(parts: LatentParts, default: int) -> tuple[bool, ...]:
+    """first_k_dense_replace: layers without experts, the first ones."""
+    dense = parts.fields.integer("first_k_dense_replace", 0, parts.facts.num_layers, default=default)
+    if parts.fields.integer("moe_layer_freq", 1, 4096, default=1) != 1:
+        raise parts.fields.wrong("moe_layer_freq", "Layers behind the first dense ones have experts without a gap.")
+    return tuple(index >= dense for index in range(parts.facts.num_layers))
+
+
+def layers_with_experts(parts: LatentParts, default: int) -> tuple[bool, ...]:
+    """mlp_layer_types, or where it is absent first_k_dense_replace."""
+    said, layers = parts.fields.texts("mlp_layer_types"), parts.facts.num_layers
+    if not said:
+        return behind_dense(parts, default)
+    if len(said) != layers or any(kind not in LAYER_KINDS for kind in said):
+        raise parts.fields.wrong("mlp_layer_types", f"It must say dense or sparse {layers} times.")
+    return tuple(kind == "sparse" for kind in said)
+
+
+def prediction_layers(fields: Fields) -> tuple[str, ...]:
+    """Beginnings of the names of tensors behind the last layer, which predict further tokens and are not read."""
+    last = fields.integer("num_hidden_layers", 1, 4096)
+    count = fields.integer("num_nextn_predict_layers", 0, 64, default=1)
+    return tuple(f"model.layers.{last + index}." for index in range(max(1, count)))
+
+
+def expert_count(fields: Fields) -> int:
+    """n_routed_experts."""
+    return fields.integer("n_routed_experts", 1, MOST_EXPERTS)
+
+
+def require(fields: Fields, name: str, *known: str) -> None:
+    """Raises UnsupportedModel where a field that may be absent holds another word."""
+    word = fields.text(name, known[0])
+    if word not in known:
+        raise UnsupportedModel(
+            f"{fields.place}: {name} {word[:40]!r} is not implemented.",
+            why=f"Implemented for this family: {', '.join(known)}.",
+            fix="Use a model of this family with one of these.",
+        )
+
+
+def _chosen(fields: Fields, count: int) -> int:
+    return fields.integer("num_experts_per_tok", 1, count)
+
+
+def _block(parts: LatentParts, count: int, router: LinearRouter, banks: Banks = BANKS) -> FeedForwardText:
+    fields, hidden = parts.fields, parts.facts.hidden_size
+    inner = fields.integer("moe_intermediate_size", 1, 1 << 20)
+    every = fields.integer("n_shared_experts", 0, MOST_EXPERTS, default=0)
+    prefix = "mlp.shared_experts."
+    shared = Feed(
+        hidden,
+        inner * every,
+        parts.feed.activation,
+        parts.feed.bias,
+        *(f"{prefix}{name}_proj" for name in ("gate", "up", "down")),
+    )
+    block = Mixture(BankShape(count, hidden, inner), router, banks, shared=Shared(shared) if every else None)
+    return mixture(block)

@@ -1,0 +1,184 @@
+"""Fields that many configs share, read with the refusals that they need.
+
+Knows: Hugging Face's names of usual fields.
+Must not know: any one architecture.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from twostroke.models.common.registry import CommonFacts
+from twostroke.ops.rows.activation import HF_NAMES, Activation
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import MAX_POSITIONS
+from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.weights.quantized.recipe import scheme_of
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def read_facts(
+    fields: Fields,
+    *,
+    positions: int,
+    hidden: str = "hidden_size",
+    layers: str = "num_hidden_layers",
+    longest: str = "max_position_embeddings",
+    ignored: tuple[str, ...] = (),
+    optional_prefix: str = "",
+) -> CommonFacts:
+    """The facts of a model. hidden, layers, longest: the fields' names.
+
+    positions: what is meant where the config is silent about the longest sequence.
+    """
+    refuse_quantized(fields)
+    vocab_size = fields.integer("vocab_size", 1, 1 << 24)
+    # Ids outside the vocabulary can be neither fed nor sampled; checkpoints use -1 for "none".
+    return CommonFacts(
+        vocab_size=vocab_size,
+        hidden_size=fields.integer(hidden, 2, 1 << 17),
+        num_layers=fields.integer(layers, 1, 4096),
+        max_positions=fields.integer(longest, 1, MAX_POSITIONS, default=positions),
+        bos_token_id=next((i for i in fields.integers("bos_token_id")[:1] if 0 <= i < vocab_size), None),
+        eos_token_ids=tuple(i for i in fields.integers("eos_token_id") if 0 <= i < vocab_size),
+        dtype=_dtype(fields),
+        ignored=ignored,
+        optional_prefix=optional_prefix,
+    )
+
+
+def with_silent(fields: Fields, silent: Mapping[str, object]) -> Fields:
+    """The fields, with what transformers assumes for a family where they are absent or null."""
+    said = {name: value for name, value in fields.values.items() if value is not None or name not in silent}
+    return Fields({**silent, **said}, fields.place)
+
+
+def usual_names(fields: Fields, own: Mapping[str, str]) -> Fields:
+    """The fields with usual names beside a family's own ones. own: own name -> usual name.
+
+    Raises CorruptModel where both are there and contradict each other.
+    """
+    values = dict(fields.values)
+    for name, usual in own.items():
+        if fields.values.get(name) is None:
+            continue
+        if fields.values.get(usual, fields.values[name]) != fields.values[name]:
+            raise fields.wrong(name, f"{usual} means the same and says otherwise.")
+        values[usual] = fields.values[name]
+    return Fields(values, fields.place)
+
+
+def refuse_setting(fields: Fields, name: str, why: str) -> None:
+    """Raises UnsupportedModel where a field that changes the answer is set: to anything but null, false, 0 or []."""
+    value = fields.values.get(name)
+    if value:
+        raise UnsupportedModel(
+            f"{fields.place}: {name} is {str(value)[:40]}.",
+            why=why,
+            fix="Use a model of this family that does without it.",
+        )
+
+
+def refuse_quantized(fields: Fields) -> None:
+    """Raises UnsupportedModel for weights that are quantized in the checkpoint in a way that cannot be read."""
+    scheme_of(fields.values, fields.place)
+
+
+def activation(fields: Fields, name: str, default: str) -> Activation:
+    """The activation function that a field names. Raises UnsupportedModel for others."""
+    word = fields.text(name, default)
+    if word not in HF_NAMES:
+        raise UnsupportedModel(
+            f"config.json: {name} {word[:40]!r} is not implemented.",
+            why="Implemented: " + ", ".join(HF_NAMES) + ".",
+            fix="Use a model with one of these.",
+        )
+    return HF_NAMES[word]
+
+
+def rounded_to(dtype: str, number: float) -> float:
+    """The number as a tensor of this dtype holds it: transformers keeps some factors in the dtype of the weights."""
+    if dtype == "bfloat16":
+        (bits,) = struct.unpack("<I", struct.pack("<f", number))
+        bits += 0x7FFF + (bits >> 16 & 1)  # to the nearest, ties to even
+        return float(struct.unpack("<f", struct.pack("<I", bits & 0xFFFF0000))[0])
+    form = "<e" if dtype == "float16" else "<f"
+    return float(struct.unpack(form, struct.pack(form, number))[0])
+
+
+def silu_only(fields: Fields) -> None:
+    """Raises UnsupportedModel where hidden_act is not silu."""
+    word = fields.text("hidden_act", "silu")
+    if word not in ("silu", "swish"):
+        raise UnsupportedModel(
+            f"config.json: hidden_act {word[:40]!r} is not implemented.",
+            why="The family's feed-forward block is silu(gate) * up.",
+            fix="Use a model with hidden_act silu.",
+        )
+
+
+def kv_heads(fields: Fields, num_heads: int, absent: int | None) -> int:
+    """num_key_value_heads; `absent` (None: as many as query heads) where the config is silent."""
+    default = absent if not fields.has("num_key_value_heads") else None
+    num_kv_heads = fields.integer("num_key_value_heads", 1, 4096, default=default or num_heads)
+    if num_heads % num_kv_heads:
+        raise CorruptModel(
+            f"config.json: num_key_value_heads is {num_kv_heads}, num_attention_heads is {num_heads}.",
+            why="Each KV head serves the same number of query heads, so the first must divide the second.",
+            fix="Compare both with the model's original page.",
+        )
+    return num_kv_heads
+
+
+def head_dim(fields: Fields, hidden_size: int, num_heads: int, absent: int | None = None) -> int:
+    """head_dim; `absent` where the config is silent, or hidden_size / num_heads. Rotations need an even one."""
+    found = fields.optional_integer("head_dim", 2, 4096) or (None if fields.has("head_dim") else absent)
+    if found is None:
+        if hidden_size % num_heads:
+            raise fields.wrong("hidden_size", f"Without head_dim it must be a multiple of the {num_heads} heads.")
+        found = hidden_size // num_heads
+    if not 1 <= found <= 4096:
+        raise CorruptModel(
+            f"config.json: heads have {found} elements.",
+            why="head_dim must be from 1 to 4,096.",
+            fix="Compare head_dim, hidden_size and num_attention_heads with the model's original page.",
+        )
+    return found
+
+
+def windows_by_layer(fields: Fields, num_layers: int, window: int, usual: tuple[int, ...]) -> tuple[int, ...]:
+    """What layer_types says: full_attention or sliding_attention for each layer; `usual` where it is absent."""
+    types = fields.texts("layer_types")
+    if not types:
+        return usual
+    known = {"full_attention": 0, "sliding_attention": window}
+    if "sliding_attention" in types and not window:
+        raise fields.wrong("layer_types", "It has sliding layers, and no sliding_window is in use.")
+    if len(types) != num_layers or any(name not in known for name in types):
+        raise fields.wrong("layer_types", f"It must say full_attention or sliding_attention {num_layers} times.")
+    return tuple(known[name] for name in types)
+
+
+def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tuple[int, ...]) -> tuple[int, ...]:
+    """`windows`, where all layers have the family's one. Raises UnsupportedModel where layer_types says others."""
+    if windows != usual:
+        raise UnsupportedModel(
+            f"config.json: layer_types mixes windows in a {family} model.",
+            why="transformers ignores it for this architecture, other engines do not: what it means is not settled.",
+            fix="Remove layer_types from config.json if every layer is meant to be the same.",
+        )
+    return windows
+
+
+def _dtype(fields: Fields) -> str:
+    """The saved dtype; bfloat16 where config.json is silent (nothing depends on it but the default of --weights)."""
+    word = fields.text("dtype", fields.text("torch_dtype", "bfloat16")).removeprefix("torch.")
+    if word not in DTYPES:
+        raise UnsupportedModel(
+            f"config.json: dtype {word[:40]!r} is not implemented.",
+            why="Weights are read as " + ", ".join(DTYPES) + ".",
+            fix="Convert the checkpoint to bfloat16 with the tools that made it.",
+        )
+    return word

@@ -1,0 +1,101 @@
+"""Reading the fields of mixtures that several families share, under the names that transformers gives them.
+
+Knows: Hugging Face's names of usual fields.
+Must not know: any one architecture.
+"""
+
+from __future__ import annotations
+
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
+from twostroke.models.common.families.dense import FeedForwardText
+from twostroke.models.common.fields.fields import silu_only, usual_names
+from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.spec.fields import Fields
+from twostroke.types.errors import UnsupportedModel
+
+LARGEST = 1 << 20
+"""The largest size of a block."""
+SAME = {"num_local_experts": "num_experts", "n_routed_experts": "num_experts", "moe_num_experts": "num_experts"}
+"""Names of one number."""
+CORRECTION = "mlp.gate.e_score_correction_bias"
+
+
+def expert_count(fields: Fields, absent: int | None = None) -> int:
+    """How many experts a layer has: num_experts, num_local_experts or n_routed_experts.
+
+    Raises CorruptModel where two of them differ.
+    """
+    return usual_names(fields, SAME).integer("num_experts", 1, MOST_EXPERTS, default=absent)
+
+
+def sigmoid_rule(fields: Fields, count: int, chosen: int | None = None) -> RouteRule:
+    """DeepSeek-V3's rule: sigmoid, groups, weights that add up to routed_scaling_factor."""
+    if fields.text("scoring_func", "sigmoid") == "softmax":
+        raise UnsupportedModel(
+            "config.json: scoring_func is softmax.",
+            why="This family's router makes scores by a sigmoid, in transformers too.",
+            fix="Use a model of this family whose scores are made so.",
+        )
+    groups, kept = expert_groups(fields, count, 2, 1)
+    return RouteRule(
+        chosen=fields.integer("num_experts_per_tok", 1, kept * count // groups, default=chosen),
+        normalised=fields.boolean("norm_topk_prob", True),
+        scores=Scores.SIGMOID,
+        groups=groups,
+        kept=kept,
+        best=2 if groups > 1 else 1,
+        added=1e-20,
+        factor=fields.number("routed_scaling_factor", 1e-6, 1e6, default=1.0),
+    )
+
+
+def expert_groups(fields: Fields, count: int, least: int, usual: int | None) -> tuple[int, int]:
+    """n_group and topk_group: into how many groups of `least` or more experts they fall, and how many of them are kept.
+    usual: where a field is absent; None where it must be there."""
+    groups = fields.integer("n_group", 1, count, default=usual)
+    if count % groups or (groups > 1 and count // groups < least):
+        raise fields.wrong("n_group", f"It must divide the {count} experts into groups of {least} or more.")
+    return groups, fields.integer("topk_group", 1, groups, default=usual)
+
+
+def named_feed(hidden: int, inner: int, begin: str) -> Feed:
+    """A gated block whose tensors' names begin so."""
+    return Feed(hidden, inner, gate=f"{begin}.gate_proj", up=f"{begin}.up_proj", down=f"{begin}.down_proj")
+
+
+def sigmoid_mixture(fields: Fields, hidden: int, correction: str = CORRECTION) -> FeedForwardText:
+    """Experts chosen by DeepSeek-V3's rule, and n_shared_experts that every token meets, under its names of tensors."""
+    silu_only(fields)
+    count = expert_count(fields)
+    inner = fields.integer("moe_intermediate_size", 1, LARGEST)
+    fields = usual_names(fields, {"num_shared_experts": "n_shared_experts"})
+    shared = fields.integer("n_shared_experts", 0, MOST_EXPERTS, default=0)
+    return mixture(
+        Mixture(
+            BankShape(count, hidden, inner),
+            LinearRouter("mlp.gate", count, sigmoid_rule(fields, count), choice_bias=correction),
+            EachExpert("mlp.experts"),
+            shared=Shared(named_feed(hidden, shared * inner, "mlp.shared_experts")) if shared else None,
+        )
+    )
+
+
+def listed_blocks(
+    fields: Fields, block: FeedForwardText, layers: int, dense: int
+) -> tuple[FeedForwardText | None, ...]:
+    """What mlp_layer_types says, dense or sparse for each layer; without it the first `dense` layers are dense."""
+    words = fields.texts("mlp_layer_types")
+    if not words:
+        return blocks_by_layer(block, layers, dense)
+    if len(words) != layers or any(word not in ("dense", "sparse") for word in words):
+        raise fields.wrong("mlp_layer_types", f"It must say {layers} times dense or sparse.")
+    return tuple(block if word == "sparse" else None for word in words)
+
+
+def blocks_by_layer(
+    block: FeedForwardText, layers: int, dense: int, step: int = 1
+) -> tuple[FeedForwardText | None, ...]:
+    """For each layer its mixture: None, the usual block, for the first `dense` layers and for those between steps."""
+    return tuple(block if index >= dense and (index + 1) % step == 0 else None for index in range(layers))

@@ -1,0 +1,57 @@
+"""The memory that an engine needs, for a whole model or for the largest of the parts that several processes have.
+
+Knows: programs, formats by name, the arithmetic of pools.
+Must not know: settings, the machine, how parts were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
+from twostroke.cost.memory import PROCESS_BYTES, MemoryNeeds
+from twostroke.ops.step_memory import page_table_bytes
+from twostroke.program.cache_groups import cache_groups, page_bytes
+from twostroke.program.model import Model
+from twostroke.program.place import place
+from twostroke.quant.formats import format_choice
+from twostroke.spec.formats import KVKind
+from twostroke.speculate.guess_limiter import GUESS_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSizes:
+    """What memory follows from. weights: a format's name."""
+
+    weights: str
+    kv_kind: KVKind
+    context_tokens: int
+    max_sequences: int
+    step_tokens: int
+
+
+def memory_needs(whole: Model, parts: Sequence[Model], sizes: EngineSizes) -> MemoryNeeds:
+    """What a process needs that has any one of these parts. Its pools have as many pages as the whole model's."""
+    context, sequences, step = sizes.context_tokens, sizes.max_sequences, sizes.step_tokens
+    tables = len(cache_groups(whole.program).pages) * page_table_bytes(context, sequences)
+    formats = format_choice(sizes.weights)
+    pages = tuple(_group_bytes(whole, parts, sizes.kv_kind))
+    return MemoryNeeds(
+        weight_bytes=max(part.weight_bytes(formats) for part in parts),
+        buffer_bytes=max(place(part.program, step, sequences + GUESS_ROWS).num_bytes for part in parts),
+        caches=CacheNeeds(pages, max(part.state_bytes() for part in parts), context, sequences, step),
+        table_bytes=whole.rope_bytes(context) + tables,
+        process_bytes=PROCESS_BYTES,
+    )
+
+
+def _group_bytes(whole: Model, parts: Sequence[Model], kind: KVKind) -> list[GroupBytes]:
+    """For each page group of the whole model, the largest page that any part has."""
+    groups = cache_groups(whole.program).pages
+    largest = [0] * len(groups)
+    for part in parts:
+        places = range(len(groups)) if part.groups is None else part.groups
+        for place_of, group in zip(places, cache_groups(part.program).pages, strict=True):
+            largest[place_of] = max(largest[place_of], page_bytes(group, kind))
+    return [GroupBytes(size, group.window) for size, group in zip(largest, groups, strict=True)]

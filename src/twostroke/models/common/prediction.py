@@ -1,0 +1,110 @@
+"""The layers of a checkpoint that predict further tokens, and the registry of the architectures that have one.
+
+    x = eh_proj([enorm(E(token t + 1)); hnorm(h_t)]); x = layer(x); h = norm(x); logits of the token t + 2: M h
+
+h_t is behind the model's last norm, or the layer's own h where it goes on. E and M are those of the model: copies of
+them in the layer are not read. Where there are several layers, layer k reads the h of layer k - 1 and the token
+t + 1 + k, and writes the token t + 2 + k.
+
+    @predicts("DeepseekV3ForCausalLM")
+    def prediction(fields: Fields) -> Sequence[MtpHead]: ...
+
+Source: DeepSeek-V3, section 2.2 (DeepSeek-AI 2024); names of tensors as published checkpoints have them.
+
+Knows: norms, the ops around a layer.
+Must not know: any architecture by name, what its layer is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.ahead import AheadProgram, ahead_program
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.registry import architecture_of
+from twostroke.ops.products.embed import Embed
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.rms_norm import RmsNorm
+from twostroke.program.trace import StoredChoice, Tracer, nothing_stored
+from twostroke.program.values import Value, Weight, join
+from twostroke.spec.fields import Fields
+
+MOST_LAYERS = 8
+"""The most predicting layers of a checkpoint: at most this many tokens are guessed."""
+
+NAMES_ALONE = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm")
+"""Names of norms and product, in files that have them beside the layers (Qwen3-Next, EXAONE MoE)."""
+
+PredictionLayer = Callable[[Tracer, Value], Value]
+"""layer(trace, residual): the residual behind the layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class MtpHead:
+    """norm: the kind of its norms. prefix: what the names of the norms and of the product begin with; layer_prefix: of
+    the layer's own. word, state: the norms of both halves; joined: their product; last: the norm behind the layer."""
+
+    norm: Norm
+    layer: PredictionLayer
+    prefix: str
+    layer_prefix: str
+    word: str = "enorm"
+    state: str = "hnorm"
+    joined: str = "eh_proj"
+    last: str = "shared_head.norm"
+
+
+PredictionReader = Callable[[Fields], Sequence[MtpHead]]
+_readers: dict[str, PredictionReader] = {}
+
+
+def predicts(*names: str) -> Callable[[PredictionReader], PredictionReader]:
+    """Register what reads the layers of these architectures, in order; none where config.json counts none."""
+
+    def add(read: PredictionReader) -> PredictionReader:
+        _readers.update(dict.fromkeys(names, read))
+        return read
+
+    return add
+
+
+def read_prediction(fields: Fields) -> Sequence[MtpHead]:
+    """The predicting layers of a config.json; none where its architecture or the config has no such layers."""
+    read = _readers.get(architecture_of(fields))  # the model files are imported for it, and have registered
+    return () if read is None else read(fields)
+
+
+def behind_the_last(fields: Fields, norm: Norm, layer: PredictionLayer) -> tuple[MtpHead, ...]:
+    """More layers behind those of the model, under the next numbers (DeepSeek-V3, GLM-4.5)."""
+    first = fields.integer("num_hidden_layers", 1, 4096)
+    count = fields.integer("num_nextn_predict_layers", 0, MOST_LAYERS, default=1)
+    prefixes = [f"model.layers.{number}." for number in range(first, first + count)]
+    return tuple(MtpHead(norm, layer, prefix, prefix) for prefix in prefixes)
+
+
+def prediction_program(
+    prediction: MtpHead,
+    hidden_size: int,
+    embedding: Weight,
+    matrix: Weight,
+    stored: StoredChoice = nothing_stored,
+) -> AheadProgram:
+    """embedding, matrix: the model's. stored: see Tracer."""
+    t = Tracer(stored)
+    norm, states = prediction.norm, t.given(hidden_size)
+    word = states.fresh()
+    t.record(Embed(word, embedding, t.token_ids))
+    both = states.fresh(2 * hidden_size)
+    halves = both.split(hidden_size, hidden_size)
+    with t.layer(prediction.prefix):
+        for half, x, name in zip(halves, (word, states), (prediction.word, prediction.state), strict=True):
+            t.record(RmsNorm(half, x, t.vector(name, hidden_size, plus=norm.plus), norm.eps))
+        x = linear(join(*halves), t.matrix("joined", {prediction.joined: hidden_size}, 2 * hidden_size))
+    with t.layer(prediction.layer_prefix):
+        x = prediction.layer(t, x)
+    with t.layer(prediction.prefix):
+        rows = norm(t, prediction.last, x)
+        own = gather_rows(rows, t.logit_rows)
+    return ahead_program(t.program(linear(own, matrix), kept=(rows, own)), states, own, (embedding, matrix), rows)

@@ -1,0 +1,223 @@
+"""DeepSeek-V4: windows and compressed entries, four streams of the residual, experts by token or by score (DeepSeek-AI
+2026).
+
+Knows: its config fields. Must not know: the ops of its blocks, which backend runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.compressed import CompressedHeads, EntryIndex, attend_compressed
+from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Router
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.blocks.streams import MixedStreams
+from twostroke.models.common.fields.fields import read_facts, refuse_setting, silu_only, with_silent
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.attention.entries import MOST_NUMBERS
+from twostroke.ops.products.embed import embed
+from twostroke.ops.products.experts import ExpertRule
+from twostroke.ops.products.linear import linear
+from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.products.route_by_token import route_by_token
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.gate import gate
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.stream_shares import MOST_STREAMS
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
+
+SLIDING, SPARSE, HEAVY = "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
+BY_TOKEN, BY_SCORE = "hash_moe", "moe"
+RATIOS = {0: SLIDING, 4: SPARSE, 128: HEAVY}
+RATES = {SPARSE: ("compress_rate_csa", 4), HEAVY: ("compress_rate_hca", 128)}
+SCORES = {"sqrtsoftplus": Scores.SQRT_SOFTPLUS, "sigmoid": Scores.SIGMOID, "softmax": Scores.SOFTMAX}
+SILENT = {
+    **{"vocab_size": 129_280, "hidden_size": 4096, "num_hidden_layers": 43, "max_position_embeddings": 1 << 20},
+    **{"num_attention_heads": 64, "head_dim": 512, "q_lora_rank": 1024, "o_groups": 8, "o_lora_rank": 1024},
+    **{"sliding_window": 128, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 512},
+    **{"n_routed_experts": 256, "num_experts_per_tok": 6, "moe_intermediate_size": 2048, "n_shared_experts": 1},
+    **{"routed_scaling_factor": 1.5, "swiglu_limit": 10.0, "rms_norm_eps": 1e-6, "scoring_func": "sqrtsoftplus"},
+    **{"hc_mult": 4, "hc_sinkhorn_iters": 20, "hc_eps": 1e-6, "num_key_value_heads": 1, "num_hash_layers": 3},
+    **{"bos_token_id": 0, "eos_token_id": 1, "rope_theta": 10_000.0, "compress_rope_theta": 160_000.0},
+}
+LIMIT_OF_RATE = 1 << 16
+BEHIND_SUM = 1e-20
+
+
+@dataclass(frozen=True, slots=True)
+class ClampedExperts:
+    """The feed-forward block: experts by score, or by the token where `by_token`, and one that every row meets."""
+
+    shape: BankShape
+    rule: RouteRule
+    limit: float
+    vocab_size: int
+
+    def __call__(self, t: Tracer, h: Value, *, by_token: bool) -> Value:
+        """The block's output for the normed rows h."""
+        banks = EachExpert("ffn.experts", "w1", "w3", "w2")
+        block = Mixture(self.shape, self._router(by_token), banks, ExpertRule(Activation.SILU, self.limit))
+        width, inner = self.shape.hidden_size, self.shape.inner_size
+        names = {f"ffn.shared_experts.{name}": inner for name in ("w1", "w3")}
+        both = gate(linear(h, t.matrix("gate_up", names, width)), Activation.SILU, self.limit)
+        return add(block.chosen(t, h), linear(both, t.matrix("down", {"ffn.shared_experts.w2": width}, inner)))
+
+    def _router(self, by_token: bool) -> Router:
+        if not by_token:
+            return LinearRouter("ffn.gate", self.shape.experts, self.rule, choice_bias="ffn.gate.bias")
+
+        def named(t: Tracer, h: Value) -> Value:
+            logits = linear(h, t.matrix("router", {"ffn.gate": self.shape.experts}, h.width))
+            shape = (self.vocab_size, self.rule.chosen)
+            table = t.vector_of((Tensor(t.name("ffn.gate.tid2eid"), shape),), shape[0] * shape[1])
+            return route_by_token(logits, t.token_ids, table, self.rule)
+
+        return named
+
+
+@architecture("DeepseekV4ForCausalLM", model_type="deepseek_v4")
+def deepseek_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """layer_types (or compress_ratios) and mlp_layer_types (or num_hash_layers) say what each layer is."""
+    silu_only(fields)
+    for name in ("attention_bias", "mlp_bias", "tie_word_embeddings"):
+        refuse_setting(fields, name, "No published model of this family sets it.")
+    fields = with_silent(fields, SILENT)
+    if not fields.boolean("norm_topk_prob", True):
+        raise fields.wrong("norm_topk_prob", "Weights of experts are divided by their sum in this family.")
+    for name in ("num_key_value_heads", "n_shared_experts"):
+        if fields.integer(name, 1, 1 << 20) != 1:
+            raise fields.wrong(name, "It is 1 in this family.")
+    facts = read_facts(fields, positions=1 << 20, ignored=("mtp.",))
+    norm, kinds = Norm(fields.number("rms_norm_eps", 1e-12, 0.1)), _layer_types(fields, facts.num_layers)
+    heads, block = _heads(fields, facts, norm, kinds), _experts(fields, facts)
+    by_token = _by_token(fields, facts.num_layers)
+    streams = MixedStreams(
+        fields.integer("hc_mult", 2, MOST_STREAMS),
+        facts.hidden_size,
+        fields.integer("hc_sinkhorn_iters", 1, 1000),
+        fields.number("hc_eps", 0.0, 0.1),
+        norm.eps,
+    )
+
+    def text(t: Tracer) -> Value:
+        embedded = embed(t.matrix("embedding", {"embed": facts.vocab_size}, facts.hidden_size), t.token_ids, t)
+        x = streams.begin(t, embedded)
+        for index, kind in enumerate(kinds):
+            with t.layer(f"layers.{index}."):
+                h, shares = streams.read(t, "hc_attn", x)
+                made = attend_compressed(t, heads[kind], norm(t, "attn_norm", h, in_place=True))
+                x = streams.write(x, shares, made)
+                h, shares = streams.read(t, "hc_ffn", x)
+                made = block(t, norm(t, "ffn_norm", h, in_place=True), by_token=by_token[index])
+                x = streams.write(x, shares, made)
+        rows = gather_rows(x.flat(), t.logit_rows).heads(streams.count)
+        last = norm(t, "norm", streams.end(t, "hc_head", rows), in_place=True)
+        return linear(last, t.matrix("head", {"head": facts.vocab_size}, facts.hidden_size))
+
+    return replace(facts, stored_prefixes=_saved_names(facts.num_layers)), text
+
+
+def _saved_names(layers: int) -> tuple[tuple[str, str], ...]:
+    """What transformers calls the tensors when it saves a model, beside their published names."""
+    own = tuple((f"model.layers.{index}.attn.norm.", f"layers.{index}.attn.kv_norm.") for index in range(layers))
+    whole = (("model.embed_tokens.", "embed."), ("model.hc_head.hc_", "hc_head_"), ("model.norm.", "norm."))
+    return (*own, ("model.layers.", "layers."), *whole)
+
+
+def _layer_types(fields: Fields, layers: int) -> tuple[str, ...]:
+    """layer_types, or compress_ratios, or what transformers assumes."""
+    name, words = "layer_types", list(fields.texts("layer_types"))
+    if not words and fields.has("compress_ratios"):
+        name = "compress_ratios"
+        words = [RATIOS.get(ratio, "") for ratio in fields.integers(name)][:layers]
+    if not words:
+        words = [SPARSE if index > 1 and index % 2 else HEAVY for index in range(layers)]
+    if len(words) != layers or any(word not in (SLIDING, SPARSE, HEAVY) for word in words):
+        raise fields.wrong(name, f"It must say {SLIDING}, {SPARSE} or {HEAVY} (0, 4 or 128) {layers} times.")
+    return tuple(words)
+
+
+def _by_token(fields: Fields, layers: int) -> tuple[bool, ...]:
+    """For each layer whether the token alone says which experts it meets."""
+    words = fields.texts("mlp_layer_types")
+    if not words:
+        first = fields.integer("num_hash_layers", 0, 4096)
+        return tuple(index < first for index in range(layers))
+    if len(words) != layers or any(word not in (BY_TOKEN, BY_SCORE) for word in words):
+        raise fields.wrong("mlp_layer_types", f"It must say {BY_TOKEN} or {BY_SCORE} {layers} times.")
+    return tuple(word == BY_TOKEN for word in words)
+
+
+def _heads(fields: Fields, facts: CommonFacts, norm: Norm, kinds: tuple[str, ...]) -> Mapping[str, CompressedHeads]:
+    """The attention of each kind of layer that there is."""
+    num_heads, dim = fields.integer("num_attention_heads", 1, 512), fields.integer("head_dim", 4, MOST_NUMBERS)
+    groups = fields.integer("o_groups", 1, 512)
+    if num_heads % groups or dim % 2:
+        raise fields.wrong("o_groups", f"It must divide the {num_heads} heads, which have an even number of elements.")
+    share = fields.number("partial_rotary_factor", 1e-3, 1.0, default=64 / 512)
+    turned = fields.integer("qk_rope_head_dim", 2, dim, default=int(dim * share))
+    plain = CompressedHeads(
+        hidden_size=facts.hidden_size,
+        num_heads=num_heads,
+        dim=dim,
+        query_rank=fields.integer("q_lora_rank", 1, 1 << 16),
+        groups=groups,
+        group_rank=fields.integer("o_lora_rank", 1, 1 << 16),
+        window=fields.integer("sliding_window", 1, MAX_POSITIONS),
+        turn=_rope(fields, "main", "rope_theta", turned, facts.max_positions),
+        norm=norm,
+    )
+    index = EntryIndex(
+        fields.integer("index_n_heads", 1, 512),
+        fields.integer("index_head_dim", turned, MOST_NUMBERS),
+        fields.integer("index_topk", 1, 1 << 16),
+    )
+    if index.dim % 2:
+        raise fields.wrong("index_head_dim", "Entries have an even number of elements.")
+    turn = _rope(fields, "compress", "compress_rope_theta", turned, facts.max_positions)
+    rates = fields.group("compress_rates") or Fields({}, fields.place)
+    found = {SLIDING: plain}
+    for kind, (older, usual) in RATES.items():
+        rate = rates.integer(kind, 2, LIMIT_OF_RATE, default=fields.integer(older, 2, LIMIT_OF_RATE, default=usual))
+        found[kind] = replace(plain, turn=turn, rate=rate, index=index if kind == SPARSE else None)
+    return {kind: found[kind] for kind in dict.fromkeys(kinds)}
+
+
+def _rope(fields: Fields, label: str, theta: str, turned: int, positions: int) -> RopeSpec:
+    """The rotations of a kind of layer: of its own group, or of one group, which is for compressed layers alone.
+
+    Yarn's factor on cosines is 1 where the config is silent: the published code has none.
+    """
+    groups = fields.group("rope_parameters") or fields.group("rope_scaling") or Fields({}, fields.place)
+    own = groups.group(label)
+    values = dict(own.values if own else {} if label == "main" or groups.group("main") else groups.values)
+    values.pop("partial_rotary_factor", None)  # what turns is qk_rope_head_dim
+    if values.get("rope_type", values.get("type")) == "yarn":
+        values.setdefault("attention_factor", 1.0)
+    base = fields.number(theta, 1.0 + 1e-6, 1e15)
+    if own is None:
+        values["rope_theta"] = base
+    kept = {name: fields.values[name] for name in ("original_max_position_embeddings",) if fields.has(name)}
+    return rope_from_config(Fields({**kept, "rope_parameters": values}, fields.place), turned, positions, theta=base)
+
+
+def _experts(fields: Fields, facts: CommonFacts) -> ClampedExperts:
+    count = fields.integer("n_routed_experts", 1, MOST_EXPERTS)
+    word = fields.text("scoring_func", "sqrtsoftplus")
+    if word not in SCORES:
+        raise fields.wrong("scoring_func", f"It must be {', '.join(SCORES)}.")
+    rule = RouteRule(
+        fields.integer("num_experts_per_tok", 1, count),
+        True,
+        SCORES[word],
+        added=BEHIND_SUM,
+        factor=fields.number("routed_scaling_factor", 1e-6, 1e6),
+    )
+    shape = BankShape(count, facts.hidden_size, fields.integer("moe_intermediate_size", 1, 1 << 20))
+    return ClampedExperts(shape, rule, fields.number("swiglu_limit", 1e-3, 1e6), facts.vocab_size)

@@ -1,0 +1,93 @@
+"""GLM-5: DeepSeek-V3.2's layers, some of which attend to the positions that an earlier one has chosen (Z.ai 2026).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.index import Index, attend_found
+from twostroke.models.common.fields.deepseek import (
+    biased_experts,
+    indexed_prediction,
+    layers_with_experts,
+    prediction_layers,
+)
+from twostroke.models.common.fields.fields import refuse_setting, silu_only
+from twostroke.models.common.fields.latent import MOST_DIMENSIONS, LatentParts, read_latent
+from twostroke.models.common.prediction import MtpHead, predicts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.rows.add import add
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+
+SILENT = {
+    **{"max_position_embeddings": 202_752, "rms_norm_eps": 1e-5, "q_lora_rank": 2048, "kv_lora_rank": 512},
+    **{"qk_rope_head_dim": 64, "qk_nope_head_dim": 192, "v_head_dim": 256, "n_routed_experts": 256},
+    **{"n_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 1, "topk_group": 1, "bos_token_id": 0},
+    **{"moe_intermediate_size": 2048, "routed_scaling_factor": 2.5, "eos_token_id": 1},
+}
+MOST_CHOSEN = 1 << 16
+WORDS = {"F": "full", "S": "shared"}
+FULL, SHARED = WORDS.values()
+
+
+@architecture("GlmMoeDsaForCausalLM", model_type="glm_moe_dsa")
+def glm_moe_dsa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """indexer_types: whether a layer chooses positions (full) or takes those of the last that did (shared)."""
+    parts, index = _parts(fields)
+    layers = parts.facts.num_layers
+    block, sparse, own = biased_experts(parts), layers_with_experts(parts, 3), _choosing(parts.fields, layers)
+    found: dict[Tracer, Value] = {}
+
+    def layer(t: Tracer, number: int, x: Value) -> Value:
+        h = parts.norm(t, "input_layernorm", x)
+        seen, found[t] = attend_found(t, parts.heads, index, h, None if own[number] else found[t])
+        x = add(x, seen)
+        h = parts.norm(t, "post_attention_layernorm", x)
+        return block(t, x, h) if sparse[number] else add(x, parts.feed(t, h))
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+@predicts("GlmMoeDsaForCausalLM")
+def prediction(fields: Fields) -> tuple[MtpHead, ...]:
+    """The layers behind the last one, with experts and an index of their own."""
+    return indexed_prediction(*_parts(fields))
+
+
+def _parts(fields: Fields) -> tuple[LatentParts, Index]:
+    silu_only(fields)
+    refuse_setting(fields, "mlp_bias", "No published model of this family has biases in its feed-forward blocks.")
+    if any(kind != "indexed_attention" for kind in fields.texts("layer_types")):
+        raise fields.wrong("layer_types", "Every layer of this family chooses positions: indexed_attention.")
+    parts = read_latent(fields, SILENT, interleaved=True, ignored=prediction_layers(fields))
+    fields = parts.fields
+    if not parts.heads.query_rank:
+        raise fields.wrong("q_lora_rank", "The index reads the latent that queries are made of.")
+    index = Index(
+        fields.integer("index_n_heads", 1, 512, default=32),
+        fields.integer("index_head_dim", parts.heads.turned, MOST_DIMENSIONS, default=128),
+        fields.integer("index_topk", 1, MOST_CHOSEN, default=2048),
+        interleaved=True,
+    )
+    return parts, index
+
+
+def _choosing(fields: Fields, layers: int) -> tuple[bool, ...]:
+    """For each layer, whether it chooses: indexer_types, index_topk_pattern, or a schedule of two numbers."""
+    words: list[str] = list(fields.texts("indexer_types"))
+    name = "indexer_types" if words else "index_topk_pattern"
+    pattern = fields.values.get("index_topk_pattern")
+    if not words and isinstance(pattern, str):
+        words = [WORDS.get(letter, letter) for letter in pattern]
+    elif not words:
+        words = list(fields.texts("index_topk_pattern"))
+    if not words:
+        step = fields.integer("index_topk_freq", 0, 4096, default=1) or 1
+        first = fields.integer("index_skip_topk_offset", 0, 4096, default=2)
+        words = [SHARED if max(number - first + 1, 0) % step else FULL for number in range(layers)]
+    if len(words) != layers or any(word not in (FULL, SHARED) for word in words) or words[0] != FULL:
+        raise fields.wrong(name, f"It must say {layers} times full or shared, full first.")
+    return tuple(word == FULL for word in words)

@@ -1,0 +1,60 @@
+"""Apertus: norms of each head's q and k, and a plain block with the activation xIELU (Apertus team 2025).
+
+Knows: its config fields, the names of its norms. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.attend import attend
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.xielu import xielu
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value, Vector
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    **{"max_position_embeddings": 65_536, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2},
+    **{"hidden_act": "xielu"},
+}
+ROPE = {
+    **{"rope_type": "llama3", "rope_theta": 12_000_000.0, "factor": 8.0, "original_max_position_embeddings": 8192},
+    **{"low_freq_factor": 1.0, "high_freq_factor": 4.0},
+}
+"""Where config.json is silent."""
+NUMBERS = (("alpha_p", (1,)), ("alpha_n", (1,)), ("beta", ()), ("eps", ()))
+"""The numbers of the activation, with their shapes."""
+
+
+@architecture("ApertusForCausalLM", model_type="apertus")
+def apertus(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The activation's numbers lie in the checkpoint, for each layer."""
+    if not fields.group("rope_parameters") and not fields.group("rope_scaling"):
+        fields = Fields({**fields.values, "rope_parameters": ROPE}, fields.place)
+    word = fields.text("hidden_act", "xielu")
+    if word != "xielu":
+        raise fields.wrong("hidden_act", "The blocks of this family have xielu.")
+    parts = read_parts(Fields({**fields.values, "hidden_act": "silu"}, fields.place), SILENT)
+    fields, facts = parts.fields, parts.facts
+    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions, theta=12_000_000.0)
+    biased = fields.boolean("attention_bias", False)
+    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, head_norm=parts.norm)
+    width, inner = facts.hidden_size, parts.feed.inner_size
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        x = add(x, attend(t, heads, parts.norm(t, "attention_layernorm", x), turn=turn))
+        h = parts.norm(t, "feedforward_layernorm", x)
+        middle = xielu(linear(h, t.matrix("up", {"mlp.up_proj": inner}, width)), _numbers(t))
+        return add(x, linear(middle, t.matrix("down", {"mlp.down_proj": width}, inner)))
+
+    return facts, decoder_program(parts.decoder, layer)
+
+
+def _numbers(t: Tracer) -> Vector:
+    return t.vector_of(tuple(Tensor(t.name(f"mlp.act_fn.{name}"), shape) for name, shape in NUMBERS), len(NUMBERS))

@@ -1,0 +1,40 @@
+"""CWM: Llama with a window in three of four layers (Meta 2025).
+
+Knows: its config fields. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.fields import windows_by_layer
+from twostroke.models.common.fields.read import read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 128, "bos_token_id": 128_000},
+    **{"eos_token_id": [128_001, 128_008, 128_009]},
+}
+ROPE = {
+    **{"rope_type": "llama3", "rope_theta": 1_000_000.0, "factor": 16.0, "original_max_position_embeddings": 8192},
+    **{"low_freq_factor": 1.0, "high_freq_factor": 4.0},
+}
+"""Where config.json is silent."""
+
+
+@architecture("CwmForCausalLM", model_type="cwm")
+def cwm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Layers 0, 4, 8 ... see everything, unless layer_types says others."""
+    if not fields.group("rope_parameters") and not fields.group("rope_scaling"):
+        fields = Fields({**fields.values, "rope_parameters": ROPE}, fields.place)
+    parts = read_parts(fields, SILENT, kv_absent=8)
+    fields, layers = parts.fields, parts.facts.num_layers
+    window = window_of(fields, 8192)
+    usual = tuple(window if index % 4 else 0 for index in range(layers))
+    windows = windows_by_layer(fields, layers, window, usual)
+    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, theta=1_000_000.0)
+    parts = replace(parts, feed=replace(parts.feed, bias=fields.boolean("mlp_bias", False)))
+    return pre_decoder(parts, turn, windows=windows)

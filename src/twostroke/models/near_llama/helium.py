@@ -1,0 +1,36 @@
+"""Helium: Llama whose rotary pairs lie side by side (Kyutai 2025).
+
+Knows: its config fields. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    **{"max_position_embeddings": 4096, "rms_norm_eps": 1e-8, "head_dim": 128},
+    **{"bos_token_id": 1, "eos_token_id": 2},
+}
+
+
+@architecture("HeliumForCausalLM", model_type="helium")
+def helium(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The output product is square: heads times head_dim is the hidden size."""
+    parts = read_parts(fields, SILENT, kv_absent=20)
+    fields = parts.fields
+    if parts.heads.query != parts.facts.hidden_size:
+        raise fields.wrong("head_dim", f"Times num_attention_heads it must be hidden_size, {parts.facts.hidden_size}.")
+    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, theta=100_000.0)
+    biased = fields.boolean("attention_bias", False)
+    parts = replace(
+        parts,
+        heads=replace(parts.heads, interleaved=True, qkv_bias=biased),
+        feed=replace(parts.feed, bias=fields.boolean("mlp_bias", False)),
+    )
+    return pre_decoder(parts, turn)

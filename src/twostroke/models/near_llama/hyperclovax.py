@@ -1,0 +1,55 @@
+"""HyperCLOVA X SEED: Granite with multiplied logits and a norm after each block (NAVER 2025).
+
+Knows: its config fields, the names of its norms. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.attend import attend
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.scale import scale
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"bos_token_id": 1, "eos_token_id": 2}
+LARGEST = 1e6
+
+
+@architecture("HyperCLOVAXForCausalLM", model_type="hyperclovax")
+def hyperclovax(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """use_post_norm: each block's output is normed before it is added."""
+    parts = read_parts(fields, SILENT)
+    fields, norm = parts.fields, parts.norm
+    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    factor = fields.number("residual_multiplier", 1e-6, LARGEST, default=1.0)
+    biased = fields.boolean("attention_bias", False)
+    after = fields.boolean("use_post_norm", True)
+    heads = replace(
+        parts.heads,
+        scale=fields.optional_number("attention_multiplier", 1e-6, LARGEST) or 0.0,
+        qkv_bias=biased,
+        output_bias=biased,
+    )
+    feed = replace(parts.feed, bias=fields.boolean("mlp_bias", False))
+    decoder = replace(
+        parts.decoder,
+        embedding_scale=fields.number("embedding_multiplier", 1e-6, LARGEST, default=1.0),
+        logit_scale=fields.number("logits_scaling", 1e-6, LARGEST, default=1.0),
+    )
+
+    def added(t: Tracer, x: Value, name: str, made: Value) -> Value:
+        return add(x, scale(norm(t, name, made, in_place=True) if after else made, factor))
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        seen = attend(t, heads, norm(t, "input_layernorm", x), turn=turn)
+        x = added(t, x, "post_norm1", seen)
+        return added(t, x, "post_norm2", feed(t, norm(t, "post_attention_layernorm", x)))
+
+    return parts.facts, decoder_program(decoder, layer)

@@ -1,0 +1,156 @@
+"""RWKV-7 "Goose": no attention; each layer keeps one matrix a head and the last row of two places (Peng et al. 2025).
+
+The names of tensors are those of the conversions by flash-linear-attention. The norm of each head's removed direction
+is that of the published code, x / max(|x|, 1e-12).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.decoder import Decoder, decoder_program
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.fields.fields import read_facts, refuse_setting, with_silent
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.linear import linear
+from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.multiply import multiply
+from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.soft_cap import soft_cap
+from twostroke.ops.states.token_shift import token_shift
+from twostroke.ops.states.wkv import MOST_ROWS
+from twostroke.ops.states.wkv7 import Wkv7Vectors, wkv7
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value, Vector
+from twostroke.spec.fields import Fields
+
+SILENT = {
+    **{"head_dim": 64, "decay_low_rank_dim": 64, "gate_low_rank_dim": 128, "a_low_rank_dim": 64},
+    **{"v_low_rank_dim": 16, "norm_eps": 1e-5, "hidden_ratio": 4.0, "hidden_act": "sqrelu"},
+}
+WAYS = ("r", "w", "k", "v", "a", "g")
+"""In which a row is mixed with the one before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rwkv7Sizes:
+    """decay, rate, gate, value: ranks of the small products."""
+
+    hidden_size: int
+    head_dim: int
+    inner_size: int
+    decay: int
+    rate: int
+    gate: int
+    value: int
+    norm: Norm
+
+    @property
+    def heads(self) -> int:
+        """How many heads each layer has."""
+        return self.hidden_size // self.head_dim
+
+
+@architecture("RWKV7ForCausalLM", model_type="rwkv7")
+def rwkv7(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Values of the first layer are mixed into those of the others."""
+    fields = with_silent(fields, SILENT)
+    refuse_setting(fields, "attn", "Layers of attention among those of RWKV are not implemented.")
+    for name, wanted in (("norm_first", True), ("norm_bias", True), ("tie_word_embeddings", False)):
+        if fields.boolean(name, wanted) is not wanted:
+            raise fields.wrong(name, f"Published models of this family have {str(wanted).lower()}.")
+    if fields.text("hidden_act", "") not in ("sqrelu", "relu2"):
+        raise fields.wrong("hidden_act", "Blocks of this family have the squared relu.")
+    facts = read_facts(fields, positions=1 << 20)
+    shape = _shape(fields, facts.hidden_size)
+    decoder = Decoder(
+        *(facts.vocab_size, facts.hidden_size, facts.num_layers, shape.norm, False),
+        embedding="model.embeddings",
+    )
+
+    def text(t: Tracer) -> Value:
+        first: list[Value] = []
+
+        def layer(t: Tracer, index: int, x: Value) -> Value:
+            x = x if index else shape.norm(t, "pre_norm", x, in_place=True)
+            made, values = _time_mix(t, shape, shape.norm(t, "attn_norm", x), first[0] if first else None)
+            first.append(values)
+            x = add(x, made)
+            return add(x, _channel_mix(t, shape, shape.norm(t, "ffn_norm", x)))
+
+        return decoder_program(decoder, layer)(t)
+
+    return facts, text
+
+
+def _shape(fields: Fields, hidden: int) -> Rwkv7Sizes:
+    dim = fields.integer("head_dim", 1, MOST_ROWS)
+    if hidden % dim:
+        raise fields.wrong("head_dim", f"It must divide hidden_size, {hidden}.")
+    inner = fields.optional_integer("intermediate_size", 1, 1 << 20)
+    decay, rate, gate, value = (
+        fields.integer(f"{name}_low_rank_dim", 1, 1 << 16) for name in ("decay", "a", "gate", "v")
+    )
+    norm = Norm(fields.number("norm_eps", 1e-12, 0.1), NormKind.LAYER)
+    wide = inner or int(hidden * fields.number("hidden_ratio", 0.1, 64.0))
+    return Rwkv7Sizes(hidden, dim, wide, decay, rate, gate, value, norm)
+
+
+def _time_mix(t: Tracer, shape: Rwkv7Sizes, h: Value, first: Value | None) -> tuple[Value, Value]:
+    """The block's output for the normed rows h, and its values."""
+    width, heads = shape.hidden_size, shape.heads
+    mix = t.vector_of(tuple(Tensor(t.name(f"attn.x_{way}"), (1, 1, width)) for way in WAYS), len(WAYS) * width)
+    mixed = dict(zip(WAYS, token_shift(h, mix), strict=True))
+    r, k, v = (linear(mixed[way], t.matrix(way, {f"attn.{way}_proj": width}, width)) for way in "rkv")
+    w = _small(t, "w", mixed["w"], shape.decay, width, Activation.IDENTITY, tanh=True)
+    a = _small(t, "a", mixed["a"], shape.rate, width)
+    g = _small(t, "g", mixed["g"], shape.gate, width, Activation.SIGMOID, biased=False)
+    if first is not None:
+        share = _small(t, "v", mixed["v"], shape.value, width)
+        apart = add(scale(take_columns(v, _identity(t, width)), -1.0), first)
+        v = add(v, multiply(apart, share, Activation.SIGMOID))
+    vectors = Wkv7Vectors(
+        t.vector("attn.k_k", width, suffix=""),
+        t.vector("attn.k_a", width, suffix=""),
+        t.vector_of((Tensor(t.name("attn.r_k"), (heads, shape.head_dim)),), width),
+        t.vector("attn.g_norm", width),
+        t.vector("attn.g_norm", width, suffix=".bias"),
+    )
+    r, w, k, values, a = (each.heads(heads) for each in (r, w, k, v, a))
+    seen = wkv7(r, w, k, values, a, vectors, shape.head_dim * shape.norm.eps)
+    out = linear(multiply(seen, g), t.matrix("o", {"attn.o_proj": width}, width))
+    return out, values.flat()
+
+
+def _small(
+    t: Tracer,
+    name: str,
+    h: Value,
+    rank: int,
+    width: int,
+    middle: Activation = Activation.IDENTITY,
+    *,
+    tanh: bool = False,
+    biased: bool = True,
+) -> Value:
+    """Two products with few columns between them, and a function of these."""
+    low = linear(h, t.matrix("low", {f"attn.{name}_lora.lora.0": rank}, width))
+    low = soft_cap(low, 1.0) if tanh else low
+    low = low if middle is Activation.IDENTITY else activate(low, middle)
+    return linear(low, t.matrix("high", {f"attn.{name}_lora.lora.2": width}, rank, bias=biased))
+
+
+def _channel_mix(t: Tracer, shape: Rwkv7Sizes, h: Value) -> Value:
+    (mixed,) = token_shift(h, t.vector("ffn.x_k", shape.hidden_size, suffix=""))
+    up = linear(mixed, t.matrix("up", {"ffn.key": shape.inner_size}, shape.hidden_size))
+    middle = activate(up, Activation.RELU2)
+    return linear(middle, t.matrix("down", {"ffn.value": shape.hidden_size}, shape.inner_size))
+
+
+def _identity(t: Tracer, width: int) -> Vector:
+    return t.constant("order", tuple(float(column) for column in range(width)))

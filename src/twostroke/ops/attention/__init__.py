@@ -1,0 +1,1 @@
+"""Ops of attention: K, V and latents in pages, rotation, softmax attention."""

@@ -1,0 +1,203 @@
+"""attention: softmax attention of new positions over paged K and V, grouped heads, optional sliding window.
+
+    q (T, H, D), out (T, H, V) float32, possibly strided with contiguous last two axes; D and V are the head sizes of K
+    and of V. Row r of sequence s at position p sees positions max(0, p - window + 1) .. p (window 0: all of 0 .. p;
+    below 0: from the last multiple of -window on, Llama 4), and the next `ahead` ones as far as the sequence goes: 0
+    for causal attention. Query head h reads KV head h // (H / kv_heads).
+    scores = scale * q . k
+    scores = soft_cap * tanh(scores / soft_cap)          where soft_cap is above 0 (Gemma 2)
+    scores += slopes[h] * (position of k - p)            where slopes (H,) are given (alibi; Press et al. 2022)
+    out = softmax(scores) @ v; where sinks (H,) are given (gpt-oss), the sum of the softmax has exp(sinks[h]) beside, a
+    score without a value.
+
+A page that no row of its sequence sees was given back: its entry of the page table says nothing, and it is never read.
+
+Implementations use the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) over fixed tiles of positions,
+merged over fixed segments of positions, so no (T, T) matrix exists and one row's arithmetic depends on that row alone.
+The reference makes one row of scores at a time.
+
+With int8 and int4 pages both products are sums of whole numbers. A row's query is rounded to bytes, -127 .. 127 for
+-m .. m, m its largest magnitude. A softmax weight times its V's scale is rounded within its tile of 64 positions, to
+-16383 .. 16383 for -m .. m, m the row's largest weight in the tile times the largest scale that the row sees in it.
+
+Knows: the contract, the reference, the cost. Must not know: implementations, why these pages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.attention.kv_pages import read_pages, read_value_integers
+from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
+from twostroke.spec.formats import PAGE_TOKENS
+
+TILE_TOKENS = 4 * PAGE_TOKENS
+LARGEST_BYTE, LARGEST_WHOLE = np.float32(127), np.float32(16383)
+SMALLEST_SCALED = np.float32(2.0**-112)
+"""Below this a largest magnitude counts as this one: its inverse must be finite."""
+LOG2_E = np.float32(1.44269504088896341)
+
+
+def seen_pages(page_ids: np.ndarray, position: int, window: int) -> np.ndarray:
+    """page_ids, where those that are behind the window of every row from `position` on, whose entries say nothing, are
+    the first page that is seen."""
+    first = first_seen(position, window) // PAGE_TOKENS
+    return np.concatenate((np.repeat(page_ids[first : first + 1], first), page_ids[first:]))
+
+
+def first_seen(position: int, window: int) -> int:
+    """The first position that a row sees."""
+    if window < 0:
+        return position - position % -window
+    return max(0, position - window + 1) if window else 0
+
+
+def gather(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
+    """-> K (kv_heads, tokens, head_dim) and V (kv_heads, tokens, value_dim) of the first `tokens` positions."""
+    keys, values = (part.transpose(1, 0, 2, 3) for part in read_pages(layer, page_ids))
+    found = (part.reshape(layer.kv_heads, -1, part.shape[-1])[:, :tokens] for part in (keys, values))
+    return next(found), next(found)
+
+
+def reference(
+    out: F32Array,
+    q: F32Array,
+    layer: KVLayer,
+    batch: AttentionBatch,
+    scale: float,
+    window: int,
+    soft_cap: float = 0.0,
+    sinks: F32Array | None = None,
+    slopes: F32Array | None = None,
+    ahead: int = 0,
+) -> None:
+    """See the module."""
+    heads_per_kv = q.shape[1] // layer.kv_heads
+    for s in range(len(batch.context_tokens)):
+        first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
+        context = int(batch.context_tokens[s])
+        pages = seen_pages(batch.page_table[s, : -(-context // PAGE_TOKENS)], context - (last - first), window)
+        keys, values = gather(layer, pages, context)
+        if layer.kind.is_integer:
+            values, value_scales = _gather_integers(layer, pages, context)
+        for row in range(first, last):
+            position = context - (last - row)
+            begin, end = first_seen(position, window), min(position + 1 + ahead, context)
+            k = np.repeat(keys[:, begin:end], heads_per_kv, axis=0)
+            scores = np.einsum("hd,hnd->hn", _query(layer, q[row], scale), k)
+            if soft_cap > 0:
+                scores = np.tanh(scores / (soft_cap * LOG2_E)) * np.float32(soft_cap * LOG2_E)
+            if slopes is not None:
+                scores += (slopes * LOG2_E)[:, None] * np.arange(begin - position, end - position, dtype=np.float32)
+            peaks = scores.max(axis=-1, keepdims=True)
+            weights = np.exp2(scores - peaks)
+            total = weights.sum(axis=-1, keepdims=True)
+            if sinks is not None:
+                with np.errstate(over="ignore"):  # beside an infinite sink all weights are nothing
+                    total = total + np.exp2((sinks * LOG2_E)[:, None] - peaks)
+            v = np.repeat(values[:, begin:end], heads_per_kv, axis=0)
+            if layer.kind.is_integer:
+                scales = np.repeat(value_scales[:, begin:end], heads_per_kv, axis=0)
+                sums = np.einsum("hn,hnd->hd", _rounded_in_tiles(weights, scales, begin), v)
+            else:
+                sums = np.einsum("hn,hnd->hd", weights, v)
+            out[row] = sums / total
+
+
+def _gather_integers(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
+    """-> V as whole numbers (kv_heads, tokens, value_dim) and its scales (kv_heads, tokens)."""
+    whole, scales = read_value_integers(layer, page_ids)
+    whole = whole.transpose(1, 0, 2, 3).reshape(layer.kv_heads, -1, layer.value_dim)
+    return whole[:, :tokens], scales.transpose(1, 0, 2).reshape(layer.kv_heads, -1)[:, :tokens]
+
+
+def _query(layer: KVLayer, q: F32Array, scale: float) -> F32Array:
+    """(H, D): the queries as the products take them, for weights that are powers of two."""
+    scaled: F32Array = q * (np.float32(scale) * LOG2_E)
+    if not layer.kind.is_integer:
+        return scaled
+    return _rounded(scaled, np.abs(scaled).max(axis=-1, keepdims=True), LARGEST_BYTE)
+
+
+def _rounded(numbers: F32Array, largest: F32Array, steps: np.float32) -> F32Array:
+    """numbers to the nearest of largest * n / steps, n whole."""
+    kept = np.maximum(largest, SMALLEST_SCALED)
+    # In double precision the product is exact: one rounding, as of a fused multiply-add.
+    found: F32Array = np.rint(numbers.astype(np.float64) * (steps / kept)).astype(np.float32)
+    found *= kept * (np.float32(1) / steps)
+    return found
+
+
+def _rounded_in_tiles(weights: F32Array, scales: F32Array, begin: int) -> F32Array:
+    """weights, scales (H, N) of positions from `begin` on: their products, each rounded within its tile."""
+    found = weights * scales
+    for start in range(begin - begin % TILE_TOKENS, begin + weights.shape[-1], TILE_TOKENS):
+        tile = np.s_[:, max(0, start - begin) : start + TILE_TOKENS - begin]
+        largest = weights[tile].max(axis=-1, keepdims=True) * np.abs(scales[tile]).max(axis=-1, keepdims=True)
+        found[tile] = _rounded(found[tile], largest, LARGEST_WHOLE)
+    return found
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Attention(Op):
+    """Softmax attention of the step's rows over their sequences' pages."""
+
+    NAME: ClassVar[str] = "attention"
+    SHAPES: ClassVar[Shapes] = {
+        "out": "T H V",
+        "q": "T H D",
+        "layer": "* D V",
+        "sinks": "H",
+        "slopes": "H",
+    }
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    BY_HEADS: ClassVar[bool] = True
+    reference = staticmethod(reference)
+
+    out: Value
+    q: Value
+    layer: Cache
+    batch: Sequences
+    scale: float
+    window: int
+    soft_cap: float = 0.0
+    sinks: Vector | None = None
+    slopes: Vector | None = None
+    ahead: int = 0
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """2 FLOPs for each visible position, head and dimension of K, 2 for each of V; each sequence's K and V are read
+        once."""
+        kind = self.layer.kind
+        if not isinstance(kind, PagedKV):
+            raise TypeError("attention needs pages")
+        return OpCost(
+            per_row=Work(0, activation_bytes=4 * (self.q.width + self.out.width)),
+            per_pair=Work(2 * (self.q.width + self.out.width)),
+            per_position=Work(0, kv_bytes=kind.token_bytes(formats.kv)),
+        )
+
+
+def attention(
+    q: Value,
+    layer: Cache,
+    scale: float,
+    *,
+    soft_cap: float = 0.0,
+    sinks: Vector | None = None,
+    slopes: Vector | None = None,
+) -> Value:
+    """What each row of q (T, H, D) sees in `layer`, whose kind says how far. soft_cap: 0 for none."""
+    if not isinstance(layer.kind, PagedKV) or isinstance(layer.kind, LatentKV):
+        raise TypeError("attention needs pages of K and V")
+    kind = layer.kind
+    out = q.fresh(q.shape[0], kind.value_dim)
+    window = -kind.window if kind.chunked else kind.window
+    q.trace.record(Attention(out, q, layer, SEQUENCES, scale, window, soft_cap, sinks, slopes, kind.ahead))
+    return out

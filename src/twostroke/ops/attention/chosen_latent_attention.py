@@ -1,0 +1,75 @@
+"""chosen_latent_attention: latent_attention of chosen positions (DeepSeek-AI 2025, sparse attention).
+
+    q, q_turned, out: as in latent_attention.py. chosen (T, K) float32: for each row the positions that it sees, in
+    rising order, then -1, as index_select.py makes them. Positions that the row does not see are left out.
+
+Implementations may compute the scores of other positions and throw them away.
+
+Knows: the contract, the reference, the cost. Must not know: implementations, how positions are chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.ops.attention.kv_pages import latents_seen
+from twostroke.ops.attention.latent_attention import attended, check_latent, latent_cost, scaled_queries
+from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, Cache, Sequences, Value
+
+
+def reference(
+    out: F32Array,
+    q: F32Array,
+    q_turned: F32Array,
+    chosen: F32Array,
+    layer: KVLayer,
+    batch: AttentionBatch,
+    scale: float,
+) -> None:
+    """See the module."""
+    whole = scaled_queries(q, q_turned, scale)
+    for row, seen in latents_seen(layer, batch):
+        places = chosen[row].astype(np.int64)
+        places = places[(places >= 0) & (places < len(seen))]
+        out[row] = attended(whole[row], seen[places], layer.value_dim)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ChosenLatentAttention(Op):
+    """Softmax attention of the step's rows over chosen latents of their sequences."""
+
+    NAME: ClassVar[str] = "chosen_latent_attention"
+    SHAPES: ClassVar[Shapes] = {
+        "out": "T H L",
+        "q": "T H L",
+        "q_turned": "T H R",
+        "chosen": "T K",
+        "layer": "1 * L",
+    }
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    q: Value
+    q_turned: Value
+    chosen: Value
+    layer: Cache
+    batch: Sequences
+    scale: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """That of all visible positions: the kernels compute the scores of all of them."""
+        return latent_cost(self.q, self.q_turned, self.out, formats, self.chosen.width)
+
+
+def chosen_latent_attention(q: Value, q_turned: Value, chosen: Value, layer: Cache, scale: float) -> Value:
+    """What each row of q (T, H, L) and q_turned (T, H, R) sees of its `chosen` (T, K) positions in `layer`."""
+    check_latent(ChosenLatentAttention.NAME, q, q_turned, layer)
+    out = q.fresh()
+    q.trace.record(ChosenLatentAttention(out, q, q_turned, chosen, layer, SEQUENCES, scale))
+    return out

@@ -1,0 +1,150 @@
+"""entry_attention: softmax attention of new positions over entries, each key and value of all heads (DeepSeek-AI 2026).
+
+    q (T, H, D) float32, possibly strided with contiguous last two axes. The row at position p sees entries
+    0 .. (p + 1) // rate - 1 of its sequence; of these the last `window` where that is not 0, and where `chosen` (T, K)
+    is given those that it names, in rising order, then -1.
+    scores = scale * (q . entry);  out (T, H, D) float32 = softmax(scores) @ entries
+
+Attention may go over two caches: the first call's result, (T, H, D + 2), holds for each head the sum of entries times
+weights, the largest score times log2(e) and the sum of weights relative to it; `before` of the second call is that
+result, and the second continues the same softmax. sinks (H,): a score a head without an entry, counted by the call that
+ends the softmax (Xiao et al. 2023).
+
+One row's result depends on that row alone. Entries that a row does not see are not read for it.
+
+Knows: the contract, the reference, the cost. Must not know: implementations, what entries are made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.attention.attention import LOG2_E
+from twostroke.ops.attention.entries import entries_seen
+from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value, Vector
+
+BESIDE = 2
+"""Numbers beside the sum in a result that another call continues."""
+LOWEST = np.float32(-3.0e38)
+"""The largest score of no scores."""
+
+
+def reference(
+    out: F32Array,
+    q: F32Array,
+    chosen: F32Array | None,
+    before: F32Array | None,
+    layer: KVLayer,
+    batch: AttentionBatch,
+    sinks: F32Array | None,
+    scale: float,
+    rate: int,
+    window: int,
+) -> None:
+    """See the module."""
+    dim = q.shape[2]
+    for row, first, seen in entries_seen(layer, batch, dim, rate, window):
+        if chosen is not None:
+            named = chosen[row].astype(np.int64)
+            seen = seen[named[(named >= first) & (named < first + len(seen))] - first]
+        scores = q[row] @ seen.T * (np.float32(scale) * LOG2_E)
+        peak = np.full(len(q[row]), LOWEST) if before is None else before[row, :, dim]
+        now = np.maximum(peak, scores.max(axis=1, initial=LOWEST))
+        weights, kept = np.exp2(scores - now[:, None]), np.exp2(np.maximum(peak - now, -126))
+        total, made = weights.sum(axis=1), weights @ seen
+        if before is not None:
+            total, made = total + kept * before[row, :, dim + 1], made + kept[:, None] * before[row, :, :dim]
+        if out.shape[2] > dim:
+            out[row, :, :dim], out[row, :, dim], out[row, :, dim + 1] = made, now, total
+            continue
+        if sinks is not None:
+            highest = np.maximum(now, sinks * LOG2_E)
+            made, total = made * np.exp2(now - highest)[:, None], total * np.exp2(now - highest)
+            total = total + np.exp2(sinks * LOG2_E - highest)
+        out[row] = made / total[:, None]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EntryAttention(Op):
+    """Softmax attention of the step's rows over entries of their sequences."""
+
+    NAME: ClassVar[str] = "entry_attention"
+    SHAPES: ClassVar[Shapes] = {
+        "out": "T H *",
+        "q": "T H D",
+        "chosen": "T K",
+        "before": "T H *",
+        "layer": "1 * *",
+        "sinks": "H",
+    }
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    q: Value
+    chosen: Value | None
+    before: Value | None
+    layer: Cache
+    batch: Sequences
+    sinks: Vector | None
+    scale: float
+    rate: int
+    window: int
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """For each visible position its share of an entry: 4 FLOPs for each number of a head. Chosen entries are
+        counted as all of them, up to what a row may choose in the cost of the row."""
+        dim = self.q.shape[1]
+        moved = 4 * (self.q.width + self.out.width + (self.before.width if self.before else 0))
+        each, stored = 4 * self.q.width, formats.kv.latent_bytes(dim)
+        if self.chosen is not None:
+            count = self.chosen.width
+            return OpCost(per_row=Work(each * count, kv_bytes=stored * count, activation_bytes=moved + 4 * count))
+        return OpCost(
+            per_row=Work(0, activation_bytes=moved),
+            per_pair=Work(each // self.rate),
+            per_position=Work(0, kv_bytes=stored // self.rate),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesSeen:
+    """Which entries of a cache a row sees: of how many positions each stands for, the last `window` of them."""
+
+    layer: Cache
+    rate: int
+    window: int = 0
+
+
+def entry_attention(
+    q: Value,
+    near: EntriesSeen,
+    far: EntriesSeen | None,
+    chosen: Value | None,
+    sinks: Vector,
+    scale: float,
+) -> Value:
+    """What each row of q (T, H, D) sees of `near`, and of the chosen ones of `far`: one softmax over both."""
+    heads, dim = q.shape
+    made: Value | None = None
+    for cache in (near, far):
+        if cache is None:
+            continue
+        if not isinstance(cache.layer.kind, LatentKV):
+            raise TypeError("entry_attention needs pages of entries")
+        ends = cache is far or far is None
+        out = q.fresh(heads, dim if ends else dim + BESIDE)
+        picked = chosen if cache is far else None
+        last = sinks if ends else None
+        sizes = (scale, cache.rate, cache.window)
+        q.trace.record(EntryAttention(out, q, picked, made, cache.layer, SEQUENCES, last, *sizes))
+        made = out
+    if made is None:
+        raise ValueError("entry_attention needs entries")
+    return made

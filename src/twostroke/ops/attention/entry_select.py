@@ -1,0 +1,66 @@
+"""entry_select: which entries each row attends to (DeepSeek-AI 2026, compressed sparse attention).
+
+    q (T, H, D), weights (T, H) float32, possibly strided with contiguous rows. The row at position p sees entries
+    0 .. (p + 1) // rate - 1 of its sequence, each a key (D,) for all heads (entries.py).
+    score of an entry = sum over h, in order, of weights[r, h] * max(0, q[r, h] . entry)
+    out (T, K) float32 = the K entries with the largest scores, as index_select.py chooses positions
+
+One row's result depends on that row alone.
+
+Knows: the contract, the reference, the cost. Must not know: implementations, what keys are made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.attention.entries import entries_seen
+from twostroke.ops.attention.index_select import FLOPS_PER_HEAD, largest
+from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
+
+
+def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, batch: AttentionBatch, rate: int) -> None:
+    """See the module."""
+    for row, _, seen in entries_seen(layer, batch, q.shape[2], rate):
+        out[row] = largest(weights[row] @ np.maximum(q[row] @ seen.T, 0), out.shape[1])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EntrySelect(Op):
+    """The entries that each row attends to."""
+
+    NAME: ClassVar[str] = "entry_select"
+    SHAPES: ClassVar[Shapes] = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 * *"}
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    q: Value
+    weights: Value
+    layer: Cache
+    batch: Sequences
+    rate: int
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Scores of all visible entries; keys are read once for all heads."""
+        heads, dim = self.q.shape
+        return OpCost(
+            per_row=Work(0, activation_bytes=4 * (self.q.width + heads + self.out.width)),
+            per_pair=Work(heads * (2 * dim + FLOPS_PER_HEAD) // self.rate),
+            per_position=Work(0, kv_bytes=formats.kv.latent_bytes(dim) // self.rate),
+        )
+
+
+def entry_select(q: Value, weights: Value, layer: Cache, rate: int, count: int) -> Value:
+    """The `count` entries of `layer` that each row of q (T, H, D) chooses."""
+    if not isinstance(layer.kind, LatentKV):
+        raise TypeError("entry_select needs pages of entries")
+    out = q.fresh(count)
+    q.trace.record(EntrySelect(out, q, weights.flat(), layer, SEQUENCES, rate))
+    return out

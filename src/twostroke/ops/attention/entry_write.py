@@ -1,0 +1,58 @@
+"""entry_write: put entries that close in this step into their pages.
+
+    rows (T, D) float32, possibly strided with contiguous rows; slots (T,) int32 = page * PAGE_TOKENS + offset of each
+    position; positions (T,) int32. A row whose position p has (p + 1) % rate == 0 is an entry, written as entries.py
+    says; the others are left out.
+
+Knows: the contract, the reference, the cost. Must not know: implementations, what an entry is made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.attention.entries import write_entries
+from twostroke.ops.operands import F32Array, I32Array, KVLayer
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Cache, Indices, LatentKV, Value
+from twostroke.spec.formats import PAGE_TOKENS
+
+
+def reference(layer: KVLayer, rows: F32Array, slots: I32Array, positions: I32Array, rate: int) -> None:
+    """See the module. Raises IndexError for a slot outside the pool."""
+    if slots.size and (int(slots.min()) < 0 or int(slots.max()) >= layer.num_pages * PAGE_TOKENS):
+        raise IndexError("KV slot outside the pool")
+    closing = np.flatnonzero((positions + 1) % rate == 0)
+    write_entries(layer, rows[closing], slots[closing] // PAGE_TOKENS, slots[closing] % PAGE_TOKENS // rate)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EntryWrite(Op):
+    """Entries that close in this step into their pages."""
+
+    NAME: ClassVar[str] = "entry_write"
+    SHAPES: ClassVar[Shapes] = {"layer": "1 * *", "rows": "T D", "slots": "T", "positions": "T"}
+    reference = staticmethod(reference)
+
+    layer: Cache
+    rows: Value
+    slots: Indices
+    positions: Indices
+    rate: int
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Of `rate` rows one is read as float32 and written in the layer's format."""
+        width = self.rows.width
+        stored = formats.kv.latent_bytes(width)
+        return OpCost(per_row=Work(0, kv_bytes=stored // self.rate, activation_bytes=4 * width // self.rate))
+
+
+def entry_write(layer: Cache, rows: Value, slots: Indices, positions: Indices, rate: int) -> None:
+    """Keep those of rows (T, D) that close an entry."""
+    if not isinstance(layer.kind, LatentKV):
+        raise TypeError("entry_write needs pages of entries")
+    rows.trace.record(EntryWrite(layer, rows.flat(), slots, positions, rate))

@@ -1,0 +1,78 @@
+"""index_select: which earlier positions each row attends to (DeepSeek-AI 2025, sparse attention).
+
+    q (T, H, D), weights (T, H) float32, possibly strided with contiguous rows. A position holds one key (D,) for all
+    heads, in pages of latents. Row r of sequence s at position p sees positions 0 .. p.
+    score of a position = sum over h, in order, of weights[r, h] * max(0, q[r, h] . key)
+    out (T, K) float32 = the K positions with the largest scores, of equal ones the earlier, in rising order; where
+    fewer are seen all of them, and -1 behind them.
+
+Positions are stored as float32, which holds whole numbers below 2^24 exactly. A score that is NaN counts as the
+largest.
+One row's result depends on that row alone.
+
+Knows: the contract, the reference, the cost. Must not know: implementations, what keys are made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.attention.kv_pages import latents_seen
+from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
+
+FLOPS_PER_HEAD = 3
+"""A comparison, a product and an addition for each score of a head."""
+
+
+def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, batch: AttentionBatch) -> None:
+    """See the module."""
+    for row, seen in latents_seen(layer, batch):
+        out[row] = largest(weights[row] @ np.maximum(q[row] @ seen.T, 0), out.shape[1])
+
+
+def largest(scores: F32Array, count: int) -> F32Array:
+    """(count,): the numbers of the largest scores, as the module says; -1 behind them."""
+    chosen = np.sort(np.argsort(-np.where(np.isnan(scores), np.inf, scores), kind="stable")[:count])
+    found = np.full(count, -1, np.float32)
+    found[: len(chosen)] = chosen
+    return found
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class IndexSelect(Op):
+    """The positions that each row attends to."""
+
+    NAME: ClassVar[str] = "index_select"
+    SHAPES: ClassVar[Shapes] = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 D *"}
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    q: Value
+    weights: Value
+    layer: Cache
+    batch: Sequences
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Scores of all visible positions; keys are read once for all heads."""
+        heads, dim = self.q.shape
+        return OpCost(
+            per_row=Work(0, activation_bytes=4 * (self.q.width + heads + self.out.width)),
+            per_pair=Work(heads * (2 * dim + FLOPS_PER_HEAD)),
+            per_position=Work(0, kv_bytes=formats.kv.latent_bytes(dim)),
+        )
+
+
+def index_select(q: Value, weights: Value, layer: Cache, count: int) -> Value:
+    """The `count` positions of `layer` that each row of q (T, H, D) chooses."""
+    if not isinstance(layer.kind, LatentKV):
+        raise TypeError("index_select needs pages of latents")
+    out = q.fresh(count)
+    q.trace.record(IndexSelect(out, q, weights.flat(), layer, SEQUENCES))
+    return out

@@ -1,0 +1,53 @@
+"""kv_write: put K and V of new positions into their pages.
+
+    k (T, kv_heads, head_dim), v (T, kv_heads, value_dim) float32, possibly strided with contiguous last two axes; slots
+    (T,) int32 = page * PAGE_TOKENS + offset. bf16 layers round to nearest, ties to even; int8 and int4 layers as
+    `quantize_rows` of kv_pages.py, one scale for each token and head.
+
+Knows: the contract, the reference, the cost. Must not know: implementations, why these pages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from twostroke.cost.work import Work
+from twostroke.ops.attention.kv_pages import write_rows
+from twostroke.ops.operands import F32Array, I32Array, KVLayer
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Cache, Indices, Value
+from twostroke.spec.formats import PAGE_TOKENS
+
+
+def reference(layer: KVLayer, k: F32Array, v: F32Array, slots: I32Array) -> None:
+    """See the module. Raises IndexError for a slot outside the pool."""
+    if slots.size and (int(slots.min()) < 0 or int(slots.max()) >= layer.num_pages * PAGE_TOKENS):
+        raise IndexError("KV slot outside the pool")
+    write_rows(layer, k, v, slots // PAGE_TOKENS, slots % PAGE_TOKENS)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class KVWrite(Op):
+    """K and V of new positions into their pages."""
+
+    NAME: ClassVar[str] = "kv_write"
+    SHAPES: ClassVar[Shapes] = {"layer": "H D V", "k": "T H D", "v": "T H V", "slots": "T"}
+    BY_HEADS: ClassVar[bool] = True
+    reference = staticmethod(reference)
+
+    layer: Cache
+    k: Value
+    v: Value
+    slots: Indices
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """K and V read as float32, written in the layer's format."""
+        heads, head_dim = self.k.shape
+        written = heads * formats.kv.token_bytes(head_dim, self.v.shape[1])
+        return OpCost(per_row=Work(0, kv_bytes=written, activation_bytes=4 * (self.k.width + self.v.width)))
+
+
+def kv_write(layer: Cache, k: Value, v: Value, slots: Indices) -> None:
+    """Keep k (T, kv_heads, head_dim) and v (T, kv_heads, value_dim) at `slots`."""
+    k.trace.record(KVWrite(layer, k, v, slots))

@@ -1,0 +1,103 @@
+"""latent_attention: causal softmax attention of new positions over paged latents (DeepSeek-AI 2024, absorbed form).
+
+    q (T, H, L), q_turned (T, H, R), out (T, H, L) float32, possibly strided with contiguous last two axes. A position
+    holds one vector for all heads: the latent (L,) and the turned key (R,). Row r of sequence s at position p sees
+    positions 0 .. p.
+    scores = scale * (q . latent + q_turned . turned key)
+    out = softmax(scores) @ latents
+
+The queries have gone through the matrices that would make keys of latents (the op head_linear), and the result goes
+through those that make values of them. So every row, of a prompt or of an answer, is computed by the same arithmetic,
+and no key or value of a head is ever made.
+
+Implementations use the online softmax over fixed tiles of positions, as attention.py says. Latents in int8 and int4
+pages are widened to float32 first: both products are of floats in every format.
+
+Knows: the contract, the reference, the cost. Must not know: implementations, why these pages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.attention.attention import LOG2_E
+from twostroke.ops.attention.kv_pages import latents_seen
+from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
+
+
+def reference(
+    out: F32Array, q: F32Array, q_turned: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float
+) -> None:
+    """See the module."""
+    whole = scaled_queries(q, q_turned, scale)
+    for row, seen in latents_seen(layer, batch):
+        out[row] = attended(whole[row], seen, layer.value_dim)
+
+
+def scaled_queries(q: F32Array, q_turned: F32Array, scale: float) -> F32Array:
+    """(T, H, L + R): the two parts side by side, for scores that are powers of two."""
+    found: F32Array = np.concatenate((q, q_turned), axis=-1) * (np.float32(scale) * LOG2_E)
+    return found
+
+
+def attended(queries: F32Array, seen: F32Array, value_dim: int) -> F32Array:
+    """What the scaled queries (H, L + R) of one row see of `seen` (positions, L + R): (H, L)."""
+    scores = queries @ seen.T
+    weights = np.exp2(scores - scores.max(axis=-1, keepdims=True))
+    found: F32Array = weights @ seen[:, :value_dim] / weights.sum(axis=-1, keepdims=True)
+    return found
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LatentAttention(Op):
+    """Softmax attention of the step's rows over their sequences' latents."""
+
+    NAME: ClassVar[str] = "latent_attention"
+    SHAPES: ClassVar[Shapes] = {"out": "T H L", "q": "T H L", "q_turned": "T H R", "layer": "1 * L"}
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    q: Value
+    q_turned: Value
+    layer: Cache
+    batch: Sequences
+    scale: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """That of all visible positions."""
+        return latent_cost(self.q, self.q_turned, self.out, formats)
+
+
+def latent_cost(q: Value, q_turned: Value, out: Value, formats: StoredFormats, more_width: int = 0) -> OpCost:
+    """For each visible position and head 2 FLOPs for each number of it, and 2 for each of the latent; latents are read
+    once for all heads. more_width: columns of other operands."""
+    moved = q.width + q_turned.width + out.width
+    return OpCost(
+        per_row=Work(0, activation_bytes=4 * (moved + more_width)),
+        per_pair=Work(2 * moved),
+        per_position=Work(0, kv_bytes=formats.kv.latent_bytes(q.shape[1] + q_turned.shape[1])),
+    )
+
+
+def check_latent(op: str, q: Value, q_turned: Value, layer: Cache) -> None:
+    """Raises TypeError for other pages, ValueError for queries that do not meet what the layer holds."""
+    kind = layer.kind
+    if not isinstance(kind, LatentKV):
+        raise TypeError(f"{op} needs pages of latents")
+    if q.shape[1] + q_turned.shape[1] != kind.head_dim:
+        raise ValueError(f"queries of {q.shape[1]} and {q_turned.shape[1]} numbers do not meet {kind.head_dim}")
+
+
+def latent_attention(q: Value, q_turned: Value, layer: Cache, scale: float) -> Value:
+    """What each row of q (T, H, L) and q_turned (T, H, R) sees in `layer`."""
+    check_latent(LatentAttention.NAME, q, q_turned, layer)
+    out = q.fresh()
+    q.trace.record(LatentAttention(out, q, q_turned, layer, SEQUENCES, scale))
+    return out

@@ -1,0 +1,52 @@
+"""latent_write: put the latents of new positions into their pages.
+
+    rows (T, D) float32, the latent and the turned key behind it, possibly strided with contiguous rows; slots (T,)
+    int32 = page * PAGE_TOKENS + offset. bf16 layers round to nearest, ties to even; int8 and int4 layers as
+    `quantize_rows` of kv_pages.py, the latent and the turned key each under a scale of its own.
+
+Knows: the contract, the reference, the cost. Must not know: implementations, what a latent is made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from twostroke.cost.work import Work
+from twostroke.ops.attention.kv_pages import write_latents
+from twostroke.ops.operands import F32Array, I32Array, KVLayer
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Cache, Indices, LatentKV, Value
+from twostroke.spec.formats import PAGE_TOKENS
+
+
+def reference(layer: KVLayer, rows: F32Array, slots: I32Array) -> None:
+    """See the module. Raises IndexError for a slot outside the pool."""
+    if slots.size and (int(slots.min()) < 0 or int(slots.max()) >= layer.num_pages * PAGE_TOKENS):
+        raise IndexError("KV slot outside the pool")
+    write_latents(layer, rows, slots // PAGE_TOKENS, slots % PAGE_TOKENS)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LatentWrite(Op):
+    """Latents of new positions into their pages."""
+
+    NAME: ClassVar[str] = "latent_write"
+    SHAPES: ClassVar[Shapes] = {"layer": "1 D *", "rows": "T D", "slots": "T"}
+    reference = staticmethod(reference)
+
+    layer: Cache
+    rows: Value
+    slots: Indices
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Read as float32, written in the layer's format."""
+        width = self.rows.width
+        return OpCost(per_row=Work(0, kv_bytes=formats.kv.latent_bytes(width), activation_bytes=4 * width))
+
+
+def latent_write(layer: Cache, rows: Value, slots: Indices) -> None:
+    """Keep rows (T, D) at `slots`."""
+    if not isinstance(layer.kind, LatentKV):
+        raise TypeError("latent_write needs pages of latents")
+    rows.trace.record(LatentWrite(layer, rows.flat(), slots))

@@ -1,0 +1,116 @@
+"""Tables of cos and sin for every kind of rotary scaling, made once at load.
+
+`dynamic` and `longrope` change with the length of the sequence in transformers, even in the middle of one. Here they
+are resolved once, for the positions that the engine is configured for. A position's rotation must not depend on which
+other requests run, how long they are, or how far this one has come (the exactness law). With a context no longer than
+the original positions both are as in transformers; beyond it, as in transformers given a sequence of that full length.
+
+The tables have the same bits on every machine (cos_sin.py, spec/portable.py): keys that one machine has cached can be
+read by another.
+
+Knows: RopeSpec, float64 arithmetic.
+Must not know: how a head is rotated (rope.py), config files.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.ops.cos_sin import cos_sin
+from twostroke.ops.operands import RopeTable
+from twostroke.spec.portable import ln, powers
+from twostroke.spec.rope import RopeKind, RopeSpec
+
+F64Array = NDArray[np.float64]
+
+CHUNK_POSITIONS = 4096
+"""Positions computed in float64 at a time; bounds the peak memory of a long table."""
+
+
+def rope_table(rope: RopeSpec, max_positions: int) -> RopeTable:
+    """cos and sin of positions [0, max_positions): (max_positions, rotary_dim / 2) float32, computed in float64."""
+    frequencies = inverse_frequencies(rope, max_positions)
+    cos = np.empty((max_positions, len(frequencies)), np.float32)
+    sin = np.empty_like(cos)
+    for first in range(0, max_positions, CHUNK_POSITIONS):
+        last = min(first + CHUNK_POSITIONS, max_positions)
+        positions = np.arange(first, last, dtype=np.float64)[:, None]
+        cosine, sine = cos_sin(np.maximum(positions - rope.back, 0) * frequencies)
+        sine = -sine if rope.undone else sine
+        factor: F64Array | float = rope.attention_factor
+        if rope.growth:
+            factor = factor * (1 + rope.growth * _logarithms(1 + (positions + rope.ahead) // rope.original_positions))
+        cos[first:last] = cosine * factor
+        sin[first:last] = sine * factor
+    return RopeTable(cos, sin)
+
+
+def inverse_frequencies(rope: RopeSpec, max_positions: int) -> F64Array:
+    """Radians per position of each pair, (rotary_dim / 2,) float64, for sequences of up to `max_positions`."""
+    if rope.kind is RopeKind.STILL:
+        return np.zeros(rope.rotary_dim // 2)
+    plain = _frequencies(rope.theta, rope.rotary_dim)
+    if rope.still:
+        return np.zeros_like(plain)
+    if rope.kind is RopeKind.PROPORTIONAL:
+        return np.where(np.arange(len(plain)) < rope.turned, plain / rope.factor, 0.0)
+    if rope.kind is RopeKind.LINEAR:
+        return plain / rope.factor
+    if rope.kind is RopeKind.DYNAMIC:
+        return _dynamic(rope, max_positions)
+    if rope.kind is RopeKind.LLAMA3:
+        return _llama3(rope, plain)
+    if rope.kind is RopeKind.YARN:
+        return _yarn(rope, plain)
+    if rope.kind is RopeKind.LONGROPE:
+        beyond = max_positions > rope.original_positions
+        return plain / np.array(rope.long_factors if beyond else rope.short_factors, np.float64)
+    return plain
+
+
+def _logarithms(whole: F64Array) -> F64Array:
+    """Of whole numbers of which many are equal."""
+    numbers, places = np.unique(whole, return_inverse=True)
+    found: F64Array = np.array([ln(float(number)) for number in numbers])[places].reshape(whole.shape)
+    return found
+
+
+def _frequencies(theta: float, rotary_dim: int) -> F64Array:
+    exponents: F64Array = np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim
+    return np.array(powers(theta, -exponents))
+
+
+def _dynamic(rope: RopeSpec, max_positions: int) -> F64Array:
+    """NTK-aware: the base grows so that the slowest pair spans the longer context."""
+    positions = max(max_positions, rope.original_positions)
+    stretch = rope.factor * positions / rope.original_positions - (rope.factor - 1)
+    (wider,) = powers(stretch, [rope.rotary_dim / (rope.rotary_dim - 2)])
+    return _frequencies(rope.theta * wider, rope.rotary_dim)
+
+
+def _llama3(rope: RopeSpec, plain: F64Array) -> F64Array:
+    """Slow pairs are divided by factor, fast ones kept, those between mixed smoothly."""
+    turns = rope.original_positions * plain / (2 * math.pi)
+    smooth = np.clip((turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor), 0.0, 1.0)
+    return (1 - smooth) * plain / rope.factor + smooth * plain
+
+
+def _yarn(rope: RopeSpec, plain: F64Array) -> F64Array:
+    """Pairs that turn often in the trained context are kept, those that turn seldom are interpolated."""
+    low, high = _yarn_pair(rope, rope.beta_fast), _yarn_pair(rope, rope.beta_slow)
+    if rope.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, rope.rotary_dim - 1)
+    # The published code widens an empty ramp by this much; without it the ramp divides by zero.
+    width = (high - low) or 0.001
+    interpolated: F64Array = np.clip((np.arange(len(plain)) - low) / width, 0.0, 1.0)
+    return plain / rope.factor * interpolated + plain * (1 - interpolated)
+
+
+def _yarn_pair(rope: RopeSpec, turns: float) -> float:
+    """Index of the pair that turns `turns` times within the trained context, as a fraction."""
+    reach = ln(rope.original_positions / (turns * 2 * math.pi))
+    return rope.rotary_dim * reach / (2 * ln(rope.theta))

@@ -1,0 +1,70 @@
+"""Probabilities as whole numbers: their sums have no rounding, so they are the same in any order, on any machine.
+
+The likeliest token has weight 2^44; another one that is p times as likely has p * 2^44, rounded to an integer. A token
+that is less than 2^-45 times as likely has weight 0 and is never drawn.
+
+Everything before the rounding is +, * and / on float64, each rounded once, as IEEE 754 says. exp, log and fused
+multiply-add are not used: they differ between processors and libraries. csrc/generic/machine/weigh.cpp makes the same
+bits faster.
+
+Knows: one row of logits.
+Must not know: requests, how a token is chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.ops.operands import F32Array
+
+WEIGHT_BITS = 44
+"""Of the likeliest token's weight. A vocabulary of 2^19 tokens keeps the sum below 2^63."""
+
+LOG2_E = 1.4426950408889634
+LN_2 = 0.6931471805599453
+MOST_SCALE = 1e300
+LEAST_EXPONENT = -60.0
+"""Lower exponents are taken as this one; both give weight 0."""
+
+EXP2_COEFFICIENTS = tuple(LN_2**n / math.factorial(n) for n in range(13))
+"""Taylor series of 2^x; for |x| <= 1/2 its error is below 2^-52."""
+LN_TERMS = 12
+
+WeightArray = NDArray[np.uint64]
+Weigh = Callable[[F32Array, float], WeightArray]
+"""weigh(logits (V,), temperature above 0) -> (V,) weights."""
+
+
+def exponent_scale(temperature: float) -> float:
+    """What a difference of logits is multiplied by to get an exponent of 2."""
+    return min(LOG2_E / temperature, MOST_SCALE) if temperature > 0 else MOST_SCALE
+
+
+def weigh(logits: F32Array, temperature: float) -> WeightArray:
+    """Satisfies Weigh, by NumPy. At least one logit is finite, none is NaN."""
+    with np.errstate(over="ignore"):
+        exponent = (logits.astype(np.float64) - float(logits.max())) * exponent_scale(temperature)
+    exponent = np.maximum(exponent, LEAST_EXPONENT)
+    whole = np.rint(exponent)
+    rest = exponent - whole
+    power = np.full(len(logits), EXP2_COEFFICIENTS[-1])
+    for coefficient in reversed(EXP2_COEFFICIENTS[:-1]):
+        power = power * rest + coefficient
+    weights: WeightArray = np.rint(np.ldexp(power, whole.astype(np.int32) + WEIGHT_BITS)).astype(np.uint64)
+    return weights
+
+
+def ln_of_sum(total: int) -> float:
+    """The natural logarithm of total / 2^44, for a sum of weights, by the series of atanh."""
+    mantissa, exponent = math.frexp(total)
+    if mantissa < 0.7071067811865476:
+        mantissa, exponent = mantissa * 2, exponent - 1
+    ratio = (mantissa - 1) / (mantissa + 1)
+    square, series = ratio * ratio, 0.0
+    for term in range(LN_TERMS, -1, -1):
+        series = series * square + 1 / (2 * term + 1)
+    return (exponent - WEIGHT_BITS) * LN_2 + 2 * ratio * series

@@ -1,0 +1,1 @@
+"""Programs changed into programs: the passes that know ops by name."""

@@ -1,0 +1,77 @@
+"""with_column_orders: the program where matrices are kept with their columns in another order.
+
+Where a checkpoint groups the columns of a matrix in another order than they lie (act-order of GPTQ), columns of a group
+lie side by side only after they are sorted. Such a matrix is kept sorted, and its product gets a call before it that
+takes the columns of the input in the same order. The result is the same sum in another order.
+
+Knows: linear, take_columns.
+Must not know: checkpoints, formats of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from twostroke.ops.products.linear import Linear
+from twostroke.ops.products.take_columns import MOST_COLUMNS, TakeColumns
+from twostroke.program.op import Op
+from twostroke.program.program import Program
+from twostroke.program.values import Tensor, Value, Vector, Weight
+from twostroke.spec.formats import WeightFormat
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOrder:
+    """format: the one that keeps the sorted matrix. tensor: the name of the tensor that holds the order."""
+
+    format: WeightFormat
+    tensor: str
+
+
+OrderChoice = Callable[[tuple[Tensor, ...]], KeptOrder | None]
+"""For the tensors of a matrix, how it is kept sorted; None where it is not."""
+
+
+def no_orders(parts: tuple[Tensor, ...]) -> KeptOrder | None:
+    """No matrix is sorted."""
+    return None
+
+
+def with_column_orders(program: Program, choose: OrderChoice) -> Program:
+    """Add the calls. A matrix that another op reads too stays as it is."""
+    sorted_weights = _sorted(program, choose)
+    if not sorted_weights:
+        return program
+    calls: list[Op] = []
+    for call in program.calls:
+        weight = sorted_weights.get(call.weight) if isinstance(call, Linear) else None
+        if not isinstance(call, Linear) or weight is None or weight.order is None:
+            calls.append(call)
+            continue
+        before = call.x.fresh(call.x.width)
+        calls.append(TakeColumns(before, call.x, weight.order))
+        calls.append(Linear(call.out, before, weight))
+    return Program.of(tuple(calls), program.logits)
+
+
+def untaken(program: Program) -> Mapping[Value, Value]:
+    """Of each value that is another one with its columns sorted, that other one."""
+    return {call.out: call.x for call in program.calls if isinstance(call, TakeColumns)}
+
+
+def _sorted(program: Program, choose: OrderChoice) -> dict[Weight, Weight]:
+    others = {
+        item
+        for call in program.calls
+        if not isinstance(call, Linear)
+        for item in call.operands()
+        if isinstance(item, Weight)
+    }
+    found = {}
+    for weight in program.weights:
+        kept = choose(weight.parts) if weight not in others and weight.columns <= MOST_COLUMNS else None
+        if kept is not None:
+            order = Vector(f"{weight.key}:order", weight.columns, (Tensor(kept.tensor, (weight.columns,)),))
+            found[weight] = replace(weight, stored=kept.format, order=order)
+    return found

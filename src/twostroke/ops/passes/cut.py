@@ -1,0 +1,142 @@
+"""cut: the program of one of several stages, each of which has a run of layers (pipeline parallel).
+
+Stages follow one another; one value goes from each to the next, as it was computed, so the bits are those of one
+process. A program can be cut wherever one value alone is read by the calls that follow, and no cache is used on both
+sides: between layers, and within a layer between attention and feed-forward. The cuts are those that make the largest
+stage the smallest, by weights.
+
+Knows: which calls read which values, `receive` and `hand_over`.
+Must not know: other ops by name, processes, how values travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from twostroke.ops.ranks.hand_over import HandOver
+from twostroke.ops.ranks.receive import Receive
+from twostroke.program.cache_groups import cache_groups
+from twostroke.program.model import Model
+from twostroke.program.op import Op, OpPart
+from twostroke.program.program import Program
+from twostroke.program.values import Cache, Size, Value, Weight
+from twostroke.types.errors import ConfigError
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stage:
+    """A run of a program's calls. received: what it takes from the stage before, None for the first.
+
+    result: what it hands over to the next; the logits for the last. It is program.logits.
+    """
+
+    program: Program
+    received: Value | None
+
+    @property
+    def result(self) -> Value:
+        """See the class."""
+        return self.program.logits
+
+
+def cut_model(model: Model, stage: int, stages: int) -> Model:
+    """A stage's part of a model; all but the last hand their value over. Raises ConfigError as `cut` does."""
+    found = cut(model.program, stage, stages)
+    program = found.program
+    if stage < stages - 1:
+        program = Program.of((*program.calls, HandOver(found.result.flat())), found.result)
+    whole = cache_groups(model.program).pages
+    own = [group.window for group in cache_groups(program).pages]
+    groups = tuple(index for index, group in enumerate(whole) if group.window in own)
+    return replace(model, plain=program, program=program, part=f"stage {stage} of {stages}", groups=groups)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Between the calls before `index` and those from there on. value: what goes across."""
+
+    index: int
+    value: Value
+
+
+def cut(program: Program, stage: int, stages: int) -> Stage:
+    """Stage `stage` of `stages`; one stage alone is the whole program.
+
+    Raises ConfigError where the program has too few places to cut.
+    """
+    if not 0 <= stage < stages:
+        raise ValueError(f"stage {stage} of {stages}")
+    cuts = _cuts(program)
+    if stages > len(cuts) + 1:
+        raise ConfigError(
+            f"This model cannot be cut in {stages} stages.",
+            why=f"There are {len(cuts)} places between its calls where one value alone goes on.",
+            fix=f"Use at most {len(cuts) + 1}.",
+        )
+    edges = _evenly(program, cuts, stages)
+    return _stage(program, edges[stage - 1] if stage else None, edges[stage] if stage < stages - 1 else None)
+
+
+def smallest_stages(program: Program) -> tuple[Stage, ...]:
+    """One stage between each two places where the program can be cut, in order: half layers, mostly."""
+    edges = [None, *_cuts(program), None]
+    return tuple(_stage(program, begin, end) for begin, end in zip(edges, edges[1:], strict=False))
+
+
+def _stage(program: Program, begin: _Cut | None, end: _Cut | None) -> Stage:
+    calls = program.calls[begin.index if begin else 0 : end.index if end else None]
+    received: tuple[Op, ...] = (Receive(begin.value),) if begin else ()
+    return Stage(Program.of((*received, *calls), end.value if end else program.logits), begin.value if begin else None)
+
+
+def _cuts(program: Program) -> list[_Cut]:
+    """All places of the body where one whole value, and no cache, goes on to the calls that follow."""
+    last_read, last_use = _last_reads(program), _last_uses(program)
+    newest: dict[Value, Value] = {}
+    used: set[Cache] = set()
+    found = []
+    for index, call in enumerate(program.body[:-1]):
+        used |= {item for item in call.operands() if isinstance(item, Cache)}
+        if call.result is not None:
+            newest[call.result.root] = call.result
+        alive = [root for root in newest if last_read.get(root, -1) > index]
+        if len(alive) == 1 and all(last_use[cache] <= index for cache in used):
+            value = newest[alive[0]]
+            if (value.offset, value.width) == (0, alive[0].width) and value.rows is Size.TOKENS:
+                found.append(_Cut(index + 1, value))
+    return found
+
+
+def _last_reads(program: Program) -> dict[Value, int]:
+    found = {value.root: index for index, call in enumerate(program.calls) for value in call.reads()}
+    return {**found, program.logits.root: len(program.calls)}
+
+
+def _last_uses(program: Program) -> dict[Cache, int]:
+    return {
+        item: index for index, call in enumerate(program.calls) for item in call.operands() if isinstance(item, Cache)
+    }
+
+
+def _evenly(program: Program, cuts: Sequence[_Cut], stages: int) -> list[_Cut]:
+    """The cuts that make the largest stage the smallest, by the elements of the weights that its products read."""
+    sizes = [0]
+    for call in program.calls:
+        weights = {item for item in call.operands() if isinstance(item, Weight)} if call.PART is OpPart.PRODUCT else ()
+        sizes.append(sizes[-1] + sum(weight.elements for weight in weights))
+    ends = [sizes[each.index] for each in cuts]
+
+    @cache
+    def best(first: int, done: int, left: int) -> tuple[int, tuple[int, ...]]:
+        """The largest stage and the chosen cuts, of `left` stages from cut `first` on; `done` lies before them."""
+        if left == 1:
+            return sizes[-1] - done, ()
+        choices = []
+        for index in range(first, len(cuts) - left + 2):
+            largest, rest = best(index + 1, ends[index], left - 1)
+            choices.append((max(ends[index] - done, largest), (index, *rest)))
+        return min(choices)
+
+    return [cuts[index] for index in best(0, 0, stages)[1]]

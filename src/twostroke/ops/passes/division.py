@@ -1,0 +1,117 @@
+"""How several processes hold one model: by outputs (ranks) or by layers (stages), which part is whose, what they
+exchange.
+
+The leader schedules and samples: rank 0 where outputs are divided, the last stage where layers are, because it has the
+head.
+
+Knows: the passes `shard` and `cut`, the calls by which parts meet.
+Must not know: processes, addresses, memory, machines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from twostroke.cost.exchange import ExchangeWork
+from twostroke.ops.passes.cut import cut_model
+from twostroke.ops.passes.shard import shard_model
+from twostroke.ops.ranks.gather import ELEMENT_BYTES, Gather
+from twostroke.ops.ranks.hand_over import HandOver
+from twostroke.ops.ranks.receive import Receive
+from twostroke.program.model import Model
+from twostroke.program.op import FormatChoice
+from twostroke.program.values import Size
+from twostroke.types.errors import ConfigError
+
+TENSOR, PIPELINE = "tensor", "pipeline"
+MOST_RANKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """way: TENSOR or PIPELINE. count: of processes."""
+
+    way: str
+    count: int
+
+    @classmethod
+    def asked(cls, tensor: int, stages: int) -> Division | None:
+        """By the counts of ranks and of stages; None for one process. Raises ConfigError."""
+        if tensor > 1 and stages > 1:
+            raise ConfigError(
+                "--tensor-parallel and --pipeline-parallel cannot be together yet.",
+                why="A stage of several ranks has no exchange.",
+                fix="Choose one of them.",
+            )
+        count = max(tensor, stages)
+        if count > MOST_RANKS:
+            raise ConfigError(f"{count} ranks are too many.", fix=f"Use at most {MOST_RANKS}.")
+        return None if count == 1 else cls(TENSOR if tensor > 1 else PIPELINE, count)
+
+    @property
+    def leader(self) -> int:
+        """The rank that schedules."""
+        return self.count - 1 if self.way == PIPELINE else 0
+
+    @property
+    def members(self) -> list[int]:
+        """The other ranks."""
+        return [rank for rank in range(self.count) if rank != self.leader]
+
+    @property
+    def noun(self) -> str:
+        """What one of its processes is."""
+        return "stage" if self.way == PIPELINE else "rank"
+
+    @property
+    def option(self) -> str:
+        """By which it is asked for."""
+        return f"--{self.way}-parallel {self.count}"
+
+    def part(self, spec: Model, rank: int) -> Model:
+        """A rank's part of the model, made once. Raises ConfigError where it cannot be divided among `count`."""
+        return _part(self, spec, rank)
+
+    def own(self, spec: Model) -> Model:
+        """The leader's part."""
+        return self.part(spec, self.leader)
+
+    def parts(self, spec: Model) -> list[Model]:
+        """Of which each process has one; those of ranks need as much memory as the leader's."""
+        return [self.part(spec, rank) for rank in range(self.count)] if self.way == PIPELINE else [self.own(spec)]
+
+    def counted(self, spec: Model) -> Model:
+        """What a step's time follows from: a rank's part, all at once; or all stages, one after the other."""
+        return self.own(spec) if self.way == TENSOR else spec
+
+    def exchange_of(self, part: Model, format_for: FormatChoice) -> ExchangeWork:
+        """What the process that has this part sends in a step, to all others together. format_for: of each matrix."""
+        found = ExchangeWork()
+        for call in part.program.calls:
+            if isinstance(call, Gather):
+                found += _meeting(call.part.rows, call.sent_row_bytes(format_for) * (self.count - 1))
+            elif isinstance(call, HandOver):
+                found += _meeting(call.x.rows, ELEMENT_BYTES * call.x.width)
+        return found
+
+    def exchange(self, spec: Model, format_for: FormatChoice) -> ExchangeWork:
+        """What a step waits for: of ranks, which exchange at once, the leader's; of stages, each one's in turn."""
+        return sum((self.exchange_of(part, format_for) for part in self.parts(spec)), ExchangeWork())
+
+    def exchange_width(self, spec: Model) -> int:
+        """Elements of the widest value that ranks exchange."""
+        calls = [call for part in self.parts(spec) for call in part.program.calls]
+        return max(call.out.width for call in calls if isinstance(call, (Gather, Receive)))
+
+
+@lru_cache(maxsize=MOST_RANKS)
+def _part(division: Division, spec: Model, rank: int) -> Model:
+    """Memory, costs, the exchange and the weights all need the parts, and a deep model takes long to divide."""
+    return (shard_model if division.way == TENSOR else cut_model)(spec, rank, division.count)
+
+
+def _meeting(rows: Size, row_bytes: int) -> ExchangeWork:
+    if rows is Size.LOGIT_ROWS:
+        return ExchangeWork(logit_meetings=1, logit_row_bytes=row_bytes)
+    return ExchangeWork(meetings=1, row_bytes=row_bytes)

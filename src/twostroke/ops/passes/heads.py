@@ -1,0 +1,70 @@
+"""Programs whose head makes something else than logits of the whole vocabulary.
+
+    features   the rows that the last product would read: what an embedding is made of
+    classes    these rows times a matrix of a classifier
+    chosen     logits of a few tokens alone, of the same matrix as all logits
+
+Knows: the product that makes the logits.
+Must not know: models, what becomes of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from twostroke.ops.products.linear import Linear
+from twostroke.program.op import Op
+from twostroke.program.program import Program
+from twostroke.program.values import HeadRows, Size, Tensor, Weight
+from twostroke.types.errors import UnsupportedModel
+
+
+def features(program: Program) -> Program:
+    """Without the product that makes the logits and what follows it. `program` is one with no calls fused."""
+    index, last = _last_product(program)
+    if last.x.rows is not Size.LOGIT_ROWS:
+        raise UnsupportedModel(
+            "This architecture cannot make embeddings yet.", why="Its head is more than a norm and a product."
+        )
+    return Program.of(program.calls[:index], last.x)
+
+
+def classes(program: Program, name: str, count: int, *, bias: bool = False) -> Program:
+    """The rows of `features` times the matrix `name` (count, width), with a bias where there is one."""
+    base = features(program)
+    width = base.logits.width
+    part, biases = Tensor(f"{name}.weight", (count, width)), (Tensor(f"{name}.bias", (count,)),)
+    weight = Weight(f"{name}:classes", "classes", count, width, (part,), biases if bias else ())
+    return _with_product(base, weight)
+
+
+def chosen(program: Program, token_ids: Sequence[int]) -> Program:
+    """Logits of these tokens alone, in this order. Raises UnsupportedModel where logits are more than a product."""
+    index, last = _last_product(program)
+    if index + 1 != len(program.calls):
+        raise UnsupportedModel(
+            "This architecture cannot score by two tokens yet.", why="Its logits are changed after the last product."
+        )
+    parts, bias = last.weight.parts, last.weight.bias
+    if len(parts) != 1 or parts[0].order is not None or parts[0].transposed:
+        raise UnsupportedModel("This architecture cannot score by two tokens yet.", why="Its head has several tensors.")
+    rows = tuple(replace(parts[0], order=HeadRows(1, 0, 1, token)) for token in token_ids)
+    biases = tuple(replace(bias[0], order=HeadRows(1, 0, 1, token)) for token in token_ids) if bias else ()
+    key = f"{parts[0].name.removesuffix('.weight')}:chosen"
+    weight = Weight(key, "classes", len(token_ids), last.weight.columns, rows, biases)
+    return _with_product(features(program), weight)
+
+
+def _last_product(program: Program) -> tuple[int, Linear]:
+    for index in range(len(program.calls) - 1, -1, -1):
+        call = program.calls[index]
+        if isinstance(call, Linear):
+            return index, call
+    raise ValueError("a program without products")
+
+
+def _with_product(base: Program, weight: Weight) -> Program:
+    out = base.logits.fresh(weight.rows)
+    calls: tuple[Op, ...] = (*base.calls, Linear(out, base.logits, weight))
+    return Program.of(calls, out)

@@ -1,0 +1,311 @@
+"""shard: the program of one of several ranks that hold a model together (tensor parallel).
+
+Outputs are divided, sums never: a rank has some rows of each matrix and some of the heads, and what the next call needs
+whole is gathered by an explicit call. So a row's bits are those of one process. Norms, routes and the residual stream
+are computed by every rank alike. Of a bank of experts the last matrices are divided; the first are whole on each rank,
+because what lies between them stays inside one op.
+
+Take the program as its model file says it and fuse afterwards. Each `gather` is a meeting of all ranks.
+
+Knows: which operands an op can divide, `gather`.
+Must not know: other ops by name, processes, how numbers travel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.ranks.gather import Gather
+from twostroke.program.check import check
+from twostroke.program.fuse import fuse
+from twostroke.program.model import Model
+from twostroke.program.op import Op, axes, signature
+from twostroke.program.program import Program
+from twostroke.program.ranks import ColumnSegment, Rank, Segments, part_of, segments_of, width_of, within
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Cache, PagedKV, Value, Vector, Weight, join
+from twostroke.types.errors import ConfigError
+
+
+def shard(program: Program, rank: int, ranks: int) -> Program:
+    """The calls of rank `rank` of `ranks`; one rank alone has the whole program.
+
+    Raises ConfigError where heads cannot be divided among the ranks, with the counts that are possible.
+    """
+    if not 0 <= rank < ranks:
+        raise ValueError(f"rank {rank} of {ranks}")
+    if ranks == 1:
+        return program
+    division = _Division.of(program, ranks)
+    division.check_heads()
+    return _Shard(program, division, Rank(rank, ranks)).program()
+
+
+def shard_model(model: Model, rank: int, ranks: int) -> Model:
+    """A rank's part of a model, fused. Raises ConfigError as `shard` does."""
+    plain = shard(model.plain, rank, ranks)
+    program = fuse(plain, PATTERNS)
+    check(program)
+    return replace(model, plain=plain, program=program, part=f"rank {rank} of {ranks}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """Which values and caches are divided among the ranks. segments: of the values that own memory and are divided."""
+
+    ranks: int
+    segments: dict[Value, Segments]
+    caches: frozenset[Cache]
+
+    @classmethod
+    def of(cls, program: Program, ranks: int) -> _Division:
+        """Begin with all that could be divided, and take away what some call needs whole, until nothing changes."""
+        results = [call.result for call in program.calls if call.result and (call.DIVIDED_WEIGHT or call.BY_HEADS)]
+        roots, caches = {value.root for value in results}, set(program.caches)
+        attended = {value.root for call in program.calls if call.BY_HEADS and _caches(call) for value in _values(call)}
+        before = -1
+        while before != len(roots) + len(caches):
+            before = len(roots) + len(caches)
+            segments = _segments(program, roots, caches)
+            for call in program.calls:
+                if call.DIVIDED_WEIGHT and call.result:
+                    root = call.result.root
+                    if call.result.base is not None or any(
+                        _stays_whole(each, ranks, root in attended) for each in segments.get(root, ())
+                    ):
+                        roots.discard(root)
+                elif not _by_heads(call, roots, caches):
+                    roots -= {call.result.root} if call.result else set()
+                    caches -= _caches(call)
+        return cls(ranks, _segments(program, roots, caches), frozenset(caches))
+
+    def check_heads(self) -> None:
+        """Raises ConfigError where heads are not as many for each rank."""
+        counts = {_units(each) for found in self.segments.values() for each in found if each.unit > 1}
+        counts |= {cache.kind.kv_heads for cache in self.caches if isinstance(cache.kind, PagedKV)}
+        if any(count % self.ranks for count in counts):
+            common = math.gcd(*counts)
+            would_do = [str(count) for count in range(1, common + 1) if common % count == 0]
+            raise ConfigError(
+                f"This model cannot be divided among {self.ranks} ranks.",
+                why=f"Its layers have {', '.join(map(str, sorted(counts)))} heads; each rank needs as many.",
+                fix=f"Use {' or '.join(would_do)}.",
+            )
+
+    def by_heads(self, call: Op) -> bool:
+        """Whether a rank makes its heads or columns of the call's values from its own alone."""
+        return _by_heads(call, set(self.segments), set(self.caches))
+
+
+def _stays_whole(segment: ColumnSegment, ranks: int, attended: bool) -> bool:
+    """Too few columns for each rank; or heads that no attention over divided pages reads, as an index has them."""
+    if segment.unit == 1:
+        return segment.width < ranks
+    return not attended and _units(segment) % ranks != 0
+
+
+def _units(segment: ColumnSegment) -> int:
+    return segment.width // segment.unit
+
+
+def _values(call: Op) -> Iterator[Value]:
+    return (item for item in call.operands() if isinstance(item, Value))
+
+
+def _caches(call: Op) -> set[Cache]:
+    return {item for item in call.operands() if isinstance(item, Cache)}
+
+
+def _by_heads(call: Op, roots: set[Value], caches: set[Cache]) -> bool:
+    if not call.BY_HEADS or not _caches(call) <= caches:
+        return False
+    return all(value.root in roots for value in _values(call)) and not _divides_a_vector(call)
+
+
+def _divides_a_vector(call: Op) -> bool:
+    """Whether an element of one of its vectors belongs to a head or a column (sinks do): not divided so far."""
+    divided = {axes(call.SHAPES[operand.name])[1].name for operand, _ in _pairs(call, Value)}
+    return any(axes(call.SHAPES[operand.name])[0].name in divided for operand, _ in _pairs(call, Vector))
+
+
+def _pairs(call: Op, kind: type) -> list[tuple[Any, Any]]:
+    pairs = zip(signature(type(call)), call.operands(), strict=True)
+    return [(operand, item) for operand, item in pairs if isinstance(item, kind)]
+
+
+def _segments(program: Program, roots: set[Value], caches: set[Cache]) -> dict[Value, Segments]:
+    views: dict[Value, set[tuple[int, int, int]]] = {root: set() for root in roots}
+    same: list[tuple[Value, Value]] = []
+    for call in program.calls:
+        divided = _by_heads(call, roots, caches)
+        same += _same_columns(call) if divided else []
+        for operand, value in _pairs(call, Value):
+            if value.root not in views:
+                continue
+            pieces = axes(call.SHAPES[operand.name])[1].times if divided and operand.name in call.SHAPES else 1
+            unit, each = value.shape[-1] if divided and len(value.shape) > 1 else 1, value.width // pieces
+            views[value.root] |= {(value.offset + piece * each, each, unit) for piece in range(pieces)}
+    while any([_carried(views, source, target) for source, target in same]):
+        pass
+    return {root: segments_of(found, root.width) for root, found in views.items()}
+
+
+def _same_columns(call: Op) -> list[tuple[Value, Value]]:
+    """Pairs of values of a call that are divided by heads: column i of one meets column i of the other, so a rank must
+    have the same columns of both."""
+    shaped = [(call.SHAPES[operand.name], value) for operand, value in _pairs(call, Value)]
+    return [
+        (one, other) for shape, one in shaped for its, other in shaped if its == shape and one.root is not other.root
+    ]
+
+
+def _carried(views: dict[Value, set[tuple[int, int, int]]], source: Value, target: Value) -> bool:
+    """Adds the views inside `source` to those of `target`; whether there were new ones."""
+    end, shift = source.offset + source.width, target.offset - source.offset
+    inside = {each for each in views[source.root] if source.offset <= each[0] and each[0] + each[1] <= end}
+    new = {(first + shift, count, unit) for first, count, unit in inside} - views[target.root]
+    views[target.root] |= new
+    return bool(new)
+
+
+class _Shard:
+    """Records the calls of one rank. A value has a form in parts, a whole form, or both."""
+
+    def __init__(self, program: Program, division: _Division, rank: Rank) -> None:
+        self._source, self._division, self._rank = program, division, rank
+        self._trace = Tracer()
+        self._parts: dict[Value, Value] = {}
+        self._wholes: dict[Value, Value] = {}
+        self._weights: dict[tuple[Weight, Segments], Weight] = {}
+        self._caches: dict[Cache, Cache] = {}
+        self._readers = Counter(value.root for call in program.calls for value in call.reads())
+
+    def program(self) -> Program:
+        """All of them."""
+        for call in self._source.calls:
+            if call.DIVIDED_WEIGHT and call.result is not None:
+                self._product(call, call.result)
+            elif self._division.by_heads(call):
+                self._record(call, self._part, self._parts)
+            else:
+                self._record(call, self._whole, self._wholes)
+        return self._trace.program(self._whole(self._source.logits))
+
+    def _product(self, call: Op, out: Value) -> None:
+        """Some rows of the weight make some columns of the result; they are gathered at once where all are needed."""
+        segments = self._division.segments.get(out.root, (ColumnSegment(0, out.width, 1),))
+        if any(_units(each) < self._rank.count for each in segments):
+            return self._record(call, self._whole, self._wholes)
+        made = self._trace.rows(out.rows, width_of(segments, self._rank))
+        weight = getattr(call, call.DIVIDED_WEIGHT)
+        part = self._weights.setdefault((weight, segments), part_of(weight, segments, self._rank))
+        scratch = [getattr(call, name) for name in call.SCRATCH]
+        operands: list[Any] = []
+        for item in call.operands():
+            if item is out or item is weight:
+                operands.append(made if item is out else part)
+            elif isinstance(item, Value):
+                rounds = bool(call.ROUNDED) and item is getattr(call, call.ROUNDED) and self._readers[item.root] == 1
+                reader = part if rounds else None
+                operands.append(
+                    self._trace.rows(item.rows, *item.shape) if item in scratch else self._whole(item, reader)
+                )
+            else:
+                operands.append(item)
+        self._trace.record(type(call)(*operands))
+        if out.root in self._division.segments:
+            self._parts[out] = made
+        else:
+            self._wholes[out] = _shaped(self._gathered(self._room(out), segments, made), out)
+
+    def _room(self, out: Value) -> Value:
+        """Memory for all columns of a value that is written first here: its own, or its place in a larger one."""
+        if out.base is None:
+            return self._trace.rows(out.rows, out.width)
+        if out.root not in self._wholes:
+            self._wholes[out.root] = self._trace.rows(out.rows, out.root.width)
+        return self._wholes[out.root].columns(out.offset, out.width)
+
+    def _record(self, call: Op, form: Callable[[Value], Value], forms: dict[Value, Value]) -> None:
+        """The same call on values in one of the two forms."""
+        operands: list[Any] = []
+        fresh = [value for value in (call.result, *(getattr(call, name) for name in call.SCRATCH)) if value is not None]
+        for item in call.operands():
+            if isinstance(item, Value) and item in fresh:
+                if item.changed and item.base is not None:
+                    forms[item] = form(item.base).written()
+                elif forms is self._wholes:
+                    forms[item] = _shaped(self._room(item), item)
+                else:
+                    forms[item] = _shaped(self._trace.rows(item.rows, self._part_width(item)), item)
+                operands.append(forms[item])
+            elif isinstance(item, Value):
+                operands.append(form(item))
+            else:
+                operands.append(self._cache(item) if isinstance(item, Cache) else item)
+        self._trace.record(type(call)(*operands))
+
+    def _part_width(self, value: Value) -> int:
+        return width_of(within(self._division.segments[value.root], value.offset, value.width), self._rank)
+
+    def _part(self, value: Value) -> Value:
+        """This rank's columns of a divided value."""
+        if value not in self._parts:
+            if value.parts:
+                return join(*map(self._part, value.parts))
+            base = _base_of(value)
+            segments = self._division.segments[value.root]
+            before = within(segments, base.offset, value.offset - base.offset)
+            view = self._part(base).columns(width_of(before, self._rank), self._part_width(value))
+            self._parts[value] = _shaped(view, value)
+        return self._parts[value]
+
+    def _whole(self, value: Value, reader: Weight | None = None) -> Value:
+        """All columns: gathered where the value is divided. reader: see Gather."""
+        if value not in self._wholes:
+            if value.root in self._division.segments:
+                segments = within(self._division.segments[value.root], value.offset, value.width)
+                room = self._trace.rows(value.rows, value.width)
+                self._wholes[value] = _shaped(self._gathered(room, segments, self._part(value), reader), value)
+            elif value.parts:
+                return join(*map(self._whole, value.parts))
+            else:
+                base = _base_of(value)
+                view = self._whole(base).columns(value.offset - base.offset, value.width)
+                self._wholes[value] = _shaped(view, value)
+        return self._wholes[value]
+
+    def _gathered(self, room: Value, segments: Segments, part: Value, reader: Weight | None = None) -> Value:
+        """All columns of a value in `room`; `part` has this rank's columns of its segments."""
+        outs, at = [], 0
+        for each in segments:
+            width = len(each.columns(self._rank))
+            outs.append(room if len(segments) == 1 else room.columns(each.first - segments[0].first, each.width))
+            first = each.first - segments[0].first + each.columns(self._rank).start
+            self._trace.record(Gather(outs[-1], part.columns(at, width), reader, 0 if reader is None else first))
+            at += width
+        return outs[0] if len(outs) == 1 else join(*outs)
+
+    def _cache(self, cache: Cache) -> Cache:
+        if cache not in self._division.caches or not isinstance(cache.kind, PagedKV):
+            return cache
+        kind = replace(cache.kind, kv_heads=cache.kind.kv_heads // self._rank.count)
+        return self._caches.setdefault(cache, Cache(cache.index, kind))
+
+
+def _base_of(view: Value) -> Value:
+    if view.base is None:
+        raise ValueError("a value is read before it is written")
+    return view.base
+
+
+def _shaped(value: Value, like: Value) -> Value:
+    """The same elements as heads of the size that `like` has, or as (columns,): also where a rank has a part of a head,
+    which is gathered before any op reads it."""
+    whole_heads = len(like.shape) > 1 and value.width % like.shape[-1] == 0
+    return value.heads(value.width // like.shape[-1]) if whole_heads else value.flat()

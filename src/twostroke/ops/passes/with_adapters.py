@@ -1,0 +1,148 @@
+"""with_adapters: the program with what low-rank adapters add to named products (LoRA, Hu et al. 2021).
+
+A tensor that is named gets one call behind the product that it is a part of, whatever the number of adapters. The call
+adds to the tensor's columns of each row what the adapter of that row adds, and leaves rows without an adapter as they
+are. A row's bits do not depend on its neighbours' adapters. Where several tensors make one product (q, k and v), each
+that is named has a call of its own.
+
+Take the program as its model file says it and fuse afterwards.
+
+Knows: linear, low_rank, names of tensors.
+Must not know: folders of adapters, requests, arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from twostroke.ops.passes.column_orders import untaken
+from twostroke.ops.products.linear import Linear
+from twostroke.ops.products.low_rank import RANK_STEP, low_rank
+from twostroke.program.op import Op
+from twostroke.program.program import Program
+from twostroke.program.values import ADAPTERS, LOGIT_ADAPTERS, Size, Tensor, Value, Vector, Weight
+from twostroke.types.errors import ConfigError
+
+ROLE = "adapter"
+ENDING = ".weight"
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterSpec:
+    """count: of adapters at a time. ranks: for each module, the largest rank that an adapter may have there.
+
+    A module is the whole name of a product's tensor, without ".weight": "model.layers.0.mlp.down_proj".
+    """
+
+    count: int
+    ranks: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AdaptedPart:
+    """The banks of one tensor of a product. down: (columns, ranks) matrices. up: (rows, ranks), factors multiplied in.
+
+    first_row: of the tensor's rows in the product. ranks: how many of each adapter count.
+    """
+
+    tensor: Tensor
+    first_row: int
+    down: Weight
+    up: Weight
+    ranks: Vector
+
+    @property
+    def module(self) -> str:
+        """What adapters call it."""
+        return module_of(self.tensor)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AdaptedProgram:
+    """The program, and the banks that it reads beside the model's matrices."""
+
+    program: Program
+    parts: tuple[AdaptedPart, ...]
+
+
+def module_of(tensor: Tensor) -> str:
+    """The name of the layer that a tensor is the matrix of."""
+    return tensor.name.removesuffix(ENDING)
+
+
+def linear_tensors(program: Program) -> dict[str, Tensor]:
+    """The tensors of all products, by module: what adapters can change. The embedding is none where it is the head."""
+    embedded = {part for call in program.calls if call.NAME == "embed" for part in _weight_parts(call)}
+    linears = (call.weight for call in program.calls if isinstance(call, Linear))
+    return {module_of(part): part for weight in linears for part in weight.parts if part not in embedded}
+
+
+def with_adapters(program: Program, spec: AdapterSpec) -> AdaptedProgram:
+    """Add the calls; without adapters the program is what it was.
+
+    Raises ConfigError where a module is no product of the program.
+    """
+    if spec.count == 0:
+        return AdaptedProgram(program, ())
+    known = linear_tensors(program)
+    unknown = [name for name in spec.ranks if name not in known]
+    if unknown:
+        raise unknown_modules(unknown, known)
+    made: dict[Weight, tuple[AdaptedPart, ...]] = {}
+    calls: list[Op] = []
+    in_order = untaken(program)  # adapters know the columns as the checkpoint has them
+    for call in program.calls:
+        if not isinstance(call, Linear):
+            calls.append(call)
+            continue
+        if call.weight not in made:
+            made[call.weight] = tuple(_parts(call.weight, spec))
+        calls += _adapted(call, in_order.get(call.x, call.x), made[call.weight])
+    parts = tuple(part for each in made.values() for part in each)
+    return AdaptedProgram(Program.of(tuple(calls), program.logits), parts)
+
+
+def unknown_modules(names: list[str], known: Mapping[str, Tensor]) -> ConfigError:
+    """The error for modules that are no products."""
+    endings = sorted({name.rpartition(".")[2] for name in known})
+    return ConfigError(
+        f"Adapters change {', '.join(name[:100] for name in names[:3])}, which no product of this model is made of.",
+        why="Its products are made of " + ", ".join(endings[:16]) + ".",
+        fix="Use adapters that were trained for this model; those of experts and embeddings cannot be used.",
+    )
+
+
+def _adapted(call: Linear, x: Value, parts: tuple[AdaptedPart, ...]) -> Iterator[Op]:
+    """The product, and what is added to it, over it: each call writes a view of the same memory. x: of adapters."""
+    if not parts:
+        yield call
+        return
+    adapters = ADAPTERS if call.out.rows is Size.TOKENS else LOGIT_ADAPTERS
+    before = _same_memory(call.out)
+    yield Linear(before, call.x, call.weight)
+    for index, part in enumerate(parts):
+        out = call.out if index == len(parts) - 1 else _same_memory(call.out)
+        yield low_rank(out, before, x, part.down, part.up, part.ranks, adapters, part.first_row)
+        before = out
+
+
+def _same_memory(value: Value) -> Value:
+    return Value(value.trace, value.rows, value.shape, value)
+
+
+def _parts(weight: Weight, spec: AdapterSpec) -> Iterator[AdaptedPart]:
+    """The tensors of a product that adapters change."""
+    row = 0
+    for index, tensor in enumerate(weight.parts):
+        rank = spec.ranks.get(module_of(tensor), 0)
+        if rank:
+            room, key = -(-rank // RANK_STEP) * RANK_STEP, f"{weight.key}:{index}"
+            down = Weight(f"{key}:down", ROLE, weight.columns, room, (), experts=spec.count)
+            up = Weight(f"{key}:up", ROLE, tensor.length, room, (), experts=spec.count)
+            yield AdaptedPart(tensor, row, down, up, Vector(f"{key}:ranks", spec.count, ()))
+        row += tensor.length
+
+
+def _weight_parts(call: Op) -> Iterator[Tensor]:
+    return (part for item in call.operands() if isinstance(item, Weight) for part in item.parts)

@@ -1,0 +1,1 @@
+"""Ops that multiply rows with packed matrices, tables and experts."""

@@ -1,0 +1,163 @@
+"""experts: feed-forward blocks of which each row uses a few (Shazeer et al. 2017).
+
+    out (T, N) float32 = sum over the row's experts e, in the order of their numbers, of weight_e * f_e(x), or of
+                         f_e(weight_e * x) where weigh_inputs is not 0 (Llama 4);
+    f_e(x) = down_e(act(gate_up_e(x)))
+
+act: the op `gate` with `activation`, `limit` and `shift` where gate_up has twice as many rows as down has columns, else
+the op `activate` with `activation`.
+
+routes (T, 2 k) holds weights and experts' numbers as route.py writes them. A number that is no expert's, or that
+stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D) or (F, D), down one of E matrices of
+(N, F), N <= D, E <= 1,024. Products are those of linear_silu.py and linear.py, rounded; then one product and
+one addition for each element. One row's result depends on that row alone, whichever rows meet the same expert.
+
+rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are room for the rows of one expert: what they hold afterwards
+is not said. middle has 2 F columns where there is a gate other than silu(gate) * up.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.products import linear, linear_silu
+from twostroke.ops.rows import activate, gate
+from twostroke.ops.rows.activation import Activation
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import Value, Weight
+
+GATE_FLOPS = 5
+"""Of silu(gate) * up, for each element, as in linear_silu.py."""
+
+
+def reference(
+    out: F32Array,
+    x: F32Array,
+    routes: F32Array,
+    gate_up: PackedWeight,
+    down: PackedWeight,
+    rows: F32Array,
+    middle: F32Array,
+    pairs: F32Array,
+    activation: int = Activation.SILU,
+    limit: float = 0.0,
+    shift: float = 0.0,
+    weigh_inputs: int = 0,
+) -> None:
+    """See the module. Raises ValueError for numbers that are no expert's."""
+    weights, numbers = np.split(routes, 2, axis=1)
+    chosen = numbers.astype(np.int64)
+    if chosen.size and (chosen.min() < 0 or chosen.max() >= gate_up.experts):
+        raise ValueError(f"routes name experts that are not among the {gate_up.experts}")
+    out[...] = 0.0
+    for expert in np.unique(chosen):
+        met, place = np.nonzero(chosen == expert)
+        count = len(met)
+        pairs[:count, 0], pairs[:count, 1] = met, weights[met, place]
+        rows[:count] = x[met] * pairs[:count, 1:] if weigh_inputs else x[met]
+        matrix, inner = gate_up.expert(expert), middle[:count, : down.columns]
+        activated(inner, rows[:count], matrix, middle[:count], activation, limit, shift)
+        made = rows[:count, : out.shape[1]]
+        linear.reference(made, inner, down.expert(expert))
+        out[met] += made if weigh_inputs else pairs[:count, 1:] * made
+
+
+def activated(
+    inner: F32Array,
+    rows: F32Array,
+    matrix: PackedWeight,
+    middle: F32Array,
+    activation: int,
+    limit: float,
+    shift: float,
+) -> None:
+    """inner (n, F) = act(gate_up(rows)) of one expert, whose gate_up is `matrix`. middle: room, as in the module."""
+    if matrix.rows == inner.shape[1]:
+        linear.reference(inner, rows, matrix)
+        activate.reference(inner, activation)
+    elif middle.shape[1] == inner.shape[1]:
+        linear_silu.reference(inner, rows, matrix)
+    else:
+        linear.reference(middle, rows, matrix)
+        gate.reference(inner, middle, activation, limit, shift)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Experts(Op):
+    """The weighted sum of the chosen experts."""
+
+    NAME: ClassVar[str] = "experts"
+    SHAPES: ClassVar[Shapes] = {
+        "out": "T N",
+        "x": "T D",
+        "routes": "T 2C",
+        "gate_up": "* D",
+        "down": "* F",
+        "rows": "T D",
+        "middle": "T *",
+        "pairs": "T 2",
+    }
+    PART: ClassVar[OpPart] = OpPart.PRODUCT
+    SCRATCH: ClassVar[tuple[str, ...]] = ("rows", "middle", "pairs")
+    DIVIDED_WEIGHT: ClassVar[str] = "down"
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    routes: Value
+    gate_up: Weight
+    down: Weight
+    rows: Value
+    middle: Value
+    pairs: Value
+    activation: int = Activation.SILU
+    limit: float = 0.0
+    shift: float = 0.0
+    weigh_inputs: int = 0
+
+    @property
+    def experts_of_a_row(self) -> int:
+        """See Op."""
+        return self.routes.width // 2
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """For each expert of a row: its products, the gate, the row gathered and added. What is read of the banks
+        depends on how many experts the rows of a step meet: cost/work_table.py, ExpertBank."""
+        width, inner = self.x.width, self.down.columns
+        flops = 2 * (self.gate_up.rows + inner) * width + GATE_FLOPS * inner + 2 * width
+        moved = 4 * (7 * width + 2 * inner)
+        return OpCost(per_row=Work(flops, activation_bytes=moved).times(self.experts_of_a_row))
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertRule:
+    """What an expert makes of its products, and where the router's weight comes in: see the module."""
+
+    activation: Activation = Activation.SILU
+    limit: float = 0.0
+    shift: float = 0.0
+    weigh_inputs: bool = False
+
+
+SWIGLU = ExpertRule()
+
+
+def experts(x: Value, routes: Value, gate_up: Weight, down: Weight, rule: ExpertRule = SWIGLU) -> Value:
+    """The weighted sum over each row's experts. Raises ValueError where the banks do not fit each other."""
+    inner = down.columns
+    fits = gate_up.experts == down.experts > 0 and gate_up.rows in (inner, 2 * inner) and down.rows == x.width
+    if not fits:
+        raise ValueError(f"banks of {gate_up.experts} and {down.experts} matrices do not make feed-forward blocks")
+    plain = gate_up.rows == inner or (rule.activation == Activation.SILU and not rule.limit and not rule.shift)
+    out = x.fresh()
+    room = x.fresh(x.width), x.fresh(inner if plain else 2 * inner), x.fresh(2)
+    act, first = int(rule.activation), int(rule.weigh_inputs)
+    x.trace.record(Experts(out, x.flat(), routes, gate_up, down, *room, act, rule.limit, rule.shift, first))
+    return out

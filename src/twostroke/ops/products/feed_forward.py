@@ -1,0 +1,55 @@
+"""feed_forward: SwiGLU (Shazeer 2020) added to the residual stream.
+
+    out (T, rows) float32 += linear_silu(x, gate_up) @ W_down.T + bias; exactly linear_silu.py into `middle` and
+    linear_add.py from there, one after the other. middle (T, F) is room that an implementation may use or not:
+    what it holds afterwards is not said.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.products import linear_add, linear_silu
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import Value, Weight
+
+
+def reference(out: F32Array, x: F32Array, gate_up: PackedWeight, down: PackedWeight, middle: F32Array) -> None:
+    """See the module. Raises ValueError where gate_up has an odd number of rows."""
+    linear_silu.reference(middle, x, gate_up)
+    linear_add.reference(out, middle, down)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FeedForward(Op):
+    """SwiGLU added to `out`. No model asks for it: `fuse` makes it of linear_silu and linear_add."""
+
+    NAME: ClassVar[str] = "feed_forward"
+    SHAPES: ClassVar[Shapes] = {"out": "T N", "x": "T K", "gate_up": "2F K", "down": "N F", "middle": "T F"}
+    PART: ClassVar[OpPart] = OpPart.PRODUCT
+    SCRATCH: ClassVar[tuple[str, ...]] = ("middle",)
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    gate_up: Weight
+    down: Weight
+    middle: Value
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Of the two ops, the middle written and read."""
+        first = linear_silu.LinearSilu(self.middle, self.x, self.gate_up)
+        return first.cost(formats) + linear_add.LinearAdd(self.out, self.middle, self.down).cost(formats)
+
+
+def fuse_feed_forward(first: Op, second: Op) -> Op | None:
+    """linear_add of linear_silu."""
+    if not (isinstance(first, linear_silu.LinearSilu) and isinstance(second, linear_add.LinearAdd)):
+        return None
+    if second.x is not first.out:
+        return None
+    return FeedForward(second.out, first.x, first.weight, second.weight, first.out)

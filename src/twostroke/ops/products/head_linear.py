@@ -1,0 +1,61 @@
+"""head_linear: each head's vector times a matrix of that head's own.
+
+    out (T, H, N) float32 = x (T, H, K) @ W_h.T + bias_h for each head h. weight is a bank of H matrices of (N, K). Each
+    product is that of linear.py, so one row's result depends on that row alone.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.products import linear
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import Value, Weight
+
+
+def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+    """See the module."""
+    for head in range(weight.experts):
+        made = np.empty((len(x), weight.rows), np.float32)
+        linear.reference(made, np.ascontiguousarray(x[:, head]), weight.expert(head))
+        out[:, head] = made
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HeadLinear(Op):
+    """A product for each head."""
+
+    NAME: ClassVar[str] = "head_linear"
+    SHAPES: ClassVar[Shapes] = {"out": "T H N", "x": "T H K", "weight": "* K"}
+    PART: ClassVar[OpPart] = OpPart.PRODUCT
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    weight: Weight
+
+    @property
+    def experts_of_a_row(self) -> int:
+        """Every row meets the matrices of all heads."""
+        return self.weight.experts
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """2 FLOPs a weight and row. The bytes of the bank are counted by cost/work_table.py, ExpertBank."""
+        moved = 4 * (self.x.width + self.out.width)
+        return OpCost(per_row=Work(2 * self.weight.elements, activation_bytes=moved))
+
+
+def head_linear(x: Value, weight: Weight) -> Value:
+    """x (T, H, K) by a bank of H matrices (N, K) -> (T, H, N)."""
+    if weight.experts != x.shape[0]:
+        raise ValueError(f"{x.shape[0]} heads and a bank of {weight.experts} matrices")
+    out = x.fresh(weight.experts, weight.rows)
+    x.trace.record(HeadLinear(out, x, weight))
+    return out

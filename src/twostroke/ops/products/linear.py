@@ -1,0 +1,111 @@
+"""linear: the matrix product of a batch of rows with a packed weight.
+
+    out (T, rows) float32 = x (T, columns) float32 @ W.T + bias.
+
+Float weights: float32 arithmetic in a fixed order over k. Integer weights: each group of `group` columns of x is first
+rounded to int8 (`quantize_rows`), products are summed exactly in int32, and each group is folded into a float32 sum, in
+the order of the groups: sum = fma(float(integer), x_scale * w_scale, sum), bias added last. One row's result depends on
+that row alone.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array, PackedWeight, unpack, unpack_integers
+from twostroke.ops.stored_layout import stored_product
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import Value, Weight
+from twostroke.spec.formats import WeightKind
+
+
+def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray[np.int8], F32Array]:
+    """x (T, columns) -> q (T, padded_columns) int8 and scales (T, groups) float32; the last group may be shorter.
+
+    Per row and group: amax = max |x|; scale = amax / 127; q = round half to even of x * (127 / amax), all in float32.
+    A group of zeros has scale 0 and q 0. q is 0 as well where amax is below 2^-120 (127 / amax would overflow) or is
+    not finite. Then the scale carries the NaN or infinity into the result of the row.
+    """
+    full = np.zeros((x.shape[0], -(-padded_columns // group) * group), np.float32)
+    full[:, : x.shape[1]] = x
+    groups = full.reshape(x.shape[0], -1, group)
+    amax = np.max(np.abs(groups), axis=-1)
+    usable = (amax >= np.float32(2.0**-120)) & (amax < np.inf)
+    inverse = np.divide(np.float32(127), amax, out=np.zeros_like(amax), where=usable)
+    q = np.rint(np.where(usable[..., None], groups, np.float32(0)) * inverse[..., None])
+    return q.astype(np.int8).reshape(x.shape[0], -1)[:, :padded_columns], amax / np.float32(127)
+
+
+def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+    """See the module."""
+    if weight.format.kind in (WeightKind.F32, WeightKind.BF16):
+        result = x @ unpack(weight).T
+    else:
+        result = _integer_reference(x, weight)
+    if weight.bias is not None:
+        result = result + weight.bias
+    out[...] = result
+
+
+def _integer_reference(x: F32Array, weight: PackedWeight) -> F32Array:
+    group = weight.format.group
+    padded = weight.format.padded_columns(weight.columns)
+    x_q, x_scales = quantize_rows(x, group, padded)
+    if weight.format.kind.is_stored:
+        return stored_product(x_q, x_scales, weight)
+    w_q, w_scales = unpack_integers(weight)
+    total = np.zeros((x.shape[0], weight.rows), np.float32)
+    for g in range(w_scales.shape[1]):
+        block = slice(g * group, (g + 1) * group)
+        # float64 holds these integer sums exactly: |sum| <= group * 127 * 128
+        integers = x_q[:, block].astype(np.float64) @ w_q[:, block].astype(np.float64).T
+        total += integers.astype(np.float32) * (x_scales[:, g : g + 1] * w_scales[:, g])
+    return total
+
+
+def product_cost(weight: Weight, formats: StoredFormats) -> OpCost:
+    """2 FLOPs a weight and row; the weights are read once for all rows."""
+    return OpCost(
+        Work(0, weight_bytes=formats.weight_bytes(weight)),
+        Work(2 * weight.rows * weight.columns, activation_bytes=4 * (weight.rows + weight.columns)),
+    )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MatrixOp(Op):
+    """What ops with one product have in common."""
+
+    SHAPES: ClassVar[Shapes] = {"out": "T N", "x": "T K", "weight": "N K"}
+    PART: ClassVar[OpPart] = OpPart.PRODUCT
+
+    out: Value
+    x: Value
+    weight: Weight
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Linear(MatrixOp):
+    """A product with a packed matrix."""
+
+    NAME: ClassVar[str] = "linear"
+    DIVIDED_WEIGHT: ClassVar[str] = "weight"
+    ROUNDED: ClassVar[str] = "x"
+    reference = staticmethod(reference)
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """2 FLOPs a weight and row; the weights are read once for all rows."""
+        return product_cost(self.weight, formats)
+
+
+def linear(x: Value, weight: Weight) -> Value:
+    """x @ W.T + bias."""
+    out = x.fresh(weight.rows)
+    x.trace.record(Linear(out, x.flat(), weight))
+    return out

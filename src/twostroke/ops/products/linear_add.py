@@ -1,0 +1,48 @@
+"""linear_add: a product added to what is there, the residual stream.
+
+    out (T, rows) float32 += x (T, columns) float32 @ W.T + bias; the product of linear.py, rounded, then one
+    addition.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.products import linear
+from twostroke.ops.rows.add import Add
+from twostroke.program.op import Op, OpCost, StoredFormats
+
+
+def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+    """See the module."""
+    product = np.empty((x.shape[0], weight.rows), np.float32)
+    linear.reference(product, x, weight)
+    out += product
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LinearAdd(linear.MatrixOp):
+    """A product added to `out`. No model asks for it: `fuse` makes it of a product and an addition."""
+
+    NAME: ClassVar[str] = "linear_add"
+    reference = staticmethod(reference)
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """The product, an addition and one more read for each output element."""
+        rows = self.weight.rows
+        return linear.product_cost(self.weight, formats) + OpCost(per_row=Work(rows, activation_bytes=4 * rows))
+
+
+def fuse_linear_add(first: Op, second: Op) -> Op | None:
+    """out += linear(x, weight)."""
+    if not (isinstance(first, linear.Linear) and isinstance(second, Add)):
+        return None
+    whole = second.x.root is first.out and second.x.width == first.out.width
+    return LinearAdd(second.out, first.x, first.weight) if whole else None

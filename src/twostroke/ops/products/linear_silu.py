@@ -1,0 +1,60 @@
+"""linear_silu: the two first products of SwiGLU and its gate (Shazeer 2020) in one.
+
+    out (T, F) float32 = silu(gate) * up; [gate | up] (T, 2 F) = x (T, columns) @ W.T + bias as in linear.py, W of
+    2 F rows; silu(z) = z / (1 + exp(-z)). The (T, 2 F) matrix is never written.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.products import linear
+from twostroke.ops.rows.gate import Activation, GateProduct
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+
+
+def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+    """See the module. Raises ValueError where W has an odd number of rows."""
+    if weight.rows % 2:
+        raise ValueError(f"gate and up rows must be as many: {weight.rows} rows are odd")
+    product = np.empty((x.shape[0], weight.rows), np.float32)
+    linear.reference(product, x, weight)
+    half = weight.rows // 2
+    gate, up = product[:, :half].astype(np.float64), product[:, half:]
+    with np.errstate(over="ignore"):
+        out[...] = (gate / (1.0 + np.exp(-gate)) * up).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LinearSilu(linear.MatrixOp):
+    """Both products and the gate. No model asks for it: `fuse` makes it of a product and a gate."""
+
+    NAME: ClassVar[str] = "linear_silu"
+    SHAPES: ClassVar[Shapes] = {"out": "T F", "x": "T K", "weight": "2F K"}
+    reference = staticmethod(reference)
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """The products, and 5 FLOPs for each output element."""
+        width = self.out.width
+        gate = OpCost(per_row=Work(5 * width, activation_bytes=-4 * width))
+        return linear.product_cost(self.weight, formats) + gate
+
+
+def is_silu(gate: GateProduct) -> bool:
+    """Whether the gate is just silu(gate) * up."""
+    return gate.activation == Activation.SILU and not gate.limit and not gate.shift
+
+
+def fuse_linear_silu(first: Op, second: Op) -> Op | None:
+    """silu(gate) * up of linear(x, weight)."""
+    if not (isinstance(first, linear.Linear) and isinstance(second, GateProduct) and second.x.root is first.out):
+        return None
+    whole = second.x.width == first.out.width and is_silu(second)
+    return LinearSilu(second.out, first.x, first.weight) if whole else None

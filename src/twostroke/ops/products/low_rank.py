@@ -1,0 +1,108 @@
+"""low_rank: what adapters add to a product (LoRA, Hu et al. 2021).
+
+    out (T, N) float32 = product (T, N), and columns [first, first + rows of up) += up_e @ (down_e.T @ x),
+    e = adapters[row], x (T, D) float32.
+
+adapters (T,) int32, each an adapter's number, or -1: such a row is `product` as it is. down is a bank of E matrices of
+(D, R), up one of E matrices of (rows, R), both f32 or bf16; factors are part of `up`. ranks (E,) float32, whole
+numbers: columns of an adapter's matrices from its rank on are zeros up to the next multiple of 8, and are not read
+behind that. R is a multiple of 8. Sums are float32 in a fixed order; x is not rounded. One row's result depends on that
+row alone, whichever adapters its neighbours have. out may be product's memory.
+
+middle (T, R) is room: what it holds afterwards is not said.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array, I32Array, PackedWeight, unpack
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import Indices, Value, Vector, Weight
+
+RANK_STEP = 8
+"""What ranks of banks are a multiple of."""
+
+
+def reference(
+    out: F32Array,
+    product: F32Array,
+    x: F32Array,
+    down: PackedWeight,
+    up: PackedWeight,
+    ranks: F32Array,
+    adapters: I32Array,
+    middle: F32Array,
+    first: int,
+) -> None:
+    """See the module. Raises IndexError for the number of no adapter, or a rank that banks have no room for."""
+    if adapters.size and (int(adapters.min()) < -1 or int(adapters.max()) >= down.experts):
+        raise IndexError(f"adapter outside [-1, {down.experts})")
+    if ranks.min() < 0 or ranks.max() > middle.shape[1]:
+        raise IndexError(f"rank outside [0, {middle.shape[1]}]")
+    out[...] = product
+    for adapter in (int(each) for each in np.unique(adapters) if each >= 0):
+        rows, rank = np.flatnonzero(adapters == adapter), int(ranks[adapter])
+        middles = x[rows] @ unpack(down.expert(adapter))[:, :rank]
+        out[rows, first : first + up.rows] += middles @ unpack(up.expert(adapter))[:, :rank].T
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LowRank(Op):
+    """A product with what each row's adapter adds. No model asks for it: ops/passes/with_adapters.py adds it."""
+
+    NAME: ClassVar[str] = "low_rank"
+    SHAPES: ClassVar[Shapes] = {
+        "out": "T N",
+        "product": "T N",
+        "x": "T D",
+        "down": "* R",
+        "up": "* R",
+        "ranks": "E",
+        "adapters": "T",
+        "middle": "T R",
+    }
+    PART: ClassVar[OpPart] = OpPart.PRODUCT
+    SCRATCH: ClassVar[tuple[str, ...]] = ("middle",)
+    reference = staticmethod(reference)
+
+    out: Value
+    product: Value
+    x: Value
+    down: Weight
+    up: Weight
+    ranks: Vector
+    adapters: Indices
+    middle: Value
+    first: int
+
+    @property
+    def experts_of_a_row(self) -> int:
+        """See Op: one adapter at the most."""
+        return 1
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """As if every row had an adapter of full rank, and every sequence another one."""
+        rank, columns, rows = self.down.columns, self.down.rows, self.up.rows
+        flops = 2 * rank * (columns + rows) + rows
+        matrices = sum(formats.weight_bytes(each) // each.matrices for each in (self.down, self.up))
+        return OpCost(
+            per_row=Work(flops, activation_bytes=4 * (columns + 2 * rank + 2 * rows)),
+            per_sequence=Work(0, weight_bytes=matrices),
+        )
+
+
+def low_rank(
+    out: Value, product: Value, x: Value, down: Weight, up: Weight, ranks: Vector, adapters: Indices, first: int
+) -> LowRank:
+    """The call that makes `out` of `product`. Raises ValueError where the banks do not fit each other."""
+    fits = down.experts == up.experts == ranks.length > 0 and down.columns == up.columns
+    if not fits or down.columns % RANK_STEP or down.rows != x.width or first + up.rows > out.width:
+        raise ValueError(f"banks of {down.experts} and {up.experts} matrices do not make adapters of this product")
+    return LowRank(out, product, x.flat(), down, up, ranks, adapters, x.fresh(down.columns), first)

@@ -1,0 +1,172 @@
+"""route: which experts a row meets, and with which weights (Shazeer et al. 2017; DeepSeek-AI 2024).
+
+    out (T, 2 k) float32 = [weights | numbers] of logits (T, E) float32, E <= 1,024.
+
+    score    of an expert: softmax over all E logits, or sigmoid, or sqrt(softplus) of its own: the number of `scores`
+    choice   score + bias (E,) where there is a bias, else the logit
+    groups   the experts lie in `groups` groups of as many neighbours. A group counts as much as the sum of its `best`
+             largest choices (1, or 2 where there is a bias). Only those of the `kept` groups that count most, of equal
+             ones the earlier, may be chosen
+    weight   score; where `normalised` is not 0, divided by max(sum of the chosen scores, least) + added; times `factor`
+             and, where they are given, times shares (E,) (Gemma 4)
+
+numbers: of the k experts with the largest choices, largest first; of equal ones the lower number comes first. They are
+stored as float32, which holds whole numbers below 2^24 exactly. A row with a logit that is not finite has k different
+numbers and weights that are NaN. One row's result depends on that row alone.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value, Vector
+
+FLOPS_PER_EXPERT = 7
+"""A comparison, an exponential (counted as 5) and an addition for each logit."""
+
+
+class Scores(enum.IntEnum):
+    """What is made of logits, by its number in the native ABI."""
+
+    SOFTMAX = 0
+    SIGMOID = 1
+    SQRT_SOFTPLUS = 2
+
+
+def reference(
+    out: F32Array,
+    logits: F32Array,
+    normalised: int,
+    bias: F32Array | None = None,
+    scores: int = Scores.SOFTMAX,
+    groups: int = 1,
+    kept: int = 1,
+    best: int = 1,
+    least: float = 0.0,
+    added: float = 0.0,
+    factor: float = 1.0,
+    shares: F32Array | None = None,
+) -> None:
+    """See the module."""
+    count = out.shape[1] // 2
+    found = scores_of(logits, scores)
+    choices = logits if bias is None else found + bias
+    choices = np.where(_open(choices, groups, kept, best), choices, -np.inf)
+    chosen = np.argsort(-choices, axis=1, kind="stable")[:, :count]
+    weights = np.take_along_axis(found, chosen, axis=1).astype(np.float64)
+    if normalised:
+        weights /= np.maximum(weights.sum(axis=1, keepdims=True), least) + added
+    weights *= factor
+    weights[~np.isfinite(logits).all(axis=1)] = np.nan
+    if shares is not None:
+        weights *= shares[chosen]
+    out[:, :count], out[:, count:] = weights, chosen
+
+
+def scores_of(logits: F32Array, scores: int) -> F32Array:
+    """(T, E): the score of each expert, of logits (T, E), by the number of `scores`."""
+    wide = logits.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        if scores == Scores.SIGMOID:
+            found: F32Array = (1.0 / (1.0 + np.exp(-wide))).astype(np.float32)
+            return found
+        if scores == Scores.SQRT_SOFTPLUS:
+            root: F32Array = np.sqrt(np.logaddexp(0.0, wide)).astype(np.float32)
+            return root
+        powers = np.exp(wide - wide.max(axis=1, keepdims=True))
+        shares: F32Array = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
+        return shares
+
+
+def _open(choices: F32Array, groups: int, kept: int, best: int) -> NDArray[np.bool_]:
+    """(T, E): whether an expert's group is among those that may be chosen from."""
+    rows, experts = choices.shape
+    if groups == kept:
+        return np.ones((rows, experts), np.bool_)
+    values = np.sort(choices.reshape(rows, groups, -1), axis=2)[:, :, -best:].sum(axis=2)
+    order = np.argsort(-values, axis=1, kind="stable")[:, :kept]
+    found = np.zeros((rows, groups), np.bool_)
+    np.put_along_axis(found, order, True, axis=1)
+    return np.repeat(found, experts // groups, axis=1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Route(Op):
+    """The k experts of each row, and their weights."""
+
+    NAME: ClassVar[str] = "route"
+    SHAPES: ClassVar[Shapes] = {"out": "T 2C", "logits": "T E", "bias": "E", "shares": "E"}
+    reference = staticmethod(reference)
+
+    out: Value
+    logits: Value
+    normalised: int
+    bias: Vector | None = None
+    scores: int = Scores.SOFTMAX
+    groups: int = 1
+    kept: int = 1
+    best: int = 1
+    least: float = 0.0
+    added: float = 0.0
+    factor: float = 1.0
+    shares: Vector | None = None
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """A score for each expert."""
+        experts = self.logits.width
+        return OpCost(per_row=Work(FLOPS_PER_EXPERT * experts, activation_bytes=4 * (experts + self.out.width)))
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRule:
+    """How a family chooses: see the module. chosen: experts of a row."""
+
+    chosen: int
+    normalised: bool = False
+    scores: Scores = Scores.SOFTMAX
+    groups: int = 1
+    kept: int = 1
+    best: int = 1
+    least: float = 0.0
+    added: float = 0.0
+    factor: float = 1.0
+
+
+def route(logits: Value, rule: RouteRule, bias: Vector | None = None, shares: Vector | None = None) -> Value:
+    """[weights | numbers] of each row's experts. Raises ValueError for what cannot be chosen."""
+    experts = logits.width
+    if experts % rule.groups or not 1 <= rule.kept <= rule.groups:
+        raise ValueError(f"{rule.kept} of {rule.groups} groups of {experts} experts cannot be kept")
+    inside = experts // rule.groups
+    if not 1 <= rule.chosen <= rule.kept * inside:
+        raise ValueError(f"{rule.chosen} of {rule.kept * inside} experts cannot be chosen")
+    if not 1 <= rule.best <= min(2, inside) or (rule.best == 2 and bias is None):
+        raise ValueError(f"{rule.best} choices cannot stand for a group of {inside}")
+    out = logits.fresh(2 * rule.chosen)
+    logits.trace.record(
+        Route(
+            out,
+            logits,
+            int(rule.normalised),
+            bias,
+            int(rule.scores),
+            rule.groups,
+            rule.kept,
+            rule.best,
+            rule.least,
+            rule.added,
+            rule.factor,
+            shares,
+        )
+    )
+    return out

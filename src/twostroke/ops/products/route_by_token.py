@@ -1,0 +1,74 @@
+"""route_by_token: experts that a table names for each token id, weighed by scores (hash layers; Roller et al. 2021).
+
+    out (T, 2 k) float32 = [weights | numbers], as route.py writes them. numbers: row token_ids[t] of table (V, k),
+    given flat as (V * k,), in its order. weights: the scores of these experts, of logits (T, E), by the number of
+    `scores` in route.py, divided by (their sum + added), times `factor`. A number of the table is rounded to the
+    nearest whole one and held in [0, E). One that stands earlier in its row means the next expert that does not, and
+    behind the last the first: a row meets k experts, whatever a table says.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.products.route import FLOPS_PER_EXPERT, RouteRule, scores_of
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Indices, Value, Vector
+
+
+def reference(
+    out: F32Array, logits: F32Array, token_ids: I32Array, table: F32Array, scores: int, added: float, factor: float
+) -> None:
+    """See the module. Raises IndexError for a token id outside the table."""
+    count, experts = out.shape[1] // 2, logits.shape[1]
+    rows = table.reshape(-1, count)
+    if token_ids.size and (int(token_ids.min()) < 0 or int(token_ids.max()) >= len(rows)):
+        raise IndexError(f"token id outside [0, {len(rows)})")
+    chosen = np.clip(np.rint(rows[token_ids]), 0, experts - 1).astype(np.int64)
+    for row in chosen:
+        for place in range(1, count):
+            while row[place] in row[:place]:
+                row[place] = (row[place] + 1) % experts
+    weights = np.take_along_axis(scores_of(logits, scores), chosen, axis=1).astype(np.float64)
+    weights = weights / (weights.sum(axis=1, keepdims=True) + added) * factor
+    weights[~np.isfinite(logits).all(axis=1)] = np.nan
+    out[:, :count], out[:, count:] = weights, chosen
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RouteByToken(Op):
+    """The k experts of each row's token, and their weights."""
+
+    NAME: ClassVar[str] = "route_by_token"
+    SHAPES: ClassVar[Shapes] = {"out": "T 2C", "logits": "T E", "token_ids": "T", "table": "*"}
+    reference = staticmethod(reference)
+
+    out: Value
+    logits: Value
+    token_ids: Indices
+    table: Vector
+    scores: int
+    added: float
+    factor: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """A score for each expert."""
+        experts = self.logits.width
+        return OpCost(per_row=Work(FLOPS_PER_EXPERT * experts, activation_bytes=4 * (experts + self.out.width)))
+
+
+def route_by_token(logits: Value, token_ids: Indices, table: Vector, rule: RouteRule) -> Value:
+    """[weights | numbers] of each row's experts: rule.chosen of each, by its scores, added and factor."""
+    if table.length % rule.chosen or not rule.normalised or rule.chosen > logits.width:
+        raise ValueError(f"a table of {table.length} numbers and {rule} do not name experts")
+    out = logits.fresh(2 * rule.chosen)
+    parts = (int(rule.scores), rule.added, rule.factor)
+    logits.trace.record(RouteByToken(out, logits, token_ids, table, *parts))
+    return out

@@ -1,0 +1,71 @@
+"""sparse_mixer: one expert after the other, weighed against those that come near it (Liu et al. 2023; Phi-3.5-MoE).
+
+    out (T, 2 k) float32 = [weights | numbers] of logits (T, E) float32, E <= 1,024, as route.py writes them.
+
+Step i takes the largest logit m of those that are left, of equal ones the lower number. Its weight is one over the sum
+of exp(l - m) over those left for which (m - l) / max(|l|, m) is at most 2 jitter. Then it is left out. A row with a
+logit that is not finite has k different numbers and weights that are NaN. One row's result depends on that row alone.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+FLOPS_PER_EXPERT = 9
+"""A comparison, a difference, a quotient, an exponential (counted as 5) and an addition for each logit and choice."""
+
+
+def reference(out: F32Array, logits: F32Array, jitter: float) -> None:
+    """See the module."""
+    count = out.shape[1] // 2
+    for row, line in enumerate(logits):
+        left = np.ones(len(line), np.bool_)
+        for place in range(count):
+            best = int(np.argmax(np.where(left & ~np.isnan(line), line, -np.inf)))
+            best = best if left[best] else int(np.argmax(left))
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                apart = (line[best] - line) / np.maximum(np.abs(line), line[best])
+                near = left & ~(apart > np.float32(2 * jitter))
+                total = np.exp((line[near] - line[best]).astype(np.float64)).sum()
+            out[row, place], out[row, count + place] = 1.0 / total, best
+            left[best] = False
+    out[~np.isfinite(logits).all(axis=1), :count] = np.nan
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SparseMixer(Op):
+    """The k experts of each row, one after the other."""
+
+    NAME: ClassVar[str] = "sparse_mixer"
+    SHAPES: ClassVar[Shapes] = {"out": "T 2C", "logits": "T E"}
+    reference = staticmethod(reference)
+
+    out: Value
+    logits: Value
+    jitter: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """One pass over the logits for each choice."""
+        experts, chosen = self.logits.width, self.out.width // 2
+        return OpCost(
+            per_row=Work(FLOPS_PER_EXPERT * experts * chosen, activation_bytes=4 * (experts + self.out.width))
+        )
+
+
+def sparse_mixer(logits: Value, chosen: int, jitter: float) -> Value:
+    """[weights | numbers] of the `chosen` experts of each row."""
+    if not 1 <= chosen <= logits.width:
+        raise ValueError(f"{chosen} of {logits.width} experts cannot be chosen")
+    out = logits.fresh(2 * chosen)
+    logits.trace.record(SparseMixer(out, logits, jitter))
+    return out

@@ -1,0 +1,54 @@
+"""take_columns: columns of a value in another order; any of them may be taken several times, or never.
+
+    out (T, D) float32 = x[:, order], x (T, E) float32, order (D,) whole numbers in [0, E) as float32.
+
+For matrices that are kept with their columns in another order than the checkpoint's (act-order of GPTQ), for rotated
+elements of heads, and for copies.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value, Vector
+
+MOST_COLUMNS = 1 << 24
+"""Whole numbers up to here are float32 numbers."""
+
+
+def reference(out: F32Array, x: F32Array, order: F32Array) -> None:
+    """See the module. Raises IndexError for a column outside x."""
+    out[...] = x[:, order.astype(np.int64)]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TakeColumns(Op):
+    """Columns of x, in a given order."""
+
+    NAME: ClassVar[str] = "take_columns"
+    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T E", "order": "D"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    order: Vector
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Read once, written once."""
+        return OpCost(per_row=Work(0, activation_bytes=8 * self.out.width))
+
+
+def take_columns(x: Value, order: Vector) -> Value:
+    """These columns of x; a copy of x where they are all, in the order that they have."""
+    x = x.flat()
+    out = x.fresh(order.length)
+    x.trace.record(TakeColumns(out, x, order))
+    return out

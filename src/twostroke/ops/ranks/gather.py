@@ -1,0 +1,58 @@
+"""gather: what each rank has made of a value, put together on every rank.
+
+    out (T, W) float32 = [part of rank 0 | part of rank 1 | ...], part (T, V) float32, V of each rank its own.
+
+Where a product with `reader` is all that reads `out`, and that matrix is of an integer kind, the product rounds each
+group of columns to int8 (`products/linear.py` quantize_rows). Then ranks may exchange the codes and the largest
+magnitude of each group, a quarter of the bytes. `out` holds other floats, which round to the same codes and scales, so
+the product's bits are the same. A rank does so where its columns, from column `first` of the product's on, are whole
+groups.
+
+The reference is that of a rank alone: its part is the whole. Ranks meet in the cpu backend's exchange.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.program.op import FormatChoice, Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value, Weight
+
+ELEMENT_BYTES = 4
+
+
+def reference(out: F32Array, part: F32Array, reader: PackedWeight | None = None, first: int = 0) -> None:
+    """See the module."""
+    out[...] = part
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Gather(Op):
+    """out (T, W): the parts (T, V) of all ranks, one after the other, in the order of the ranks."""
+
+    NAME: ClassVar[str] = "gather"
+    SHAPES: ClassVar[Shapes] = {"out": "T W", "part": "T V", "reader": "R C"}
+    reference = staticmethod(reference)
+
+    out: Value
+    part: Value
+    reader: Weight | None = None
+    first: int = 0
+
+    def sent_row_bytes(self, format_for: FormatChoice) -> int:
+        """Of a row of the part, as it goes to each other rank."""
+        group = 0 if self.reader is None else format_for(self.reader).group
+        width = self.part.width
+        whole = group and self.first % group == 0
+        if self.reader is None or not whole or (width % group and self.first + width != self.reader.columns):
+            return ELEMENT_BYTES * width
+        return ELEMENT_BYTES * -(-width // group) + -(-width // ELEMENT_BYTES) * ELEMENT_BYTES
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Read once, written once; what travels between ranks is not counted here."""
+        return OpCost(per_row=Work(0, activation_bytes=2 * ELEMENT_BYTES * self.out.width))

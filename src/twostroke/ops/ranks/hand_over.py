@@ -1,0 +1,39 @@
+"""hand_over: a value goes to the next stage.
+
+    x (T, W) float32, which `receive` of the stage behind this one finds.
+
+The reference is that of one process: the value lies where it lies.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+ELEMENT_BYTES = 4
+
+
+def reference(x: F32Array) -> None:
+    """See the module."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HandOver(Op):
+    """x to the next stage."""
+
+    NAME: ClassVar[str] = "hand_over"
+    SHAPES: ClassVar[Shapes] = {"x": "T W"}
+    reference = staticmethod(reference)
+
+    x: Value
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Read once; what travels between stages is not counted here."""
+        return OpCost(per_row=Work(0, activation_bytes=ELEMENT_BYTES * self.x.width))

@@ -1,0 +1,1 @@
+"""Ops that treat each row by itself: norms, activations, sums, gates."""

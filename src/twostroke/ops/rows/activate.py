@@ -1,0 +1,47 @@
+"""activate: the activation of a feed-forward block without a gate, in place.
+
+    x (T, F) float32 = act(x); act by its number in activation.py.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.ops.rows.activation import FLOPS, Activation, activated
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+
+def reference(x: F32Array, activation: int) -> None:
+    """See the module."""
+    x[...] = activated(x, activation)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Activate(Op):
+    """act(x), over x."""
+
+    NAME: ClassVar[str] = "activate"
+    SHAPES: ClassVar[Shapes] = {"out": "T F"}
+    BY_HEADS: ClassVar[bool] = True
+    reference = staticmethod(reference)
+
+    out: Value
+    activation: int
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """The function for each element; a read and a write."""
+        width = self.out.width
+        return OpCost(per_row=Work(FLOPS * width, activation_bytes=8 * width))
+
+
+def activate(x: Value, activation: Activation) -> Value:
+    """act(x), over x."""
+    out = x.written()
+    x.trace.record(Activate(out, int(activation)))
+    return out

@@ -1,0 +1,63 @@
+"""gate: the gate of a gated feed-forward block (Shazeer 2020).
+
+    out (T, F) float32 = act(gate) * (up + shift), [gate | up] = x (T, 2 F) float32; act by its number in
+                         activation.py. Where limit is above 0, gate is first held below it, and up between -limit
+                         and limit (gpt-oss).
+
+out may lie over the first half of x.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.ops.rows.activation import FLOPS, Activation, activated
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+__all__ = ["Activation", "GateProduct", "gate", "reference"]
+
+
+def reference(out: F32Array, x: F32Array, activation: int, limit: float = 0.0, shift: float = 0.0) -> None:
+    """See the module."""
+    half = x.shape[1] // 2
+    gates, ups = x[:, :half], x[:, half:]
+    if limit > 0:
+        gates, ups = np.minimum(gates, np.float32(limit)), np.clip(ups, np.float32(-limit), np.float32(limit))
+    with np.errstate(over="ignore"):
+        out[...] = (activated(gates, activation) * (ups + np.float32(shift))).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GateProduct(Op):
+    """act(gate) * (up + shift), both held within a limit."""
+
+    NAME: ClassVar[str] = "gate"
+    SHAPES: ClassVar[Shapes] = {"out": "T F", "x": "T 2F"}
+    BY_HEADS: ClassVar[bool] = True
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    activation: int
+    limit: float = 0.0
+    shift: float = 0.0
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """The function and a product for each output element; two reads and a write."""
+        width = self.out.width
+        return OpCost(per_row=Work(FLOPS * width, activation_bytes=12 * width))
+
+
+def gate(x: Value, activation: Activation, limit: float = 0.0, shift: float = 0.0) -> Value:
+    """act(gate) * (up + shift) of rows [gate | up]. limit: 0 for none."""
+    out = x.fresh(x.width // 2)
+    x.trace.record(GateProduct(out, x, int(activation), limit, shift))
+    return out

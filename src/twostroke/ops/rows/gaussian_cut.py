@@ -1,0 +1,49 @@
+"""gaussian_cut: of each row what lies far above its mean, in place (the sparse activations of Gemma 3n).
+
+    x (T, F) float32 = max(x - mean - factor * deviation, 0), mean and deviation of the row, the deviation over F.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+
+def reference(x: F32Array, factor: float) -> None:
+    """See the module."""
+    wide = x.astype(np.float64)
+    cut = wide.mean(axis=1, keepdims=True) + factor * wide.std(axis=1, keepdims=True)
+    x[...] = np.maximum(wide - cut, 0.0)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GaussianCut(Op):
+    """What lies above each row's cut, in place."""
+
+    NAME: ClassVar[str] = "gaussian_cut"
+    SHAPES: ClassVar[Shapes] = {"out": "T F"}
+    reference = staticmethod(reference)
+
+    out: Value
+    factor: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """A sum, a sum of squares and a comparison for each element; a read and a write."""
+        width = self.out.width
+        return OpCost(per_row=Work(5 * width, activation_bytes=8 * width))
+
+
+def gaussian_cut(x: Value, factor: float) -> Value:
+    """What lies above mean + factor * deviation, over x."""
+    out = x.written()
+    x.trace.record(GaussianCut(out, factor))
+    return out

@@ -1,0 +1,49 @@
+"""match_rms: rows scaled to the root mean square of other rows, in place (the streams of Gemma 3n).
+
+    x (T, D) float32 *= sqrt(mean(like^2)) / sqrt(max(mean(x^2), least)), like (T, D) float32.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+
+def reference(x: F32Array, like: F32Array, least: float) -> None:
+    """See the module."""
+    own, wanted = (np.mean(each.astype(np.float64) ** 2, axis=1, keepdims=True) for each in (x, like))
+    x[...] = x * np.sqrt(wanted / np.maximum(own, least))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MatchRms(Op):
+    """x with the root mean square of `like`, in place."""
+
+    NAME: ClassVar[str] = "match_rms"
+    SHAPES: ClassVar[Shapes] = {"out": "T D", "like": "T D"}
+    reference = staticmethod(reference)
+
+    out: Value
+    like: Value
+    least: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Two sums of squares and a product; two reads and a write."""
+        width = self.out.width
+        return OpCost(per_row=Work(5 * width, activation_bytes=12 * width))
+
+
+def match_rms(x: Value, like: Value, least: float) -> Value:
+    """x scaled to the root mean square of `like`, over x."""
+    out = x.written()
+    x.trace.record(MatchRms(out, like, least))
+    return out

@@ -1,0 +1,55 @@
+"""mix_streams: each stream of a row plus a weighted sum of other streams of that row (AltUp; Baykal et al. 2023).
+
+    out, base (T, N, D), x (T, M, D), weights (T, N * M) float32:
+    out[n] = base[n] + sum over m, in order, of (weights[n * M + m] + shift) * x[m]
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+
+def reference(out: F32Array, base: F32Array, x: F32Array, weights: F32Array, shift: float) -> None:
+    """See the module."""
+    shares = (weights + np.float32(shift)).reshape(len(weights), base.shape[1], x.shape[1])
+    out[...] = base + np.einsum("tnm,tmd->tnd", shares, x)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MixStreams(Op):
+    """base plus weighted sums of x."""
+
+    NAME: ClassVar[str] = "mix_streams"
+    SHAPES: ClassVar[Shapes] = {"out": "T N D", "base": "T N D", "x": "T M D", "weights": "T *"}
+    reference = staticmethod(reference)
+
+    out: Value
+    base: Value
+    x: Value
+    weights: Value
+    shift: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """2 FLOPs for each element and stream of x; each is read once, out is written once."""
+        width, streams = self.out.width, self.x.shape[0]
+        moved = 2 * width + self.x.width + self.weights.width
+        return OpCost(per_row=Work(2 * width * streams, activation_bytes=4 * moved))
+
+
+def mix_streams(base: Value, x: Value, weights: Value, shift: float = 0.0) -> Value:
+    """base (T, N, D) plus the weighted sums of x (T, M, D). Raises ValueError where the weights do not fit."""
+    if weights.width != base.shape[0] * x.shape[0]:
+        raise ValueError(f"{weights.width} weights for {base.shape[0]} sums of {x.shape[0]} streams")
+    out = base.fresh()
+    base.trace.record(MixStreams(out, base, x, weights, shift))
+    return out

@@ -1,0 +1,57 @@
+"""multiply: each element times a function of another (the gates of attention, of states and of convolutions).
+
+    out (T, D) float32 = x * act(gate), x (T, D), gate (T, G) float32; act by its number in activation.py. D is a
+    multiple of G: number g of `gate` belongs to the D / G elements of x from g * D / G on (one number a head, say).
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.ops.rows.activation import FLOPS, Activation, activated
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+
+def reference(out: F32Array, x: F32Array, gate: F32Array, activation: int) -> None:
+    """See the module."""
+    rows = len(x)
+    flat = gate.reshape(rows, -1)
+    factors = np.repeat(activated(flat, activation), x[:1].size // flat[:1].size if rows else 1, axis=1)
+    out[...] = (x * factors.reshape(x.shape)).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Multiply(Op):
+    """x * act(gate)."""
+
+    NAME: ClassVar[str] = "multiply"
+    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "gate": "T *"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    gate: Value
+    activation: int
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """The function of each gate, a product for each element; two reads and a write."""
+        width, gates = self.out.width, self.gate.width
+        return OpCost(per_row=Work(width + FLOPS * gates, activation_bytes=8 * width + 4 * gates))
+
+
+def multiply(x: Value, gate: Value, activation: Activation = Activation.IDENTITY) -> Value:
+    """x (T, D) times act(gate). Raises ValueError where the gate's width does not divide x's."""
+    x, gate = x.flat(), gate.flat()
+    if x.width % gate.width:
+        raise ValueError(f"{gate.width} gates cannot be shared by {x.width} elements")
+    out = x.fresh()
+    x.trace.record(Multiply(out, x, gate, int(activation)))
+    return out

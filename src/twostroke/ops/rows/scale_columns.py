@@ -1,0 +1,47 @@
+"""scale_columns: each column times a number of its own, or all times one number of the checkpoint, in place.
+
+    x (T, D) float32 *= weight (D,) or (1,) float32.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value, Vector
+
+
+def reference(x: F32Array, weight: F32Array) -> None:
+    """See the module."""
+    x *= weight
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ScaleColumns(Op):
+    """x * weight, over x."""
+
+    NAME: ClassVar[str] = "scale_columns"
+    SHAPES: ClassVar[Shapes] = {"out": "T D", "weight": "*"}
+    reference = staticmethod(reference)
+
+    out: Value
+    weight: Vector
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """One FLOP an element; a read and a write."""
+        width = self.out.width
+        return OpCost(Work(0, weight_bytes=4 * self.weight.length), Work(width, activation_bytes=8 * width))
+
+
+def scale_columns(x: Value, weight: Vector) -> Value:
+    """x times weight, over x. Raises ValueError for a weight that has neither one number nor one for each column."""
+    if weight.length not in (1, x.width):
+        raise ValueError(f"{weight.length} numbers for {x.width} columns")
+    out = x.written()
+    x.trace.record(ScaleColumns(out, weight))
+    return out

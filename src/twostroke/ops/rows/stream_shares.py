@@ -1,0 +1,81 @@
+"""stream_shares: how a block reads streams and adds to them (manifold-constrained hyper-connections; Xie et al. 2026).
+
+    x (T, W) float32 = [a (N) | b (N) | c (N * N)], W = 2 N + N * N; or [a] alone, W = N. base (W,), factor (3,), or
+    (1,) for [a] alone. Each part is first made part * its factor + its base. Then
+    out[:, : N]       how the block's input is made of the streams: sigmoid(a) + eps
+    out[:, N : 2 N]   what the block's output counts for each stream: 2 sigmoid(b)
+    out[:, 2 N :]     at [2 N + k * N + j] what stream j before counts for stream k behind: S[j, k], of S made of
+                      softmax(c[j]) + eps row by row; columns divided by (their sum + eps); then rounds - 1 times the
+                      rows and then the columns (Sinkhorn and Knopp 1967)
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value, Vector
+
+MOST_STREAMS = 8
+
+
+def reference(
+    out: F32Array, x: F32Array, base: F32Array, factor: F32Array, streams: int, rounds: int, eps: float
+) -> None:
+    """See the module."""
+    n = streams
+    wide = x.astype(np.float64) * np.repeat(factor, [n, n, n * n][: len(factor)]) + base
+    with np.errstate(over="ignore"):
+        shares = 1 / (1 + np.exp(-wide[:, : 2 * n]))
+    out[:, :n] = shares[:, :n] + eps
+    if x.shape[1] == n:
+        return
+    out[:, n : 2 * n] = 2 * shares[:, n:]
+    square = wide[:, 2 * n :].reshape(-1, n, n)
+    square = np.exp(square - square.max(axis=2, keepdims=True))
+    square = square / square.sum(axis=2, keepdims=True) + eps
+    square = square / (square.sum(axis=1, keepdims=True) + eps)
+    for _ in range(rounds - 1):
+        square = square / (square.sum(axis=2, keepdims=True) + eps)
+        square = square / (square.sum(axis=1, keepdims=True) + eps)
+    out[:, 2 * n :] = square.swapaxes(1, 2).reshape(-1, n * n)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StreamShares(Op):
+    """The shares of a block."""
+
+    NAME: ClassVar[str] = "stream_shares"
+    SHAPES: ClassVar[Shapes] = {"out": "T W", "x": "T W", "base": "W", "factor": "*"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    base: Vector
+    factor: Vector
+    streams: int
+    rounds: int
+    eps: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Two divisions and sums for each round, of each number."""
+        width = self.out.width
+        return OpCost(per_row=Work((8 + 4 * self.rounds) * width, activation_bytes=8 * width))
+
+
+def stream_shares(x: Value, base: Vector, factor: Vector, streams: int, rounds: int, eps: float) -> Value:
+    """The shares of x (T, 2 N + N * N), or (T, N). Raises ValueError for other widths."""
+    x = x.flat()
+    parts = {streams: 1, (2 + streams) * streams: 3}
+    if not 2 <= streams <= MOST_STREAMS or rounds < 1 or parts.get(x.width) != factor.length:
+        raise ValueError(f"{x.width} numbers with {factor.length} factors are not shares of {streams} streams")
+    out = x.fresh()
+    x.trace.record(StreamShares(out, x, base, factor, streams, rounds, eps))
+    return out

@@ -1,0 +1,51 @@
+"""weigh_streams: weighted sums of the streams of a row (hyper-connections; Zhu et al. 2024, Xie et al. 2026).
+
+    out (T, N, D), x (T, M, D), weights (T, N * M) float32: out[n] = sum over m, in order, of weights[n * M + m] * x[m]
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+
+def reference(out: F32Array, x: F32Array, weights: F32Array) -> None:
+    """See the module."""
+    out[...] = np.einsum("tnm,tmd->tnd", weights.reshape(len(weights), out.shape[1], x.shape[1]), x)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class WeighStreams(Op):
+    """Weighted sums of x."""
+
+    NAME: ClassVar[str] = "weigh_streams"
+    SHAPES: ClassVar[Shapes] = {"out": "T N D", "x": "T M D", "weights": "T *"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    weights: Value
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """2 FLOPs for each element and stream of x; each is read once, out is written once."""
+        moved = self.out.width + self.x.width + self.weights.width
+        return OpCost(per_row=Work(2 * self.out.width * self.x.shape[0], activation_bytes=4 * moved))
+
+
+def weigh_streams(x: Value, weights: Value) -> Value:
+    """Sums (T, N, D) of the streams x (T, M, D). Raises ValueError where the weights do not fit."""
+    count, dim = x.shape
+    if weights.width % count:
+        raise ValueError(f"{weights.width} weights for sums of {count} streams")
+    out = x.fresh(weights.width // count, dim)
+    x.trace.record(WeighStreams(out, x, weights))
+    return out

@@ -1,0 +1,58 @@
+"""xielu: an activation with four numbers of the checkpoint, in place (Huang and Schlag 2024; Apertus).
+
+    x (T, F) float32 = x > 0:  p x^2 + b x
+                       else:   n (exp(min(x, e)) - 1 - x) + b x
+    numbers (4,) = [alpha_p, alpha_n, b, e]; p = softplus(alpha_p), n = b + softplus(alpha_n); e below 0.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.ops.rows.activation import FLOPS
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value, Vector
+
+
+def reference(x: F32Array, numbers: F32Array) -> None:
+    """See the module."""
+    rise, fall = np.logaddexp(0.0, numbers[:2].astype(np.float64))
+    line, least = (float(number) for number in numbers[2:])
+    wide = x.astype(np.float64)
+    above = rise * wide * wide + line * wide
+    below = (line + fall) * (np.expm1(np.minimum(wide, least)) - wide) + line * wide
+    x[...] = np.where(wide > 0, above, below)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Xielu(Op):
+    """The activation of each element, in place."""
+
+    NAME: ClassVar[str] = "xielu"
+    SHAPES: ClassVar[Shapes] = {"out": "T F", "numbers": "C"}
+    BY_HEADS: ClassVar[bool] = True
+    reference = staticmethod(reference)
+
+    out: Value
+    numbers: Vector
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """The function for each element; a read and a write."""
+        width = self.out.width
+        return OpCost(per_row=Work(FLOPS * width, activation_bytes=8 * width))
+
+
+def xielu(x: Value, numbers: Vector) -> Value:
+    """The activation, over x. Raises ValueError for other than four numbers."""
+    if numbers.length != 4:
+        raise ValueError(f"{numbers.length} numbers, there must be four")
+    out = x.written()
+    x.trace.record(Xielu(out, numbers))
+    return out

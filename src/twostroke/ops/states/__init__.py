@@ -1,0 +1,1 @@
+"""Ops of models that keep a state of fixed size for each sequence."""

@@ -1,0 +1,103 @@
+"""compress: entries of several tokens each, by a softmax over the tokens, channel by channel (DeepSeek-AI 2026).
+
+    x (T, 2 S D) float32 = [values (S D) | gates (S D)]; bias (rate S D,): what is added to the gates of each place in a
+    window of `rate` positions. Entry i of one series (S = 1) is, in each channel,
+        sum over the tokens j of window i of softmax_j(gate_j + bias_j) * value_j
+    With two series (S = 2) the softmax goes over window i - 1, of which the first D channels count, and then over
+    window i, of which the last D count; window -1 is empty.
+    out (T, D) float32 = the entry, in the row of its window's last position, (p + 1) % rate == 0; zeros in the others.
+
+The state of a sequence holds for each channel and each open entry the largest gate, the sum of weights relative to it,
+and the sum of values times weights: S * 3 D float32, of the entry that closes next first. Tokens are added in their
+order by the online softmax, so bits do not depend on how a sequence is cut into steps.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.attention.attention import LOG2_E
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
+
+LOWEST = np.float32(-3.0e38)
+FLOPS = 16
+"""Two exponentials, counted as 5 each, and what is made of them, for each channel and series."""
+
+
+def reference(
+    out: F32Array,
+    x: F32Array,
+    bias: F32Array,
+    state: F32Array,
+    slots: I32Array,
+    batch: AttentionBatch,
+    rate: int,
+) -> None:
+    """See the module."""
+    dim = out.shape[1]
+    series = x.shape[1] // (2 * dim)
+    biases = bias.reshape(rate, series, dim)
+    out[...] = 0
+    for s, slot in enumerate(slots):
+        first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
+        held = state[slot].reshape(series, 3, dim)
+        for row in range(first, last):
+            position = int(batch.context_tokens[s]) - (last - row)
+            if position % rate == 0:
+                held[:-1] = held[1:]
+                held[(0 if position == 0 else -1) :] = np.array([LOWEST, 0, 0], np.float32)[:, None]
+            values, gates = x[row].reshape(2, series, dim)
+            gates = (gates + biases[position % rate]) * LOG2_E
+            # The last series of a token counts for the entry that closes next.
+            for entry, value, gate in zip(held, values[::-1], gates[::-1], strict=True):
+                peak = np.maximum(entry[0], gate)
+                kept, weight = np.exp2(np.maximum(entry[0] - peak, -126)), np.exp2(gate - peak)
+                entry[...] = peak, entry[1] * kept + weight, entry[2] * kept + weight * value
+            if (position + 1) % rate == 0:
+                out[row] = held[0, 2] / held[0, 1]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Compress(Op):
+    """The entries that close in this step; the state is changed."""
+
+    NAME: ClassVar[str] = "compress"
+    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T *", "bias": "*", "slots": "S"}
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    bias: Vector
+    state: StateCache
+    slots: Indices
+    batch: Sequences
+    rate: int
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Each channel of each series; the state is read and written once for each sequence."""
+        return OpCost(
+            Work(0, weight_bytes=4 * self.bias.length),
+            Work(FLOPS * self.x.width // 2, activation_bytes=4 * (self.x.width + self.out.width)),
+            per_sequence=Work(0, kv_bytes=8 * self.state.elements),
+        )
+
+
+def compress(x: Value, bias: Vector, dim: int, rate: int) -> Value:
+    """Entries (T, dim) of x (T, 2 S dim), with a state of its own. Raises ValueError where the sizes do not fit."""
+    x = x.flat()
+    series = x.width // (2 * dim)
+    if series not in (1, 2) or x.width != 2 * series * dim or bias.length != rate * series * dim:
+        raise ValueError(f"{x.width} columns and {bias.length} biases are not entries of {dim} for {rate} positions")
+    out = x.fresh(dim)
+    state = x.trace.state(3 * series * dim)
+    x.trace.record(Compress(out, x, bias, state, STATE_SLOTS, SEQUENCES, rate))
+    return out

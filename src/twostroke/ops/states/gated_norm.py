@@ -1,0 +1,89 @@
+"""gated_norm: the norm after a scan, with a gate (Dao and Gu 2024; Yang et al. 2024).
+
+    x, gate, out (T, D) float32 in `groups` groups of D / groups elements. rms(v) = v / sqrt(mean(v^2) + eps), the mean
+    of each group by itself. gate_first 1: out = rms(x * act(gate)) * weight; 0: out = rms(x) * weight * act(gate).
+    weight (D,), or (D / groups,) for one that all groups share; act by its number in ops/rows/activation.py.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.ops.rows.activation import FLOPS, Activation, activated
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value, Vector
+
+
+def reference(
+    out: F32Array,
+    x: F32Array,
+    gate: F32Array,
+    weight: F32Array,
+    eps: float,
+    groups: int,
+    activation: int,
+    gate_first: int,
+) -> None:
+    """See the module."""
+    rows = len(x)
+    shape = (rows, groups, x[:1].size // groups if rows else 1)
+    factors = activated(gate.reshape(rows, -1), activation).reshape(shape)
+    values = x.reshape(shape).astype(np.float64)
+    if gate_first:
+        values = values * factors
+    values = values / np.sqrt(np.mean(values**2, axis=-1, keepdims=True) + eps)
+    values = values * (weight.reshape(groups, -1) if len(weight) == groups * shape[2] else weight)
+    if not gate_first:
+        values = values * factors
+    out[...] = values.reshape(out.shape).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GatedNorm(Op):
+    """The norm of each group, gated."""
+
+    NAME: ClassVar[str] = "gated_norm"
+    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "gate": "T D", "weight": "*"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    gate: Value
+    weight: Vector
+    eps: float
+    groups: int
+    activation: int
+    gate_first: int
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """A norm, a function and a product of each element; two reads and a write."""
+        width = self.out.width
+        return OpCost(
+            Work(0, weight_bytes=4 * self.weight.length), Work((5 + FLOPS) * width, activation_bytes=12 * width)
+        )
+
+
+def gated_norm(
+    x: Value,
+    gate: Value,
+    weight: Vector,
+    eps: float,
+    groups: int,
+    *,
+    activation: Activation = Activation.SILU,
+    gate_first: bool,
+) -> Value:
+    """See the module. Raises ValueError where the groups or the weight do not fit."""
+    x, gate = x.flat(), gate.flat()
+    if groups < 1 or x.width % groups or weight.length not in (x.width, x.width // groups):
+        raise ValueError(f"{groups} groups, a weight of {weight.length}: they do not fit rows of {x.width} elements")
+    out = x.fresh()
+    x.trace.record(GatedNorm(out, x, gate, weight, eps, groups, int(activation), int(gate_first)))
+    return out

@@ -1,0 +1,70 @@
+"""token_shift: each row mixed with the row before it in its sequence, in several ways (RWKV; Peng et al. 2023).
+
+    out (T, N * D), x (T, D), mix (N * D,) float32, for each way n = 0 .. N - 1:
+    out[t, n] = x[t] + (x[t - 1] - x[t]) * mix[n]
+    The row before the first of a step is the sequence's state (D,), read and replaced by its last row; slots (S,): each
+    sequence's place in `state`.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
+
+
+def reference(
+    out: F32Array, x: F32Array, mix: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch
+) -> None:
+    """See the module."""
+    width = x.shape[1]
+    for s, slot in enumerate(slots):
+        first, end = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
+        if first == end:
+            continue
+        before = np.concatenate((state[slot][None], x[first : end - 1]))
+        for way in range(len(mix) // width):
+            columns = slice(way * width, (way + 1) * width)
+            out[first:end, columns] = x[first:end] + (before - x[first:end]) * mix[columns]
+        state[slot] = x[end - 1]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TokenShift(Op):
+    """Each row mixed with the one before; the state is changed."""
+
+    NAME: ClassVar[str] = "token_shift"
+    SHAPES: ClassVar[Shapes] = {"out": "T M", "x": "T D", "mix": "M", "slots": "S"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    mix: Vector
+    state: StateCache
+    slots: Indices
+    batch: Sequences
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """3 FLOPs for each output; the state is read and written once for each sequence."""
+        return OpCost(
+            per_row=Work(3 * self.out.width, activation_bytes=4 * (self.out.width + self.x.width)),
+            per_sequence=Work(0, kv_bytes=8 * self.state.elements),
+        )
+
+
+def token_shift(x: Value, mix: Vector) -> tuple[Value, ...]:
+    """x (T, D) mixed in each of the ways of `mix`, with a state of its own."""
+    if not mix.length or mix.length % x.width:
+        raise ValueError(f"{mix.length} numbers are not ways to mix rows of {x.width}")
+    out = x.fresh(mix.length)
+    state = x.trace.state(x.width)
+    x.trace.record(TokenShift(out, x, mix, state, STATE_SLOTS, SEQUENCES))
+    return out.split(*(x.width for _ in range(mix.length // x.width)))

@@ -1,0 +1,28 @@
+"""What both scans of RWKV share: the norm of each head's output, and the state of a layer.
+
+Knows: shapes of heads. Must not know: which scan.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.program.values import StateCache, Value
+
+MOST_ROWS = 256
+"""Rows of one head's state: what kernels have room for."""
+
+
+def norm_of_heads(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float) -> np.ndarray:
+    """x, weight, bias (H, N) -> (x - mean) / sqrt(variance + eps) * weight + bias, of each head."""
+    apart = x - x.mean(axis=-1, keepdims=True)
+    normed: np.ndarray = apart / np.sqrt((apart**2).mean(axis=-1, keepdims=True) + eps) * weight + bias
+    return normed
+
+
+def state_of_heads(v: Value) -> StateCache:
+    """A state (H, N, N) for the scan of v (T, H, N). Raises ValueError where heads are too large."""
+    heads, width = v.shape
+    if width > MOST_ROWS:
+        raise ValueError(f"heads of {width}, there is room for {MOST_ROWS}")
+    return v.trace.state(heads * width * width)

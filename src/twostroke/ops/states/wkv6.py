@@ -1,0 +1,105 @@
+"""wkv6: RWKV-6's scan, token by token within a head, with the norm of its output (Peng et al. 2024).
+
+    out, r, w, k, v (T, H, N) float32. For each token, in order, and each head with its rows of the vectors:
+        made = k (outer) v                                            rows by k, columns by v
+        out = layer_norm(r @ (first * made + state)) * weight + bias
+        state (N, N) = exp(-exp(w)) * state + made
+    first, weight, bias (H * N,) float32; the norm is of each head, over N, with eps. A sequence's state is (H, N, N)
+    float32, read and changed in place; slots (S,): each sequence's place in `state`.
+
+Products with the state are summed in the order of its rows, so bits do not depend on how a sequence is cut into steps.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.states.wkv import norm_of_heads, state_of_heads
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
+
+
+def reference(
+    out: F32Array,
+    r: F32Array,
+    w: F32Array,
+    k: F32Array,
+    v: F32Array,
+    first: F32Array,
+    weight: F32Array,
+    bias: F32Array,
+    state: F32Array,
+    slots: I32Array,
+    batch: AttentionBatch,
+    eps: float,
+) -> None:
+    """See the module."""
+    heads, width = v.shape[1:]
+    own, scales, shifts = (each.reshape(heads, width).astype(np.float64) for each in (first, weight, bias))
+    left = np.exp(-np.exp(w.astype(np.float64)))
+    for s, slot in enumerate(slots):
+        h = state[slot].reshape(heads, width, width).astype(np.float64)
+        for row in range(int(batch.row_starts[s]), int(batch.row_starts[s + 1])):
+            made = k[row].astype(np.float64)[:, :, None] * v[row][:, None, :]
+            seen = np.einsum("hk,hkv->hv", r[row], own[:, :, None] * made + h)
+            h = left[row][:, :, None] * h + made
+            out[row] = norm_of_heads(seen, scales, shifts, eps)
+        state[slot] = h.reshape(-1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Wkv6(Op):
+    """The scan of the step's rows; the state is changed."""
+
+    NAME: ClassVar[str] = "wkv6"
+    SHAPES: ClassVar[Shapes] = {
+        **{"out": "T H N", "r": "T H N", "w": "T H N", "k": "T H N", "v": "T H N"},
+        **{"first": "D", "weight": "D", "bias": "D", "slots": "S"},
+    }
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    r: Value
+    w: Value
+    k: Value
+    v: Value
+    first: Vector
+    weight: Vector
+    bias: Vector
+    state: StateCache
+    slots: Indices
+    batch: Sequences
+    eps: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """7 FLOPs for each number of the state; it is read and written once for each sequence."""
+        return OpCost(
+            per_row=Work(7 * self.state.elements + 20 * self.out.width, activation_bytes=20 * self.out.width),
+            per_sequence=Work(0, kv_bytes=8 * self.state.elements),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wkv6Vectors:
+    """What a layer has trained beside its products: see the module."""
+
+    first: Vector
+    weight: Vector
+    bias: Vector
+
+
+def wkv6(r: Value, w: Value, k: Value, v: Value, vectors: Wkv6Vectors, eps: float) -> Value:
+    """The scan of v (T, H, N), with a state of its own. Raises ValueError where heads are too large."""
+    out, state = v.fresh(), state_of_heads(v)
+    v.trace.record(
+        Wkv6(out, r, w, k, v, vectors.first, vectors.weight, vectors.bias, state, STATE_SLOTS, SEQUENCES, eps)
+    )
+    return out

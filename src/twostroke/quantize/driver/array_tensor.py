@@ -1,0 +1,41 @@
+"""ArrayTensor: numbers in memory in the place of a tensor of a checkpoint.
+
+Knows: what a checkpoint's tensors can be asked.
+Must not know: why numbers differ from the file's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ArrayTensor:
+    """values: float32. Satisfies `TensorSource`."""
+
+    values: F32Array
+
+    @property
+    def info(self) -> TensorInfo:
+        """Shape and type; it lies in no file."""
+        return TensorInfo("F32", self.values.shape, 0, self.values.nbytes)
+
+    def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
+        """See SafetensorsFile.read_rows."""
+        found = self.values[first : first + count] if self.values.ndim else self.values
+        if out is None:
+            return np.ascontiguousarray(found, np.float32)
+        out.reshape(found.shape)[...] = found
+        return out
+
+
+def overlaid(checkpoint: Checkpoint, changed: Mapping[str, TensorSource]) -> Checkpoint:
+    """The same open files, where these tensors have other numbers."""
+    return Checkpoint(checkpoint.folder, checkpoint.shards, {**checkpoint.tensors, **changed})

@@ -1,0 +1,172 @@
+"""What quantizing cost: two models, stage by stage in step, on a text that calibration has not seen.
+
+Of the whole: KL(original || quantized) in nats, and both perplexities, of the quantized folder as it is served. Of each
+stage: the same KL where this stage alone is the quantized one, on a few runs of the text. What the original stages
+before it make goes through the quantized stage and then through the original ones behind it. Memory holds one stage of
+both models, and what goes between stages of every such run.
+
+Knows: stages, logits.
+Must not know: formats, how codes were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.quantize.driver.stages import StagedModel
+from twostroke.weights.loaded import ModelWeights
+
+STAGE_RUNS, STAGE_TOKENS = 2, 128
+"""Of the text, for what single stages cost."""
+
+
+@dataclass(slots=True)
+class Divergence:
+    """Sums over positions."""
+
+    kl: float = 0.0
+    surprise: tuple[float, float] = (0.0, 0.0)
+    same: int = 0
+    positions: int = 0
+    predicted: int = 0
+
+    def add(self, exact: F32Array, found: F32Array, next_ids: I32Array) -> None:
+        """Logits (n, vocabulary) of both; next_ids: what followed, (n,) or one fewer at the end of a run."""
+        truth, own = _log_softmax(exact), _log_softmax(found)
+        self.kl += float(np.sum(np.exp(truth) * (truth - own)))
+        self.same += int(np.count_nonzero(truth.argmax(axis=1) == own.argmax(axis=1)))
+        self.positions += len(truth)
+        at = np.arange(len(next_ids)), next_ids
+        self.surprise = (self.surprise[0] - float(truth[at].sum()), self.surprise[1] - float(own[at].sum()))
+        self.predicted += len(next_ids)
+
+    @property
+    def mean_kl(self) -> float:
+        """Nats of a position."""
+        return self.kl / max(1, self.positions)
+
+    @property
+    def perplexities(self) -> tuple[float, float]:
+        """The perplexities of the original and of the other."""
+        before, after = (float(np.exp(each / max(1, self.predicted))) for each in self.surprise)
+        return before, after
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """name: of its first matrix. kl: see the module. drift: relative difference of what the stage hands on, where all
+    stages so far are quantized; 0 for the last, which hands nothing on."""
+
+    name: str
+    kl: float
+    drift: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelComparison:
+    """whole: of the whole text. stages: those with quantized matrices."""
+
+    whole: Divergence
+    stages: list[StageCost] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class _Alone:
+    """The short runs where one stage alone was the quantized one."""
+
+    name: str
+    drift: float
+    values: list[F32Array]
+    sums: Divergence = field(default_factory=Divergence)
+
+
+def compare(
+    exact: StagedModel,
+    other: StagedModel,
+    runs: Sequence[I32Array],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    *,
+    each: bool = True,
+) -> ModelComparison:
+    """runs: token ids (T,). each: whether stages are looked at alone. Raises ModelError.
+
+    Where both programs do not fall into the same stages, only the whole is compared.
+    """
+    count, others = len(exact.stages), len(other.stages)
+    each = each and count == others
+    short = [ids[:STAGE_TOKENS] for ids in runs[:STAGE_RUNS]]
+    truth: list[F32Array] = []
+    found: list[F32Array] = []
+    alone: list[_Alone] = []
+    short_truth: list[F32Array] = []
+    for index in range(max(count, others) - 1):
+        progress(index, max(count, others))
+        weights = exact.weights(index) if index < count - 1 else None
+        if weights is not None:
+            truth = exact.run(index, weights, runs, truth, None)
+        if index < others - 1:
+            own = other.weights(index)
+            found = other.run(index, own, runs, found, None)
+            if each and weights is not None:
+                before = short_truth
+                short_truth = exact.run(index, weights, short, before, None)
+                alone = [
+                    _Alone(a.name, a.drift, exact.run(index, weights, short, a.values, None), a.sums) for a in alone
+                ]
+                if _differ(other, index):
+                    made = other.run(index, own, short, before, None)
+                    alone.append(_Alone(_name(exact, index), _drift(truth, found), made))
+    last, own_last = exact.weights(count - 1), other.weights(others - 1)
+    whole = Divergence()
+    for at, ids in enumerate(runs):
+        _add(whole, ids, exact, last, truth[at] if truth else None, other, own_last, found[at] if found else None)
+    for a in alone:
+        for at, ids in enumerate(short):
+            _add(a.sums, ids, exact, last, short_truth[at], exact, last, a.values[at])
+    if each and short_truth and _differ(other, count - 1):
+        alone.append(_Alone(_name(exact, count - 1), 0.0, short_truth))
+        for at, ids in enumerate(short):
+            _add(alone[-1].sums, ids, exact, last, short_truth[at], other, own_last, short_truth[at])
+    return ModelComparison(whole, [StageCost(a.name, a.sums.mean_kl, a.drift) for a in alone])
+
+
+def _add(
+    sums: Divergence,
+    ids: I32Array,
+    exact: StagedModel,
+    weights: ModelWeights,
+    given: F32Array | None,
+    other: StagedModel,
+    own: ModelWeights,
+    found: F32Array | None,
+) -> None:
+    first = 0
+    for exact_rows, other_rows in zip(exact.logits(weights, ids, given), other.logits(own, ids, found), strict=True):
+        sums.add(exact_rows, other_rows, ids[first + 1 : first + 1 + len(exact_rows)])
+        first += len(exact_rows)
+
+
+def _log_softmax(logits: F32Array) -> F32Array:
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    found: F32Array = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return found
+
+
+def _drift(truth: Sequence[F32Array], found: Sequence[F32Array]) -> float:
+    change = sum(float(np.sum((a - b) ** 2.0)) for a, b in zip(truth, found, strict=True))
+    return float(np.sqrt(change / max(1e-30, sum(float(np.sum(a**2.0)) for a in truth))))
+
+
+def _differ(other: StagedModel, index: int) -> bool:
+    """Has the stage a matrix that keeps codes?"""
+    return any(other.formats(weight).kind.is_stored for weight in other.stages[index].program.weights)
+
+
+def _name(staged: StagedModel, index: int) -> str:
+    """The layer and the roles of its matrices."""
+    weights = staged.stages[index].program.weights
+    return f"{weights[0].key.rpartition(':')[0]} {', '.join(weight.role for weight in weights)}" if weights else ""

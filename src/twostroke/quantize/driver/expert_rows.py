@@ -1,0 +1,31 @@
+"""What the experts of a bank read: the rows that each meets, and what its first matrix makes of them for its second.
+
+Knows: the op `experts`.
+Must not know: what is done with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.products.experts import Experts, activated
+from twostroke.program.values import Weight
+
+
+def expert_rows(
+    call: Experts, x: F32Array, routes: F32Array, gate_up: PackedWeight
+) -> Iterator[tuple[int, Weight, F32Array]]:
+    """(expert, bank, inputs (n, columns)) of both banks, for each expert that a row of x (T, D) meets."""
+    weights, numbers = np.split(routes, 2, axis=1)
+    chosen = numbers.astype(np.int64)
+    for expert in np.unique(chosen).tolist():
+        met, place = np.nonzero(chosen == expert)
+        rows = np.ascontiguousarray(x[met] * weights[met, place][:, None] if call.weigh_inputs else x[met])
+        yield expert, call.gate_up, rows
+        inner = np.empty((len(rows), call.down.columns), np.float32)
+        middle = np.empty((len(rows), call.middle.width), np.float32)
+        activated(inner, rows, gate_up.expert(expert), middle, call.activation, call.limit, call.shift)
+        yield expert, call.down, inner

@@ -1,0 +1,34 @@
+"""A folder's model in stages, its matrices in the formats that serving it would take.
+
+Knows: folders, formats.
+Must not know: what the stages are run for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu.packer import NativePacker
+from twostroke.program.model import Model
+from twostroke.program.op import FormatChoice
+from twostroke.quantize.driver.stages import StagedModel, exact_formats
+from twostroke.runner.folder import read_folder
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.tensors import check_tensors
+
+
+@contextmanager
+def staged_folder(
+    folder: Path, threads: int, formats: FormatChoice = exact_formats, model: Model | None = None
+) -> Iterator[StagedModel]:
+    """The stages with their open checkpoint. model: of the folder, where it is known. Raises ModelError."""
+    with ExitStack() as closing:
+        model = model or read_folder(folder)
+        checkpoint = closing.enter_context(Checkpoint.open(folder))
+        ops, packer = CpuOps(None, threads), NativePacker(None, threads)
+        closing.callback(ops.close)
+        closing.callback(packer.close)
+        yield StagedModel(model, check_tensors(checkpoint, model), ops, packer, formats)

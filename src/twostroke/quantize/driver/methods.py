@@ -1,0 +1,114 @@
+"""The ways to quantize, by the name that --to has: a layout of files, and how codes are found.
+
+Knows: the mathematics, the layouts.
+Must not know: models, files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array
+from twostroke.quantize.driver.products import Product
+from twostroke.quantize.layouts.awq import AwqLayout
+from twostroke.quantize.layouts.compressed import PackedLayout, RowsLayout
+from twostroke.quantize.layouts.gptq import GptqLayout
+from twostroke.quantize.layouts.named import Layout
+from twostroke.quantize.mathematics.gptq import GptqRule, Order, gptq
+from twostroke.quantize.mathematics.moments import Moments
+from twostroke.quantize.mathematics.scaling import awq_scales, smooth_scales
+from twostroke.quantize.mathematics.solved import Solved, round_matrix
+
+Solve = Callable[[F32Array, Moments, Layout, int], Solved]
+"""solve(matrix, moments of its inputs, layout, group)."""
+
+Scales = Callable[[F32Array, Moments, Layout, int], F32Array]
+"""scales(matrix, moments of its inputs, layout, group): what its columns are multiplied by, and its inputs divided."""
+
+GROUPS = (128, 64, 32)
+
+FEW = 4
+"""An expert that met fewer rows than its columns divided by this is rounded to the nearest codes: the moments of so few
+inputs say more of these inputs than of those to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """in_turn: whether a product is measured after those before it in its stage have been rounded. scales: of the
+    inputs, where something before a product can take their inverse; None for none. bank_layout: for experts, whose
+    codes are kept only where groups lie side by side; None for `layout`."""
+
+    name: str
+    words: str
+    layout: Layout
+    solve: Solve
+    in_turn: bool = False
+    scales: Scales | None = None
+    bank_layout: Layout | None = None
+
+    def of(self, product: Product, moments: Moments) -> Method:
+        """How a matrix with such inputs is quantized."""
+        if product.expert is None:
+            return self
+        few = moments.rows * FEW < product.weight.columns
+        return replace(self, layout=self.bank_layout or self.layout, solve=by_rounding if few else self.solve)
+
+
+def by_gptq(matrix: F32Array, moments: Moments, layout: Layout, group: int) -> Solved:
+    """See mathematics/gptq.py."""
+    return gptq(matrix, moments.hessian, GptqRule(layout.rule, group, layout.order))
+
+
+def by_rounding(matrix: F32Array, moments: Moments, layout: Layout, group: int) -> Solved:
+    """The nearest codes, whatever the inputs are."""
+    return round_matrix(matrix, layout.rule, group)
+
+
+def by_search(matrix: F32Array, moments: Moments, layout: Layout, group: int) -> Solved:
+    """The nearest codes of grids that are searched with errors weighted by the inputs (AWQ's clipping)."""
+    return round_matrix(matrix, layout.rule, group, np.diag(moments.hessian))
+
+
+def found_scales(exact: bool) -> Scales:
+    """AWQ's. exact: powers of two."""
+
+    def scales(matrix: F32Array, moments: Moments, layout: Layout, group: int) -> F32Array:
+        rule = replace(layout.rule, searched=False)
+        return awq_scales(matrix, moments, lambda each: round_matrix(each, rule, group).values(), exact)
+
+    return scales
+
+
+def even_scales(matrix: F32Array, moments: Moments, layout: Layout, group: int) -> F32Array:
+    """SmoothQuant's, as powers of two."""
+    return smooth_scales(matrix, moments, exact=True)
+
+
+def nearest(matrix: F32Array, layout: Layout, group: int) -> Solved:
+    """What a calibrated method is compared with."""
+    return round_matrix(np.asarray(matrix, np.float32), layout.rule, group)
+
+
+METHODS: Mapping[str, Method] = {
+    method.name: method
+    for method in (
+        Method("int4", "compressed-tensors, 4 bits", PackedLayout(), by_gptq, in_turn=True, scales=found_scales(True)),
+        Method("int8", "compressed-tensors, 8 bits", RowsLayout(), by_rounding, scales=even_scales),
+        Method(
+            name="gptq",
+            words="GPTQ, 4 bits, act-order",
+            layout=GptqLayout(),
+            solve=by_gptq,
+            in_turn=True,
+            scales=found_scales(True),
+            bank_layout=GptqLayout(order=Order.FIXED),
+        ),
+        Method("awq", "AWQ, 4 bits, zero points", AwqLayout(), by_search, scales=found_scales(False)),
+    )
+}
+
+ROUNDING = Method("rounding", "compressed-tensors, 4 bits, nearest codes", PackedLayout(), by_rounding)
+"""For comparisons: no command offers it."""

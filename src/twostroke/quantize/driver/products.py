@@ -1,0 +1,139 @@
+"""Which matrices of a stage are quantized, and which stay as they are and why.
+
+A product is a matrix that `linear` reads for all rows of a step, or one expert's of a bank that `experts` reads, stored
+by the checkpoint as rows of whole tensors that nothing else reads. Products of the same input share its moments.
+
+Knows: calls and their weights.
+Must not know: formats, files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from twostroke.ops.passes.cut import Stage
+from twostroke.ops.products.experts import Experts
+from twostroke.ops.products.linear import Linear
+from twostroke.program.program import Program
+from twostroke.program.values import Size, Tensor, Value, Weight
+from twostroke.quant.formats import KEPT_BYTES, KEPT_WIDE
+
+WEIGHT = ".weight"
+InputKey = tuple[Value | Weight, int, int]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Product:
+    """weight: of the program. tensors: name -> (rows, columns) of the tensors that hold it. x: its input, or what an
+    expert's rows are taken from. expert: of the bank; None for a matrix that all rows meet."""
+
+    weight: Weight
+    tensors: Mapping[str, tuple[int, int]]
+    x: Value
+    expert: int | None = None
+
+    @property
+    def input_key(self) -> InputKey:
+        """The same for products that read the same columns of the same rows."""
+        if self.expert is not None:
+            return self.weight, self.expert, self.weight.columns
+        return self.x.root, self.x.offset, self.x.width
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StageProducts:
+    """products: in the order of the calls. kept: modules whose matrices stay, with the reason."""
+
+    products: tuple[Product, ...]
+    kept: Mapping[str, str]
+
+    def by_input(self) -> list[tuple[Product, ...]]:
+        """Products of one input after the other, in the order of the calls."""
+        found: dict[InputKey, list[Product]] = {}
+        for product in self.products:
+            found.setdefault(product.input_key, []).append(product)
+        return [tuple(products) for products in found.values()]
+
+    def in_turn(self) -> list[list[tuple[Product, ...]]]:
+        """Those of `by_input` in the order of the calls; all experts of a bank at once."""
+        found: dict[Weight, list[tuple[Product, ...]]] = {}
+        for same in self.by_input():
+            found.setdefault(same[0].weight, []).append(same)
+        return list(found.values())
+
+
+IN_STACKS = "its experts are stored in stacks"
+
+
+def tensor_users(program: Program) -> Counter[str]:
+    """In how many matrices and vectors of the program a tensor is read."""
+    found: Counter[str] = Counter()
+    for weight in program.weights:
+        found.update({part.name for part in (*weight.parts, *weight.bias)})
+    for vector in program.vectors:
+        found.update({part.name for part in vector.parts})
+    return found
+
+
+def stage_products(stage: Stage, program: Program, users: Counter[str]) -> StageProducts:
+    """The products of a stage of the program. users: from `tensor_users`."""
+    readers = Counter(item for call in program.calls for item in call.operands() if isinstance(item, Weight))
+    inputs = {call.weight: call for call in stage.program.calls if isinstance(call, Linear)}
+    banks = {
+        bank: call for call in stage.program.calls if isinstance(call, Experts) for bank in (call.gate_up, call.down)
+    }
+    products: list[Product] = []
+    kept: dict[str, str] = {}
+    for weight in stage.program.weights:
+        if weight in banks:
+            found = _experts(weight, banks[weight].x, users)
+            products += found
+            kept |= {} if found else dict.fromkeys(_modules(weight), IN_STACKS)
+            continue
+        call = inputs.get(weight)
+        reason = "another op than a product of all rows reads it" if call is None else _reason(weight, users)
+        if call is not None and not reason and (readers[weight] > 1 or call.x.rows is not Size.TOKENS):
+            reason = "it makes the logits" if call.x.rows is not Size.TOKENS else "several calls read it"
+        if reason or call is None:
+            kept |= {module: reason for module in _modules(weight)}
+        else:
+            shapes = {part.name: (part.shape[0], part.shape[1]) for part in weight.parts}
+            products.append(Product(weight, shapes, call.x))
+    return StageProducts(tuple(products), kept)
+
+
+def _experts(bank: Weight, x: Value, users: Counter[str]) -> list[Product]:
+    """Each expert's matrix; none where the checkpoint does not hold each in tensors of its own."""
+    each, rest = divmod(len(bank.parts), bank.experts)
+    own = [part.name for part in bank.parts if _whole_rows(part) and users[part.name] == 1]
+    if rest or len(own) != len(bank.parts):
+        return []
+    found = []
+    for expert in range(bank.experts):
+        parts = bank.parts[expert * each : (expert + 1) * each]
+        found.append(Product(bank, {part.name: (part.shape[0], part.shape[1]) for part in parts}, x, expert))
+    return found
+
+
+def _reason(weight: Weight, users: Counter[str]) -> str:
+    if weight.role in KEPT_WIDE or weight.role in KEPT_BYTES:
+        return f"matrices of the role {weight.role} are never rounded to 4 bits"
+    if not all(map(_whole_rows, weight.parts)):
+        return "its tensors are stored turned, or in stacks"
+    covered = sum(part.length for part in weight.parts)
+    if covered != sum({part.name: part.shape[0] for part in weight.parts}.values()):
+        return "it reads a part of a tensor"
+    if any(users[part.name] > 1 for part in weight.parts):
+        return "another matrix reads the same tensor"
+    return ""
+
+
+def _whole_rows(part: Tensor) -> bool:
+    return len(part.shape) == 2 and not part.transposed and part.matrix is None and part.columns is None
+
+
+def _modules(weight: Weight) -> Iterator[str]:
+    for part in weight.parts:
+        yield part.name.removesuffix(WEIGHT)

@@ -1,0 +1,130 @@
+"""Running a program stage by stage on a text: memory holds the weights of one stage, and what goes from each to the
+next.
+
+A stage is mostly half a layer (ops/passes/cut.py). Each run of the text is one step: it needs no cache before it.
+
+Knows: stages, weights, ops.
+Must not know: what is done with what products read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from twostroke.backends.cpu import CpuOps
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.passes.cut import Stage, smallest_stages
+from twostroke.ops.ranks.receive import Receive
+from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
+from twostroke.program.model import Model
+from twostroke.program.op import FormatChoice, Op
+from twostroke.program.values import Value, Weight
+from twostroke.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.load import Packer, pack_into
+from twostroke.weights.loaded import ModelWeights
+from twostroke.weights.packed.blobs import MemoryTarget, plan_blobs, weights_from_blobs
+
+LOGIT_ROWS = 64
+"""Rows of logits at a time."""
+
+Visit = Callable[[Op, Callable[[Value], F32Array]], None]
+"""visit(call, array_of): before each call; array_of gives the rows of a value, valid until the next call."""
+
+
+def exact_formats(weight: Weight) -> WeightFormat:
+    """All matrices as float32."""
+    return F32
+
+
+@dataclass(frozen=True, eq=False)
+class StagedModel:
+    """A model in stages. checkpoint: under the program's names. formats, kv: how matrices, and K and V, are kept. ops,
+    packer: the caller made them and closes them."""
+
+    model: Model
+    checkpoint: Checkpoint
+    ops: CpuOps
+    packer: Packer
+    formats: FormatChoice = exact_formats
+    kv: KVKind = KVKind.F32
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """In order."""
+        return smallest_stages(self.model.plain)
+
+    def weights(self, index: int, checkpoint: Checkpoint | None = None) -> ModelWeights:
+        """The weights of one stage. checkpoint: in the place of the model's. Raises ModelError."""
+        part = replace(self.model, program=self.stages[index].program)
+        target = MemoryTarget(plan_blobs(part, self.formats))
+        pack_into(target, checkpoint or self.checkpoint, part, self.formats, self.packer)
+        return weights_from_blobs(part, self.formats, target.blobs.__getitem__)
+
+    def run(
+        self,
+        index: int,
+        weights: ModelWeights,
+        runs: Sequence[I32Array],
+        given: Sequence[F32Array],
+        visit: Visit | None = None,
+    ) -> list[F32Array]:
+        """A stage but the last on each run. runs: token ids (T,). given: what the stage before made (T, width).
+
+        -> what this stage hands on. For the last stage, whatever it hands on is not computed: see `logits`.
+        """
+        stage = self.stages[index]
+        memory, found = self._memory(stage, weights, max(map(len, runs))), []
+        for at, ids in enumerate(runs):
+            sizes = self._fill(memory, stage, ids, given[at] if given else None)
+            self._body(stage, memory, sizes, visit)
+            if index < len(self.stages) - 1:
+                found.append(memory.value(stage.result, sizes).reshape(len(ids), -1).copy())
+        return found
+
+    def logits(self, weights: ModelWeights, ids: I32Array, given: F32Array | None) -> Iterator[F32Array]:
+        """The last stage on one run: logits (some rows, vocabulary), all rows in order; valid until the next."""
+        stage = self.stages[-1]
+        memory = self._memory(stage, weights, len(ids))
+        sizes = self._fill(memory, stage, ids, given)
+        self._body(stage, memory, sizes, None)
+        for first in range(0, len(ids), LOGIT_ROWS):
+            rows = np.arange(first, min(first + LOGIT_ROWS, len(ids)), dtype=np.int32)
+            memory.choose_logit_rows(rows)
+            some = StepSizes(len(ids), 1, len(rows))
+            for call in stage.program.head:
+                getattr(self.ops, call.NAME)(*memory.operands(call, some))
+            yield memory.value(stage.program.logits, some)
+
+    def _memory(self, stage: Stage, weights: ModelWeights, tokens: int) -> StepMemory:
+        sizes = MemorySizes(-(-tokens // PAGE_TOKENS), tokens, tokens, 1, 1, LOGIT_ROWS - 1)
+        return StepMemory(stage.program, weights.matrices, weights.vectors, self.kv, sizes)
+
+    def _fill(self, memory: StepMemory, stage: Stage, ids: I32Array, given: F32Array | None) -> StepSizes:
+        count = len(ids)
+        sizes = StepSizes(count, 1, 0)
+        memory.token_ids[:count] = ids
+        memory.positions[:count] = np.arange(count)
+        memory.state_slots[0] = 0
+        memory.copy_states(((-1, 0),) if memory.has_states else ())
+        for inputs in memory.page_inputs:
+            inputs.slots[:count] = np.arange(count)
+            pages = inputs.batch.page_table.shape[1]
+            inputs.batch.page_table[0] = np.arange(pages)
+            inputs.batch.row_starts[:2] = [0, count]
+            inputs.batch.context_tokens[0] = count
+        if stage.received is not None and given is not None:
+            memory.value(stage.received, sizes)[...] = given.reshape(count, *stage.received.shape)
+        return sizes
+
+    def _body(self, stage: Stage, memory: StepMemory, sizes: StepSizes, visit: Visit | None) -> None:
+        for call in stage.program.body:
+            if isinstance(call, Receive):
+                continue
+            if visit is not None:
+                visit(call, lambda value: memory.value(value, sizes))
+            getattr(self.ops, call.NAME)(*memory.operands(call, sizes))

@@ -1,0 +1,117 @@
+"""What a GGUF file says of a model beside its tokenizer, made of config.json.
+
+The usual keys are the reader's tables the other way round; what a family's reader computes of keys is in own_keys.py.
+
+Knows: fields of config.json that families share, the keys of GGUF.
+Must not know: tensors' values, tokenizers, any one architecture.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from twostroke.quantize.gguf.container import KeyValue
+from twostroke.quantize.gguf.names import FIX
+from twostroke.quantize.gguf.own_keys import OWN_KEYS, head_dim, no_own_keys, rope_of
+from twostroke.types.errors import UnsupportedModel
+from twostroke.weights.gguf.config import NUMBERS
+from twostroke.weights.gguf.families.family import Config, Family, Shape
+
+PLAIN_ROPE = (None, "default")
+FLOATS = ("epsilon", "freq_base", "freq_base_swa", "softcapping", "scale")
+"""How keys of float32 end."""
+
+
+def model_keys(
+    config: Config, entry: str, arch: str, family: Family, tensors: Mapping[str, Shape]
+) -> dict[str, KeyValue]:
+    """Keys with the architecture's name. entry: its name in the tables. tensors: stored names and shapes."""
+    rope = rope_of(config)
+    said = {**config, **({"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {})}
+    if not config.get("use_sliding_window", True):
+        said.pop("sliding_window", None)
+    found: dict[str, KeyValue] = {}
+    for key, field in {**NUMBERS, **family.keys}.items():
+        names = (family.renamed.get(field, field), field, *ALIASES.get(field, ()))
+        value = next((said[name] for name in names if said.get(name) is not None), None)
+        value = None if family.renamed.get(field) == "" else value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            found[key] = float(value) if key.endswith(FLOATS) else int(value)
+    found |= {} if family.apart else _heads(config, family)
+    found |= _scaled(rope, config)
+    found |= OWN_KEYS.get(entry, no_own_keys)(config, tensors)
+    return {f"{arch}.{key}": value for key, value in found.items() if value is not None}
+
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "num_hidden_layers": ("n_layer", "n_layers"),
+    "hidden_size": ("n_embd", "d_model", "n_embed"),
+    "num_attention_heads": ("n_head", "n_heads"),
+    "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length"),
+    "num_experts": ("num_local_experts",),
+    "num_local_experts": ("num_experts",),
+}
+"""Other names of usual fields."""
+
+
+def general_keys(arch: str, name: str, file_type: int) -> dict[str, KeyValue]:
+    """What every file says."""
+    return {
+        "general.architecture": arch,
+        "general.name": name,
+        "general.alignment": 32,
+        "general.quantization_version": 2,
+        "general.file_type": file_type,
+    }
+
+
+def _heads(config: Config, family: Family) -> dict[str, KeyValue]:
+    dim = head_dim(config)
+    if not dim:
+        return {}
+    group = rope_of(config)
+    share = float(config.get("partial_rotary_factor") or group.get("partial_rotary_factor") or 1.0)
+    turned = int(dim * share) if family.partial else dim
+    return {"attention.key_length": dim, "attention.value_length": dim, "rope.dimension_count": turned}
+
+
+def _scaled(rope: Mapping[str, Any], config: Config) -> dict[str, KeyValue]:
+    """Scaling by a rule. What is scaled by divisors is in `rotation_divisors`; the check of what is read back refuses
+    other rules."""
+    kind = rope.get("rope_type", rope.get("type"))
+    if kind not in ("yarn", "linear"):
+        return {}
+    found: dict[str, KeyValue] = {"rope.scaling.type": str(kind), "rope.scaling.factor": float(rope["factor"])}
+    original = rope.get("original_max_position_embeddings")
+    found |= {"rope.scaling.original_context_length": int(original)} if original and kind == "yarn" else {}
+    for field in ("beta_fast", "beta_slow"):
+        if kind == "yarn" and rope.get(field) is not None:
+            found[f"rope.scaling.yarn_{field}"] = float(rope[field])
+    return found
+
+
+def rotation_divisors(config: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Stored tensors of what frequencies are divided by; none for plain rotations and those scaled by a rule. Raises
+    UnsupportedModel."""
+    rope = rope_of(config)
+    kind = rope.get("rope_type", rope.get("type"))
+    if kind in (*PLAIN_ROPE, "yarn", "linear"):
+        return {}
+    if kind == "longrope":
+        return {
+            f"rope_factors_{each}.weight": [float(one) for one in rope[f"{each}_factor"]] for each in ("short", "long")
+        }
+    if kind != "llama3":
+        raise UnsupportedModel(f"Rotations scaled by {str(kind)[:40]!r} cannot be written as GGUF.", fix=FIX)
+    theta = float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0)
+    factor, low, high = (float(rope[name]) for name in ("factor", "low_freq_factor", "high_freq_factor"))
+    original = float(rope["original_max_position_embeddings"])
+    found = []
+    dim = head_dim(config)
+    for pair in range(0, dim, 2):
+        length = 2 * math.pi * theta ** (pair / dim)
+        share = min(1.0, max(0.0, (original / length - low) / (high - low)))
+        found.append(1 / ((1 - share) / factor + share))
+    return {"rope_freqs.weight": found}

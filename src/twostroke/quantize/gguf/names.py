@@ -1,0 +1,177 @@
+"""Where a checkpoint's tensors go in a GGUF file: the reader's tables, the other way round.
+
+Knows: what an entry of the tables says.
+Must not know: files, values, keys, any one architecture but for the shares of its joined matrices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from twostroke.types.errors import UnsupportedModel
+from twostroke.weights.gguf.families.family import Config, Family, Joined, Place, Shape
+from twostroke.weights.gguf.families.names import filters, flat
+from twostroke.weights.gguf.families.table import FAMILIES, READ_AS
+
+FIX = "Convert it with llama.cpp's own converter, or write --to int4, gptq or awq."
+_ENDING = re.compile(r"\.(weight|bias)$")
+_BIASES = (".weight", ".bias")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StoredPlan:
+    """One tensor of the file. name: there. ours: the tensors that it is made of, one, or one for each expert. shape: as
+    stored, rows first. stem: its name in the layer without the ending. layer: -1 for none.
+
+    place: how it was moved, for a tensor of its own. joined, piece: which piece of a joined one it is, and `rows` of
+    each piece in ours.
+    """
+
+    name: str
+    ours: tuple[str, ...]
+    shape: Shape
+    stem: str
+    layer: int
+    place: Place
+    turned: bool = False
+    less_one: bool = False
+    joined: Joined | None = None
+    piece: int = 0
+    rows: tuple[int, ...] = ()
+
+
+def entries_to_write(config: Mapping[str, Any]) -> list[tuple[str, str, Family]]:
+    """(entry, general.architecture, the entry) that a config's architecture may be written as. Raises
+    UnsupportedModel."""
+    named = str((config.get("architectures") or [""])[0])
+    sought = "LlamaForCausalLM" if named == "MistralForCausalLM" else named
+    found = [(name, family) for name, family in FAMILIES.items() if family.hf == sought]
+    if not found:
+        known = sorted({family.hf for family in FAMILIES.values()})
+        raise UnsupportedModel(
+            f"A {named[:60]} cannot be written as GGUF.",
+            why=f"The tables of GGUF names have {len(known)} architectures: {', '.join(known)}.",
+            fix=FIX,
+        )
+    return [(name, READ_AS[name][0] if name in READ_AS else name, family) for name, family in found]
+
+
+def plan_tensors(family: Family, config: Config, layers: int, shapes: Mapping[str, Shape]) -> dict[str, StoredPlan]:
+    """What the file holds, by stored name. shapes: of the checkpoint's tensors. Tensors that have no place are not in
+    it."""
+    found: dict[str, StoredPlan] = {}
+    for layer in range(-1, layers):
+        prefix = "" if layer < 0 else f"{family.layers}{layer}."
+        before = "" if layer < 0 else f"blk.{layer}."
+        table = family.outer if layer < 0 else family.layer
+        mixture = any(".experts." in name or "block_sparse_moe" in name for name in shapes if name.startswith(prefix))
+        taken: set[str] = set()
+        for plan in _joined(family, config, prefix, shapes, mixture) if before else ():
+            taken.update(plan.ours)
+            found[before + plan.name] = replace(plan, name=before + plan.name, layer=layer)
+        for plan in _own(family, table, prefix, shapes, mixture):
+            if not taken.intersection(plan.ours):
+                taken.update(plan.ours)
+                found[before + plan.name] = replace(plan, name=before + plan.name, layer=layer)
+    return found
+
+
+def _own(
+    family: Family, table: Mapping[str, str | Place], prefix: str, shapes: Mapping[str, Shape], mixture: bool
+) -> Iterator[StoredPlan]:
+    """Tensors that are stored one by one, or expert by expert. Where two names are known for one of ours, that which
+    llama.cpp's converter writes goes first."""
+    for rest, said in sorted(table.items(), key=lambda item: _rank(item[0], mixture)):
+        place = said if isinstance(said, Place) else Place(said)
+        ending = _ENDING.search(rest)
+        stem = rest[: ending.start()] if ending else rest
+        if ending:
+            names = [(rest, place.name if place.whole else place.name + ending[0])]
+        elif place.whole:
+            own = _ENDING.search(place.name)
+            names = [(rest + (own[0] if own else ""), place.name)]
+        else:
+            names = [(rest + each, place.name + each) for each in _BIASES if rest + each not in table]
+        for stored, ours in names:
+            plan = _plan(family, stored, prefix + ours, place, stem, shapes)
+            if plan is not None:
+                yield plan
+
+
+def _rank(rest: str, mixture: bool) -> tuple[bool, bool]:
+    return rest == "exp_probs_b", ("_shexp" in rest) != mixture
+
+
+def _plan(
+    family: Family, stored: str, ours: str, place: Place, stem: str, shapes: Mapping[str, Shape]
+) -> StoredPlan | None:
+    names: tuple[str, ...] = (ours,)
+    if "{}" in ours:
+        count = next(index for index in range(1 << 20) if ours.format(index) not in shapes)
+        names = tuple(ours.format(index) for index in range(count))
+    if not names or names[0] not in shapes or any(shapes[name] != shapes[names[0]] for name in names):
+        return None
+    weight = stored.endswith(".weight")
+    turned = weight and stem in family.turned
+    shape = shapes[names[0]]
+    shape = shape[::-1] if turned else shape
+    shape = (len(names), *shape) if "{}" in ours else _unshaped(place, stem, shape)
+    return StoredPlan(stored, names, shape, stem, -1, place, turned, weight and stem in family.less_one)
+
+
+def _unshaped(place: Place, stem: str, shape: Shape) -> Shape:
+    """As it is stored."""
+    if place.shape is None:
+        return shape
+    if place.shape is filters:
+        return shape[0], shape[2]
+    if place.shape is flat:
+        return (*shape, 1) if stem in ("ssm_a", "ssm_d") else shape
+    return shape[-1:]
+
+
+def _of_latent(config: Config, rows: int) -> tuple[int, ...]:
+    heads = int(config["num_attention_heads"])
+    keys = heads * int(config["qk_nope_head_dim"])
+    return keys, rows - keys
+
+
+def _of_delta(config: Config, rows: int) -> tuple[int, ...]:
+    values = int(config["linear_num_value_heads"]) * int(config["linear_value_head_dim"])
+    return rows - values, values
+
+
+SHARES: Mapping[str, Callable[[Config, int], tuple[int, ...]]] = {
+    "self_attn.kv_b_proj.weight": _of_latent,
+    "linear_attn.in_proj_qkvz.weight": _of_delta,
+}
+"""Rows of the pieces, where they are not all the same."""
+
+
+def _joined(
+    family: Family, config: Config, prefix: str, shapes: Mapping[str, Shape], mixture: bool
+) -> Iterator[StoredPlan]:
+    """The pieces of tensors that are stored in several; of two ways for one of ours that which suits the layer."""
+    chosen: dict[str, Joined] = {}
+    for joined in sorted(family.joined, key=lambda each: ("_shexp" in each.pieces[0]) != mixture):
+        if prefix + joined.name in shapes:
+            chosen.setdefault(prefix + joined.name, joined)
+    for ours, joined in chosen.items():
+        turned = joined.turned
+        shape = shapes[ours]
+        shape = (*shape[:-2], shape[-1], shape[-2]) if turned else shape
+        bias = joined.name.endswith("bias")
+        total, parts = shape[-1] if bias else shape[-2], len(joined.pieces)
+        rows = SHARES[joined.name](config, total) if joined.name in SHARES else (total // parts,) * parts
+        for index, stored in enumerate(joined.pieces):
+            sizes: Shape = (*shape[:-1], rows[index]) if bias else (*shape[:-2], rows[index], shape[-1])
+            if joined.turned_pieces:
+                heads = int(config["num_attention_heads"])
+                sizes = (heads, rows[index] // heads, shape[-1])
+                sizes = (sizes[0], sizes[2], sizes[1]) if stored in joined.turned_pieces else sizes
+            stem = _ENDING.sub("", stored)
+            place = Place(joined.name)
+            yield StoredPlan(stored, (ours,), sizes, stem, -1, place, joined=joined, piece=index, rows=rows)

@@ -1,0 +1,388 @@
+"""Keys of single families: what the reader's `more` computes of keys, the other way round.
+
+A key that is missing here makes the file read as another model; the check of what is read back refuses it then.
+
+Knows: config.json of these families, their keys.
+Must not know: tensors' values, how keys are stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twostroke.weights.gguf.families.family import Config, Shape
+
+Names = Mapping[str, Shape]
+"""Stored tensors and their shapes."""
+Own = Callable[[Config, Names], dict[str, Any]]
+
+
+def head_dim(config: Config) -> int:
+    """Elements of a head; 0 where there are none."""
+    heads = config.get("num_attention_heads") or config.get("n_head") or config.get("n_heads") or 0
+    width = config.get("hidden_size") or config.get("n_embd") or config.get("d_model") or 0
+    return int(config.get("head_dim") or (width // heads if heads else 0))
+
+
+def rope_groups(config: Config) -> Mapping[str, Any]:
+    """The fields of rotations, or those of each type of layer."""
+    found = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def rope_of(config: Config) -> Mapping[str, Any]:
+    """The fields of rotations; of several groups those of full attention."""
+    found = rope_groups(config)
+    own = found.get("full_attention", found)
+    return own if isinstance(own, Mapping) else {}
+
+
+def _sigmoid(config: Config, _: Names) -> dict[str, Any]:
+    """DeepSeek-V3's rule of experts."""
+    return {"expert_gating_func": 2, "expert_weights_norm": bool(config.get("norm_topk_prob", True))}
+
+
+def _always_divided(config: Config, _: Names) -> dict[str, Any]:
+    return {"expert_gating_func": 2, "expert_weights_norm": True}
+
+
+def _by_sigmoid(config: Config, _: Names) -> dict[str, Any]:
+    return {"expert_gating_func": 2}
+
+
+def _pattern(config: Config, _: Names) -> dict[str, Any]:
+    """Which layers have a window, layer by layer."""
+    types = config.get("layer_types")
+    if not config.get("sliding_window") or not types or "sliding_attention" not in types:
+        return {"attention.sliding_window": None}
+    return {"attention.sliding_window_pattern": [each == "sliding_attention" for each in types]}
+
+
+def _swa_base(config: Config, names: Names) -> dict[str, Any]:
+    sliding = rope_groups(config).get("sliding_attention")
+    own = sliding.get("rope_theta") if isinstance(sliding, Mapping) else None
+    return {"rope.freq_base_swa": float(own or config.get("rope_local_base_freq") or 10000.0)}
+
+
+def _logits(config: Config, _: Names) -> dict[str, Any]:
+    return {"logit_scale": float(config.get("logit_scale", 0.0625))}
+
+
+def _latent(config: Config, _: Names) -> dict[str, Any]:
+    """Heads of latent attention as llama.cpp computes them: one head of keys, of the latent and its turned part."""
+    rank, turned = int(config["kv_lora_rank"]), int(config["qk_rope_head_dim"])
+    factor = rope_of(config).get("mscale_all_dim")
+    return {
+        "attention.head_count_kv": 1,
+        "attention.key_length": rank + turned,
+        "attention.value_length": rank,
+        "attention.key_length_mla": int(config["qk_nope_head_dim"]) + turned,
+        "attention.value_length_mla": int(config["v_head_dim"]),
+        "attention.q_lora_rank": config.get("q_lora_rank"),
+        "rope.dimension_count": turned,
+        "rope.scaling.yarn_log_multiplier": float(factor) / 10 if factor else None,
+    }
+
+
+def _deepseek2(config: Config, names: Names) -> dict[str, Any]:
+    return {**_latent(config, names), "expert_gating_func": 1}
+
+
+def _deepseek3(config: Config, names: Names) -> dict[str, Any]:
+    return {**_latent(config, names), **_sigmoid(config, names)}
+
+
+def _deepseek32(config: Config, names: Names) -> dict[str, Any]:
+    return {
+        **_deepseek3(config, names),
+        "attention.indexer.head_count": config.get("index_n_heads"),
+        "attention.indexer.key_length": config.get("index_head_dim"),
+        "attention.indexer.top_k": config.get("index_topk"),
+    }
+
+
+def _minicpm3(config: Config, _: Names) -> dict[str, Any]:
+    turned = int(config["qk_rope_head_dim"])
+    return {
+        "attention.key_length": int(config["qk_nope_head_dim"]) + turned,
+        "attention.value_length": None,
+        "attention.q_lora_rank": config.get("q_lora_rank"),
+        "rope.dimension_count": turned,
+    }
+
+
+def _llama4(config: Config, _: Names) -> dict[str, Any]:
+    return {
+        "feed_forward_length": config.get("intermediate_size_mlp"),
+        "expert_feed_forward_length": config.get("intermediate_size"),
+        "expert_gating_func": 2,
+    }
+
+
+def _minimax(config: Config, _: Names) -> dict[str, Any]:
+    dim = head_dim(config)
+    turned = config.get("rotary_dim") or int(dim * rope_of(config).get("partial_rotary_factor", 1.0))
+    own = {"attention.value_length": dim, "rope.dimension_count": turned}
+    return {"expert_gating_func": 2, "expert_feed_forward_length": config.get("intermediate_size"), **own}
+
+
+def _gpt_oss(config: Config, _: Names) -> dict[str, Any]:
+    return {"expert_feed_forward_length": config.get("intermediate_size")}
+
+
+def _shared_width(config: Config, names: Names) -> dict[str, Any]:
+    """The width of the block that every row meets, as its matrix has it."""
+    found = [shape[0] for name, shape in names.items() if name.endswith("ffn_gate_shexp.weight")]
+    return {"expert_shared_feed_forward_length": found[0]} if found else {}
+
+
+def _hunyuan_moe(config: Config, names: Names) -> dict[str, Any]:
+    shape = next(shape for name, shape in names.items() if name.endswith("ffn_gate_exps.weight"))
+    return {**_shared_width(config, names), "expert_feed_forward_length": shape[1]}
+
+
+def _olmo3(config: Config, names: Names) -> dict[str, Any]:
+    base = rope_of(config).get("rope_theta") or config.get("rope_theta")
+    return {**_pattern(config, names), "rope.freq_base_swa": None if base is None else float(base)}
+
+
+def _falcon(config: Config, names: Names) -> dict[str, Any]:
+    many = config.get("new_decoder_architecture") or not config.get("multi_query", True)
+    own = config.get("num_kv_heads") or config.get("num_attention_heads")
+    return {**_whole_heads(config, names), "attention.head_count_kv": own if many else 1}
+
+
+def _whole_heads(config: Config, names: Names) -> dict[str, Any]:
+    """No sizes of heads; the block's width as its matrix has it."""
+    width = next(shape[0] for name, shape in names.items() if name.endswith("ffn_up.weight"))
+    absent = dict.fromkeys(("attention.key_length", "attention.value_length", "rope.dimension_count"))
+    return {**absent, "feed_forward_length": width}
+
+
+def _bloom(config: Config, names: Names) -> dict[str, Any]:
+    heads = config.get("n_head") or config.get("num_attention_heads")
+    return {**_whole_heads(config, names), "attention.head_count_kv": heads}
+
+
+def _mpt(config: Config, names: Names) -> dict[str, Any]:
+    bias = config.get("attn_config", {}).get("alibi_bias_max", 8)
+    return {**_whole_heads(config, names), "attention.max_alibi_bias": float(bias)}
+
+
+def _glm(config: Config, _: Names) -> dict[str, Any]:
+    share = config.get("partial_rotary_factor") or rope_of(config).get("partial_rotary_factor") or 0.5
+    return {"rope.dimension_count": int(head_dim(config) * share), "attention.key_length": None}
+
+
+def _longrope(config: Config, _: Names) -> dict[str, Any]:
+    rope = rope_of(config)
+    original = config.get("original_max_position_embeddings") or rope.get("original_max_position_embeddings")
+    factor = rope.get("attention_factor")
+    if factor is None and original and rope.get("long_factor"):
+        share = int(config["max_position_embeddings"]) / int(original)
+        factor = math.sqrt(1 + math.log(share) / math.log(int(original))) if share > 1 else 1.0
+    return {
+        "rope.scaling.original_context_length": original,
+        "rope.scaling.attn_factor": None if factor is None else float(factor),
+    }
+
+
+def _growing(config: Config, _: Names) -> dict[str, Any]:
+    rope = rope_of(config)
+    beta, factor = rope.get("llama_4_scaling_beta"), rope.get("mscale_all_dim")
+    return {
+        "attention.temperature_scale": None if beta is None else float(beta),
+        "rope.scaling.yarn_log_multiplier": None if factor is None else float(factor),
+    }
+
+
+def _gpt2(config: Config, _: Names) -> dict[str, Any]:
+    heads = int(config["n_head"])
+    return {
+        "feed_forward_length": config.get("n_inner") or 4 * int(config["n_embd"]),
+        "attention.head_count_kv": heads,
+        "attention.key_length": None,
+        "attention.value_length": None,
+        "rope.dimension_count": None,
+    }
+
+
+def _neox(config: Config, _: Names) -> dict[str, Any]:
+    rope = rope_of(config)
+    share = rope.get("partial_rotary_factor") or config.get("rotary_pct", 0.25)
+    base = rope.get("rope_theta") or config.get("rotary_emb_base", 10000.0)
+    return {
+        "rope.dimension_count": int(head_dim(config) * share),
+        "rope.freq_base": float(base),
+        "use_parallel_residual": bool(config.get("use_parallel_residual", True)),
+    }
+
+
+def _starcoder2(config: Config, _: Names) -> dict[str, Any]:
+    return {"attention.sliding_window": None}
+
+
+def _stablelm(config: Config, _: Names) -> dict[str, Any]:
+    return {"use_parallel_residual": bool(config.get("use_parallel_residual", False))}
+
+
+def _states(config: Config, names: Names) -> dict[str, Any]:
+    """Mamba 1 and 2, one of them in all layers."""
+    inner = int(config.get("intermediate_size") or config["expand"] * config["hidden_size"])
+    inner = int(config["num_heads"] * config["head_dim"]) if "num_heads" in config else inner
+    second = {"ssm.group_count": config.get("n_groups", 1)} if "num_heads" in config else {}
+    epsilon = float(config.get("layer_norm_epsilon", 1e-5))
+    return {
+        "feed_forward_length": 0,
+        "attention.head_count": 0,
+        "attention.key_length": None,
+        "attention.layer_norm_epsilon": None,
+        "attention.layer_norm_rms_epsilon": epsilon,
+        "ssm.conv_kernel": config.get("conv_kernel", 4),
+        "ssm.inner_size": inner,
+        "ssm.state_size": config.get("state_size"),
+        "ssm.time_step_rank": config.get("num_heads") or config.get("time_step_rank"),
+        **second,
+    }
+
+
+def _falcon_mamba(config: Config, names: Names) -> dict[str, Any]:
+    return {**_states(config, names), "ssm.dt_b_c_rms": True}
+
+
+def _jamba(config: Config, names: Names) -> dict[str, Any]:
+    return {
+        **_of_attending(config, names),
+        "ssm.conv_kernel": config.get("mamba_d_conv", 4),
+        "ssm.inner_size": int(config.get("mamba_expand", 2) * config["hidden_size"]),
+        "ssm.state_size": config.get("mamba_d_state", 16),
+        "ssm.time_step_rank": config.get("mamba_dt_rank"),
+        "expert_count": config.get("num_experts"),
+        "attention.key_length": None,
+        "attention.value_length": None,
+        "rope.dimension_count": None,
+        "rope.freq_base": None,
+    }
+
+
+def _of_attending(config: Config, names: Names) -> dict[str, Any]:
+    """Heads of keys layer by layer, 0 for layers without attention."""
+    kv = int(config.get("num_key_value_heads") or config["num_attention_heads"])
+    layers = range(int(config["num_hidden_layers"]))
+    return {"attention.head_count_kv": [kv if f"blk.{index}.attn_q.weight" in names else 0 for index in layers]}
+
+
+def _second_states(config: Config, names: Names) -> dict[str, Any]:
+    heads = int(config["mamba_n_heads"])
+    inner = int(config.get("mamba_expand", 2) * config["hidden_size"])
+    return {
+        **_of_attending(config, names),
+        "ssm.conv_kernel": config.get("mamba_d_conv", 4),
+        "ssm.state_size": config.get("mamba_d_state"),
+        "ssm.group_count": config.get("mamba_n_groups", 1),
+        "ssm.inner_size": inner,
+        "ssm.time_step_rank": heads,
+    }
+
+
+def _granite_hybrid(config: Config, names: Names) -> dict[str, Any]:
+    turns = config.get("position_embedding_type") == "rope"
+    return {
+        **_second_states(config, names),
+        "expert_shared_feed_forward_length": config.get("shared_intermediate_size"),
+        "rope.scaling.finetuned": turns,
+    }
+
+
+def _lfm2(config: Config, names: Names) -> dict[str, Any]:
+    epsilon = float(config.get("norm_eps", 1e-5))
+    return {
+        **_of_attending(config, names),
+        "feed_forward_length": next(shape[0] for name, shape in names.items() if name.endswith("ffn_gate.weight")),
+        "shortconv.l_cache": config.get("conv_L_cache"),
+        "attention.layer_norm_rms_epsilon": epsilon,
+    }
+
+
+def _lfm2moe(config: Config, names: Names) -> dict[str, Any]:
+    return {**_lfm2(config, names), **_by_sigmoid(config, names)}
+
+
+def _delta(config: Config, names: Names) -> dict[str, Any]:
+    dim, values = head_dim(config), int(config["linear_num_value_heads"])
+    share = config.get("partial_rotary_factor") or rope_of(config).get("partial_rotary_factor") or 0.25
+    layers = range(int(config["num_hidden_layers"]))
+    return {
+        "attention.value_length": dim,
+        "full_attention_interval": int(config.get("full_attention_interval") or 4),
+        "attention.recurrent_layers": [f"blk.{index}.attn_q.weight" not in names for index in layers],
+        "rope.dimension_count": int(dim * share),
+        "ssm.conv_kernel": config.get("linear_conv_kernel_dim"),
+        "ssm.state_size": config.get("linear_key_head_dim"),
+        "ssm.group_count": config.get("linear_num_key_heads"),
+        "ssm.time_step_rank": values,
+        "ssm.inner_size": values * int(config["linear_value_head_dim"]),
+    }
+
+
+def _delta_sections(config: Config, names: Names) -> dict[str, Any]:
+    sections = rope_of(config).get("mrope_section") or [11, 11, 10]
+    return {**_delta(config, names), "rope.dimension_sections": [*map(int, sections), 0]}
+
+
+def no_own_keys(config: Config, names: Names) -> dict[str, Any]:
+    """Most families have none."""
+    return {}
+
+
+OWN_KEYS: Mapping[str, Own] = {
+    "gemma3": _swa_base,
+    "olmo3": _olmo3,
+    "exaone4": _pattern,
+    "command-r": _logits,
+    "cohere2": _logits,
+    "chatglm": _glm,
+    "phi3": _longrope,
+    "phimoe": _longrope,
+    "mistral3": _growing,
+    "starcoder2": _starcoder2,
+    "gpt2": _gpt2,
+    "gptneox": _neox,
+    "stablelm": _stablelm,
+    "glm4moe": _sigmoid,
+    "dots1": _sigmoid,
+    "exaone-moe": lambda config, names: {
+        **_sigmoid(config, names),
+        **_pattern(config, names),
+        **_shared_width(config, names),
+    },
+    "hy_v3": lambda config, names: {**_always_divided(config, names), **_shared_width(config, names)},
+    "ernie4_5-moe": _shared_width,
+    "hunyuan-moe": _hunyuan_moe,
+    "gpt-oss": _gpt_oss,
+    "bloom": _bloom,
+    "mpt": _mpt,
+    "falcon": _falcon,
+    "falcon-two-norms": _falcon,
+    "minimax-m2": _minimax,
+    "llama4": _llama4,
+    "afmoe": _always_divided,
+    "deepseek2": _deepseek2,
+    "deepseek3": _deepseek3,
+    "deepseek32": _deepseek32,
+    "youtu": _latent,
+    "minicpm3": _minicpm3,
+    "mamba": _states,
+    "falcon-mamba": _falcon_mamba,
+    "mamba2": _states,
+    "jamba": _jamba,
+    "granitehybrid": _granite_hybrid,
+    "lfm2": _lfm2,
+    "lfm2moe": _lfm2moe,
+    "qwen3next": _delta,
+    "qwen35": _delta_sections,
+    "qwen35moe": _delta_sections,
+}
+"""By the entry of the reader's table."""

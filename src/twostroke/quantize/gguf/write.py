@@ -1,0 +1,199 @@
+"""A folder as a GGUF file in one of llama.cpp's mixes.
+
+No calibration: blocks are small, and their scales are searched. So the work is one pass over the weights, and an
+interrupted one begins anew.
+
+Knows: folders, names, mixes.
+Must not know: commands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array
+from twostroke.program.model import Model
+from twostroke.quantize.driver.tensor_file import require_room
+from twostroke.quantize.gguf.blocks import TYPES, WrittenBlock
+from twostroke.quantize.gguf.check import read_back, require_same
+from twostroke.quantize.gguf.container import GgufTensorToWrite, KeyValue, write_gguf
+from twostroke.quantize.gguf.keys import general_keys, model_keys, rotation_divisors
+from twostroke.quantize.gguf.names import FIX, StoredPlan, entries_to_write, plan_tensors
+from twostroke.quantize.gguf.values import stored_values
+from twostroke.quantize.gguf.vocabulary import vocabulary_keys
+from twostroke.runner.folder import read_folder
+from twostroke.types.errors import ConfigError, CorruptModel, UnsupportedModel
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.gguf.families.family import Config, Family, Shape
+from twostroke.weights.json_file import read_object
+from twostroke.weights.tensors import is_ignored, with_prefix
+from twostroke.weights.tied import HEAD
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GgufMix:
+    """file_type: its number. usual, finer: types of matrices; finer for the head and some of the values and downs."""
+
+    name: str
+    file_type: int
+    usual: str
+    finer: str
+
+
+MIXES: Mapping[str, GgufMix] = {
+    mix.name: mix
+    for mix in (
+        GgufMix("Q4_0", 2, "Q4_0", "Q6_K"),
+        GgufMix("Q8_0", 7, "Q8_0", "Q8_0"),
+        GgufMix("Q4_K_M", 15, "Q4_K", "Q6_K"),
+        GgufMix("Q6_K", 18, "Q6_K", "Q6_K"),
+    )
+}
+KEPT = ("ssm_conv1d", "ssm_a", "ssm_d", "shortconv.conv", "position_embd")
+"""What the names of tensors that are never rounded begin with: they are small, and read as vectors."""
+NARROW = "Q8_0"
+"""For matrices whose rows are no whole blocks of 256."""
+
+
+def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: Progress) -> Path:
+    """-> the file, in a folder that is made. Raises ConfigError, ModelError."""
+    config = read_object(folder / "config.json")
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ConfigError(
+            f"--output {output} exists already.",
+            why="Nothing is overwritten.",
+            fix="Name a folder that does not exist.",
+        )
+    with Checkpoint.open(folder) as stored:
+        entries_to_write(config)
+        model = read_folder(folder)
+        if config.get("tie_word_embeddings") and HEAD not in model.ignored:
+            config = {**config, "tie_word_embeddings": False}  # the checkpoint holds another head
+        checkpoint = with_prefix(stored, model)
+        vocabulary = vocabulary_keys(folder, config, model.vocab_size)
+        described = _describe(config, model, checkpoint, vocabulary)
+        keys = {**general_keys(described.arch, name, mix.file_type), **described.keys, **vocabulary}
+        tensors = _Tensors(checkpoint, described, model.num_layers, mix, progress).all()
+        path = output / f"{name}-{mix.name}.gguf"
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+            require_room(output, sum(tensor.num_bytes for tensor in tensors.values()))
+            write_gguf(path, keys, tensors)
+        except OSError as error:
+            raise ConfigError(
+                f"{path} cannot be written.",
+                why=f"{error.strerror or error}.",
+                fix="Free space or name another folder, and run the command again.",
+            ) from None
+    return path
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Described:
+    """A model as the file says it. config: as the reader will make it of the keys."""
+
+    arch: str
+    family: Family
+    plans: Mapping[str, StoredPlan]
+    divisors: Mapping[str, list[float]]
+    keys: Mapping[str, KeyValue]
+    config: Config
+
+
+def _describe(config: Config, model: Model, checkpoint: Checkpoint, vocabulary: Mapping[str, KeyValue]) -> _Described:
+    """By the first entry of the reader's tables whose file is read back as the same model. Raises UnsupportedModel."""
+    refused: UnsupportedModel | None = None
+    shapes = {name: checkpoint.info(name).shape for name in checkpoint.names}
+    tied = {HEAD} if HEAD in model.ignored or config.get("tie_word_embeddings") else set()
+    divisors = rotation_divisors(config)
+    for entry, arch, family in entries_to_write(config):
+        try:
+            seen = {name: shape for name, shape in shapes.items() if name not in tied}
+            plans = plan_tensors(family, config, model.num_layers, seen)
+            _require_all(plans, seen, model)
+            stored = {name: plan.shape for name, plan in plans.items()}
+            keys = model_keys(config, entry, arch, family, stored)
+            keys[f"{arch}.context_length"] = model.max_positions
+            keys[f"{arch}.vocab_size"] = model.vocab_size
+            said = {**general_keys(arch, "", 0), **keys, **vocabulary}
+            back = read_back(said, plans, divisors)
+            require_same(config, back)
+            return _Described(arch, family, plans, divisors, keys, back)
+        except UnsupportedModel as error:
+            refused = refused or error
+        except CorruptModel as error:
+            refused = refused or UnsupportedModel(
+                f"This {model.architecture} cannot be written as GGUF: its file could not be read.",
+                why=str(error)[:300],
+                fix=FIX,
+            )
+    raise refused or UnsupportedModel("No entry.", fix=FIX)
+
+
+def _require_all(plans: Mapping[str, StoredPlan], shapes: Mapping[str, Shape], model: Model) -> None:
+    placed = {ours for plan in plans.values() for ours in plan.ours}
+    lost = sorted(name for name in shapes.keys() - placed if not is_ignored(name, model))
+    if lost:
+        raise UnsupportedModel(
+            f"Tensor {lost[0][:100]} has no place in a GGUF file of this family.",
+            fix="Write --to int4, gptq or awq instead.",
+        )
+
+
+class _Tensors:
+    """All tensors of a checkpoint under llama.cpp's names."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, described: _Described, layers: int, mix: GgufMix, progress: Progress
+    ) -> None:
+        self._checkpoint, self._described, self._mix = checkpoint, described, mix
+        self._layers = layers
+        self._progress, self._done = progress, 0
+        self._total = sum(checkpoint.info(name).num_bytes for name in checkpoint.names)
+
+    def all(self) -> dict[str, GgufTensorToWrite]:
+        described = self._described
+        divisors = {name: _whole(np.array(each, np.float32)) for name, each in described.divisors.items()}
+        return {**divisors, **{name: self._tensor(plan) for name, plan in described.plans.items()}}
+
+    def _tensor(self, plan: StoredPlan) -> GgufTensorToWrite:
+        block = self._type(plan)
+        rows = math.prod(plan.shape[:-1])
+
+        def chunks() -> Iterator[memoryview]:
+            described = self._described
+            for values in stored_values(plan, described.family, described.config, self._checkpoint):
+                yield block.rows(values.reshape(-1, plan.shape[-1])).reshape(-1).data
+            if not plan.piece:
+                self._done += sum(self._checkpoint.info(name).num_bytes for name in plan.ours)
+                self._progress(self._done, self._total, plan.ours[0])
+
+        return GgufTensorToWrite(block.number, plan.shape, rows * block.row_bytes(plan.shape[-1]), chunks)
+
+    def _type(self, plan: StoredPlan) -> WrittenBlock:
+        """llama.cpp's mix: more bits for the head, and for values and downs in an eighth of the layers at both ends and
+        in every third between them. Vectors, routers, states and filters stay as they are."""
+        stem, layer, columns = plan.stem, plan.layer, plan.shape[-1]
+        whole = stem.endswith(("_norm", "_gate_inp", "_gate_inp_shexp")) or stem.startswith(KEPT)
+        if len(plan.shape) == 1 or plan.name.endswith(".bias") or whole:
+            return TYPES["F32"]
+        tied = "output.weight" not in self._described.plans
+        finer = stem == "output" or (stem == "token_embd" and tied)
+        if self._mix.name == "Q4_K_M" and stem in ("attn_v", "ffn_down", "ffn_down_exps"):
+            eighth = self._layers // 8
+            finer = layer < eighth or layer >= 7 * self._layers // 8 or (layer - eighth) % 3 == 2
+        block = TYPES[self._mix.finer if finer else self._mix.usual]
+        block = block if columns % block.elements == 0 else TYPES[NARROW]
+        return block if columns % block.elements == 0 else TYPES["F32"]
+
+
+def _whole(values: F32Array) -> GgufTensorToWrite:
+    octets = TYPES["F32"].rows(values.reshape(1, -1)).reshape(-1)
+    return GgufTensorToWrite(TYPES["F32"].number, values.shape, octets.nbytes, lambda: iter((octets.data,)))

@@ -1,0 +1,50 @@
+"""Named: an array that a file stores, with the name of its type there.
+
+Knows: types of safetensors.
+Must not know: files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.quantize.mathematics.gptq import Order
+from twostroke.quantize.mathematics.grid import GridRule
+from twostroke.quantize.mathematics.solved import Solved
+
+Arrays = dict[str, NDArray[Any]]
+"""By what comes after a module's name."""
+
+TYPES: Mapping[np.dtype[Any], str] = {
+    np.dtype(np.float16): "F16",
+    np.dtype(np.float32): "F32",
+    np.dtype(np.int8): "I8",
+    np.dtype(np.int32): "I32",
+    np.dtype(np.int64): "I64",
+}
+"""What safetensors calls the types of arrays that layouts make."""
+
+
+class Layout(Protocol):
+    """A format of the hub."""
+
+    @property
+    def rule(self) -> GridRule:
+        """The grids that it can store."""
+
+    @property
+    def order(self) -> Order:
+        """Which columns may share a grid."""
+
+    def group_for(self, rows: int, columns: int, asked: int) -> int | None:
+        """The group for a matrix of this shape, where `asked` is the usual one; None where it cannot be stored."""
+
+    def arrays(self, solved: Solved) -> Arrays:
+        """What is stored for a matrix."""
+
+    def config(self, group: int, left_out: tuple[str, ...]) -> dict[str, Any]:
+        """`quantization_config` of config.json. left_out: modules that are stored as they were."""

@@ -1,0 +1,168 @@
+"""Several layers that write ahead, each used once in turn: as an executor of plans.
+
+Layer k reads at position t of a plan the token t + 1 + k of the text and what layer k - 1 made of the position. So it
+reads the same rows as the first layer, which begins at hidden states of the model. The first pass of a call runs the
+first layer; each further pass runs the next one over the same rows, with one more guess at their end. A layer that
+was not reached, because fewer guesses were wanted, reads its rows at the beginning of the next call.
+
+Rows at the end of the text depend on guesses, those of the last layer as many as there are further layers. They are
+read again by the next call, whose plan must begin that many positions before the known text's end was.
+
+Source: DeepSeek-V3, section 2.2 (DeepSeek-AI 2024); transformers' MtpModel.
+
+Knows: the layers' programs bound to their memories, hidden states of the model.
+Must not know: the scheduler, how many guesses pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array
+from twostroke.ops.step_memory import StepMemory, StepSizes
+from twostroke.program.values import Value
+from twostroke.runner.ahead import HiddenHistory
+from twostroke.runner.runner import ModelRunner
+from twostroke.types.plan import Plan, PlannedSequence, Role
+from twostroke.types.result import StepResult
+
+
+class BoundLayer(NamedTuple):
+    """states, rows: what the layer reads and makes of each row; see AheadProgram."""
+
+    runner: ModelRunner
+    memory: StepMemory
+    states: Value
+    rows: Value
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Rows of one sequence, from position `start` on. layer: the next one that reads them. states: what it reads,
+    (rows, D). tail: the model's hidden states of the last rows, of positions from tail_start on."""
+
+    start: int
+    layer: int
+    states: F32Array
+    tail: F32Array
+    tail_start: int
+
+    def stop_at(self, position: int) -> None:
+        """The next call reads from there on; all rows are given up where it leaves a gap or begins before them."""
+        kept = position - self.start
+        self.states = self.states[: kept if 0 < kept <= len(self.states) else 0]
+
+
+_Open = tuple[_Reading, PlannedSequence]
+
+
+class LayersExecutor:
+    """Satisfies `speculate.draft.DraftExecutor`. layers: in order, two or more. max_rows: of a step of a layer.
+
+    width, enter: see AheadExecutor.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[BoundLayer],
+        history: HiddenHistory,
+        width: int,
+        max_rows: int,
+        enter: Callable[[F32Array, F32Array], None],
+    ) -> None:
+        self._layers, self._history, self._enter = layers, history, enter
+        self._width, self._max_rows = width, max_rows
+        self._again = len(layers) - 1  # rows that are read again
+        self._readings: dict[str, _Reading] = {}
+
+    def execute(self, plan: Plan) -> StepResult:
+        """A plan of sequences of one role. PREFILL: positions whose hidden states the model has computed, or those that
+        must be read again. DECODE: the guess of the next layer."""
+        names = [each.request.request_id for each in plan.sequences]
+        if plan.sequences[0].role is Role.DECODE:
+            return self._run_next([self._readings[name] for name in names], plan.sequences, samples=True)
+        self._finish(plan.sequences)
+        taken = [self._taken(each) for each in plan.sequences]
+        result, made = self._run(0, plan.sequences, np.concatenate(taken))
+        for name, each, rows, states in zip(names, plan.sequences, taken, made, strict=True):
+            kept = max(0, len(rows) - self._again)
+            self._readings[name] = _Reading(each.start, 1, states, rows[kept:].copy(), each.start + kept)
+        return result
+
+    def forget(self, request_id: str) -> None:
+        """The request has ended; an unknown id changes nothing."""
+        self._readings.pop(request_id, None)
+        self._history.forget(request_id)
+
+    def _finish(self, plans: Sequence[PlannedSequence]) -> None:
+        """Have further layers read what they have not read of the rows before these."""
+        open_ = [(self._readings[name], each) for each in plans if (name := each.request.request_id) in self._readings]
+        for reading, each in open_:
+            reading.stop_at(each.start)
+        for layer in range(1, len(self._layers)):
+            for part in self._parts([each for each in open_ if each[0].layer == layer and len(each[0].states)]):
+                self._run_next([reading for reading, _ in part], [each for _, each in part], samples=False)
+
+    def _parts(self, open_: Sequence[_Open]) -> Iterator[list[_Open]]:
+        """As many in one step as fit."""
+        part: list[_Open] = []
+        rows = 0
+        for each in open_:
+            if part and rows + len(each[0].states) > self._max_rows:
+                yield part
+                part, rows = [], 0
+            part.append(each)
+            rows += len(each[0].states)
+        if part:
+            yield part
+
+    def _run_next(self, readings: Sequence[_Reading], plans: Sequence[PlannedSequence], samples: bool) -> StepResult:
+        """All with the same next layer. plans: with the text and the pages of now."""
+        layer = readings[0].layer
+        planned = [_shifted(reading, plan, samples) for reading, plan in zip(readings, plans, strict=True)]
+        result, made = self._run(layer, planned, np.concatenate([each.states for each in readings]))
+        for each, states in zip(readings, made, strict=True):
+            each.layer, each.states = layer + 1, states
+        return result
+
+    def _run(
+        self, layer: int, planned: Sequence[PlannedSequence], states: F32Array
+    ) -> tuple[StepResult, list[F32Array]]:
+        """What is sampled, and what the layer makes of the rows of each sequence. states: what it reads; of the first
+        layer, what the history keeps."""
+        bound, plan = self._layers[layer], Plan(0, tuple(planned))
+        sizes = StepSizes(plan.num_tokens, len(planned), sum(each.sampled_rows for each in planned))
+        if layer:
+            bound.memory.fill(bound.states, sizes, states)
+        else:
+            self._enter(bound.memory.value(bound.states, sizes), states)
+        result = bound.runner.execute(plan)
+        made = np.array(bound.memory.numbers(bound.rows, sizes))
+        ends = np.cumsum([each.num_tokens for each in planned])
+        return result, np.split(made, ends[:-1])
+
+    def _taken(self, planned: PlannedSequence) -> F32Array:
+        """The model's hidden states of these positions, (rows, width)."""
+        rows = np.empty((planned.num_tokens, self._width), np.float32)
+        self._history.take(planned.request.request_id, planned.start, rows)
+        before = self._readings.get(planned.request.request_id)
+        if before is not None:  # positions that were taken by an earlier call
+            first = planned.start - before.tail_start
+            again = before.tail[first:] if first >= 0 else before.tail[:0]
+            rows[: len(again)] = again[: len(rows)]
+        return rows
+
+
+def _shifted(reading: _Reading, plan: PlannedSequence, samples: bool) -> PlannedSequence:
+    """The rows as the next layer reads them. plan: with the text as the first layer reads it, guesses included."""
+    request = plan.request
+    if samples:  # draws go by the place of a token in the output
+        request = replace(request, prompt_token_ids=request.prompt_token_ids[reading.layer :])
+    text = plan.known_token_ids[reading.layer :]
+    return plan._replace(
+        request=request, start=reading.start, num_tokens=len(reading.states), known_token_ids=text, samples=samples
+    )

@@ -1,0 +1,200 @@
+"""Sampling where the logits are: what each row asks goes up with the step's inputs, and tokens come down.
+
+A row of a guess is sampled as if the guess came true, beside the others; it counts where it did. A sequence that a
+device cannot sample (`why_host`) has its logits brought here, and no other has.
+
+Knows: a bound model on a device, sampling.
+Must not know: which device, the scheduler, text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from twostroke.ops.attention.token_weights import Weigh
+from twostroke.ops.operands import F32Array, I32Array, U8Array
+from twostroke.ops.step_memory import StepSizes
+from twostroke.runner.samplers import Sampled, Tokens, note, scores_here
+from twostroke.sampling.changes import Changes
+from twostroke.sampling.device_rows import (
+    LISTS,
+    MOST_TOP,
+    SAMPLE_INPUT,
+    SAMPLE_RESULT,
+    Rows,
+    asked_of,
+    lists_of,
+    scored,
+    scores_of,
+    token_of,
+    why_host,
+)
+from twostroke.sampling.verify import FAULTS, as_if_right, sample_rows
+from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.result import SampledToken, TokenLogprob
+
+NO_ROOM = "lists that the inputs' block has no room for"
+NOT_FINITE = "no largest logit, or one that is not finite"
+MANY_TOP = f"more than {MOST_TOP} likely tokens of a prompt's token"
+
+
+class SamplingForward(Protocol):
+    """A program bound to its memory on a device that samples."""
+
+    @property
+    def asked_bytes(self) -> int:
+        """Room for what rows ask."""
+
+    def sampled(self, asked: Rows, lists: U8Array, row_results: Rows, sizes: StepSizes) -> None:
+        """Run the step and sample each logit row. asked (R,) of SAMPLE_INPUT; lists: what lies behind them.
+
+        row_results: (R,) of SAMPLE_RESULT, filled with the results.
+        """
+
+    def scored(self, rows: I32Array, asked: Rows, row_results: Rows, sizes: StepSizes) -> None:
+        """The same of other rows (R,) of the last step, which is not run again."""
+
+    def logits_at(self, begin: int, end: int) -> F32Array:
+        """Logits (end - begin, V) of the last step."""
+
+    def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
+        """See Forward."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledRows:
+    """A sequence that samples; its first logit row. changed: whether its request changes logits, of each row that was
+    asked for: that of its last known token, then of guesses. reason: why it is sampled here. fault: of its mask."""
+
+    sequence: PlannedSequence
+    first: int
+    changed: tuple[bool, ...] = ()
+    reason: str | None = None
+    fault: ValueError | None = None
+
+
+@dataclass(slots=True)
+class _Lists:
+    """Entries of the rows' lists, one behind the other, the same ones once. end: in bytes, from the first row on."""
+
+    end: int
+    room: int
+    parts: list[U8Array] = field(default_factory=list)
+    places: dict[bytes, int] = field(default_factory=dict)
+
+    def add(self, asked: Sequence[Rows], lists: Sequence[Sequence[Rows]]) -> bool:
+        """Write into each row where its lists are. False, and nothing is kept, where there is no room."""
+        contents = [[each.tobytes() for each in of_row] for of_row in lists]
+        new = {each for of_row in contents for each in of_row} - self.places.keys()
+        if self.end + sum(map(len, new)) > self.room:
+            return False
+        for row, of_row, entries in zip(asked, contents, lists, strict=True):
+            for name, content, each in zip(LISTS, of_row, entries, strict=False):
+                if content not in self.places:
+                    self.places[content] = self.end
+                    self.parts.append(each.view(np.uint8))
+                    self.end += len(content)
+                row[name] = self.places[content], len(each)
+        return True
+
+    def joined(self) -> U8Array:
+        """All of them."""
+        return np.concatenate([np.empty(0, np.uint8), *self.parts])
+
+
+class DeviceSampler:
+    """Satisfies StepSampler. weigh: of the rows that are sampled here. reasons: how many sequences were, by why."""
+
+    def __init__(self, forward: SamplingForward, vocabulary: int, weigh: Weigh) -> None:
+        self._forward, self._vocabulary, self.weigh = forward, vocabulary, weigh
+        self.reasons: dict[str, int] = {}
+
+    def forward(self, plan: Plan, sizes: StepSizes) -> tuple[list[SampledRows], Rows]:
+        """See StepSampler: the sequences that sample, and the device's results for their rows."""
+        asked, found, end = np.zeros(sizes.logit_rows, SAMPLE_INPUT), [], 0
+        asked["num_top"] = -1
+        lists = _Lists(asked.nbytes, self._forward.asked_bytes)
+        for sequence in plan.sequences:
+            begin, end = end, end + sequence.sampled_rows
+            if begin < end:
+                found.append(self._ask(sequence, begin, asked, lists))
+        row_results = np.zeros(sizes.logit_rows, SAMPLE_RESULT)
+        self._forward.sampled(asked, lists.joined(), row_results, sizes)
+        return found, row_results
+
+    def choose(self, plan: Plan, found: tuple[list[SampledRows], Rows]) -> Sampled:
+        """See StepSampler."""
+        del plan
+        sampled, (sequences, row_results) = Sampled({}, {}), found
+        for each in sequences:
+            note(sampled, each.sequence.request.request_id, partial(self._tokens, each, row_results))
+        return sampled
+
+    def score(self, rows: I32Array, token_ids: Sequence[int], num_top: int, sizes: StepSizes) -> list[TokenLogprob]:
+        """See StepSampler."""
+        reason = MANY_TOP
+        if num_top <= MOST_TOP:
+            row_results, reason = np.zeros(len(rows), SAMPLE_RESULT), NOT_FINITE
+            self._forward.scored(rows, scores_of(token_ids, num_top), row_results, sizes)
+            if np.isfinite(row_results["raw_best"]).all():
+                return [scored(each, num_top, self._vocabulary) for each in row_results]
+        self._count(reason)
+        return scores_here(self.weigh, self._forward.logits(rows, sizes), token_ids, num_top)
+
+    def _ask(self, sequence: PlannedSequence, first: int, asked: Rows, lists: _Lists) -> SampledRows:
+        try:
+            rows = [self._prepared(*each) for each in as_if_right(sequence)]
+        except ValueError as error:
+            return SampledRows(sequence, first, fault=error)
+        reason = next((reason for reason, _, _, _ in rows if reason is not None), None)
+        if reason is None and not lists.add([row for _, _, row, _ in rows], [entries for *_, entries in rows]):
+            reason = NO_ROOM
+        if reason is not None:
+            return SampledRows(sequence, first, reason=reason)
+        for place, (_, _, row, _) in enumerate(rows):
+            asked[first + place] = row[0]
+        return SampledRows(sequence, first, tuple(changed for _, changed, _, _ in rows))
+
+    def _prepared(
+        self, sequence: PlannedSequence, changes: Changes | None
+    ) -> tuple[str | None, bool, Rows, list[Rows]]:
+        """Why a row is sampled here, whether its logits are changed, what it asks (1,), its lists."""
+        row = np.zeros(1, SAMPLE_INPUT)
+        reason = why_host(sequence, changes, self._vocabulary)
+        if reason is not None:
+            return reason, changes is not None, row, []
+        asked_of(row[0], sequence, changes)
+        return None, changes is not None, row, [] if changes is None else lists_of(changes, self._vocabulary)
+
+    def _tokens(self, rows: SampledRows, row_results: Rows) -> Tokens:
+        if rows.fault is not None:
+            raise rows.fault
+        if rows.reason is not None:
+            return self._here(rows, rows.reason)
+        guesses, found = rows.sequence.draft_token_ids, list[SampledToken]()
+        for place, changed in enumerate(rows.changed):
+            if place and found[-1].token_id != guesses[place - 1]:
+                break
+            each = row_results[rows.first + place]
+            if not np.isfinite(each["raw_best"]):
+                return self._here(rows, NOT_FINITE)
+            try:
+                found.append(token_of(each, rows.sequence, changed, self._vocabulary))
+            except FAULTS:
+                if not place:
+                    raise
+                break  # left to the step that comes to this row without a guess, as in sample_rows
+        return tuple(found)
+
+    def _here(self, rows: SampledRows, reason: str) -> Tokens:
+        self._count(reason)
+        logits = self._forward.logits_at(rows.first, rows.first + rows.sequence.sampled_rows)
+        return sample_rows(self.weigh, logits, rows.sequence)
+
+    def _count(self, reason: str) -> None:
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1

@@ -1,0 +1,41 @@
+"""A program whose head knows fewer tokens than the model: its logits at the places of the model's tokens.
+
+Knows: a bound program, which token of the model each of its tokens is.
+Must not know: what the program computes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.step_memory import StepSizes
+from twostroke.runner.forward import Forward
+
+NEVER = np.float32(-1e30)
+"""The logit of a token that the head does not know: finite, because what is not counts as a fault."""
+
+
+class OwnVocabulary:
+    """Satisfies Forward. tokens: of each token of the inner head, the model's token id."""
+
+    def __init__(self, inner: Forward, tokens: I32Array, vocab_size: int) -> None:
+        self._inner, self._tokens, self._vocab_size = inner, tokens, vocab_size
+
+    def __call__(self, sizes: StepSizes) -> F32Array:
+        """See Forward."""
+        return self._spread(self._inner(sizes))
+
+    @property
+    def max_rows(self) -> int:
+        """See Forward."""
+        return self._inner.max_rows
+
+    def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
+        """See Forward."""
+        return self._spread(self._inner.logits(rows, sizes))
+
+    def _spread(self, found: F32Array) -> F32Array:
+        out = np.full((len(found), self._vocab_size), NEVER, np.float32)
+        out[:, self._tokens] = found
+        return out

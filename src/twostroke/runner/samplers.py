@@ -1,0 +1,92 @@
+"""From a step's inputs to tokens: the forward pass, then a token of each row that gives one.
+
+`HostSampler` has logits brought here. A device that samples (`DeviceSampler`) has a class of its own.
+
+Knows: a bound model, sampling.
+Must not know: the scheduler, text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from twostroke.ops.attention.token_weights import Weigh, weigh
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.step_memory import StepSizes
+from twostroke.runner.forward import Forward
+from twostroke.sampling.logprobs import token_logprob
+from twostroke.sampling.verify import sample_rows
+from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT, NoTokenLeft
+from twostroke.types.grammar import TOO_HEAVY, GrammarFault
+from twostroke.types.plan import Plan
+from twostroke.types.result import SampledToken, TokenLogprob
+
+Tokens = tuple[SampledToken, ...]
+
+
+class Sampled(NamedTuple):
+    """tokens: request id -> its new tokens. failed: request id -> why its row gave none."""
+
+    tokens: dict[str, Tokens]
+    failed: dict[str, str]
+
+
+class StepSampler(Protocol):
+    """Both halves of a step. One step at a time."""
+
+    weigh: Weigh
+
+    def forward(self, plan: Plan, sizes: StepSizes) -> Any:
+        """Run the model on the step's inputs; what comes of it is for `choose`."""
+
+    def choose(self, plan: Plan, found: Any) -> Sampled:
+        """A fault in sampling one request fails that request alone."""
+
+    def score(self, rows: I32Array, token_ids: Sequence[int], num_top: int, sizes: StepSizes) -> list[TokenLogprob]:
+        """Log probabilities of tokens that are known, one for each of these rows of the last step (at most the forward
+        pass's max_rows), with the num_top most likely ones. After `choose`: the logits of the step are overwritten."""
+
+
+class HostSampler:
+    """Satisfies StepSampler, row by row. weigh: makes the whole-number weights that tokens are drawn by."""
+
+    def __init__(self, forward: Forward, weigh: Weigh = weigh) -> None:
+        self._forward, self.weigh = forward, weigh
+
+    def forward(self, plan: Plan, sizes: StepSizes) -> F32Array:
+        """See StepSampler: the logits."""
+        del plan
+        return self._forward(sizes)
+
+    def choose(self, plan: Plan, found: F32Array) -> Sampled:
+        """See StepSampler."""
+        sampled, end = Sampled({}, {}), 0
+        for sequence in plan.sequences:
+            begin, end = end, end + sequence.sampled_rows
+            if begin < end:
+                rows = found[begin:end]
+                note(sampled, sequence.request.request_id, partial(sample_rows, self.weigh, rows, sequence))
+        return sampled
+
+    def score(self, rows: I32Array, token_ids: Sequence[int], num_top: int, sizes: StepSizes) -> list[TokenLogprob]:
+        """See StepSampler."""
+        return scores_here(self.weigh, self._forward.logits(rows, sizes), token_ids, num_top)
+
+
+def scores_here(weigh: Weigh, logits: F32Array, token_ids: Sequence[int], num_top: int) -> list[TokenLogprob]:
+    """logits (R, V): one log probability for each row."""
+    return [token_logprob(weigh, row, token_id, num_top) for row, token_id in zip(logits, token_ids, strict=True)]
+
+
+def note(sampled: Sampled, request_id: str, make: Callable[[], Tokens]) -> None:
+    """Keep what `make` gives, or why it failed."""
+    try:
+        sampled.tokens[request_id] = make()
+    except GrammarFault as error:
+        sampled.failed[request_id] = f"{TOO_HEAVY} ({error})"
+    except NoTokenLeft:
+        sampled.failed[request_id] = NO_TOKEN_LEFT
+    except (ValueError, IndexError) as error:
+        sampled.failed[request_id] = f"sampling failed: {error}"

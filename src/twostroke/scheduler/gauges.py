@@ -1,0 +1,27 @@
+"""Gauges: what a scheduler and its caches hold at one moment, as numbers.
+
+Knows: counts.
+Must not know: how they came about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """Counts of one moment; the totals only rise. running_adapters, waiting_adapters: numbers of the adapters that
+    running and waiting sequences have."""
+
+    running: int
+    waiting: int
+    pages_free: int
+    pages_used: int
+    pages_cached: int
+    waste_tokens: int
+    preemptions_total: int
+    prefix_query_tokens: int
+    prefix_hit_tokens: int
+    running_adapters: frozenset[int] = frozenset()
+    waiting_adapters: frozenset[int] = frozenset()

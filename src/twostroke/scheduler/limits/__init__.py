@@ -1,0 +1,1 @@
+"""Limits of what one step may hold."""

@@ -1,0 +1,113 @@
+"""Limits of a step as small objects: limit(sequence, wanted, step) -> how many positions may be computed.
+
+A new feature that shortens what a step computes is one more object in the scheduler's tuple, not a branch.
+
+Knows: sequences, what the step holds so far.
+Must not know: pages, queues.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from twostroke.cost.shape import Segment
+from twostroke.scheduler.sequence import Sequence
+from twostroke.types.plan import Role
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLimits:
+    """max_step_tokens: rows of a step. max_sequences: sequences of a step, and running ones.
+
+    watermark_pages: pages that an admission leaves free, so that running sequences can grow. max_draft_tokens: guesses
+    that a step verifies, of all sequences together. whole_prompts: a prompt is computed in one step or not at all.
+    """
+
+    max_step_tokens: int = 512
+    max_sequences: int = 64
+    watermark_pages: int = 2
+    max_draft_tokens: int = 0
+    whole_prompts: bool = False
+
+
+@dataclass(slots=True)
+class StepLoad:
+    """What a step holds so far. parts: each sequence with its rows. num_decode_tokens: rows of the sequences that
+    decode, once all of them are in: they are first.
+
+    full: a limit cut one sequence short, so no other gets more.
+    """
+
+    num_tokens: int = 0
+    num_decode_tokens: int = 0
+    full: bool = False
+    parts: list[tuple[Sequence, int]] = field(default_factory=list)
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences so far."""
+        return len(self.parts)
+
+    @property
+    def num_prefill_tokens(self) -> int:
+        """Rows of sequences that do not decode."""
+        return self.num_tokens - self.num_decode_tokens
+
+    def segments(self) -> list[Segment]:
+        """What a cost model must know of the step as it is planned so far."""
+        found = []
+        for sequence, rows in self.parts:
+            drafts = max(0, rows - sequence.remaining)
+            samples = rows >= sequence.remaining
+            adapter = sequence.request.adapter
+            found.append(Segment(sequence.computed, rows, samples, sequence.role, drafts=drafts, adapter=adapter))
+        return found
+
+    def streams(self) -> list[Segment]:
+        """Of those whose readers have tokens already and wait for the next one."""
+        return [Segment.decode(s.computed, s.request.adapter) for s, _ in self.parts if s.role is Role.DECODE]
+
+    def add(self, sequence: Sequence, num_tokens: int) -> None:
+        """One more sequence, before it is computed."""
+        self.num_tokens += num_tokens
+        self.parts.append((sequence, num_tokens))
+
+
+class Limiter(Protocol):
+    """One reason to compute less."""
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """At most wanted_tokens; 0 leaves the sequence out of this step."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBudget:
+    """A step has at most max_step_tokens rows."""
+
+    max_step_tokens: int
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """What is left of the budget."""
+        left = self.max_step_tokens - step.num_tokens
+        return wanted_tokens if wanted_tokens <= left else max(0, left)
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceBudget:
+    """A step has at most max_sequences sequences."""
+
+    max_sequences: int
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """Everything or nothing."""
+        return wanted_tokens if step.num_sequences < self.max_sequences else 0
+
+
+@dataclass(frozen=True, slots=True)
+class WholePrompts:
+    """A prompt whose positions see each other is computed in one step. The last of a scheduler's limits."""
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """Everything that the sequence has to compute, or nothing."""
+        return wanted_tokens if wanted_tokens == sequence.remaining else 0

@@ -1,0 +1,1 @@
+"""The JSON of answers, one file an API."""

@@ -1,0 +1,134 @@
+"""Chat completions in OpenAI's form: exactly the required keys, and no chunk that a known client trips over.
+
+Knows: the JSON of chat.completion and chat.completion.chunk.
+Must not know: sockets, the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from twostroke.server.api.logprobs import chat_logprobs
+from twostroke.server.api.shape import Block, ChatTurn, Closed, Counts, Event, Opened, Step
+from twostroke.server.api.shapes.openai_envelope import Envelope, TextTemplate, usage_of
+from twostroke.server.calls import Call
+from twostroke.server.parts import ServerParts
+from twostroke.types.output import Delta
+from twostroke.types.result import TokenLogprob
+
+
+class ChatShape(Envelope):
+    """chat.completion, streamed or whole. called: the finish reason of a turn that calls."""
+
+    called = "tool_calls"
+
+    def __init__(self, call: Call, parts: ServerParts) -> None:
+        super().__init__(call, parts, "chat.completion", "chat.completion.chunk")
+        self._turns = [ChatTurn(call, parts.new_id) for _ in range(call.num_choices)]
+        self._begun: set[int] = set()
+        self._templates: dict[int, TextTemplate | None] = {}
+        self._items: list[list[TokenLogprob]] = [[] for _ in self._turns]
+
+    def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
+        """The role comes with the first token, never before: clients take the first chunk for the first token."""
+        turn = self._turns[index]
+        if turn.adds_text(delta) and not delta.logprobs and index in self._begun:
+            if index not in self._templates:
+                self._templates[index] = self.template(partial(self._text_choice, index))
+            if (template := self._templates[index]) is not None:
+                return [template.event(delta.text)]
+        said = [part for step in turn.take(delta) if (part := self._said(turn, step)) is not None]
+        logprobs = self._logprobs(delta.logprobs) if delta.logprobs else None
+        if index not in self._begun and (delta.token_ids or said or delta.finish_reason):
+            self._begun.add(index)
+            first = {"role": "assistant", "content": ""}
+            said = [{**first, **said[0]}, *said[1:]] if said else [first]
+        if not said and (delta.finish_reason or logprobs is not None):
+            said = [{}]
+        choices = [self._chunk_choice(index, part) for part in said]
+        if choices:
+            choices[0]["logprobs"] = logprobs
+            choices[-1]["finish_reason"] = self._finish(turn) if delta.finish_reason else None
+        return [self.chunk([choice], counts) for choice in choices]
+
+    def _text_choice(self, index: int, text: str) -> dict[str, Any]:
+        return self._chunk_choice(index, {"content": text})
+
+    def _chunk_choice(self, index: int, part: dict[str, Any]) -> dict[str, Any]:
+        return {"index": index, "delta": part, "logprobs": None, "finish_reason": None}
+
+    def collect(self, index: int, delta: Delta) -> None:
+        """See Shape."""
+        self._turns[index].take(delta)
+        self._items[index] += delta.logprobs
+
+    def whole(self, counts: Counts) -> dict[str, Any]:
+        """See Shape."""
+        choices = [self._choice(index, turn) for index, turn in enumerate(self._turns)]
+        return {**self.envelope(choices, streamed=False), "usage": self.usage(counts)}
+
+    def usage(self, counts: Counts) -> dict[str, Any]:
+        """With the tokens of reasoning, for models that reason."""
+        made = usage_of(self.call, counts)
+        if self.call.form.reasoning is not None:
+            spent = sum(turn.reasoning_tokens for turn in self._turns)
+            made["completion_tokens_details"] = {"reasoning_tokens": spent}
+        return made
+
+    def call_parts(self, blocks: Sequence[Block]) -> dict[str, Any]:
+        """What a message has of its calls."""
+        return {"tool_calls": [_call_object(block.call_id, block.name, block.text) for block in blocks]}
+
+    def call_began(self, place: int, block: Block) -> dict[str, Any]:
+        """The first delta of a call."""
+        return {"tool_calls": [{"index": place, **_call_object(block.call_id, block.name, "")}]}
+
+    def call_grew(self, place: int, text: str) -> dict[str, Any]:
+        """A later one."""
+        return {"tool_calls": [{"index": place, "function": {"arguments": text}}]}
+
+    def _choice(self, index: int, turn: ChatTurn) -> dict[str, Any]:
+        text, thoughts = turn.made.text_of("text"), turn.made.text_of("reasoning")
+        calls = turn.made.calls
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": None if calls and not text else text,
+            "refusal": None,
+        }
+        if thoughts:
+            message["reasoning_content"] = thoughts
+        if calls:
+            message |= self.call_parts(calls)
+        return {
+            "index": index,
+            "message": message,
+            "logprobs": self._logprobs(self._items[index]),
+            "finish_reason": self._finish(turn),
+        }
+
+    def _said(self, turn: ChatTurn, step: Step) -> dict[str, Any] | None:
+        """One delta. The first of a call has its id and name, and no other has."""
+        if isinstance(step, Closed):
+            return None
+        block = step.block
+        if isinstance(step, Opened):
+            if block.kind != "call":
+                return None
+            return self.call_began(turn.made.calls.index(block), block)
+        if block.kind == "call":
+            return self.call_grew(turn.made.calls.index(block), step.text)
+        return {"content" if block.kind == "text" else "reasoning_content": step.text}
+
+    def _finish(self, turn: ChatTurn) -> str:
+        return self.called if turn.called else turn.finish_reason
+
+    def _logprobs(self, items: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+        if self.call.logprobs is None:
+            return None
+        return chat_logprobs(items, self.call.logprobs, self.tokenizer)
+
+
+def _call_object(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}

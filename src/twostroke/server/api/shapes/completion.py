@@ -1,0 +1,117 @@
+"""Completions in OpenAI's form, with the prompt and its log probabilities where they were asked for.
+
+Knows: the JSON of text_completion.
+Must not know: sockets, the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from twostroke.server.api.logprobs import CompletionLogprobs
+from twostroke.server.api.shape import Counts, Event
+from twostroke.server.api.shapes.openai_envelope import Envelope, TextTemplate
+from twostroke.server.calls import Call
+from twostroke.server.parts import ServerParts
+from twostroke.types.output import Delta
+from twostroke.types.result import TokenLogprob
+
+
+class CompletionShape(Envelope):
+    """text_completion, streamed or whole."""
+
+    def __init__(self, call: Call, parts: ServerParts) -> None:
+        super().__init__(call, parts, "text_completion", "text_completion")
+        self._logprobs: dict[int, CompletionLogprobs] = {}
+        self._begun: set[int] = set()
+        self._templates: dict[int, TextTemplate | None] = {}
+        self._deltas: list[list[Delta]] = [[] for _ in range(call.num_choices)]
+        self._scores: list[list[TokenLogprob]] = [[] for _ in call.prompts]
+        self._waiting: list[tuple[int, Delta]] = []  # for the log probabilities of their prompt
+
+    def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
+        """A choice says nothing before the whole prompt is scored, where its log probabilities are part of it."""
+        if self._adds_text(index, delta):
+            if index not in self._templates:
+                self._templates[index] = self.template(partial(self._chunk_choice, index))
+            if (template := self._templates[index]) is not None:
+                return [template.event(delta.text)]
+        self._scores[index // self.call.n] += delta.prompt_logprobs
+        self._waiting.append((index, delta))
+        ready = [(i, d) for i, d in self._waiting if self._scored(i)]
+        self._waiting = [(i, d) for i, d in self._waiting if not self._scored(i)]
+        made = [choice for i, d in ready if (choice := self._piece(i, d)) is not None]
+        return [self.chunk([choice], counts) for choice in made]
+
+    def _adds_text(self, index: int, delta: Delta) -> bool:
+        """The delta is text and nothing else."""
+        return (
+            bool(delta.text)
+            and delta.finish_reason is None
+            and self.call.logprobs is None
+            and index in self._begun
+            and not self._waiting
+        )
+
+    def _chunk_choice(self, index: int, text: str) -> dict[str, Any]:
+        return {"index": index, "text": text, "logprobs": None, "finish_reason": None}
+
+    def collect(self, index: int, delta: Delta) -> None:
+        """See Shape."""
+        self._scores[index // self.call.n] += delta.prompt_logprobs
+        self._deltas[index].append(delta)
+
+    def whole(self, counts: Counts) -> dict[str, Any]:
+        """See Shape."""
+        choices = [self._choice(index, deltas) for index, deltas in enumerate(self._deltas)]
+        return {**self.envelope(choices, streamed=False), "usage": self.usage(counts)}
+
+    def _choice(self, index: int, deltas: Sequence[Delta]) -> dict[str, Any]:
+        items = [item for delta in deltas for item in self._shown(delta)]
+        return {
+            "index": index,
+            "text": self._echo(index) + "".join(delta.text for delta in deltas),
+            "logprobs": self._logprobs_of(index, items),
+            "finish_reason": deltas[-1].finish_reason,
+        }
+
+    def _piece(self, index: int, delta: Delta) -> dict[str, Any] | None:
+        text = delta.text
+        items = self._shown(delta)
+        shows_logprobs = self.call.logprobs is not None and bool(items)
+        if index not in self._begun and (delta.token_ids or text or delta.finish_reason):
+            self._begun.add(index)
+            text = self._echo(index) + text
+            shows_logprobs = shows_logprobs or self.call.scores_prompt
+        if not text and delta.finish_reason is None and not shows_logprobs:
+            return None
+        made = self._chunk_choice(index, text)
+        if shows_logprobs:
+            made["logprobs"] = self._logprobs_of(index, items)
+        return made | {"finish_reason": delta.finish_reason}
+
+    def _shown(self, delta: Delta) -> tuple[TokenLogprob, ...]:
+        """A scored prompt is followed by every token generated, an end token too: clients count from the end."""
+        ends = self.call.scores_prompt and delta.end_logprob is not None
+        return (*delta.logprobs, delta.end_logprob) if ends and delta.end_logprob else delta.logprobs
+
+    def _echo(self, index: int) -> str:
+        return "" if self.call.echoes is None else self.call.echoes[index // self.call.n]
+
+    def _scored(self, index: int) -> bool:
+        place = index // self.call.n
+        wanted = len(self.call.prompts[place].token_ids) - 1
+        return not self.call.scores_prompt or len(self._scores[place]) >= wanted
+
+    def _logprobs_of(self, index: int, items: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+        if self.call.logprobs is None:
+            return None
+        if index in self._logprobs:
+            return self._logprobs[index].piece(items)
+        made = self._logprobs[index] = CompletionLogprobs(self.call.logprobs, self.tokenizer)
+        if not self.call.scores_prompt:
+            return made.piece(items)
+        place = index // self.call.n
+        return made.piece([*self._scores[place], *items], first_token_id=self.call.prompts[place].token_ids[0])

@@ -1,0 +1,105 @@
+"""What chat completions and completions share: the object around choices, usage, how a stream ends.
+
+Knows: OpenAI's rules for streams.
+Must not know: choices, sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from twostroke.server.api.shape import HEARTBEAT, Counts, Event
+from twostroke.server.calls import Call
+from twostroke.server.errors import Problem
+from twostroke.server.parts import ServerParts
+
+_json = msgspec.json.Encoder()
+DONE = b"data: [DONE]\n\n"
+
+
+def usage_of(call: Call, counts: Counts) -> dict[str, Any]:
+    """Token counts: generated ones, shown or not."""
+    prompt_tokens = call.num_prompt_tokens
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": counts.completion,
+        "total_tokens": prompt_tokens + counts.completion,
+        "prompt_tokens_details": {"cached_tokens": counts.cached},
+    }
+
+
+class TextTemplate:
+    """A chunk whose text alone changes, as JSON: nearly every token is sent in one.
+
+    mark: stands for the text in `chunk`, and nowhere else.
+    """
+
+    def __init__(self, chunk: Any, mark: str) -> None:
+        self._before, found, self._after = _json.encode(chunk).partition(_json.encode(mark))
+        if not found or mark.encode() in self._after:
+            raise ValueError("the mark does not stand in the chunk once")
+
+    def event(self, text: str) -> Event:
+        """The chunk with this text: byte for byte what the encoder makes of the whole."""
+        return Event(None, self._before + _json.encode(text) + self._after)
+
+
+class Envelope:
+    """Half of a Shape."""
+
+    heartbeat = HEARTBEAT
+    closing = DONE
+
+    def __init__(self, call: Call, parts: ServerParts, whole_kind: str, chunk_kind: str) -> None:
+        self.call = call
+        self.tokenizer = parts.tokenizer
+        self._parts = parts
+        self._kinds = {False: whole_kind, True: chunk_kind}
+
+    def envelope(self, choices: Sequence[dict[str, Any]], *, streamed: bool) -> dict[str, Any]:
+        """id, object, created, model, system_fingerprint, choices."""
+        return {
+            "id": self.call.response_id,
+            "object": self._kinds[streamed],
+            "created": self.call.created_s,
+            "model": self.call.model,
+            "system_fingerprint": self._parts.fingerprint,
+            "choices": list(choices),
+        }
+
+    def chunk(self, choices: Sequence[dict[str, Any]], counts: Counts) -> Event:
+        """One chunk. Where usage was asked for, every one has the key: null, or the counts so far."""
+        made = self.envelope(choices, streamed=True)
+        if self.call.include_usage:
+            made["usage"] = self.usage(counts) if self.call.continuous_usage else None
+        return Event(None, made)
+
+    def template(self, choice: Callable[[str], dict[str, Any]]) -> TextTemplate | None:
+        """For chunks with one such choice of a text; None where a chunk has more that changes."""
+        if self.call.include_usage and self.call.continuous_usage:
+            return None
+        mark = f"{self.call.response_id}-{uuid4().hex}"
+        return TextTemplate(self.chunk([choice(mark)], Counts(0, 0)).data, mark)
+
+    def usage(self, counts: Counts) -> dict[str, Any]:
+        """Of the answer so far."""
+        return usage_of(self.call, counts)
+
+    def progress_events(self, news: dict[str, Any]) -> list[Event]:
+        """A chunk without choices, for clients that asked for it."""
+        usage = {"usage": None} if self.call.include_usage else {}
+        return [Event(None, {**self.envelope([], streamed=True), **usage, **news})]
+
+    def last_events(self, counts: Counts) -> list[Event]:
+        """The usage, in a chunk without choices, where it was asked for."""
+        if not self.call.include_usage:
+            return []
+        return [Event(None, {**self.envelope([], streamed=True), "usage": self.usage(counts)})]
+
+    def problem_events(self, problem: Problem) -> list[Event]:
+        """OpenAI's clients raise at a chunk with an error."""
+        return [Event(None, msgspec.json.decode(problem.body()))]

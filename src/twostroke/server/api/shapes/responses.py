@@ -1,0 +1,197 @@
+"""Responses in OpenAI's form: items with dense indexes, events in the order that its clients accumulate.
+
+Knows: the JSON of a response and of its events.
+Must not know: sockets, the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from twostroke.server.api.logprobs import chat_logprobs
+from twostroke.server.api.responses_request import ResponsesRequest
+from twostroke.server.api.shape import HEARTBEAT, Block, ChatTurn, Closed, Counts, Event, Grew, Opened, Step
+from twostroke.server.calls import Call
+from twostroke.server.errors import Problem
+from twostroke.server.parts import ServerParts
+from twostroke.types.output import Delta
+from twostroke.types.result import TokenLogprob
+
+NO_COUNTS = Counts(0, 0)
+
+
+class ResponsesShape:
+    """One response, streamed or whole."""
+
+    heartbeat = HEARTBEAT
+    closing = b""
+
+    def __init__(self, call: Call, parts: ServerParts) -> None:
+        self._call = call
+        self._parts = parts
+        self._turn = ChatTurn(call, parts.new_id)
+        self._number = 0
+        self._begun = False
+        self._items: list[TokenLogprob] = []
+
+    def events(self, _index: int, delta: Delta, _counts: Counts) -> list[Event]:
+        """See Shape."""
+        made: list[Event] = []
+        if not self._begun:
+            self._begun = True
+            for kind in ("response.created", "response.in_progress"):
+                made.append(self._event(kind, response=self._response("in_progress", None)))
+        self._items += delta.logprobs
+        fresh = self._logprobs(delta.logprobs)
+        for step in self._steps(delta):
+            made += self._step_events(step, fresh)
+        return made
+
+    def progress_events(self, news: dict[str, Any]) -> list[Event]:
+        """See Shape."""
+        return []
+
+    def last_events(self, counts: Counts) -> list[Event]:
+        """See Shape."""
+        status = self._status()
+        return [self._event(f"response.{status}", response=self._response(status, counts))]
+
+    def problem_events(self, problem: Problem) -> list[Event]:
+        """The response itself holds the failure."""
+        code = problem.code if problem.status < 500 else "server_error"
+        error = {"code": code, "message": problem.message}
+        failed = {**self._response("failed", NO_COUNTS), "error": error}
+        return [self._event("response.failed", response=failed)]
+
+    def collect(self, _index: int, delta: Delta) -> None:
+        """See Shape."""
+        self._items += delta.logprobs
+        self._steps(delta)
+
+    def whole(self, counts: Counts) -> dict[str, Any]:
+        """See Shape."""
+        return self._response(self._status(), counts)
+
+    def _steps(self, delta: Delta) -> list[Step]:
+        """A turn without any block still has a message: clients look for one."""
+        steps = self._turn.take(delta)
+        if delta.finish_reason is not None and not self._turn.made.blocks:
+            block = Block("text", 0)
+            self._turn.made.blocks.append(block)
+            return [Opened(block), Closed(block)]
+        return steps
+
+    def _status(self) -> str:
+        return "incomplete" if self._turn.finish_reason == "length" else "completed"
+
+    def _step_events(self, step: Step, logprobs: list[dict[str, Any]]) -> list[Event]:
+        block = step.block
+        at: dict[str, Any] = {"output_index": block.index, "item_id": self._item_id(block)}
+        if isinstance(step, Opened):
+            made = [self._event("response.output_item.added", output_index=block.index, item=self._item(block, False))]
+            if block.kind != "call":
+                part = self._part(block, "")
+                made.append(self._event("response.content_part.added", **at, content_index=0, part=part))
+            return made
+        if isinstance(step, Grew):
+            if block.kind == "call":
+                return [self._event("response.function_call_arguments.delta", **at, delta=step.text)]
+            extra = {"logprobs": logprobs} if block.kind == "text" else {}
+            return [
+                self._event(f"response.{_KINDS[block.kind]}.delta", **at, content_index=0, delta=step.text, **extra)
+            ]
+        return self._closing_events(block, at)
+
+    def _closing_events(self, block: Block, at: dict[str, Any]) -> list[Event]:
+        if block.kind == "call":
+            done = {"name": block.name, "arguments": block.text}
+            made = [self._event("response.function_call_arguments.done", **at, **done)]
+        else:
+            extra = {"logprobs": self._logprobs(self._items)} if block.kind == "text" else {}
+            part = self._part(block, block.text)
+            made = [
+                self._event(f"response.{_KINDS[block.kind]}.done", **at, content_index=0, text=block.text, **extra),
+                self._event("response.content_part.done", **at, content_index=0, part=part),
+            ]
+        item = self._item(block, True)
+        return [*made, self._event("response.output_item.done", output_index=block.index, item=item)]
+
+    def _event(self, kind: str, **data: Any) -> Event:
+        number, self._number = self._number, self._number + 1
+        return Event(kind, {"type": kind, "sequence_number": number, **data})
+
+    def _item_id(self, block: Block) -> str:
+        return f"{_ID_PREFIXES[block.kind]}_{self._call.response_id.removeprefix('resp_')}_{block.index}"
+
+    def _item(self, block: Block, done: bool) -> dict[str, Any]:
+        cut = self._turn.finish_reason == "length" and block is self._turn.made.blocks[-1]
+        status = ("incomplete" if cut else "completed") if done else "in_progress"
+        made: dict[str, Any] = {"id": self._item_id(block), "status": status}
+        if block.kind == "call":
+            call = {"call_id": block.call_id, "name": block.name, "arguments": block.text}
+            return {**made, "type": "function_call", **call}
+        content = [self._part(block, block.text)] if done else []
+        if block.kind == "reasoning":
+            return {**made, "type": "reasoning", "summary": [], "content": content}
+        return {**made, "type": "message", "role": "assistant", "content": content}
+
+    def _part(self, block: Block, text: str) -> dict[str, Any]:
+        if block.kind == "reasoning":
+            return {"type": "reasoning_text", "text": text}
+        logprobs = self._logprobs(self._items) if text else []
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+    def _logprobs(self, items: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+        if self._call.logprobs is None:
+            return []
+        made: list[dict[str, Any]] = chat_logprobs(items, self._call.logprobs, self._parts.tokenizer)["content"]
+        return made
+
+    def _response(self, status: str, counts: Counts | None) -> dict[str, Any]:
+        asked: ResponsesRequest = self._call.asked
+        params = self._call.prompts[0].params
+        cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
+        return {
+            "id": self._call.response_id,
+            "object": "response",
+            "created_at": self._call.created_s,
+            "status": status,
+            "background": False,
+            "error": None,
+            "incomplete_details": cut,
+            "instructions": asked.instructions,
+            "max_output_tokens": asked.max_output_tokens,
+            "metadata": asked.metadata or {},
+            "model": self._call.model,
+            "output": [] if counts is None else [self._item(block, True) for block in self._turn.made.blocks],
+            "parallel_tool_calls": asked.parallel_tool_calls is not False,
+            "previous_response_id": None,
+            "reasoning": asked.reasoning or {"effort": None, "summary": None},
+            "store": False,
+            "temperature": params.temperature,
+            "text": {"format": (asked.text.format if asked.text else None) or {"type": "text"}},
+            "tool_choice": asked.tool_choice or "auto",
+            "tools": [{**msgspec.to_builtins(tool)} for tool in asked.tools or []],
+            "top_logprobs": asked.top_logprobs or 0,
+            "top_p": params.top_p,
+            "truncation": "disabled",
+            "usage": None if counts is None else self._usage(counts),
+            "user": asked.user,
+        }
+
+    def _usage(self, counts: Counts) -> dict[str, Any]:
+        prompt_tokens = self._call.num_prompt_tokens
+        return {
+            "input_tokens": prompt_tokens,
+            "input_tokens_details": {"cached_tokens": counts.cached, "cache_write_tokens": 0},
+            "output_tokens": counts.completion,
+            "output_tokens_details": {"reasoning_tokens": self._turn.reasoning_tokens},
+            "total_tokens": prompt_tokens + counts.completion,
+        }
+
+
+_KINDS = {"text": "output_text", "reasoning": "reasoning_text"}
+_ID_PREFIXES = {"text": "msg", "reasoning": "rs", "call": "fc"}

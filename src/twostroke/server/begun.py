@@ -1,0 +1,44 @@
+"""A coroutine that is run at once as far as it goes without waiting. Most writes to a socket never wait.
+
+Knows: how Python runs coroutines.
+Must not know: what the coroutine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Generator
+from typing import Any
+
+
+class Begun:
+    """Runs the work up to its first wait; raises what it raises until then. Where it is not `over`, await it, once."""
+
+    def __init__(self, work: Awaitable[Any]) -> None:
+        self._rest = work.__await__()
+        try:
+            self._waits_for = next(self._rest)
+            self.over = False
+        except StopIteration:
+            self.over = True
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """The rest of the work, in the task that awaits it."""
+        if self.over:
+            return
+        self.over = True
+        try:
+            yield self._waits_for
+        except BaseException as error:
+            yield from _thrown(self._rest, error)
+            return
+        yield from self._rest
+
+
+def _thrown(rest: Generator[Any, Any, Any], error: BaseException) -> Generator[Any, Any, None]:
+    """What the work does with an error that came while it waited."""
+    try:
+        waits_for = rest.throw(error)
+    except StopIteration:
+        return
+    yield waits_for
+    yield from rest

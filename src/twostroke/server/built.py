@@ -1,0 +1,32 @@
+"""What a server needs to run, built: an engine of its own, or a front of replicas.
+
+Knows: the parts, how they are closed. Must not know: how they were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from twostroke.config import Resolved
+from twostroke.server.parts import ServerParts
+
+
+@dataclass(eq=False)
+class BuiltServer:
+    """parts: for `run`. facts: what a start-up message says. Used with `with`, which closes it at the end."""
+
+    parts: ServerParts
+    resolved: Resolved
+    facts: dict[str, Any]
+    close: Callable[[], None]
+
+    def __enter__(self) -> BuiltServer:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()

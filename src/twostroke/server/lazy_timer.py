@@ -1,0 +1,51 @@
+"""A timer that is set again and again and seldom rings: setting it costs one number, and the loop has one handle of it.
+
+Knows: an event loop's timers.
+Must not know: what it is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class LazyTimer:
+    """`ring` is called once when the time that was set last is over; `clear` takes that back. On one loop."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ring = ring
+        self._at_s: float | None = None
+        self._handle: asyncio.TimerHandle | None = None
+
+    def set(self, delay_s: float) -> None:
+        """Call `ring` after delay_s seconds. An earlier call that was set is taken back."""
+        self._at_s = self._loop.time() + delay_s
+        if self._handle is None or self._handle.when() > self._at_s:
+            self._arm(self._at_s)
+
+    def clear(self) -> None:
+        """Do not ring."""
+        self._at_s = None
+
+    def close(self) -> None:
+        """Never again."""
+        self._at_s = None
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _arm(self, at_s: float) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle = self._loop.call_at(at_s, self._due)
+
+    def _due(self) -> None:
+        self._handle = None
+        if self._at_s is None:
+            return
+        if self._at_s > self._loop.time():
+            self._arm(self._at_s)
+            return
+        self._at_s = None
+        self._ring()

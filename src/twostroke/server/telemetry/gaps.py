@@ -1,0 +1,43 @@
+"""A histogram of gaps between tokens: it takes many values at once, where prometheus_client takes 1.5 us for each.
+
+Knows: prometheus_client's families.
+Must not know: what the values mean.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+
+class Gaps(Collector):
+    """One thread observes, any may collect: then a few of the latest values may be missing. bounds: ascending."""
+
+    def __init__(self, name: str, text: str, bounds: Sequence[float]) -> None:
+        self._name, self._text = name, text
+        self._bounds = list(bounds)
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, values: Sequence[float]) -> None:
+        """A value counts in the first bucket whose bound it does not pass. Values of one step are mostly alike."""
+        bounds, counts = self._bounds, self._counts
+        low, high = bisect_left(bounds, min(values)), bisect_left(bounds, max(values))
+        if low == high:
+            counts[low] += len(values)
+        else:
+            for value in values:
+                counts[bisect_left(bounds, value)] += 1
+        self._sum += sum(values)
+
+    def collect(self) -> Iterator[Metric]:
+        """See Collector."""
+        family = HistogramMetricFamily(self._name, self._text)
+        names = [*(repr(float(bound)) for bound in self._bounds), "+Inf"]
+        buckets = list(zip(names, map(float, accumulate(self._counts)), strict=True))
+        family.add_metric([], buckets, self._sum)
+        yield family

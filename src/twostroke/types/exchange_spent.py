@@ -1,0 +1,36 @@
+"""What the exchange between the processes of a divided model took, at one of them.
+
+Knows: counts, seconds.
+Must not know: how numbers travel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSpent:
+    """calls: meetings in which this process took part. sent_bytes: that it showed the others. seconds: of all calls.
+    waited_s: of these, in which it waited for another process."""
+
+    calls: int = 0
+    sent_bytes: int = 0
+    seconds: float = 0.0
+    waited_s: float = 0.0
+
+    def __add__(self, other: ExchangeSpent) -> ExchangeSpent:
+        return ExchangeSpent(
+            self.calls + other.calls,
+            self.sent_bytes + other.sent_bytes,
+            self.seconds + other.seconds,
+            self.waited_s + other.waited_s,
+        )
+
+    def __sub__(self, before: ExchangeSpent) -> ExchangeSpent:
+        return ExchangeSpent(
+            self.calls - before.calls,
+            self.sent_bytes - before.sent_bytes,
+            self.seconds - before.seconds,
+            self.waited_s - before.waited_s,
+        )

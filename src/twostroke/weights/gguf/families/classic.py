@@ -1,0 +1,228 @@
+"""GGUF names of GPT-2 and of decoders of its form: layer norms, mostly no gate, often one tensor for q, k and v.
+
+Sources: conversion/*.py of llama.cpp, MODEL_TENSORS of the `gguf` package.
+
+Knows: these families on both sides.
+Must not know: files, how values are read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twostroke.ops.operands import I32Array
+from twostroke.weights.gguf.families.family import Config, Family, Place
+from twostroke.weights.gguf.families.names import ATTENTION, DENSE, OUTER, Names
+from twostroke.weights.gguf.keys import Keys
+from twostroke.weights.gguf.row_orders import taken_in_turn
+
+GPT2_OUTER: Names = {
+    "token_embd": "transformer.wte",
+    "position_embd": "transformer.wpe",
+    "output_norm": "transformer.ln_f",
+    "output": "lm_head",
+}
+GPT2_LAYER: Names = {
+    "attn_norm": "ln_1",
+    "attn_qkv": "attn.c_attn",
+    "attn_output": "attn.c_proj",
+    "ffn_norm": "ln_2",
+    "ffn_up": "mlp.c_fc",
+    "ffn_down": "mlp.c_proj",
+}
+GPT2_FIELDS = {
+    "num_hidden_layers": "n_layer",
+    "max_position_embeddings": "n_positions",
+    "hidden_size": "n_embd",
+    "intermediate_size": "n_inner",
+    "num_attention_heads": "n_head",
+}
+STARCODER: Names = {**ATTENTION, "ffn_norm": "post_attention_layernorm", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
+NORM_EPS = {"layer_norm_epsilon": "layer_norm_eps"}
+PLAIN_BLOCK: Names = {"ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_to_h"}
+
+
+def _head_by_head(config: Config, rows: int) -> I32Array:
+    """q, k and v of each head: stored are all of q, all of k, all of v."""
+    heads = int(config["num_attention_heads"])
+    return taken_in_turn(heads, (rows // heads // 3,) * 3)
+
+
+def _group_by_group(config: Config, rows: int) -> I32Array:
+    """The queries of a group, its key, its value."""
+    heads, groups = int(config["num_attention_heads"]), int(config["num_kv_heads"])
+    dim = rows // (heads + 2 * groups)
+    return taken_in_turn(groups, (heads // groups * dim, dim, dim))
+
+
+def _neox(keys: Keys, config: Config) -> dict[str, Any]:
+    dim = config["hidden_size"] // config["num_attention_heads"]
+    return {
+        "use_parallel_residual": keys.truth("use_parallel_residual", True),
+        "rotary_pct": keys.number("rope.dimension_count", dim) / dim,
+        "rotary_emb_base": config.get("rope_theta", 10000.0),
+    }
+
+
+def _falcon(keys: Keys, config: Config) -> dict[str, Any]:
+    heads = config["num_attention_heads"]
+    kv = keys.number("attention.head_count_kv", heads)
+    two = keys.has_tensor("attn_norm_2.weight")
+    inner = keys.tensor_shape("ffn_up.weight")[0]  # the key says 4 times the width whatever it is
+    grouped = two or kv not in (1, heads)
+    names = {"new_decoder_architecture": grouped, "multi_query": kv == 1, "parallel_attn": True}
+    norms = {"num_ln_in_parallel_attn": 2 if two else 1} if grouped else {}
+    return {**names, **norms, "num_kv_heads": kv, "intermediate_size": inner, "bias": keys.has_tensor("attn_qkv.bias")}
+
+
+def _falcon_kind(keys: Keys) -> str:
+    return "falcon-two-norms" if keys.has_tensor("attn_norm_2.weight") else ""
+
+
+def _mpt(keys: Keys, config: Config) -> dict[str, Any]:
+    bias = keys.number("attention.max_alibi_bias", 8.0)
+    return {"attn_config": {"alibi": True, "alibi_bias_max": bias}, **_inner(keys, config)}
+
+
+def _inner(keys: Keys, config: Config) -> dict[str, Any]:
+    """The width of the block as its matrix has it: the converter writes four times the model's, whatever it is."""
+    return {"intermediate_size": keys.tensor_shape("ffn_up.weight")[0]}
+
+
+def _phi2(keys: Keys, config: Config) -> dict[str, Any]:
+    dim = config["hidden_size"] // config["num_attention_heads"]  # the key names the queries' heads whatever there are
+    return {**_inner(keys, config), "num_key_value_heads": keys.tensor_shape("attn_k.weight")[0] // dim}
+
+
+def _nemotron(keys: Keys, config: Config) -> dict[str, Any]:
+    keys.number("attention.layer_norm_rms_epsilon", 1e-5)
+    keys.text("rope.scaling.type", "none")
+    return {"mlp_bias": keys.has_tensor("ffn_up.bias")}
+
+
+def _stablelm(keys: Keys, _: Config) -> dict[str, Any]:
+    said = {"use_parallel_residual": keys.truth("use_parallel_residual", False)}
+    return {**said, "use_qkv_bias": keys.has_tensor("attn_q.bias")}
+
+
+FALCON: Names = {
+    "attn_qkv": Place("self_attention.query_key_value", order=_group_by_group),
+    "attn_output": "self_attention.dense",
+    **PLAIN_BLOCK,
+}
+FALCON_OUTER: Names = {
+    "token_embd": "transformer.word_embeddings",
+    "output_norm": "transformer.ln_f",
+    "output": "lm_head",
+}
+
+FAMILIES: dict[str, Family] = {
+    "starcoder2": Family(
+        "Starcoder2ForCausalLM",
+        "starcoder2",
+        OUTER,
+        STARCODER,
+        fixed={"hidden_act": "gelu_pytorch_tanh", "sliding_window": None},
+        renamed={"layer_norm_epsilon": "norm_epsilon", "attention_bias": "use_bias"},
+    ),
+    "gpt2": Family(
+        "GPT2LMHeadModel",
+        "gpt2",
+        GPT2_OUTER,
+        GPT2_LAYER,
+        layers="transformer.h.",
+        turned=frozenset({"attn_qkv", "attn_output", "ffn_up", "ffn_down"}),
+        renamed=GPT2_FIELDS,
+        more=_inner,
+    ),
+    "gptneox": Family(
+        "GPTNeoXForCausalLM",
+        "gpt_neox",
+        {"token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm", "output": "embed_out"},
+        {
+            "attn_norm": "input_layernorm",
+            "attn_qkv": Place("attention.query_key_value", order=_head_by_head),
+            "attn_output": "attention.dense",
+            "ffn_norm": "post_attention_layernorm",
+            **PLAIN_BLOCK,
+        },
+        layers="gpt_neox.layers.",
+        apart=True,
+        fixed={"hidden_act": "gelu"},
+        renamed={**NORM_EPS, "attention_bias": ""},
+        more=_neox,
+    ),
+    "bloom": Family(
+        "BloomForCausalLM",
+        "bloom",
+        {
+            "token_embd": "transformer.word_embeddings",
+            "token_embd_norm": "transformer.word_embeddings_layernorm",
+            "output_norm": "transformer.ln_f",
+            "output": "lm_head",
+        },
+        {
+            "attn_norm": "input_layernorm",
+            "attn_qkv": Place("self_attention.query_key_value", order=_head_by_head),
+            "attn_output": "self_attention.dense",
+            "ffn_norm": "post_attention_layernorm",
+            **PLAIN_BLOCK,
+        },
+        layers="transformer.h.",
+        more=_inner,
+    ),
+    "falcon": Family(
+        "FalconForCausalLM",
+        "falcon",
+        FALCON_OUTER,
+        {**FALCON, "attn_norm": "input_layernorm"},
+        layers="transformer.h.",
+        chosen=_falcon_kind,
+        more=_falcon,
+    ),
+    "falcon-two-norms": Family(
+        "FalconForCausalLM",
+        "falcon",
+        FALCON_OUTER,
+        {**FALCON, "attn_norm": "ln_mlp", "attn_norm_2": "ln_attn"},
+        layers="transformer.h.",
+        more=_falcon,
+    ),
+    "mpt": Family(
+        "MptForCausalLM",
+        "mpt",
+        {"token_embd": "transformer.wte", "output_norm": "transformer.norm_f", "output": "lm_head"},
+        {
+            "attn_norm": "norm_1",
+            "attn_qkv": "attn.Wqkv",
+            "attn_output": "attn.out_proj",
+            "ffn_norm": "norm_2",
+            "ffn_up": "ffn.up_proj",
+            "ffn_down": "ffn.down_proj",
+        },
+        layers="transformer.blocks.",
+        more=_mpt,
+    ),
+    "phi2": Family(
+        "PhiForCausalLM",
+        "phi",
+        {**OUTER, "output_norm": "model.final_layernorm"},
+        {**DENSE, "attn_output": "self_attn.dense", "ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2"},
+        partial=True,
+        renamed=NORM_EPS,
+        fixed={"hidden_act": "gelu_new"},
+        more=_phi2,
+    ),
+    "stablelm": Family("StableLmForCausalLM", "stablelm", OUTER, DENSE, partial=True, renamed=NORM_EPS, more=_stablelm),
+    "nemotron": Family(
+        "NemotronForCausalLM",
+        "nemotron",
+        OUTER,
+        DENSE,
+        partial=True,
+        less_one=frozenset({"attn_norm", "ffn_norm", "output_norm"}),
+        renamed={"layer_norm_epsilon": "norm_eps"},
+        fixed={"hidden_act": "relu2"},
+        more=_nemotron,
+    ),
+}

@@ -1,0 +1,200 @@
+"""Dense decoders with rotary positions.
+
+Sources: conversion/*.py of llama.cpp, MODEL_TENSORS of the `gguf` package.
+
+Knows: these families on both sides.
+Must not know: files, how values are read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twostroke.weights.gguf.families.family import Config, Family, Place
+from twostroke.weights.gguf.families.names import AFTER, ATTENTION, DENSE, OUTER, SANDWICH, Names
+from twostroke.weights.gguf.keys import Keys
+
+GEMMA_NORMS = frozenset(
+    {"attn_norm", "ffn_norm", "output_norm", "post_attention_norm", "post_ffw_norm", "attn_q_norm", "attn_k_norm"}
+)
+JOINED: Names = {
+    "attn_norm": "input_layernorm",
+    "attn_qkv": "self_attn.qkv_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_up": "mlp.gate_up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+GRANITE = {
+    "attention.scale": "attention_multiplier",
+    "embedding_scale": "embedding_multiplier",
+    "residual_scale": "residual_multiplier",
+    "logit_scale": "logits_scaling",
+}
+GLM: Names = {
+    **ATTENTION,
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_up": "mlp.gate_up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+HEAD_NORMS: Names = {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
+
+
+def windows_of(keys: Keys, config: Config, slides: str = "sliding_attention", every: int = 4) -> dict[str, Any]:
+    """layer_types, by the pattern that the file says layer by layer, by the length of one, or by `every`."""
+    layers = int(config["num_hidden_layers"])
+    key = "attention.sliding_window_pattern"
+    period = keys.each(key, layers, every)
+    if not config.get("sliding_window"):
+        return {"sliding_window": None}
+    if keys.has(key) and not set(period) <= {0, 1} or not keys.has(key):
+        period = [int((index + 1) % each != 0) for index, each in enumerate(period)]
+    return {"layer_types": [slides if each else "full_attention" for each in period]}
+
+
+def gemma_scores(wide: int) -> Any:
+    """No key says how scores are scaled: by the heads' size, but in the model of `wide` layers by its width for each
+    head. llama.cpp goes by this too."""
+
+    def more(_: Keys, config: Config) -> dict[str, Any]:
+        if config.get("num_hidden_layers") == wide:
+            return {"query_pre_attn_scalar": config["hidden_size"] // config["num_attention_heads"]}
+        return {"query_pre_attn_scalar": int(config.get("head_dim", 256))}
+
+    return more
+
+
+def _qwen_window(_: Keys, config: Config) -> dict[str, Any]:
+    return {"use_sliding_window": False, "sliding_window": None}
+
+
+def _cohere2(keys: Keys, config: Config) -> dict[str, Any]:
+    keys.text("rope.scaling.type", "none")
+    return {**windows_of(keys, config), "logit_scale": keys.number("logit_scale")}
+
+
+def _cohere(keys: Keys, _: Config) -> dict[str, Any]:
+    return {"logit_scale": keys.number("logit_scale")}
+
+
+def _olmo3(keys: Keys, config: Config) -> dict[str, Any]:
+    if keys.has("rope.freq_base_swa"):
+        keys.number("rope.freq_base_swa")
+    return windows_of(keys, config)
+
+
+def _olmo(keys: Keys) -> str:
+    return "olmo3" if keys.has("attention.sliding_window") else ""
+
+
+def _growing(keys: Keys, config: Config) -> dict[str, Any]:
+    """Ministral 3: yarn, and queries that grow with their position."""
+    group = dict(config.get("rope_scaling") or {"rope_type": "default"})
+    group |= {"rope_theta": config.get("rope_theta", 1e6)}
+    if keys.has("attention.temperature_scale"):
+        group["llama_4_scaling_beta"] = keys.number("attention.temperature_scale")
+    if keys.has("rope.scaling.yarn_log_multiplier"):
+        group |= {"mscale": 1.0, "mscale_all_dim": keys.number("rope.scaling.yarn_log_multiplier")}
+    return {"rope_parameters": group, "rope_scaling": group}
+
+
+def _hunyuan(keys: Keys, _: Config) -> dict[str, Any]:
+    keys.ignore("rope.scaling.original_context_length")
+    return {}
+
+
+def _seed(keys: Keys, _: Config) -> dict[str, Any]:
+    return {"attention_out_bias": keys.has_tensor("attn_output.bias")}
+
+
+def _chatglm(keys: Keys, config: Config) -> dict[str, Any]:
+    """No key says how wide a head is."""
+    dim = keys.tensor_shape("attn_q.weight")[0] // config["num_attention_heads"]
+    return {"head_dim": dim, "partial_rotary_factor": keys.number("rope.dimension_count", dim) / dim}
+
+
+def _ernie(keys: Keys, _: Config) -> dict[str, Any]:
+    return {"use_bias": keys.has_tensor("attn_q.bias")}
+
+
+FAMILIES: dict[str, Family] = {
+    "llama": Family(
+        "LlamaForCausalLM",
+        "llama",
+        OUTER,
+        DENSE,
+        pairs=True,
+        chosen=lambda keys: "mixtral" if keys.has("expert_count") and keys.number("expert_count") else "",
+    ),
+    "qwen2": Family("Qwen2ForCausalLM", "qwen2", OUTER, DENSE, windows=True, more=_qwen_window),
+    "qwen3": Family("Qwen3ForCausalLM", "qwen3", OUTER, DENSE, windows=True, more=_qwen_window),
+    "gemma": Family(
+        "GemmaForCausalLM", "gemma", OUTER, DENSE, less_one=GEMMA_NORMS, fixed={"hidden_act": "gelu_pytorch_tanh"}
+    ),
+    "gemma2": Family(
+        "Gemma2ForCausalLM",
+        "gemma2",
+        OUTER,
+        SANDWICH,
+        less_one=GEMMA_NORMS,
+        windows=True,
+        fixed={"hidden_activation": "gelu_pytorch_tanh"},
+        more=gemma_scores(46),
+    ),
+    "gemma3": Family(
+        "Gemma3ForCausalLM",
+        "gemma3_text",
+        OUTER,
+        SANDWICH,
+        less_one=GEMMA_NORMS,
+        windows=True,
+        fixed={"hidden_activation": "gelu_pytorch_tanh", "sliding_window_pattern": 6},
+        keys={"rope.freq_base_swa": "rope_local_base_freq"},
+        more=gemma_scores(62),
+    ),
+    "granite": Family("GraniteForCausalLM", "granite", OUTER, DENSE, pairs=True, keys=GRANITE),
+    "smollm3": Family("SmolLM3ForCausalLM", "smollm3", OUTER, DENSE, pairs=True, fixed={"no_rope_layer_interval": 4}),
+    "olmo2": Family("Olmo2ForCausalLM", "olmo2", OUTER, AFTER, chosen=_olmo),
+    "olmo3": Family("Olmo3ForCausalLM", "olmo3", OUTER, AFTER, windows=True, more=_olmo3),
+    "phi3": Family("Phi3ForCausalLM", "phi3", OUTER, JOINED, windows=True, partial=True),
+    "exaone4": Family("Exaone4ForCausalLM", "exaone4", OUTER, AFTER, windows=True, more=windows_of),
+    "command-r": Family(
+        "CohereForCausalLM",
+        "cohere",
+        OUTER,
+        DENSE,
+        renamed={"layer_norm_epsilon": "layer_norm_eps"},
+        more=_cohere,
+    ),
+    "cohere2": Family(
+        "Cohere2ForCausalLM",
+        "cohere2",
+        OUTER,
+        DENSE,
+        windows=True,
+        renamed={"layer_norm_epsilon": "layer_norm_eps"},
+        more=_cohere2,
+    ),
+    "chatglm": Family("GlmForCausalLM", "glm", OUTER, GLM, apart=True, more=_chatglm),
+    "glm4": Family(
+        "Glm4ForCausalLM",
+        "glm4",
+        OUTER,
+        {**GLM, "post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm"},
+        partial=True,
+    ),
+    "seed_oss": Family(
+        "SeedOssForCausalLM",
+        "seed_oss",
+        OUTER,
+        {**DENSE, "post_attention_norm": "post_attention_layernorm"},
+        more=_seed,
+    ),
+    "ernie4_5": Family("Ernie4_5ForCausalLM", "ernie4_5", OUTER, DENSE, more=_ernie),
+    "hunyuan-dense": Family(
+        "HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", OUTER, {**DENSE, **HEAD_NORMS}, more=_hunyuan
+    ),
+    "mistral3": Family("Ministral3ForCausalLM", "ministral3", OUTER, DENSE, pairs=True, more=_growing),
+}
+
+__all__ = ["FAMILIES", "GRANITE", "HEAD_NORMS", "JOINED", "Place", "gemma_scores", "windows_of"]

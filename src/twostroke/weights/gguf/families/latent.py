@@ -1,0 +1,166 @@
+"""Decoders with latent attention.
+
+The second product of keys and values is stored for each head in the forms that the absorbed products want: keys as
+(latent, head) and values as (head, latent). Older files have it as our checkpoints do.
+Sources: conversion/deepseek.py, conversion/minicpm.py of llama.cpp.
+
+Knows: these families on both sides.
+Must not know: files, how values are read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twostroke.ops.operands import I32Array
+from twostroke.weights.gguf.families.experts import DEEPSEEK, DEEPSEEK_NAMES
+from twostroke.weights.gguf.families.family import Config, Family, Joined, Shape
+from twostroke.weights.gguf.families.names import OUTER
+from twostroke.weights.gguf.keys import Keys
+from twostroke.weights.gguf.row_orders import taken_in_turn
+
+LATENT = {
+    **DEEPSEEK_NAMES,
+    "attn_q_a": "self_attn.q_a_proj",
+    "attn_q_a_norm": "self_attn.q_a_layernorm",
+    "attn_q_b": "self_attn.q_b_proj",
+    "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa",
+    "attn_kv_a_norm": "self_attn.kv_a_layernorm",
+    "attn_kv_b": "self_attn.kv_b_proj",
+}
+INDEX = {
+    "indexer.k_norm": "self_attn.indexer.k_norm",
+    "indexer.proj": "self_attn.indexer.weights_proj",
+    "indexer.attn_k": "self_attn.indexer.wk",
+    "indexer.attn_q_b": "self_attn.indexer.wq_b",
+}
+
+
+def _keys_and_values(_: Config, shapes: tuple[Shape, ...]) -> I32Array:
+    """For each head the rows of its key, then those of its value."""
+    return taken_in_turn(shapes[0][0], (shapes[0][2], shapes[1][1]))
+
+
+KEYS_AND_VALUES = Joined(
+    "self_attn.kv_b_proj.weight",
+    ("attn_k_b.weight", "attn_v_b.weight"),
+    order=_keys_and_values,
+    turned_pieces=frozenset({"attn_k_b.weight"}),
+)
+
+
+def _heads(keys: Keys, config: Config) -> dict[str, Any]:
+    turned = keys.number("rope.dimension_count")
+    keys.ignore("attention.key_length", "attention.value_length", "attention.head_count_kv")
+    key = keys.number("attention.key_length_mla", keys.number("attention.key_length", 192))
+    value = keys.number("attention.value_length_mla", keys.number("attention.value_length", 128))
+    return {
+        "qk_rope_head_dim": turned,
+        "qk_nope_head_dim": key - turned,
+        "v_head_dim": value,
+        "q_lora_rank": keys.number("attention.q_lora_rank") if keys.has("attention.q_lora_rank") else None,
+        "num_key_value_heads": config["num_attention_heads"],
+        "attention_bias": keys.has_tensor("attn_kv_a_mqa.bias"),
+        **_stretched(keys, config),
+    }
+
+
+def _stretched(keys: Keys, config: Config) -> dict[str, Any]:
+    """Yarn with the factor on scores: the key is a tenth of mscale_all_dim."""
+    rope = config.get("rope_scaling")
+    if rope is None or not keys.has("rope.scaling.yarn_log_multiplier"):
+        return {}
+    factor = keys.number("rope.scaling.yarn_log_multiplier") * 10
+    return {"rope_scaling": {**rope, "mscale": factor, "mscale_all_dim": factor}}
+
+
+def _dense_or_experts(keys: Keys) -> str:
+    if not (keys.has("expert_count") and keys.number("expert_count")):
+        return "youtu"
+    return "deepseek3" if keys.number("expert_gating_func", 1) == 2 or keys.has_tensor("exp_probs_b.bias") else ""
+
+
+def _deepseek2(keys: Keys, config: Config) -> dict[str, Any]:
+    if keys.number("expert_gating_func", 1) != 1 or keys.truth("expert_weights_norm", False):
+        raise keys.wrong("expert_gating_func", "Without a bias for their choice, experts are chosen by a softmax.")
+    grouped = config.get("n_group", 1) > 1
+    method = "group_limited_greedy" if grouped else "greedy"
+    return {**_heads(keys, config), "topk_method": method, "norm_topk_prob": False}
+
+
+def _deepseek3(keys: Keys, config: Config) -> dict[str, Any]:
+    if keys.number("expert_gating_func", 2) != 2:
+        raise keys.wrong("expert_gating_func", "Experts that have a bias for their choice have sigmoids (2).")
+    normed = keys.truth("expert_weights_norm", False)
+    layers = config["num_hidden_layers"] - keys.number("nextn_predict_layers", 0)
+    sparse = [f"blk.{index}.ffn_gate_inp.weight" in keys.tensors for index in range(layers)]
+    said = {"norm_topk_prob": normed, "num_hidden_layers": layers, "first_k_dense_replace": sparse.index(True)}
+    return {**_heads(keys, config), **said}
+
+
+def _deepseek32(keys: Keys, config: Config) -> dict[str, Any]:
+    return {
+        **_deepseek3(keys, config),
+        "index_n_heads": keys.number("attention.indexer.head_count"),
+        "index_head_dim": keys.number("attention.indexer.key_length"),
+        "index_topk": keys.number("attention.indexer.top_k"),
+    }
+
+
+def _youtu(keys: Keys, config: Config) -> dict[str, Any]:
+    keys.ignore("leading_dense_block_count", "expert_feed_forward_length", "expert_shared_count")
+    return _heads(keys, config)
+
+
+def _minicpm3(keys: Keys, config: Config) -> dict[str, Any]:
+    heads = _heads(keys, config)
+    rows = keys.tensor_shape("attn_kv_b.weight")[0] // config["num_attention_heads"]
+    return {**heads, "v_head_dim": rows - heads["qk_nope_head_dim"]}
+
+
+RANK = {"attention.kv_lora_rank": "kv_lora_rank"}
+
+FAMILIES: dict[str, Family] = {
+    "deepseek2": Family(
+        "DeepseekV2ForCausalLM",
+        "deepseek_v2",
+        OUTER,
+        LATENT,
+        joined=(KEYS_AND_VALUES,),
+        apart=True,
+        chosen=_dense_or_experts,
+        keys={**DEEPSEEK, **RANK},
+        more=_deepseek2,
+    ),
+    "deepseek3": Family(
+        "DeepseekV3ForCausalLM",
+        "deepseek_v3",
+        OUTER,
+        LATENT,
+        joined=(KEYS_AND_VALUES,),
+        apart=True,
+        keys={**DEEPSEEK, **RANK},
+        more=_deepseek3,
+    ),
+    "deepseek32": Family(
+        "DeepseekV32ForCausalLM",
+        "deepseek_v32",
+        OUTER,
+        {**LATENT, **INDEX},
+        joined=(KEYS_AND_VALUES,),
+        apart=True,
+        keys={**DEEPSEEK, **RANK},
+        more=_deepseek32,
+    ),
+    "youtu": Family(
+        "YoutuForCausalLM",
+        "youtu",
+        OUTER,
+        LATENT,
+        joined=(KEYS_AND_VALUES,),
+        apart=True,
+        keys=RANK,
+        more=_youtu,
+    ),
+    "minicpm3": Family("MiniCPM3ForCausalLM", "minicpm3", OUTER, LATENT, apart=True, keys=RANK, more=_minicpm3),
+}

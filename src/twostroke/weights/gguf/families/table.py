@@ -1,0 +1,67 @@
+"""All architectures of GGUF files that are read, by their names in the files.
+
+A new architecture is an entry in one of the files beside this one, beside its model file.
+
+Knows: which files hold entries.
+Must not know: any one architecture.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from twostroke.types.errors import UnsupportedModel
+from twostroke.weights.gguf.container import StoredTensor
+from twostroke.weights.gguf.families import classic, delta, dense, experts, latent, states
+from twostroke.weights.gguf.families.family import Family
+from twostroke.weights.gguf.header import Value
+from twostroke.weights.gguf.keys import Keys
+
+FAMILIES: dict[str, Family] = {
+    **dense.FAMILIES,
+    **classic.FAMILIES,
+    **experts.FAMILIES,
+    **latent.FAMILIES,
+    **states.FAMILIES,
+    **delta.FAMILIES,
+}
+"""By general.architecture, and those that a file of another name is read as."""
+
+READ_AS: dict[str, tuple[str, str]] = {
+    "mixtral": ("llama", "with experts"),
+    "olmo3": ("olmo2", "with windows"),
+    "falcon-two-norms": ("falcon", "with two norms"),
+    "granitemoeshared": ("granitemoe", "with shared experts"),
+    "deepseek3": ("deepseek2", "with sigmoids"),
+    "youtu": ("deepseek2", "without experts"),
+    "falcon-mamba": ("mamba", "with norms"),
+}
+"""Entries that are no name of a file: which architecture the file names, and what makes it such a one."""
+
+PARTS = ("clip", "adapter", "imatrix")
+
+
+def known_names() -> list[str]:
+    """The architectures that a file may name."""
+    return [name for name in FAMILIES if name not in READ_AS]
+
+
+def family_of(values: Mapping[str, Value], place: str, tensors: Mapping[str, StoredTensor]) -> tuple[str, Family, Keys]:
+    """The architecture's name in the file, its entry, its keys. Raises UnsupportedModel."""
+    name = values.get("general.architecture")
+    known = known_names()
+    if not isinstance(name, str) or name not in known:
+        word = str(name)[:40]
+        near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+        usual = f"The nearest are {', '.join(near)}." if near else "Use a model of one of these families."
+        raise UnsupportedModel(
+            f"{place}: the architecture {word!r} is not implemented.",
+            why=f"general.architecture must be one of the {len(known)} of docs/guides/gguf.md.",
+            fix="A file that holds a part of a model (mmproj, an adapter) belongs beside a model's."
+            if word in PARTS
+            else usual,
+        )
+    keys = Keys(values, name, place, tensors)
+    family = FAMILIES[name]
+    return name, FAMILIES[family.chosen(keys) or name], keys

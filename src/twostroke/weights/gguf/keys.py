@@ -1,0 +1,144 @@
+"""The keys of one architecture in a GGUF file: each is read, known to change nothing, or refused by its name.
+
+Knows: keys, their types.
+Must not know: which architecture there is, what a key means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.weights.gguf.container import StoredTensor
+from twostroke.weights.gguf.header import Value
+
+MOST = 1 << 40
+WITHOUT_EFFECT = frozenset({"tensor_data_layout", "vocab_size", "rope.scaling.finetuned"})
+ONLY: Mapping[str, tuple[Any, ...]] = {
+    "attention.causal": (True,),
+    "use_parallel_residual": (False,),
+    "expert_count": (0,),
+    "expert_used_count": (0,),
+    "expert_shared_count": (0,),
+    "expert_gating_func": (0, 1),
+    "expert_weights_scale": (1.0,),
+    "expert_weights_norm": (True,),
+    "expert_group_count": (0, 1),
+    "expert_group_used_count": (0, 1),
+    "expert_feed_forward_length": (0,),
+    "nextn_predict_layers": (0,),
+    "leading_dense_block_count": (0,),
+    "logit_scale": (1.0,),
+    "residual_scale": (1.0,),
+    "embedding_scale": (1.0,),
+    "attention.max_alibi_bias": (0.0,),
+    "attention.clamp_kqv": (0.0,),
+    "rope.scaling.attn_factor": (1.0,),
+}
+"""Keys that a family does not read, and the values of them that change nothing."""
+
+
+class Keys:
+    """The keys that begin with an architecture's name, and which of them were read."""
+
+    def __init__(self, values: Mapping[str, Value], name: str, place: str, tensors: Mapping[str, StoredTensor]) -> None:
+        self._prefix = name + "."
+        self.place = place
+        self._read: set[str] = set()
+        self._values = {
+            key.removeprefix(self._prefix): value for key, value in values.items() if key.startswith(self._prefix)
+        }
+        self.tensors = tensors
+
+    def has(self, key: str) -> bool:
+        """Whether the file says it."""
+        return key in self._values
+
+    def has_tensor(self, stem: str) -> bool:
+        """Whether a layer has a tensor of this name, its ending included."""
+        ending = "." + stem
+        return stem in self.tensors or any(name.endswith(ending) for name in self.tensors)
+
+    def tensor_shape(self, stem: str) -> tuple[int, ...]:
+        """The shape of the first tensor of this name, its ending included. Raises CorruptModel where there is none."""
+        ending = "." + stem
+        found = next((tensor for name, tensor in self.tensors.items() if name == stem or name.endswith(ending)), None)
+        if found is None:
+            raise CorruptModel(f"{self.place}: no layer has a {stem}.", fix="Download the file again.")
+        return found.shape
+
+    def text(self, key: str, absent: str) -> str:
+        """A text."""
+        self._read.add(key)
+        found = self._values.get(key, absent)
+        if not isinstance(found, str):
+            raise self.wrong(key, "It must be a text.")
+        return found
+
+    def truth(self, key: str, absent: bool) -> bool:
+        """A truth value."""
+        self._read.add(key)
+        found = self._values.get(key, absent)
+        if not isinstance(found, bool):
+            raise self.wrong(key, "It must be true or false.")
+        return found
+
+    def number(self, key: str, absent: float | None = None) -> Any:
+        """One number; an array counts where all its numbers are the same."""
+        self._read.add(key)
+        found = self._values.get(key, absent)
+        if isinstance(found, np.ndarray) and len(found) and (found == found[0]).all():
+            found = found[0].item()
+        if isinstance(found, np.ndarray):
+            raise UnsupportedModel(
+                f"{self.place}: {self._prefix}{key} differs from layer to layer.",
+                why="The layers of this family are all the same here.",
+                fix="Use a model whose layers have one size.",
+            )
+        if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) < MOST:
+            raise self.wrong(key, "It must be a number.")
+        return found
+
+    def each(self, key: str, layers: int, absent: int = 0) -> list[int]:
+        """One whole number (or truth value) for each layer; a single one counts for all."""
+        self._read.add(key)
+        found = self._values.get(key, absent)
+        if isinstance(found, int | float):
+            found = np.full(layers, int(found))
+        if not isinstance(found, np.ndarray) or found.ndim != 1 or len(found) < layers or found.dtype.kind not in "iub":
+            raise self.wrong(key, f"It must be one number for each of the {layers} layers.")
+        return [int(number) for number in found[:layers]]
+
+    def same(self, key: str, value: object) -> None:
+        """Raises UnsupportedModel where the file says another value."""
+        self._read.add(key)
+        if self._values.get(key, value) != value:
+            raise UnsupportedModel(
+                f"{self.place}: {self._prefix}{key} is {str(self._values[key])[:40]}, not {value}.",
+                why="Other values are not implemented for this family.",
+                fix="Use a model of which that holds.",
+            )
+
+    def ignore(self, *names: str) -> None:
+        """These say again what other keys, or the tensors, say."""
+        self._read.update(names)
+
+    def check(self) -> None:
+        """Raises UnsupportedModel for a key that was neither read nor is known to change nothing."""
+        for key in sorted(self._values.keys() - self._read - WITHOUT_EFFECT):
+            value = self._values[key]
+            if key in ONLY and not isinstance(value, np.ndarray) and value in ONLY[key]:
+                continue
+            raise UnsupportedModel(
+                f"{self.place}: {self._prefix}{key[:60]} = {str(value)[:40]} is not implemented.",
+                why="It may change what the model computes.",
+                fix="Use the model's original checkpoint, or another file of it.",
+            )
+
+    def wrong(self, key: str, why: str) -> CorruptModel:
+        """The error for an impossible value."""
+        value = str(self._values.get(key))[:40]
+        return CorruptModel(f"{self.place}: {self._prefix}{key} is {value}.", why=why, fix="Download the file again.")

@@ -1,0 +1,39 @@
+"""In which order a GGUF file has the rows that our checkpoints have otherwise.
+
+An order is an array: our row -> the row of what is stored, stored tensors laid end to end.
+
+Knows: how converters move rows.
+Must not know: files, names, architectures.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.ops.operands import I32Array
+
+
+def halves_of_pairs(rows: int, heads: int) -> I32Array:
+    """Heads whose rows lie as pairs that turn together, read as the first of all pairs, then the second of all."""
+    own = np.arange(rows, dtype=np.int32)
+    each = rows // heads
+    within, half = own % each, each // 2
+    return own - within + within % half * 2 + within // half
+
+
+def taken_in_turn(groups: int, counts: tuple[int, ...]) -> I32Array:
+    """Parts that lie one after the other, part p of groups * counts[p] rows, read group by group: counts[0] rows of the
+    first part, counts[1] of the second, and so on, then the next group."""
+    firsts = np.cumsum([0, *(groups * count for count in counts[:-1])])
+    columns = [
+        first + np.arange(groups * count).reshape(groups, count) for first, count in zip(firsts, counts, strict=True)
+    ]
+    return np.concatenate(columns, axis=1).reshape(-1).astype(np.int32)
+
+
+def untiled_values(before: int, key_heads: int, values_each: int, rows: int) -> I32Array:
+    """Rows of value heads behind `before` other rows. Stored: the first value head of every key head, then
+    the second of every one; read: all value heads of a key head side by side. rows: of one value head."""
+    heads = np.arange(key_heads * values_each).reshape(values_each, key_heads).T.reshape(-1)
+    moved = before + (heads[:, None] * rows + np.arange(rows)).reshape(-1)
+    return np.concatenate([np.arange(before), moved]).astype(np.int32)

@@ -1,0 +1,72 @@
+"""After the start: every block of the mapped weights is compared with its checksum, while the engine already answers.
+
+What is found ends the engine: an answer from damaged weights may be wrong, and nothing of it shows.
+
+Knows: a mapped file, one thread of its own.
+Must not know: requests, how weights are used.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from twostroke.types.errors import EngineStopped
+from twostroke.weights.packed.file import PackedFile
+from twostroke.weights.packed.header import StaleFile
+from twostroke.weights.packed.polite import give_way
+
+DELAY_S = 0.2
+"""The first answer of a one-shot command should not share memory and cores with the reading."""
+
+NICENESS = 5
+"""Beside a busy engine it still ends within the first second: a quarter of a core, for a model of a gigabyte."""
+
+
+class BackgroundCheck:
+    """Compares one file with its checksums. file: None for weights in memory, which have nothing to compare."""
+
+    def __init__(self, file: PackedFile | None) -> None:
+        self._file = file
+        self._no_delay, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="twostroke-check", daemon=True)
+        self._damage: str | None = None
+        self.complete = file is None
+
+    def start(self) -> None:
+        """Begin, after DELAY_S."""
+        if self._file is not None:
+            self._thread.start()
+
+    def finish(self) -> None:
+        """Wait until every block was compared. Raises EngineStopped as `require_sound` does."""
+        self._no_delay.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.require_sound()
+
+    def require_sound(self) -> None:
+        """Raises EngineStopped where damage was found; costs nothing."""
+        if self._damage is not None and self._file is not None:
+            raise EngineStopped(
+                "The packed weights of this model are damaged: answers since the start may be wrong.",
+                why=f"In {self._file.path}, {self._damage}.",
+                fix="Start again: the file was thrown away, and the weights are packed anew. Check the disk.",
+            )
+
+    def close(self) -> None:
+        """End the thread, however far it has come. Closing twice is harmless."""
+        self._stop.set()
+        self._no_delay.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        if self._file is None:
+            return
+        self._no_delay.wait(DELAY_S)
+        give_way(NICENESS)
+        try:
+            self.complete = self._file.check_all(lambda: not self._stop.is_set())
+        except StaleFile as reason:
+            self._file.discard()
+            self._damage = str(reason)

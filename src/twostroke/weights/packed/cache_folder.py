@@ -1,0 +1,116 @@
+"""The files of packed weights in a cache folder: which there are, whether they are whole, taking them away.
+
+Knows: packed files and what their headers say.
+Must not know: models, checkpoints, which folder a user wants.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from twostroke.types.errors import ConfigError
+from twostroke.weights.packed.file import header_of, open_file
+from twostroke.weights.packed.header import StaleFile
+
+SUFFIX = ".pack"
+
+Progress = Callable[[int, int, str], None]
+
+
+class CacheState(enum.StrEnum):
+    """unchecked: the header is right, and the blocks were not compared. unusable: another version, or damaged."""
+
+    UNCHECKED = "unchecked"
+    WHOLE = "whole"
+    UNUSABLE = "unusable"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedFile:
+    """name: without the ending. origin, formats: empty where the header cannot be read. why: of an unusable one."""
+
+    path: Path
+    num_bytes: int
+    written_s: float
+    origin: str = ""
+    formats: str = ""
+    state: CacheState = CacheState.UNCHECKED
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the verbs call it."""
+        return self.path.stem
+
+
+def cached_files(folder: Path) -> list[CachedFile]:
+    """All of a folder, by name; none where there is no folder. Headers are read, blocks are not compared."""
+    return [_described(path) for path in sorted(folder.glob("*" + SUFFIX))]
+
+
+def chosen_files(folder: Path, names: Sequence[str]) -> list[CachedFile]:
+    """Those whose names begin with one of `names`, or whose origin is it; all where none is named.
+
+    Raises ConfigError for a name that fits nothing.
+    """
+    found = cached_files(folder)
+    if not names:
+        return found
+    chosen: dict[str, CachedFile] = {}
+    for name in names:
+        fitting = [file for file in found if name and (file.name.startswith(name) or file.origin == name)]
+        if not fitting:
+            raise ConfigError(
+                f"The cache holds no file {name[:80]!r}.",
+                why=f"{len(found)} files lie in {folder}.",
+                fix="See `twostroke cache list`; the beginning of a name is enough.",
+            )
+        chosen |= {file.name: file for file in fitting}
+    return [chosen[name] for name in sorted(chosen)]
+
+
+def verified(files: Sequence[CachedFile], progress: Progress = lambda done, total, name: None) -> list[CachedFile]:
+    """The files after every block was compared with its checksum. progress: bytes done, bytes in all, the name."""
+    total_bytes, before, found = sum(file.num_bytes for file in files), 0, []
+    for file in files:
+        found.append(_verified(file, functools.partial(_tell, progress, before, total_bytes, file.name)))
+        before += file.num_bytes
+    return found
+
+
+def remove(file: CachedFile) -> None:
+    """Delete it; engines that have it mapped go on. Raises ConfigError where that is not allowed."""
+    try:
+        file.path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{file.path} cannot be deleted.", why=f"{error.strerror}.") from None
+
+
+def _verified(file: CachedFile, on_bytes: Callable[[int], None]) -> CachedFile:
+    try:
+        open_file(file.path).check_all(on_bytes=on_bytes)
+    except StaleFile as reason:
+        return _described(file.path, CacheState.UNUSABLE, str(reason))
+    return _described(file.path, CacheState.WHOLE)
+
+
+def _tell(progress: Progress, before: int, total_bytes: int, name: str, num_bytes: int) -> None:
+    progress(before + num_bytes, total_bytes, name)
+
+
+def _described(path: Path, state: CacheState = CacheState.UNCHECKED, why: str = "") -> CachedFile:
+    try:
+        status = path.stat()
+    except OSError as error:
+        return CachedFile(path, 0, 0.0, state=CacheState.UNUSABLE, why=why or f"it cannot be read: {error.strerror}")
+    plain = CachedFile(path, status.st_size, status.st_mtime)
+    try:
+        header = header_of(path)
+    except StaleFile as reason:
+        return CachedFile(path, plain.num_bytes, plain.written_s, state=CacheState.UNUSABLE, why=why or str(reason))
+    formats = header.key.get("formats", "")
+    return CachedFile(path, plain.num_bytes, plain.written_s, header.origin, formats, state, why)

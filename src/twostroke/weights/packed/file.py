@@ -1,0 +1,253 @@
+"""The file of packed weights: written once, blob by blob; mapped read-only by every later start.
+
+    bytes 0..63     magic with the format's version (16), header length (u64), file length (u64), blake2b-256 of the
+                    header (32); little-endian
+    64..            header: JSON {"key": {...}, "blobs": [[name, offset, length], ...], "sums": "...", "origin": "..."},
+                    filled up with spaces
+    4096-aligned    the blobs, in the planned order, up to a multiple of 4096
+
+The reader plans offsets and lengths itself from the model and its formats, and takes a file only where the header says
+the same: no offset that a file claims is ever used. The header's own digest is always checked. `sums` holds a checksum
+(block_sums.py) of each block of 256 KiB from the first blob on. At every start a sample of blocks spread over
+the file is compared, before anything is computed from it; all of them are compared in the background right after the
+start (background_check.py) and by `twostroke cache verify`. Files appear by atomic rename after fsync.
+
+Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal.
+
+Knows: bytes and files.
+Must not know: what is in the blobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from twostroke.ops.operands import U8Array
+from twostroke.weights.packed.blobs import aligned_bytes
+from twostroke.weights.packed.block_sums import BLOCK_BYTES, block_sums, num_blocks
+from twostroke.weights.packed.header import (
+    PREAMBLE_BYTES,
+    FilePlan,
+    Header,
+    StaleFile,
+    encode,
+    parse_header,
+    preamble,
+)
+
+SAMPLED_BLOCKS = 32
+"""Blocks compared at every start: 8 MiB, a few milliseconds where the file is in the page cache."""
+
+CHUNK_BLOCKS = 64
+"""Blocks compared between two looks at the clock: 16 MiB."""
+
+
+class FileTarget:
+    """A BlobTarget that writes to a partial file beside its final path; `finish` gives it the final name."""
+
+    def __init__(self, path: Path, plan: FilePlan, descriptor: int, temporary: Path, origin: str) -> None:
+        self._path = path
+        self._origin = origin
+        self._plan = plan
+        self._descriptor = descriptor
+        self._temporary = temporary
+        self._extents = {extent.key: extent for extent in plan.extents}
+        self._written = {extent.key: 0 for extent in plan.extents}
+
+    def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
+        """See BlobTarget."""
+        return aligned_bytes(num_bytes)
+
+    def put(self, key: str, first_byte: int, area: U8Array) -> None:
+        """See BlobTarget. Raises OSError where the disk is full."""
+        extent = self._extents[key]
+        if first_byte != self._written[key] or first_byte + area.size > extent.num_bytes:
+            raise ValueError(f"{key}: bytes [{first_byte}, {first_byte + area.size}) out of order or too many")
+        _write_all(self._descriptor, area.data, extent.offset + first_byte)
+        self._written[key] += area.size
+
+    def finish(self) -> None:
+        """Write the header, make everything durable, and let the file appear under its path. Raises OSError."""
+        for extent in self._plan.extents:
+            if self._written[extent.key] != extent.num_bytes:
+                raise ValueError(f"{extent.key}: {self._written[extent.key]} of {extent.num_bytes} bytes were written")
+        os.ftruncate(self._descriptor, self._plan.file_bytes)
+        header = encode(self._plan, self._read_sums(), self._origin)
+        _write_all(self._descriptor, preamble(header, self._plan.file_bytes) + header, 0)
+        os.fsync(self._descriptor)
+        os.replace(self._temporary, self._path)
+        with contextlib.suppress(OSError):  # a lost rename only costs another packing
+            sync_folder(self._path.parent)
+
+    def _read_sums(self) -> str:
+        """The checksums of all blocks, read back: what was written still lies in the page cache."""
+        sums: list[str] = []
+        for first in range(self._plan.data_start, self._plan.file_bytes, CHUNK_BLOCKS * BLOCK_BYTES):
+            chunk = aligned_bytes(min(CHUNK_BLOCKS * BLOCK_BYTES, self._plan.file_bytes - first))
+            if os.preadv(self._descriptor, [chunk.data], first) != chunk.size:
+                raise OSError("the file became shorter while it was written")
+            sums += block_sums(chunk)
+        return "".join(sums)
+
+
+class PackedFile:
+    """A mapped file whose header is right. whole: all its bytes; they stay valid if the file is deleted."""
+
+    def __init__(self, path: Path, header: Header, whole: U8Array, identity: tuple[int, int]) -> None:
+        self.path = path
+        self.header = header
+        self.whole = whole
+        self._identity = identity
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks with a checksum."""
+        return num_blocks(self.whole.size - self.header.data_start)
+
+    def check_blocks(self, first: int, count: int) -> None:
+        """Compare blocks [first, first + count), fewer at the end, with their checksums. Raises StaleFile."""
+        begin = self.header.data_start + first * BLOCK_BYTES
+        found = block_sums(self.whole[begin : begin + count * BLOCK_BYTES])
+        for place, checksum in enumerate(found, first):
+            if checksum != self.header.sum_of(place):
+                offset = self.header.data_start + place * BLOCK_BYTES
+                raise StaleFile(
+                    f"bytes {offset:,} to {min(offset + BLOCK_BYTES, self.whole.size):,} ({self.header.key_at(place)}) "
+                    "do not have their checksum"
+                )
+
+    def check_sample(self) -> None:
+        """Compare SAMPLED_BLOCKS, the first, the last and others in equal distances between. Raises StaleFile."""
+        last, steps = self.num_blocks - 1, max(1, SAMPLED_BLOCKS - 1)
+        for place in sorted({last * step // steps for step in range(SAMPLED_BLOCKS)}):
+            self.check_blocks(place, 1)
+
+    def check_all(
+        self, go_on: Callable[[], bool] = lambda: True, on_bytes: Callable[[int], None] = lambda num_bytes: None
+    ) -> bool:
+        """Compare every block; False where `go_on` said no before the end. Raises StaleFile.
+
+        on_bytes: called with the bytes compared so far.
+        """
+        for first in range(0, self.num_blocks, CHUNK_BLOCKS):
+            if not go_on():
+                return False
+            self.check_blocks(first, CHUNK_BLOCKS)
+            on_bytes(min((first + CHUNK_BLOCKS) * BLOCK_BYTES, self.whole.size))
+        return True
+
+    def discard(self) -> None:
+        """Delete the file, unless another one has taken its name by now."""
+        with contextlib.suppress(OSError):
+            status = os.stat(self.path)
+            if (status.st_dev, status.st_ino) == self._identity:
+                os.unlink(self.path)
+
+
+@contextlib.contextmanager
+def new_file(path: Path, plan: FilePlan, origin: str = "") -> Iterator[FileTarget]:
+    """A FileTarget; what was not finished when the block ends is removed. origin: for people. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = _locked_temporary(path)
+    try:
+        yield FileTarget(path, plan, descriptor, Path(name), origin)
+    finally:
+        os.close(descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def map_file(path: Path, plan: FilePlan) -> tuple[PackedFile, dict[str, U8Array]]:
+    """-> the file, mapped read-only, and its blobs as views. Raises StaleFile where it is not as planned."""
+    file = open_file(path, lambda header: header.require(plan))
+    file.check_sample()
+    return file, {e.key: file.whole[e.offset : e.offset + e.num_bytes] for e in plan.extents}
+
+
+def open_file(path: Path, require: Callable[[Header], None] = lambda header: None) -> PackedFile:
+    """Map a file that describes itself rightly and that `require` takes. Raises StaleFile."""
+    with _opened(path) as descriptor:
+        status = os.fstat(descriptor)
+        header = read_header(descriptor)
+        require(header)
+        mapping = mmap.mmap(descriptor, status.st_size, access=mmap.ACCESS_READ)
+    return PackedFile(path, header, np.frombuffer(mapping, np.uint8), (status.st_dev, status.st_ino))
+
+
+def read_header(descriptor: int) -> Header:
+    """The header of an open file, after its digest was compared. Raises StaleFile."""
+    begin = os.pread(descriptor, PREAMBLE_BYTES, 0)
+    return parse_header(
+        begin, lambda length: os.pread(descriptor, length, PREAMBLE_BYTES), os.fstat(descriptor).st_size
+    )
+
+
+def header_of(path: Path) -> Header:
+    """The header of a file. Raises StaleFile."""
+    with _opened(path) as descriptor:
+        return read_header(descriptor)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Delete partial files whose writer is gone: a writer holds a lock on its file for as long as it lives."""
+    for path in folder.glob("*.partial"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path)
+            finally:
+                os.close(descriptor)
+
+
+def _locked_temporary(path: Path) -> tuple[int, str]:
+    """A new file beside `path`, locked. Another process may sweep it away before the lock is taken: then once more."""
+    while True:
+        descriptor, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".partial", dir=path.parent)
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks has no sweeping either
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_nlink:
+                return descriptor, name
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        raise StaleFile(f"it cannot be opened: {error.strerror}") from None
+    try:
+        yield descriptor
+    except OSError as error:
+        raise StaleFile(f"it cannot be read: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:
+    view = memoryview(data)
+    done = 0
+    while done < len(view):
+        done += os.pwrite(descriptor, view[done : done + (1 << 30)], offset + done)
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names of a folder's files to the disk, so that a rename in it survives a crash. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,74 @@
+"""A matrix whose file may say of each column which group it is in (act-order of GPTQ, also in compressed-tensors).
+
+Knows: that tensor, and the kinds that hold columns sorted by group.
+Must not know: how codes and scales lie in a file.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.ops.operands import I32Array
+from twostroke.spec.formats import WeightKind
+from twostroke.weights.quantized.matrix import affine_kinds, sorted_columns
+from twostroke.weights.quantized.parts import StoredPart
+
+
+class IndexedMatrix(ABC):
+    """What GptqMatrix and PackedMatrix say alike; both satisfy `QuantizedMatrix` and `OrderedMatrix`."""
+
+    __slots__ = ()
+
+    IN_ORDER: ClassVar[int | None] = None
+    """What the file holds for every column where all lie in order; None where it has no such number."""
+    g_idx: StoredPart | None
+
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """The columns of the matrix."""
+
+    @property
+    @abstractmethod
+    def bits(self) -> int:
+        """The bits of a code."""
+
+    @property
+    @abstractmethod
+    def group(self) -> int:
+        """Columns of a group."""
+
+    @property
+    @abstractmethod
+    def is_flat(self) -> bool:
+        """Whether all zero points are in the middle and scales are float16, as FLAT4 has them."""
+
+    @property
+    def kinds(self) -> frozenset[WeightKind]:
+        """See QuantizedMatrix."""
+        return frozenset() if self.column_groups() is not None else self.ordered_kinds
+
+    @property
+    def ordered_kinds(self) -> frozenset[WeightKind]:
+        """See OrderedMatrix."""
+        kinds = affine_kinds(self.bits, self.columns, self.group)
+        return kinds | {WeightKind.FLAT4} if kinds and self.bits == 4 and self.is_flat else kinds
+
+    def column_order(self) -> I32Array | None:
+        """See OrderedMatrix. Raises CorruptModel."""
+        return sorted_columns(self.column_groups(), self.group)
+
+    def column_groups(self) -> I32Array | None:
+        """The group of each column, where columns of a group do not lie side by side. Raises CorruptModel."""
+        if self.g_idx is None:
+            return None
+        found = self.g_idx.whole().astype(np.int32)
+        if self.IN_ORDER is not None and (found == self.IN_ORDER).all():
+            return None
+        groups = -(-self.columns // self.group)
+        if int(found.min()) < 0 or int(found.max()) >= groups:
+            raise self.g_idx.wrong(f"It names groups from {found.min()} to {found.max()}, and there are {groups}.")
+        return None if np.array_equal(found, np.arange(len(found)) // self.group) else found

@@ -1,0 +1,252 @@
+"""The messages of fronts and replicas: typed frames. cluster/framing.py makes bytes of them.
+
+    front -> replica    Hello, Proof, Assignment, PagesAhead, Cancel
+    replica -> front    Hello, Proof, ReplicaFacts, Refused, StepNews (one a step, for all streams), Beat
+    replica -> replica  as a front, and PagesAsked; the answer is PagesSent
+
+The front gives a stream a new number with each Assignment. News of an older number is left out.
+
+Knows: the shapes of frames.
+Must not know: bytes, sockets, what is done with a frame.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from twostroke.types.objectives import LatencyObjectives
+from twostroke.types.request import FinishReason
+from twostroke.types.result import TokenLogprob
+from twostroke.types.sampling_params import SamplingParams
+
+WIRE_VERSION = 3
+NONCE_BYTES = 32
+ReplicaRole = Literal["both", "prefill", "decode"]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+TokenIds = tuple[Count, ...]
+
+
+class Hello(msgspec.Struct, tag=True, frozen=True):
+    """The first frame of both sides. nonce: random bytes that the other side must prove the secret with."""
+
+    version: int
+    nonce: bytes
+
+
+class Proof(msgspec.Struct, tag=True, frozen=True):
+    """A keyed hash of the other side's nonce; empty where no secret is set."""
+
+    digest: bytes
+
+
+class Arithmetic(msgspec.Struct, frozen=True):
+    """Two replicas with equal values give the same bits for the same request. See cluster/arithmetic.py."""
+
+    ops: int
+    weights: str
+    kv_format: str
+    unit: str
+    tables: str
+    sampling: int
+    probe: str
+
+
+class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
+    """What a replica is. instance: random, of this start of its process. model: a fingerprint of config and weights.
+
+    pool_tokens: what its KV pool holds. token_s: predicted seconds a token of a prompt. role: what it computes where
+    there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts. page_bytes: of
+    one page of positions as it is sent; 0 where pages cannot be sent.
+    """
+
+    name: str
+    instance: str
+    model: str
+    arithmetic: Arithmetic
+    page_tokens: int
+    pool_tokens: int
+    context_tokens: int
+    vocab_size: int
+    max_sequences: int
+    token_s: float
+    role: ReplicaRole = "both"
+    page_bytes: int = 0
+
+
+class WireRequest(msgspec.Struct, frozen=True):
+    """types.request.Request without what belongs to one process: its mask and its times.
+
+    waited_s: how long ago it came to the front.
+    """
+
+    group: str
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams
+    seed: int
+    max_tokens: int
+    end_token_ids: frozenset[int]
+    cache_salt: str
+    priority: int
+    objectives: LatencyObjectives | None
+    waited_s: float
+    speculate: str | None = None
+
+
+class PageSource(msgspec.Struct, array_like=True, frozen=True):
+    """A replica that has computed K and V of a request's beginning, and where it listens."""
+
+    instance: str
+    host: str
+    port: int
+
+
+class Assignment(msgspec.Struct, tag=True, frozen=True):
+    """Compute a request. resumed: output tokens that another replica has made already. pages_from: ask there first for
+    pages that are not here; what does not come is computed. ahead: the number of the PagesAhead that has asked for them
+    already, or 0. beams: the numbers of the other members of a beam search,
+    which end with it."""
+
+    number: int
+    request: WireRequest
+    resumed: tuple[int, ...] = ()
+    pages_from: PageSource | None = None
+    beams: tuple[int, ...] = ()
+    ahead: int = 0
+
+
+class PagesAhead(msgspec.Struct, tag=True, frozen=True):
+    """A prompt that is being computed at `source` and whose stream is to go on here: ask for its pages as they become
+    full. An Assignment or a Cancel ends it."""
+
+    number: int
+    cache_salt: str
+    token_ids: TokenIds
+    source: PageSource
+
+
+class Cancel(msgspec.Struct, tag=True, frozen=True):
+    """End a stream; no more events of it are sent. An unknown number changes nothing."""
+
+    number: int
+
+
+class ReplicaLoad(msgspec.Struct, frozen=True):
+    """A replica at one moment.
+
+    prefill_tokens: of prompts that are not computed yet. token_s: predicted seconds of each. step_s: of the last step.
+    page_rate: bytes a second of pages that came from other replicas; 0 before the first.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    pages_free: int = 0
+    pages_used: int = 0
+    pages_cached: int = 0
+    prefill_tokens: int = 0
+    token_s: float = 0.0
+    step_s: float = 0.0
+    preemptions: int = 0
+    query_tokens: int = 0
+    hit_tokens: int = 0
+    waste_tokens: int = 0
+    page_rate: float = 0.0
+
+
+class Refused(msgspec.Struct, tag=True, frozen=True):
+    """The replica does not take a Assignment. retry_after_s: when it may; None where it never will."""
+
+    number: int
+    message: str
+    retry_after_s: float | None = None
+
+
+class WireToken(msgspec.Struct, array_like=True, frozen=True):
+    """One output token of a stream."""
+
+    number: int
+    token_id: int
+    logprob: TokenLogprob | None = None
+
+
+class WirePrompt(msgspec.Struct, array_like=True, frozen=True):
+    """Log probabilities of a stream's next prompt tokens."""
+
+    number: int
+    logprobs: tuple[TokenLogprob, ...]
+
+
+class WireStart(msgspec.Struct, array_like=True, frozen=True):
+    """A stream's first step. queue_s: seconds since its Assignment came. cached_tokens: of its prompt, not computed."""
+
+    number: int
+    queue_s: float
+    cached_tokens: int
+
+
+class WireEnd(msgspec.Struct, array_like=True, frozen=True):
+    """A stream's end."""
+
+    number: int
+    reason: FinishReason
+    num_output_tokens: int
+    num_cached_tokens: int
+    num_preemptions: int
+    stopped_by: int | None = None
+    end_logprob: TokenLogprob | None = None
+    error: str | None = None
+    retry_after_s: float | None = None
+    score: float | None = None
+
+
+class StepNews(msgspec.Struct, tag=True, frozen=True):
+    """What one step gave."""
+
+    load: ReplicaLoad
+    started: tuple[WireStart, ...] = ()
+    prompts: tuple[WirePrompt, ...] = ()
+    tokens: tuple[WireToken, ...] = ()
+    ended: tuple[WireEnd, ...] = ()
+
+
+class Beat(msgspec.Struct, tag=True, frozen=True):
+    """The replica lives. draining: it takes no new work."""
+
+    load: ReplicaLoad
+    draining: bool = False
+
+
+class PagesAsked(msgspec.Struct, tag=True, frozen=True):
+    """Send the full pages [first, first + count) of a prompt, as many as are cached; where none is, wait a little for
+    one to be computed.
+
+    One answer for each frame, and nothing that was not asked for. token_ids, cache_salt: of the prompt; empty in all
+    questions of a number but the first: they are the same.
+    """
+
+    number: int
+    first: Count
+    count: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
+    cache_salt: str = ""
+    token_ids: TokenIds = ()
+
+
+class WirePage(msgspec.Struct, array_like=True, frozen=True):
+    """K and V of one page of positions in every layer. digest: see cluster/page_exchange.py."""
+
+    data: bytes
+    digest: bytes
+
+
+class PagesSent(msgspec.Struct, tag=True, frozen=True):
+    """Fewer than were asked for where no more are cached. over: nothing is known of this number any more."""
+
+    number: int
+    pages: tuple[WirePage, ...]
+    over: bool = False
+
+
+Frame = (
+    Hello | Proof | ReplicaFacts | Assignment | PagesAhead | Cancel | Refused | StepNews | Beat | PagesAsked | PagesSent
+)

@@ -1,0 +1,185 @@
+"""`kill -9` of the replica that computes prompts, or of the one that decodes, while pages are on their way.
+
+Real processes and real sockets. Every stream has the tokens and log probabilities of one engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from twostroke.cluster.front import FrontStepper
+from twostroke.cluster.link import secret_key
+from twostroke.env import process_environment
+from twostroke.fleet.fleet import ReplicaFleet
+from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.types.event import FinishedEvent, TokenEvent
+from twostroke.types.request import FinishReason, Request
+from twostroke.types.sampling_params import SamplingParams
+
+SOURCE = Path(__file__).parents[2] / "src"
+PAGES, STREAMS, OUTPUT = 30, 4, 12
+WAIT_S, NEVER_S = 120.0, 1e9
+
+Answers = dict[str, list[Any]]
+
+
+class Replica:
+    """`twostroke replica spark`, with small steps: a prompt takes several, and its pages leave after each."""
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.port = 0
+        self.process = self._start()
+        self._wait()
+
+    def _start(self) -> subprocess.Popen[str]:
+        words = ["--role", self.role, "--name", self.role, "--threads", "1", "--kv-memory", "16MB", "--json"]
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "twostroke",
+                "replica",
+                "spark",
+                *words,
+                "--max-step-tokens",
+                "32",
+                "--max-sequences",
+                "8",
+            ]
+            + ["--listen", f"127.0.0.1:{self.port}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=process_environment() | {"PYTHONPATH": str(SOURCE)},
+        )
+
+    def _wait(self) -> None:
+        assert self.process.stdout is not None
+        lines = ""
+        while True:
+            line = self.process.stdout.readline()
+            assert line, "the replica ended"
+            lines += line
+            with contextlib.suppress(ValueError):
+                self.port = int(json.loads(lines)["listen"].rsplit(":", 1)[1])
+                return
+
+    def kill(self) -> None:
+        """And start another one at the same address; the front finds out when it is there."""
+        self.process.kill()
+        self.process.wait()
+        self.process = self._start()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def replicas(*roles: str) -> Iterator[list[Replica]]:
+    with ExitStack() as stack:
+        made = [Replica(role) for role in roles]
+        for each in made:
+            stack.callback(each.close)
+        yield made
+
+
+@contextmanager
+def front(found: list[Replica]) -> Iterator[FrontStepper]:
+    addresses = [("127.0.0.1", each.port) for each in found]
+    stepper = FrontStepper(addresses, PAGE_TOKENS, secret_key(None), time.monotonic, print, lambda text: None)
+    stepper.fleet = ReplicaFleet(PAGE_TOKENS, sooner=lambda split_s, whole_s: True)
+    try:
+        join(stepper, len(addresses))
+        yield stepper
+    finally:
+        stepper.close()
+
+
+def join(stepper: FrontStepper, count: int) -> None:
+    """Wait until that many replicas are there, those that were killed among them."""
+    until_s = time.monotonic() + WAIT_S
+    while len(stepper.fleet.members) < count:
+        assert time.monotonic() < until_s, stepper.states()
+        stepper._exchange()
+
+
+def requests(number: int) -> list[Request]:
+    """Prompts that no round has had before, so that their pages do travel."""
+    made = []
+    for index in range(STREAMS):
+        dice = random.Random(f"{number} {index}")
+        prompt = tuple(dice.randrange(3, 250) for _ in range(PAGES * PAGE_TOKENS + 5))
+        params = SamplingParams(temperature=1.0, logprobs=1, presence_penalty=0.5, seed=index)
+        name = f"{number}/{index}"
+        made.append(Request(name, name, prompt, params, index, OUTPUT, frozenset(), time.monotonic()))
+    return made
+
+
+def answers(stepper: FrontStepper, number: int, happens: Callable[[Answers], None] = lambda told: None) -> Answers:
+    """Of one round. happens: called again and again with what has been told so far."""
+    asked = requests(number)
+    told: Answers = {each.request_id: [] for each in asked}
+    for request in asked:
+        stepper.fleet.add(request)
+    ended, until_s = 0, time.monotonic() + WAIT_S
+    while ended < len(asked):
+        assert time.monotonic() < until_s, stepper.states()
+        happens(told)
+        stepper._exchange()
+        events, stepper._early = stepper._early, []
+        for event in events:
+            if isinstance(event, TokenEvent):
+                told[event.request_id].append((event.token_id, event.logprob))
+            elif isinstance(event, FinishedEvent):
+                assert event.reason is FinishReason.LENGTH, event
+                ended += 1
+    assert all(len(each) == OUTPUT for each in told.values())
+    return told
+
+
+def killing(victim: Replica, after_s: float) -> Callable[[Answers], None]:
+    """Once, this long after the round began."""
+    begin_s, killed = time.monotonic(), []
+
+    def happens(told: Answers) -> None:
+        if not killed and time.monotonic() - begin_s > after_s:
+            killed.append(True)
+            victim.kill()
+
+    return happens
+
+
+def compare(rounds: list[tuple[int, float]]) -> None:
+    """rounds: (which replica is killed, seconds after the round began)."""
+    with replicas("both") as whole, front(whole) as alone:
+        expected = [answers(alone, number) for number in range(len(rounds))]
+    with replicas("prefill", "decode") as found, front(found) as stepper:
+        for number, (victim, after_s) in enumerate(rounds):
+            join(stepper, len(found))
+            told = answers(stepper, number, killing(found[victim], after_s))
+            assert told == expected[number], f"round {number}: replica {victim} killed after {after_s:.3f} s"
+        assert stepper.fleet.handed_over > 0 and stepper.fleet.moved > 0
+
+
+def test_a_replica_killed_while_pages_travel_changes_no_stream() -> None:
+    compare([(0, NEVER_S), (0, 0.1), (1, 0.1)])
+
+
+@pytest.mark.slow
+def test_many_kills_at_many_points_of_the_transfer() -> None:
+    dice = random.Random(11)
+    compare([(number % 2, dice.uniform(0.0, 1.2)) for number in range(24)])

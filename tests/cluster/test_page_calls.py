@@ -1,0 +1,73 @@
+"""Calls for pages end with an answer or with none, whatever the other side does."""
+
+from __future__ import annotations
+
+import queue
+import socket
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from tests.cluster.test_links import FACTS, replica
+from twostroke.cluster import page_calls
+from twostroke.cluster.link import secret_key
+from twostroke.cluster.page_calls import PageCalls
+from twostroke.wire.frames import PagesAsked, PageSource, PagesSent, ReplicaFacts
+
+ASKED = PagesAsked(5, 0, 2, "", tuple(range(8)))
+
+
+class Calls:
+    """came, said: in the order in which they were heard."""
+
+    def __init__(self, facts: ReplicaFacts = FACTS) -> None:
+        self.came: queue.SimpleQueue[tuple[int, PagesSent | None]] = queue.SimpleQueue()
+        self.said: list[str] = []
+        self.calls = PageCalls(secret_key(None), facts, lambda *each: self.came.put(each), self.said.append)
+
+    def ask(self, address: tuple[str, int], instance: str = FACTS.instance) -> tuple[int, PagesSent | None]:
+        self.calls.ask(PageSource(instance, *address), ASKED)
+        return self.came.get(timeout=10)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
+    monkeypatch.setattr(page_calls, "ANSWER_S", 0.5)
+    made = Calls()
+    yield made
+    made.calls.close()
+
+
+def test_a_replica_without_pages_answers_so_on_one_connection(calls: Calls) -> None:
+    with replica() as address:
+        assert [calls.ask(address) for _ in range(3)] == [(5, PagesSent(5, (), True))] * 3
+        assert calls.said == []
+
+
+def test_a_replica_that_is_gone_gives_none_and_the_next_one_is_called_again(calls: Calls) -> None:
+    with replica() as address:
+        assert calls.ask(address)[1] is not None
+    assert calls.ask(address) == (5, None) and calls.said
+    with replica(port=address[1]):
+        assert calls.ask(address)[1] is not None
+
+
+def test_one_that_says_nothing_is_given_up(calls: Calls) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert calls.ask(silent.getsockname()[:2]) == (5, None)
+    assert "no answer in 0.5 s" in calls.said[0]
+
+
+def test_a_start_of_the_replica_that_never_had_the_pages_is_not_asked(calls: Calls) -> None:
+    with replica() as address:
+        assert calls.ask(address, "another start") == (5, None)
+    assert "started anew" in calls.said[0]
+
+
+def test_pages_of_other_arithmetic_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(msgspec.structs.replace(FACTS, model="other"))
+    with replica() as address:
+        assert calls.ask(address) == (5, None)
+    assert "differs from this replica in the model" in calls.said[0]
+    calls.calls.close()

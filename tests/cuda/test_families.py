@@ -1,0 +1,101 @@
+"""Every architecture served by the emulated device: the tokens and log probabilities of the CPU, bit for bit, where
+requests run together, share a prefix, wait for pages, are guessed for, and keep states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.bench.random_checkpoint import write_random
+from tests.cuda.fake import controls, device, same_level
+from tests.cuda.logits import runs_on_a_device
+from tests.engine.test_exactness import END_ID, Loaded, Output, core, drive, seer_of
+from tests.models.families.whole import FAMILIES, generating
+from tests.tiers import TIER, fewer, thinned_where
+from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu.packer import NativePacker
+from twostroke.backends.cuda.device import CudaDevice
+from twostroke.models.common.registry import read_model
+from twostroke.quant.formats import FORMATS, format_choice
+from twostroke.runner.place_weights import placed
+from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.spec.formats import KVKind
+from twostroke.types.request import Request
+from twostroke.types.sampling_params import SamplingParams
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.load import load_weights
+
+PAIRS = [(weights, kv) for weights in FORMATS for kv in KVKind]
+ARCHITECTURES = fewer(16, quick=4)
+"""A few a day: the seed of the day chooses them."""
+STEM = tuple(range(20, 55))
+LIMITS = SchedulerLimits(24, 3, 2, 4)
+"""Prompts are cut into chunks; guesses are few."""
+PAGES = 9
+"""Fewer than the requests would like to have."""
+
+
+def requests() -> list[Request]:
+    """Three with one stem, of which one is greedy; one alone."""
+    sampled = SamplingParams(temperature=0.9, logprobs=2, prompt_logprobs=1, repetition_penalty=1.2)
+    greedy = SamplingParams(temperature=0.0, logprobs=2)
+    asked = [((*STEM, 3), sampled, 8), ((*STEM, 4), greedy, 6), (STEM[:20], sampled, 5), ((9, 8, 7), greedy, 8)]
+    return [
+        Request(str(i), str(i), prompt, params, 11 * i, size, frozenset({END_ID}), 0.0)
+        for i, (prompt, params, size) in enumerate(asked)
+    ]
+
+
+def answers(
+    loaded: Loaded, kv: KVKind, on: CpuOps | CudaDevice, expected: dict[str, Output] | None
+) -> dict[str, Output]:
+    """expected: what a guesser says beforehand, right or nearly so; None for no guesses."""
+    vocab = loaded[0].vocab_size
+    seer = None if expected is None or loaded[0].state_bytes() else seer_of(expected, 0.8, Random(1), vocab)
+    engine = core(loaded, kv, on, PAGES, LIMITS, None, seer)
+    return drive(engine, [(2 * place, request) for place, request in enumerate(requests())], vocab)[0]
+
+
+def served(families: tuple[str, ...]) -> bool:
+    """Whether a device runs the whole architecture."""
+    return all(map(runs_on_a_device, families))
+
+
+@cache
+def cases() -> list[tuple[str, str, KVKind]]:
+    """One family of each architecture in one pair of formats; the seed of the day chooses both."""
+    chosen = thinned_where(list(generating().values()), served, "served by a device", ARCHITECTURES)
+    places = ((TIER.seed + 7 * place, families) for place, families in enumerate(chosen))
+    return [(families[place % len(families)], *PAIRS[place % len(PAIRS)]) for place, families in places]
+
+
+@pytest.fixture(scope="module")
+def cpu() -> Iterator[CpuOps]:
+    level = same_level()
+    if level is None:
+        pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")
+    ops = CpuOps(level, 1)
+    yield ops
+    ops.close()
+
+
+@pytest.mark.parametrize(("family", "weights", "kv"), cases())
+def test_a_device_serves_what_the_cpu_serves(
+    family: str, weights: str, kv: KVKind, cpu: CpuOps, tmp_path: Path
+) -> None:
+    config = FAMILIES[family]().to_dict()
+    write_random(config, tmp_path)
+    model, packer = read_model(config), NativePacker(None, 1)
+    with Checkpoint.open(tmp_path) as checkpoint:
+        loaded = load_weights(checkpoint, model, format_choice(weights), packer)
+    packer.close()
+    expected = answers((model, loaded), kv, cpu, None)
+    gpu = device(7)
+    found = answers((model, placed(loaded, gpu)), kv, gpu, expected)
+    gpu.close()
+    assert found == expected
+    assert controls().fake_used() == 0

@@ -1,0 +1,68 @@
+"""No kernel has a race in global memory: every op of tools/gpu and sampling, in the build that looks at each access."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from tools.gpu.cases import OpCase, op_cases
+from tools.gpu.compare import on_device
+from tools.gpu.more_cases import more_cases
+from tools.gpu.other_cases import other_cases
+
+from tests.cuda.fake import built_folder, controls, device, wrong
+from tests.cuda.test_sample import any_sequence, both, rows_of
+from twostroke.backends.cuda.device import CudaDevice
+from twostroke.backends.cuda.library import cuda_op_numbers
+from twostroke.ops.operands import PackedWeight
+from twostroke.types.errors import BackendError
+
+OF_EACH = 3
+"""Cases of an op, the smallest: every byte that they touch is looked at."""
+
+
+def size_of(case: OpCase) -> int:
+    return sum(int(getattr(getattr(item, "data", item), "nbytes", 0)) for item in case.operands)
+
+
+def stored_kind(case: OpCase) -> str:
+    """The kind of a weight that keeps a file's codes: each has a reader of its own."""
+    kinds = (item.format.kind for item in case.operands if isinstance(item, PackedWeight))
+    return next((kind.name for kind in kinds if kind.is_stored), "")
+
+
+def of_each_op() -> list[OpCase]:
+    cases: dict[str, list[OpCase]] = {}
+    for case in sorted([*op_cases(), *more_cases(), *other_cases()], key=size_of):
+        cases.setdefault(f"{case.op} {stored_kind(case)}", []).append(case)
+    return [case for of_one in cases.values() for case in of_one[:OF_EACH]]
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[CudaDevice]:
+    made = device(watched=True)
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+def test_ops(gpu: CudaDevice) -> None:
+    cases = of_each_op()
+    ops = cuda_op_numbers(built_folder()).keys()
+    assert {case.op for case in cases} == ops, "an op without a case here"
+    for seed, case in enumerate(cases):
+        controls(watched=True).fake_orders(seed)
+        try:
+            on_device(gpu, case)
+        except BackendError as error:
+            pytest.fail(f"{case.op}: {case.words}: {error} {wrong()}")
+
+
+def test_sampling(gpu: CudaDevice) -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        controls(watched=True).fake_orders(seed)
+        sequences = [any_sequence(rng, index, 300) for index in range(18)]
+        expected, found, _ = both(gpu, rows_of(rng, 18, 300), sequences)
+        assert repr(found) == repr(expected)

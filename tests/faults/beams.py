@@ -1,0 +1,94 @@
+"""Beams in random schedules: what may come next in a beam, as a function of all tokens before, and the right answers.
+
+Knows: the chains of the checked memory, the rules of a search.
+Must not know: the scheduler, how steps fail.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.faults.expected import Expected, text_of
+from tests.faults.memory import VOCAB_SIZE, begin, link
+from twostroke.beams.search import BeamSearch, Rules
+from twostroke.engine.executor import Executor
+from twostroke.types.output import Prompt
+from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.request import FinishReason
+from twostroke.types.result import Continuation, SampledToken, StepResult
+
+SCORES = 997
+
+
+class Offering:
+    """Adds to the tokens of beams what may come next. chain_at: what stands in the memory for a sequence's last row."""
+
+    def __init__(self, inner: Executor, chain_at: Callable[[PlannedSequence], int]) -> None:
+        self._inner, self._chain_at = inner, chain_at
+
+    def execute(self, plan: Plan) -> StepResult:
+        """The inner result."""
+        result = self._inner.execute(plan)
+        beams = [each for each in plan.sequences if each.samples and each.request.steered]
+        found = {each.request.request_id: (SampledToken(0, None, self._offered(each)),) for each in beams}
+        return replace(result, sampled={**result.sampled, **found})
+
+    def _offered(self, planned: PlannedSequence) -> tuple[Continuation, ...]:
+        request = planned.request
+        may_end = planned.num_output_tokens >= request.params.min_tokens
+        return offered(self._chain_at(planned), request.num_offered, frozenset() if may_end else request.end_token_ids)
+
+
+def offered(chain: int, count: int, banned: frozenset[int]) -> tuple[Continuation, ...]:
+    """The best `count` tokens behind a chain."""
+    scores = {token: -(hash((chain, token)) % SCORES) / SCORES for token in range(VOCAB_SIZE) if token not in banned}
+    best = sorted(scores, key=lambda token: (-scores[token], token))[:count]
+    return tuple(Continuation(token, scores[token], scores[token]) for token in best)
+
+
+def expected_beams(prompt: Prompt, max_tokens: int, end_ids: frozenset[int]) -> list[Expected]:
+    """All answers of a prompt that asks for a beam search, best first, and how each ends."""
+    params = prompt.params
+    ends = (frozenset() if params.ignore_eos else end_ids) | frozenset(params.stop_token_ids)
+    search = BeamSearch(Rules(params.num_answers, ends, max_tokens, params.length_penalty, params.early_stopping))
+    start = begin(prompt.cache_salt)
+    for token_id in prompt.token_ids:
+        start = link(start, token_id)
+    while not search.done:
+        banned = ends if search.length < params.min_tokens else frozenset()
+        sampled = []
+        for beam in search.beams:
+            chain = start
+            for each in beam.tokens():
+                chain = link(chain, each.token.token_id)
+            sampled.append(SampledToken(0, None, offered(chain, params.num_answers + len(ends), banned)))
+        search.step(sampled, 0.0)
+    found = []
+    for answer in search.answers:
+        made = [each.token.token_id for each in answer.tokens()]
+        told = made[:-1] if answer.ended else made
+        reason = FinishReason.STOP if answer.ended else FinishReason.LENGTH
+        found.append(Expected(tuple(told), text_of(told), reason, len(made)))
+    return found
+
+
+def some_searches(dice: random.Random, prompts: list[tuple[int, Prompt]]) -> list[tuple[int, Prompt]]:
+    """The prompts, of which some ask for a beam search."""
+    if dice.random() < 0.75:
+        return prompts
+    return [(turn, searching(dice, prompt) if dice.random() < 0.5 else prompt) for turn, prompt in prompts]
+
+
+def searching(dice: random.Random, prompt: Prompt) -> Prompt:
+    """The prompt with a beam search."""
+    params = replace(
+        prompt.params,
+        n=dice.choice([2, 3, 4]),
+        stop=(),
+        use_beam_search=True,
+        length_penalty=dice.choice([0.5, 1.0, 2.0]),
+        early_stopping=dice.choice([True, False, "never"]),
+    )
+    return replace(prompt, params=params)

@@ -1,0 +1,66 @@
+"""Tiny configs of encoders and of the classifiers on them, by the names that tests call them.
+
+Knows: transformers configs.
+Must not know: Twostroke.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import transformers
+
+from tests.models.families.dense import SIZES, Config
+
+PLAIN: dict[str, Any] = {
+    **{name: value for name, value in SIZES.items() if name != "num_key_value_heads"},
+    "layer_norm_eps": 1e-12,
+    "pad_token_id": 0,
+}
+
+
+def _encoder(of: type[transformers.PretrainedConfig], architecture: str, **changes: Any) -> Config:
+    return lambda: of(**{**PLAIN, "architectures": [architecture], **changes})
+
+
+def bert(architecture: str = "BertModel", **changes: Any) -> Config:
+    """BERT."""
+    return _encoder(transformers.BertConfig, architecture, **changes)
+
+
+def xlm_roberta(architecture: str = "XLMRobertaModel", **changes: Any) -> Config:
+    """XLM-RoBERTa: one token type, places behind the padding's."""
+    own = {"type_vocab_size": 1, "pad_token_id": 1, **changes}
+    return _encoder(transformers.XLMRobertaConfig, architecture, **own)
+
+
+def roberta(architecture: str = "RobertaModel", **changes: Any) -> Config:
+    """RoBERTa."""
+    own = {"type_vocab_size": 1, "pad_token_id": 1, **changes}
+    return _encoder(transformers.RobertaConfig, architecture, **own)
+
+
+def nomic(**changes: Any) -> Config:
+    """Nomic-BERT."""
+    return _encoder(transformers.NomicBertConfig, "NomicBertModel", head_dim=16, **changes)
+
+
+def modernbert(**changes: Any) -> Config:
+    """ModernBERT: windows shorter than the texts."""
+    tokens = {"bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
+    own = {**tokens, "num_hidden_layers": 4, "local_attention": 20, **changes}
+    return _encoder(transformers.ModernBertConfig, "ModernBertModel", **own)
+
+
+ENCODERS: dict[str, Config] = {
+    "bert": bert(),
+    "bert-odd-sizes": bert(hidden_size=45, num_attention_heads=3, intermediate_size=77, hidden_act="relu"),
+    "bert-classifier": bert("BertForSequenceClassification", num_labels=5),
+    "xlm-roberta": xlm_roberta(),
+    "xlm-roberta-classifier": xlm_roberta("XLMRobertaForSequenceClassification", num_labels=5),
+    "roberta": roberta(),
+    "roberta-classifier": roberta("RobertaForSequenceClassification", num_labels=5),
+    "nomic-bert": nomic(),
+    "modernbert": modernbert(),
+    "modernbert-biases": modernbert(attention_bias=True, mlp_bias=True, norm_bias=True, local_attention=2),
+}

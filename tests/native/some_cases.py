@@ -1,0 +1,26 @@
+"""A plugin of pytest that keeps some cases of each test, for runs that repeat the grid of the ops in another way.
+
+Knows: the tier's choice of cases.
+Must not know: what the cases are run for.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tiers import KEPT_REPEATED, thinned
+
+
+class SomeCases:
+    """At most KEPT_REPEATED cases of each test: others for each `name`, and others each day."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Called by pytest."""
+        by_test: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        kept = (thinned(cases, test + self._name, KEPT_REPEATED) for test, cases in by_test.items())
+        items[:] = [item for cases in kept for item in cases]

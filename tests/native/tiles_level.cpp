@@ -1,0 +1,17 @@
+// What csrc/generic/machine/level.cpp says, for a library of the level `amx` whose matrix registers are emulated (tiles.h).
+// Knows: CPUID. Must not know: kernels.
+#include <cpuid.h>
+
+#include "twostroke/context.h"
+
+int32_t ts_abi_version(void) { return TS_ABI_VERSION; }
+
+const char* ts_level_name(void) { return "amx"; }
+
+bool ts_likes_turns() { return true; }
+
+// 3 where this CPU, which runs the level `avx512`, also has its bf16 instructions: the vector code of the level needs them.
+int32_t ts_best_level(void) {
+  uint32_t a, b, c, d;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1) ? 3 : 2;
+}

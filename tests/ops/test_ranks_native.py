@@ -1,0 +1,222 @@
+"""gather, hand_over and receive between threads that play ranks: any widths, through memory and over sockets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tests.ops.native import INTEGER_FORMATS, format_id, linear, random_weight
+from tests.ranks.together import meetings
+from tests.tiers import levels
+from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu.exchange import Exchange, memory_bytes
+from twostroke.ops.operands import F32Array
+from twostroke.ops.reference import ReferenceOps
+from twostroke.spec.formats import F32, WeightFormat
+from twostroke.types.errors import BackendError
+
+WIDTH = 3000
+LOST = "has ended, or did not come in time"
+
+
+@pytest.fixture(params=[False, True], ids=["memory", "sockets"])
+def three(request: pytest.FixtureRequest) -> Iterator[list[CpuOps]]:
+    yield from ranks_of(3, request.param)
+
+
+@pytest.fixture(params=[False, True], ids=["memory", "sockets"])
+def two(request: pytest.FixtureRequest) -> Iterator[list[CpuOps]]:
+    yield from ranks_of(2, request.param)
+
+
+EXCHANGES: dict[int, Exchange] = {}
+
+
+def ranks_of(count: int, over_sockets: bool) -> Iterator[list[CpuOps]]:
+    level = levels()[-1]
+    exchanges, keeps = meetings(level, count, WIDTH, over_sockets)
+    made = [CpuOps(level, 1) for _ in range(count)]
+    for index, (ops, exchange) in enumerate(zip(made, exchanges, strict=True)):
+        ops.join(exchange)
+        EXCHANGES[index] = exchange
+    yield made
+    for each in (*made, *exchanges):
+        each.close()
+    del keeps
+
+
+def at_once(calls: list[Callable[[], None]]) -> list[BaseException | None]:
+    """Run each in a thread of its own; what each raised."""
+    raised: list[BaseException | None] = [None] * len(calls)
+
+    def run(index: int) -> None:
+        try:
+            calls[index]()
+        except BaseException as error:
+            raised[index] = error
+
+    threads = [threading.Thread(target=run, args=(index,), daemon=True) for index in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    return raised
+
+
+def test_all_ranks_find_all_parts(three: list[CpuOps]) -> None:
+    dice = np.random.default_rng(3)
+    cases = []
+    for rows in [0, 1, 1, 2, 700, 5, 1, 1500]:
+        edges = np.sort(dice.choice(np.arange(1, WIDTH), 2, replace=False))
+        whole = dice.standard_normal((rows, WIDTH), np.float32)
+        cases.append((whole, np.split(whole, edges, axis=1)))
+    found = [[np.zeros_like(whole) for whole, _ in cases] for _ in three]
+
+    def run(rank: int) -> Callable[[], None]:
+        def play() -> None:
+            for index, (_, parts) in enumerate(cases):
+                three[rank].gather(found[rank][index], np.ascontiguousarray(parts[rank]))
+
+        return play
+
+    assert at_once([run(rank) for rank in range(3)]) == [None] * 3
+    for outs in found:
+        for out, (whole, _) in zip(outs, cases, strict=True):
+            assert np.array_equal(out, whole)
+
+
+def awkward_rows(columns: int) -> F32Array:
+    """Rows of every size of number, with groups of zeros, of the least numbers, of one magnitude, and one infinite."""
+    dice = np.random.default_rng(5)
+    rows = dice.standard_normal((9, columns), np.float32)
+    rows[1] *= np.exp(dice.uniform(-40, 40, columns)).astype(np.float32)
+    rows[2, : columns // 2] = 0
+    rows[3] *= np.float32(2.0**-119)
+    rows[4] *= np.float32(2.0**-124)
+    rows[5] = np.sign(rows[5])
+    rows[6, 3] = -np.inf
+    rows[7] = 127 - np.arange(columns, dtype=np.float32) % 254 + dice.choice([0.5, 0, -0.5], columns)
+    rows[8] = np.finfo(np.float32).max
+    return rows
+
+
+@pytest.mark.parametrize("edges", [(128, 384), (100, 384)], ids=["whole groups", "groups that ranks share"])
+@pytest.mark.parametrize("weight_format", [F32, *INTEGER_FORMATS[:2]], ids=format_id)
+def test_a_product_has_its_bits_where_its_rows_were_exchanged_as_int8(
+    three: list[CpuOps], weight_format: WeightFormat, edges: tuple[int, int]
+) -> None:
+    weight, columns = random_weight(70, 600, weight_format, True), 600
+    whole = awkward_rows(columns)
+    parts, firsts = np.split(whole, edges, axis=1), (0, *edges)
+    found = [np.zeros_like(whole) for _ in three]
+    calls = [partial(three[r].gather, found[r], np.ascontiguousarray(parts[r]), weight, firsts[r]) for r in range(3)]
+    assert at_once(calls) == [None] * 3  # type: ignore[arg-type]
+    expected = linear(three[0], whole, weight)
+    for rank, out in enumerate(found):
+        assert np.array_equal(linear(three[rank], out, weight), expected, equal_nan=True)
+        rounded = weight_format.group and firsts[rank] % weight_format.group == 0
+        rounded = rounded and (rank == 2 or parts[rank].shape[1] % weight_format.group == 0)
+        row = parts[rank].shape[1]
+        row_bytes = row + 4 * -(-row // weight_format.group) if rounded else 4 * row
+        assert EXCHANGES[rank].spent().sent_bytes == 64 + len(whole) * row_bytes
+
+
+def test_what_was_spent_is_counted(two: list[CpuOps]) -> None:
+    def late() -> None:
+        time.sleep(0.05)
+        two[1].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32))
+
+    before = EXCHANGES[0].spent()
+    at_once([lambda: two[0].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32)), late])
+    spent = EXCHANGES[0].spent() - before
+    assert spent.calls == 1 and spent.sent_bytes > 16 and spent.seconds >= spent.waited_s >= 0.04
+
+
+def test_values_go_from_stage_to_stage(three: list[CpuOps]) -> None:
+    dice = np.random.default_rng(4)
+    sent = [dice.standard_normal((rows, 257), np.float32) for rows in [3, 1, 0, 900, 2, 1]]
+    last = []
+
+    def first() -> None:
+        for value in sent:
+            three[0].hand_over(value.copy())
+
+    def middle() -> None:
+        for value in sent:
+            got = np.zeros_like(value)
+            three[1].receive(got)
+            three[1].hand_over(got + 1)
+
+    def end() -> None:
+        for value in sent:
+            got = np.zeros_like(value)
+            three[2].receive(got)
+            last.append(got)
+
+    assert at_once([first, middle, end]) == [None] * 3
+    for got, value in zip(last, sent, strict=True):
+        assert np.array_equal(got, value + 1)
+
+
+def test_a_rank_that_ends_ends_the_wait_of_the_others(two: list[CpuOps]) -> None:
+    def end() -> None:
+        time.sleep(0.1)
+        EXCHANGES[1].end()
+
+    began = time.monotonic()
+    waiting, _ = at_once([lambda: two[0].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32)), end])
+    assert isinstance(waiting, BackendError) and LOST in str(waiting)
+    assert time.monotonic() - began < 10
+    with pytest.raises(BackendError, match=LOST):  # and for good
+        two[0].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32))
+
+
+@pytest.mark.parametrize("over_sockets", [False, True], ids=["memory", "sockets"])
+def test_a_rank_that_does_not_come_is_waited_for_so_long(over_sockets: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.ranks.together.LIMIT_S", 0.2)
+    ranks = ranks_of(2, over_sockets)
+    ops = next(ranks)[0]
+    with pytest.raises(BackendError, match=LOST):
+        ops.gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32))
+    next(ranks, None)
+
+
+def test_ranks_in_different_passes_do_not_meet(two: list[CpuOps]) -> None:
+    EXCHANGES[0].begin(4)
+    EXCHANGES[1].begin(5)
+    out, part = np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32)
+    raised = at_once([lambda: two[0].gather(out, part), lambda: two[1].gather(out.copy(), part.copy())])
+    assert all(isinstance(error, BackendError) for error in raised)
+
+
+def test_parts_that_do_not_make_the_whole_are_refused(two: list[CpuOps]) -> None:
+    wide, part = np.zeros((2, 9), np.float32), np.zeros((2, 4), np.float32)
+    raised = at_once([lambda: two[0].gather(wide, part), lambda: two[1].gather(wide.copy(), part.copy())])
+    assert all(isinstance(error, BackendError) for error in raised)
+
+
+def test_a_rank_alone_has_the_whole() -> None:
+    part = np.arange(12, dtype=np.float32).reshape(2, 6)
+    for ops in (ReferenceOps(), CpuOps(levels()[-1], 1)):
+        out = np.zeros_like(part)
+        ops.gather(out, part)
+        assert np.array_equal(out, part)
+    with pytest.raises(BackendError):
+        ops.hand_over(part)
+    with pytest.raises(BackendError):
+        ops.receive(part)
+    with pytest.raises(BackendError):
+        ops.gather(np.zeros((2, 7), np.float32), part)
+
+
+def test_untouched_memory_is_small_and_sizes_are_checked() -> None:
+    level = levels()[-1]
+    assert memory_bytes(level, 4, 128) < 64 << 20
+    with pytest.raises(BackendError, match="could not be made"):
+        Exchange.over_sockets(level, [1, 2], 2, 1.0)

@@ -1,0 +1,89 @@
+"""The wheel: built, looked into, installed in an environment of its own, and asked for a GPU that is not there."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from twostroke.backends.cpu.build import LEVELS, machine
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST_BYTES = 20 * 1000 * 1000
+TIMEOUT_S = 600
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TWOSTROKE"))}
+    words = [str(word) for word in command]
+    return subprocess.run(words, cwd=cwd, env=clean, capture_output=True, text=True, timeout=TIMEOUT_S)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built with the compiler that is installed, from the working tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ("--no-deps", "--no-build-isolation", "--no-index", "-q")
+    made = run(sys.executable, "-m", "pip", "wheel", ROOT, *options, "-w", folder, cwd=folder)
+    assert made.returncode == 0, made.stderr
+    (found,) = folder.glob("twostroke-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The installed program. What it depends on is this environment's."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder, with_pip=True)
+    installed = run(folder / "bin/python", "-m", "pip", "install", "--no-deps", "--no-index", "-q", wheel, cwd=folder)
+    assert installed.returncode == 0, installed.stderr
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    shared = [path for path in sys.path if path.endswith("site-packages") and Path(path).is_dir()]
+    (packages / "shared.pth").write_text("\n".join(dict.fromkeys([sysconfig.get_path("purelib"), *shared])) + "\n")
+    where = run(folder / "bin/python", "-c", "import twostroke; print(twostroke.__file__)", cwd=folder)
+    assert where.stdout.startswith(str(folder)), where.stdout + where.stderr
+    return folder / "bin/twostroke"
+
+
+def test_it_holds_the_kernels_and_is_small(wheel: Path) -> None:
+    assert wheel.stat().st_size <= MOST_BYTES and "-py3-none-" in wheel.name
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        ptx = archive.read("twostroke/backends/cuda/lib/kernels_sm_80.ptx").decode()
+    expected = {f"twostroke/backends/cpu/lib/libtwostroke_{level}.so" for level in LEVELS[machine()]}
+    assert expected | {"twostroke/backends/cuda/lib/libtwostroke_cuda.so"} <= set(names)
+    assert ".target sm_80" in ptx and "ts_kernel_sample_choose" in ptx
+    assert not [name for name in names if name.startswith(("tests/", "tools/", "csrc/"))]
+
+
+def test_a_gpu_needs_no_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        lines = archive.read(metadata).decode().splitlines()
+    needed = [line for line in lines if line.startswith("Requires-Dist:") and "extra ==" not in line]
+    assert needed and not re.search("torch|nvidia|cuda|triton|cupy|ziglang", "\n".join(needed).lower())
+
+
+def test_without_a_driver_it_says_what_is_missing(program: Path, tmp_path: Path) -> None:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+        pytest.skip("this machine has a driver")
+    except OSError:
+        pass
+    refused = run(program, "serve", "spark", "--device", "cuda", "--port", "0", cwd=tmp_path)
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    for words in ("--device cuda cannot be used", "There is no CUDA driver here", "libcuda.so.1", "--device cpu"):
+        assert words in refused.stderr
+    assert "Traceback" not in refused.stderr
+    settled = run(program, "config", "spark", "--device", "auto", cwd=tmp_path)
+    assert settled.returncode == 0 and "no CUDA driver" in settled.stdout

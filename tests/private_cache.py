@@ -1,0 +1,41 @@
+"""A cache folder of its own for each process that runs tests.
+
+What one test keeps (the calibration of this machine, packed weights) may change what another one sees: a kept
+calibration makes the server refuse requests that it would hold otherwise. Files do not run in the same order each time,
+so the tests of one process share a cache that begins empty, and no test reads the user's. Compiled files alone are
+shared with the user's cache: their names hold all that they depend on.
+
+Knows: folders of a cache.
+Must not know: tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from twostroke.env import read_machine
+
+VARIABLE = "XDG_CACHE_HOME"
+OWN, OBJECTS, COMPILER = "twostroke", "objects", "zig"
+
+
+def enter() -> Path:
+    """Make an empty cache and let this process and those that it starts use it. Returns the folder to remove."""
+    users = read_machine().cache_folder
+    folder = Path(tempfile.mkdtemp(prefix="twostroke-tests-"))
+    (folder / OWN).mkdir()
+    for kept, link in ((users / OBJECTS, folder / OWN / OBJECTS), (users.parent / COMPILER, folder / COMPILER)):
+        with contextlib.suppress(OSError):  # where the user's cache cannot be written, everything is compiled anew
+            kept.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(kept.resolve())
+    os.environ[VARIABLE] = str(folder)
+    return folder
+
+
+def leave(folder: Path) -> None:
+    """Remove it; what its links point to stays."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,266 @@
+"""The queue's bounds, each key's share, deadlines and the drain, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.serve.fakes import FakeEngine, fake_parts
+from tests.serve.harness import Live, Reply, reader_that_does_not_read, serving, wait_until
+from twostroke.server.errors import HttpProblem
+from twostroke.server.gate.door import Door, DoorRules
+from twostroke.server.gate.drain import Drain
+from twostroke.server.parts import Limits
+from twostroke.server.visit import Visit
+
+
+class Held:
+    """An engine that says nothing until `release`, behind a server with these rules."""
+
+    def __init__(self, wait_s: float = 7.5, **rules: Any) -> None:
+        self.engine = FakeEngine()
+        self.engine.gate = asyncio.Event()
+        self.asked: list[tuple[int, int]] = []
+
+        def waited(requests: int, tokens: int) -> float:
+            self.asked.append((requests, tokens))
+            return wait_s
+
+        self.door = Door(DoorRules(**rules), waited)
+        self.parts = fake_parts(self.engine, door=self.door)
+
+    def release(self, live: Live) -> None:
+        assert self.engine.gate is not None
+        live.loop.call_soon_threadsafe(self.engine.gate.set)
+
+
+def test_a_full_queue_is_503_with_the_forecast_and_all_requests_inside_are_answered() -> None:
+    held = Held(queued_requests=3)
+    with serving(held.parts) as live, ThreadPoolExecutor(4) as pool:
+        inside = [pool.submit(live.complete, max_tokens=4) for _ in range(3)]
+        wait_until(lambda: held.door.queued_requests == 3, "three wait")
+        refused = live.complete(max_tokens=4)
+        assert (refused.status, refused.error["code"]) == (503, "queue_full")
+        assert refused.headers["retry-after"] == "8" and refused.headers["retry-after-ms"] == "7500"
+        assert held.asked == [(1, 0)]
+        assert len(held.engine.prompts) == 3, "a refused request reaches no engine"
+        held.release(live)
+        assert [reply.result().status for reply in inside] == [200] * 3
+        assert live.complete(max_tokens=4).status == 200
+    assert (held.door.queued_requests, held.door.queued_tokens, held.door.in_flight) == (0, 0, 0)
+
+
+def test_waiting_prompt_tokens_are_bounded_but_one_long_prompt_alone_is_served() -> None:
+    held = Held(queued_tokens=100)
+    with serving(held.parts) as live, ThreadPoolExecutor(4) as pool:
+        alone = pool.submit(live.complete, prompt="x" * 300)
+        wait_until(lambda: held.door.queued_tokens == 300, "the long one waits")
+        refused = live.complete(prompt="y" * 20)
+        assert (refused.status, refused.error["code"]) == (503, "queue_full")
+        assert "prompt tokens" in refused.error["message"] and held.asked == [(0, 220)]
+        held.release(live)
+        assert alone.result().status == 200
+        assert live.complete(prompt="y" * 20).status == 200
+
+
+def test_completions_count_and_leave_the_queue_with_the_first_token() -> None:
+    held = Held(queued_requests=5)
+    held.engine.token_s = 0.02
+    with serving(held.parts) as live, ThreadPoolExecutor(4) as pool:
+        first = pool.submit(live.complete, n=4, max_tokens=12, prompt="abcdef")
+        wait_until(lambda: held.door.queued_requests == 4, "four completions wait")
+        assert live.complete(n=2).status == 503
+        held.release(live)
+        wait_until(lambda: held.door.queued_requests == 0 and held.door.in_flight == 1, "answered but not over")
+        assert live.complete(n=2, max_tokens=1).status == 200
+        assert first.result().status == 200
+
+
+def test_each_key_has_its_own_share_of_requests() -> None:
+    held = Held(key_requests=2)
+    parts = fake_parts(held.engine, door=held.door, api_key="ann, bob")
+
+    def ask(live: Live, key: str) -> Reply:
+        return live.post("/v1/completions", {"model": live.parts.served_name, "prompt": "x"}, x_api_key=key)
+
+    with serving(parts) as live, ThreadPoolExecutor(8) as pool:
+        inside: list[Future[Reply]] = [pool.submit(ask, live, "ann") for _ in range(2)]
+        wait_until(lambda: held.door.in_flight == 2, "two of ann's run")
+        refused = ask(live, "ann")
+        assert (refused.status, refused.error["code"]) == (429, "rate_limit_exceeded")
+        assert refused.error["type"] == "rate_limit_error" and refused.headers["retry-after"] == "8"
+        inside += [pool.submit(ask, live, "bob") for _ in range(2)]
+        wait_until(lambda: held.door.in_flight == 4, "bob is let in beside ann")
+        assert ask(live, "carol").status == 401
+        held.release(live)
+        assert [reply.result().status for reply in inside] == [200] * 4
+        assert ask(live, "ann").status == 200
+
+
+def test_a_keys_tokens_come_back_at_their_rate_and_retry_after_is_when() -> None:
+    now = [0.0]
+    door = Door(DoorRules(key_tokens=600), clock=lambda: now[0])
+    ticket = door.enter(Visit("ann"), 1, 500)
+    ticket.leave(200)  # 100 tokens in debt
+    door.enter(Visit("bob"), 1, 600).leave(0)
+    with pytest.raises(HttpProblem) as caught:
+        door.enter(Visit("ann"), 1, 100)
+    problem = caught.value.problem
+    assert (problem.status, problem.headers["retry-after-ms"]) == (429, "20000")
+    now[0] = 19.9
+    with pytest.raises(HttpProblem):
+        door.enter(Visit("ann"), 1, 100)
+    now[0] = 20.0 + 1e-6
+    door.enter(Visit("ann"), 1, 100).leave(0)
+    now[0] = 1000.0
+    door.enter(Visit("ann"), 1, 10_000).leave(0)  # more than a minute's worth: let in when the bucket is full
+    assert door.refusals == {"rate_limit_exceeded": 2}
+
+
+def test_a_refusal_changes_nothing_and_a_ticket_is_given_back_once() -> None:
+    door = Door(DoorRules(queued_requests=2, key_requests=2))
+    ticket = door.enter(Visit(), 2, 10)
+    before = (door.queued_requests, door.queued_tokens, door.in_flight)
+    with pytest.raises(HttpProblem):
+        door.enter(Visit("ann"), 1, 5)
+    assert (door.queued_requests, door.queued_tokens, door.in_flight) == before == (2, 10, 1)
+    ticket.leave(1)
+    ticket.leave(1)
+    ticket.answered()
+    assert (door.queued_requests, door.queued_tokens, door.in_flight) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_deadline_ends_a_request_before_its_first_byte(stream: bool) -> None:
+    held = Held()
+    with serving(held.parts) as live:
+        reply = live.post(
+            "/v1/completions",
+            {"model": live.parts.served_name, "prompt": "x", "stream": stream},
+            x_request_timeout_ms="150",
+        )
+        assert (reply.status, reply.error["code"]) == (504, "deadline_exceeded")
+        wait_until(lambda: held.engine.live == 0 and held.door.in_flight == 0, "nothing left")
+
+
+def test_a_deadline_in_the_middle_of_a_stream_is_an_error_event() -> None:
+    engine = FakeEngine("a" * 400)
+    engine.token_s = 0.01
+    limits = Limits(deadline_s=0.4)
+    with serving(fake_parts(engine, limits=limits)) as live:
+        reply = live.complete(stream=True, max_tokens=400)
+        assert reply.status == 200
+        assert reply.events[-1] == "[DONE]" and reply.events[-2]["error"]["code"] == "deadline_exceeded"
+        assert len(reply.events) > 3
+        assert engine.live == 0 and engine.closed_early == 1
+        longer = live.post(
+            "/v1/completions",
+            {"model": live.parts.served_name, "prompt": "x", "max_tokens": 400},
+            x_request_timeout_ms="600000",
+        )
+        assert longer.status == 504, "the server's own deadline is the longest"
+
+
+def test_a_deadline_frees_the_engine_of_a_client_that_does_not_read() -> None:
+    engine = FakeEngine("a" * 900)
+    limits = Limits(deadline_s=0.5, stalled_s=30.0)
+    with serving(fake_parts(engine, limits=limits)) as live, reader_that_does_not_read(live):
+        wait_until(lambda: engine.live == 100, "the request running")
+        wait_until(lambda: engine.live == 0, "the request over")
+
+
+@pytest.mark.parametrize("sent", ["0", "-1", "soon", "1e3", "9" * 13, ""])
+def test_a_deadline_without_sense_is_400(live: Live, sent: str) -> None:
+    body = {"model": live.parts.served_name, "prompt": "x"}
+    reply = live.post("/v1/completions", body, x_request_timeout_ms=sent)
+    assert (reply.status, reply.error["code"]) == (400, "invalid_deadline")
+
+
+def test_draining_refuses_new_requests_and_says_so_to_the_load_balancer() -> None:
+    held = Held()
+    with serving(held.parts) as live, ThreadPoolExecutor(2) as pool:
+        running = pool.submit(live.complete)
+        wait_until(lambda: held.door.in_flight == 1, "one runs")
+        held.door.draining = True
+        refused = live.complete()
+        assert (refused.status, refused.error["code"]) == (503, "draining")
+        assert refused.headers["connection"] == "close" and refused.headers["retry-after"] == "1"
+        assert (live.get("/ready").status, live.get("/health").status, live.get("/live").status) == (503, 503, 200)
+        held.release(live)
+        assert running.result().status == 200
+
+
+def test_a_drain_is_over_when_nothing_runs_or_when_its_time_is_up() -> None:
+    now = [0.0]
+    door = Door(clock=lambda: now[0])
+    drain = Drain(door, 10.0, door.clock)
+    ticket = door.enter(Visit(), 1, 1)
+    assert not drain.over
+    drain.begin()
+    assert drain.begun and not drain.over and drain.cut == 1
+    now[0] = 9.0
+    drain.begin()
+    now[0] = 10.0
+    assert drain.over and drain.cut == 1
+    ticket.leave(0)
+    assert drain.over and drain.cut == 0
+
+
+def test_a_head_that_does_not_come_ends_the_connection() -> None:
+    with serving(fake_parts(limits=Limits(header_s=0.2))) as live:
+        for sent in (b"", b"GET /health HTTP/1.1\r\nHost: lo"):
+            connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
+            connection.sendall(sent)
+            assert connection.recv(100) == b""
+            connection.close()
+        connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
+        whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        connection.sendall(whole)
+        got = b""
+        while not got.endswith(b'{"status":"ok"}'):
+            got += connection.recv(1000)
+        connection.sendall(whole[:20])
+        assert connection.recv(100) == b"", "a second head that stops"
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"a" * 70_000],
+)
+def test_what_is_no_http_gets_a_coded_400(live: Live, garbage: bytes) -> None:
+    connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
+    connection.sendall(garbage)
+    got = b""
+    while piece := connection.recv(4096):
+        got += piece
+    connection.close()
+    assert got.startswith(b"HTTP/1.1 400") and b"invalid_http" in got
+    assert live.get("/health").status == 200
+
+
+@pytest.mark.parametrize("headers", [{"x-long": "y" * 70_000}, {f"x-{i}": "y" for i in range(120)}])
+def test_headers_are_bounded_however_they_come(live: Live, headers: dict[str, str]) -> None:
+    reply = live.call("GET", "/health", headers=headers)
+    assert reply.status == 431 and reply.error["code"] in ("headers_too_large", "too_many_headers")
+    assert live.get("/health").status == 200
+
+
+def test_a_body_that_comes_a_byte_at_a_time_has_an_end() -> None:
+    limits = Limits(body_s=0.3)
+    with serving(fake_parts(limits=limits)) as live:
+        connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
+        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
+        got = b""
+        while not got:
+            connection.sendall(b" ")
+            connection.settimeout(0.02)
+            with contextlib.suppress(TimeoutError):
+                got = connection.recv(1000)
+        assert got.startswith(b"HTTP/1.1 408")
+        connection.close()

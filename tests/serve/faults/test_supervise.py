@@ -1,0 +1,313 @@
+"""A worker that crashes is started again; the socket stays; no process is left. Real processes, real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+
+from twostroke.env import process_environment
+from twostroke.server.process.stand_in import StandIn
+from twostroke.server.process.supervise import MOST_DELAY_S, STEADY_S, Backoff, how
+from twostroke.server.serve import bind
+
+SOURCE = Path(__file__).parents[3] / "src"
+WAIT_S = 60.0
+
+
+def children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def gone(pid: int) -> bool:
+    """Ended; a zombie that another process has to reap counts."""
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    until_s = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < until_s, f"waited in vain for: {what}"
+        time.sleep(0.01)
+
+
+class Supervised:
+    """`twostroke serve spark --supervise`, or the same supervisor with a worker of our own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, errors: Path) -> None:
+        self.process, self.port, self.errors = process, port, errors
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def worker(self) -> int:
+        return children(self.process.pid)[0]
+
+    def get(self, path: str) -> tuple[int, dict[str, str], Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        try:
+            connection.request("GET", path)
+            reply = connection.getresponse()
+            return reply.status, {k.lower(): v for k, v in reply.getheaders()}, json.loads(reply.read())
+        finally:
+            connection.close()
+
+    def ready(self) -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return self.get("/ready")[0] == 200
+        return False
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+@contextmanager
+def started(command: list[str], port: int, folder: Path) -> Iterator[Supervised]:
+    errors = folder / "errors"
+    with errors.open("wb") as log:
+        process = subprocess.Popen(
+            command, env=process_environment() | {"PYTHONPATH": str(SOURCE)}, stderr=log, stdout=subprocess.DEVNULL
+        )
+    try:
+        yield Supervised(process, port, errors)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Supervised]:
+    port = free_port()
+    flags = ["--supervise", "--port", str(port), "--threads", "1", "--kv-memory", "8MB"]
+    with started([sys.executable, "-m", "twostroke", "serve", "spark", *flags], port, tmp_path) as server:
+        wait_until(server.ready, "the first worker")
+        yield server
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(WAIT_S)
+
+
+def ask(url: str, stream: bool, retries: int) -> Any:
+    with OpenAI(base_url=url + "/v1", api_key="none", max_retries=retries) as client:
+        return client.completions.create(
+            model="spark",
+            prompt="Once",
+            max_tokens=900,
+            seed=1,
+            temperature=0,
+            stream=stream,
+            extra_body={"ignore_eos": True},
+        )
+
+
+def test_a_crash_in_native_code_costs_the_requests_that_run_and_nothing_else(served: Supervised) -> None:
+    with OpenAI(base_url=served.url + "/v1", api_key="none", max_retries=0) as client, ThreadPoolExecutor(2) as pool:
+        body: dict[str, Any] = {"model": "spark", "prompt": "Once", "seed": 1, "temperature": 0}
+        before = client.completions.create(**body, max_tokens=20)
+        stream = client.completions.create(**body, max_tokens=900, stream=True, extra_body={"ignore_eos": True})
+        next(iter(stream))
+        retried = pool.submit(ask, served.url, stream=False, retries=8)
+        first = served.worker
+        time.sleep(0.05)
+        os.kill(first, signal.SIGSEGV)
+        with pytest.raises(openai.APIConnectionError):
+            for chunk in stream:
+                assert chunk.choices[0].finish_reason is None, "no false end"
+        wait_until(served.ready, "the second worker")
+        assert served.worker != first and served.process.poll() is None
+        assert retried.result().choices[0].finish_reason == "length", "the client's own retries get through"
+        after = client.completions.create(**body, max_tokens=20)
+        assert after.choices == before.choices
+    assert b"killed by SIGSEGV; restart 1" in served.errors.read_bytes()
+
+
+def test_sigterm_drains_the_worker_and_leaves_no_process(served: Supervised) -> None:
+    worker = served.worker
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ask, served.url, stream=False, retries=0)
+        wait_until(lambda: "twostroke_calls_in_flight 1.0" in _metrics(served), "a request that runs")
+        served.process.send_signal(signal.SIGTERM)
+        assert running.result().choices[0].finish_reason == "length", "what runs is finished"
+    assert served.process.wait(WAIT_S) == 0
+    assert gone(worker)
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", served.port), timeout=5)
+
+
+def test_a_supervisor_that_is_killed_leaves_no_worker(served: Supervised) -> None:
+    worker = served.worker
+    served.process.kill()
+    served.process.wait()
+    wait_until(lambda: gone(worker), "the worker's own end")
+
+
+def _metrics(served: Supervised) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=WAIT_S)
+    try:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
+
+
+PROGRAM = """
+import asyncio, os, sys
+from twostroke.server.process.notify import SystemdNotifier
+from twostroke.server.serve import bind
+from twostroke.server.process.supervise import Supervisor
+import twostroke.server.process.supervise as room
+room.FIRST_DELAY_S = 0.01
+worker = open(sys.argv[2]).read()
+def command(listening, line, notes):
+    return [sys.executable, "-c", worker, str(listening), str(line), str(notes)]
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+with bind("127.0.0.1", int(sys.argv[1])) as listener:
+    tell = SystemdNotifier(None)
+    supervisor = Supervisor(command, listener, dict(os.environ), say, tell, silence_s=float(sys.argv[3]))
+    sys.exit(asyncio.run(supervisor.run()))
+"""
+
+
+@contextmanager
+def with_worker(worker: str, folder: Path, silence_s: float = 0.4) -> Iterator[Supervised]:
+    port = free_port()
+    (folder / "worker.py").write_text(worker)
+    program = [sys.executable, "-c", PROGRAM, str(port), str(folder / "worker.py"), str(silence_s)]
+    with started(program, port, folder) as server:
+        yield server
+
+
+def test_while_no_worker_runs_every_request_gets_503_and_the_supervisor_goes_on(tmp_path: Path) -> None:
+    with with_worker("import time; time.sleep(600)", tmp_path) as server:  # one that is never ready
+        wait_until(lambda: bool(children(server.process.pid)), "the worker")
+        for _ in range(3):
+            status, headers, body = server.get("/v1/models")
+            assert (status, body["error"]["code"]) == (503, "engine_restarting")
+            assert int(headers["retry-after"]) >= 1 and headers["connection"] == "close"
+        assert server.get("/ready")[0] == 503
+        assert server.get("/live")[0] == 200, "a restart of the supervisor would not help"
+        with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S) as silent:
+            assert server.get("/live")[0] == 200
+            assert silent.recv(100) == b"", "a client that sends nothing is not waited for"
+        worker = children(server.process.pid)[0]
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(WAIT_S) == 128 + signal.SIGTERM
+        assert gone(worker)
+
+
+def test_no_connection_is_lost_when_a_worker_takes_over() -> None:
+    """The change comes as news on a socket, so that it may fall into the same turn of the loop as a connection."""
+    changes = 300
+    asked: list[int] = []
+    over = threading.Event()
+
+    def ask_again_and_again(port: int) -> None:
+        while not over.is_set():
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+            connection.request("GET", "/ready")
+            asked.append(connection.getresponse().status)
+            connection.close()
+
+    def tell_when_one_is_answered(line: socket.socket) -> None:
+        while not over.is_set():
+            told = len(asked)
+            while len(asked) == told and not over.wait(0.001):
+                pass
+            line.send(b"x")
+
+    async def main(listener: socket.socket) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs, ThreadPoolExecutor(4) as pool:
+            ours.setblocking(False)
+            clients = [pool.submit(ask_again_and_again, listener.getsockname()[1]) for _ in range(3)]
+            clients.append(pool.submit(tell_when_one_is_answered, theirs))
+            try:
+                for _ in range(changes):
+                    async with StandIn(listener, lambda: 1.0), asyncio.timeout(WAIT_S):
+                        await asyncio.get_running_loop().sock_recv(ours, 1)
+            finally:
+                over.set()
+            async with StandIn(listener, lambda: 1.0):
+                await asyncio.gather(*map(asyncio.wrap_future, clients))
+
+    with bind("127.0.0.1", 0) as listener:
+        asyncio.run(main(listener))
+    assert len(asked) >= changes // 4 and set(asked) == {503}
+
+
+@pytest.mark.parametrize("code", [2, 3, 4])
+def test_a_worker_that_could_never_start_is_not_tried_again(tmp_path: Path, code: int) -> None:
+    with with_worker(f"import sys; sys.exit({code})", tmp_path) as server:
+        assert server.process.wait(WAIT_S) == code
+        assert b"restart" not in server.errors.read_bytes()
+
+
+def test_workers_that_die_before_they_are_ready_are_given_up(tmp_path: Path) -> None:
+    with with_worker("import os; os.abort()", tmp_path) as server:
+        assert server.process.wait(WAIT_S) == 6
+        said = server.errors.read_bytes().decode()
+        assert said.count("killed by SIGABRT; restart") == 4 and "giving up" in said
+
+
+def test_a_worker_that_hangs_is_killed_and_replaced(tmp_path: Path) -> None:
+    worker = f"""
+import os, socket, sys, time
+marker = {str(tmp_path / "hung")!r}
+line = socket.socket(fileno=int(sys.argv[2]))
+line.send(b"READY=1\\n")
+if not os.path.exists(marker):
+    open(marker, "w").close()
+    time.sleep(600)
+sys.exit(0)
+"""
+    with with_worker(worker, tmp_path) as server:
+        assert server.process.wait(WAIT_S) == 0
+        said = server.errors.read_bytes().decode()
+        assert "has said nothing" in said and "restart 1" in said
+
+
+def test_a_signal_between_two_workers_ends_it(tmp_path: Path) -> None:
+    with with_worker("import time, os; time.sleep(0.1); os.abort()", tmp_path) as server:
+        wait_until(lambda: b"restart 3" in server.errors.read_bytes(), "a few restarts")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(WAIT_S) in (0, 134)
+        wait_until(lambda: not children(server.process.pid), "no worker")
+
+
+def test_delays_double_up_to_a_bound_and_start_again_after_a_worker_that_lasted() -> None:
+    backoff = Backoff()
+    delays = [backoff.after(1.0) for _ in range(12)]
+    assert delays[:4] == [0.25, 0.5, 1.0, 2.0] and delays[-1] == MOST_DELAY_S
+    assert backoff.after(STEADY_S) == 0.25
+
+
+def test_ends_in_words() -> None:
+    assert (how(1), how(-11), how(-200)) == ("exit code 1", "killed by SIGSEGV", "killed by signal 200")

@@ -1,0 +1,109 @@
+"""Every architecture: tiny checkpoints as the converter's files, against the folders that they were made of."""
+
+from __future__ import annotations
+
+import json
+
+import gguf
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType as Type
+
+from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.models.parity import Loaded, relative_error
+from tests.weights.gguf.converted import recorded, write_converted
+from tests.weights.gguf.variants import VARIANTS
+from twostroke.models.common.registry import architectures, read_model
+from twostroke.ops.reference import ReferenceOps
+from twostroke.types.errors import UnsupportedModel
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.gguf.families.table import FAMILIES as TABLE
+from twostroke.weights.gguf.families.table import READ_AS, known_names
+from twostroke.weights.gguf.unfold import unfold
+from twostroke.weights.load import _Rows
+from twostroke.weights.stored import _rows, stored_formats
+from twostroke.weights.tensors import check_tensors
+
+ROUNDED = {"llama3-grouped", "phi3-longrope-long", "phi3-longrope-short", "falcon-h1-factors"}
+"""The file has factors as float32 where config.json has decimal numbers, or factors that went into weights."""
+YOUNGER = {"deepseek32", "hy_v3"}
+"""Architectures of llama.cpp that the package of the tests does not know yet."""
+
+
+@pytest.fixture
+def with_variants(monkeypatch):
+    for name, config in VARIANTS.items():
+        monkeypatch.setitem(FAMILIES, name, config)
+
+
+def by_heads(folder):
+    """No key of the file says how scores are scaled: by the heads' size, but of the model of 27B."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    if config["model_type"] in ("gemma2", "gemma3_text"):
+        path.write_text(json.dumps({**config, "query_pre_attn_scalar": config["head_dim"]}))
+
+
+@pytest.mark.parametrize("family", sorted(recorded()))
+def test_the_file_computes_what_the_folder_does(family, tmp_path, with_variants):
+    make_checkpoint(family, tmp_path / "hf")
+    by_heads(tmp_path / "hf")
+    folder = unfold(write_converted(family, tmp_path / "hf", tmp_path / "x.gguf"), None)
+    ids = np.random.default_rng(5).integers(0, 100, 40).tolist()
+    found, expected = (Loaded(each, ReferenceOps()).run(ids, [40]) for each in (folder, tmp_path / "hf"))
+    if family in ROUNDED:
+        assert relative_error(found, expected) < 1e-5
+    else:
+        assert np.array_equal(found, expected)
+
+
+def test_every_entry_has_a_model_file_and_a_family_that_is_tested():
+    known = architectures()
+    for name, family in TABLE.items():
+        assert known[family.hf].model_type == family.model_type, name
+    assert set(known_names()) - YOUNGER <= set(gguf.MODEL_ARCH_NAMES.values())
+    assert set(known_names()) - {each["arch"] for each in recorded().values()} <= {"nemotron_h"}
+    assert set(TABLE) >= READ_AS.keys() and {name for name, _ in READ_AS.values()} <= set(known_names())
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("qwen3-moe", "qwen3moe"), ("deepseek4", "deepseek2"), ("grok", ""), ("mixtral", "")]
+)
+def test_an_unknown_architecture_is_refused_with_the_nearest(name, near, tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", name)
+    writer.add_tensor("token_embd.weight", np.zeros((3, 8), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(UnsupportedModel, match=f"the architecture '{name}' is not implemented") as caught:
+        unfold(tmp_path / "x.gguf", None)
+    assert near in (caught.value.fix or "")
+
+
+STORED = ("cohere", "glm4", "ernie4-5", "gpt-oss-usual-limit", "granite-moe", "gpt-neox", "gpt2", "llama4-usual")
+
+
+@pytest.mark.parametrize("family", STORED)
+def test_rows_in_another_order_stacks_and_turned_matrices_are_kept_in_blocks(family, tmp_path, with_variants):
+    """What is kept holds the values that are read as floats."""
+    make_checkpoint(family, tmp_path / "hf")
+    path = write_converted(family, tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0)
+    folder = unfold(path, None)
+    with Checkpoint.open(folder) as checkpoint:
+        config = json.loads((folder / "config.json").read_text())
+        model = read_model(config, stored_formats(checkpoint))
+        checked = check_tensors(checkpoint, model)
+        kept = [weight for weight in model.program.weights if weight.stored and weight.stored.kind.is_stored]
+        assert len(kept) > len(model.program.weights) / 2
+        moved = 0
+        for weight in kept:
+            first = 0
+            for part in weight.parts:
+                values, _ = _rows(weight, checked, first, part.length, weight.stored.kind)
+                expected = np.empty((part.length, weight.columns), np.float32)
+                _Rows(checked, (part,)).read(0, expected)
+                assert np.array_equal(values.values(), expected), part
+                first += part.length
+                moved += part.order is not None or part.transposed or part.matrix is not None
+        assert moved

@@ -1,0 +1,71 @@
+"""Tiny configs of which a GGUF file can say everything: some fields of the usual ones have no key.
+
+Each change is one of: a field that llama.cpp has as a constant (experts' limits, factors of published models), one that
+no converter writes (windows of Mistral), a size that converters compute from others.
+
+Knows: which fields have no key. Must not know: files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import transformers
+
+from tests.models.families.classic import starcoder2
+from tests.models.families.dense import LINEAR_AT_FULL, gemma3
+from tests.models.families.whole import FAMILIES, LINEAR
+
+Make = Callable[[], transformers.PretrainedConfig]
+
+
+def changed(family: str, **fields: Any) -> Make:
+    """The family's tiny config with other fields."""
+
+    def made() -> transformers.PretrainedConfig:
+        config = FAMILIES[family]()
+        said = {**config.to_dict(), **fields}
+        for name in [name for name, value in fields.items() if value is ...]:
+            said.pop(name)
+        return type(config).from_dict(said)
+
+    return made
+
+
+EQUAL_SCALES = {
+    **{"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "mscale": 1.1, "mscale_all_dim": 1.1},
+    "original_max_position_embeddings": 64,
+}
+SPARSE = {"mlp_only_layers": [], "decoder_sparse_step": 1}
+
+VARIANTS: dict[str, Make] = {
+    "gemma3-sixth": gemma3(sliding_window_pattern=6, num_hidden_layers=7, rope_parameters=LINEAR_AT_FULL),
+    "starcoder2-no-window": starcoder2(sliding_window=None),
+    "mistral-linear": changed("mistral-no-window", rope_parameters=LINEAR),
+    "qwen2-moe-sparse": changed("qwen2-moe", **SPARSE),
+    "qwen3-next-sparse": changed("qwen3-next", **SPARSE),
+    "afmoe-fourth": changed("afmoe", global_attn_every_n_layers=4, layer_types=..., mup_enabled=True),
+    "dots1-no-window": changed("dots1", sliding_window=None, layer_types=["full_attention"] * 3),
+    "dots1-unnormed-no-window": changed(
+        "dots1-unnormed-weights", sliding_window=None, layer_types=["full_attention"] * 3
+    ),
+    "gpt-oss-usual-limit": changed("gpt-oss", swiglu_limit=7.0),
+    "gpt-oss-plain-usual-limit": changed("gpt-oss-plain-rope", swiglu_limit=7.0),
+    "gpt2-new-gelu": changed("gpt2-inner", activation_function="gelu_new"),
+    "gpt2-untied-new-gelu": changed("gpt2-untied", activation_function="gelu_new"),
+    "lfm2-moe-unscaled": changed("lfm2-moe", routed_scaling_factor=1.0),
+    "llama4-usual": changed(
+        "llama4", attention_chunk_size=8192, attn_scale=0.1, floor_scale=8192, attn_temperature_tuning=True
+    ),
+    "minicpm3-usual": changed("minicpm3", dim_model_base=256),
+    "nemotron-quarter": changed("nemotron", head_dim=16),
+    "nemotron-biases-quarter": changed("nemotron-biases", head_dim=16),
+    "deepseek-v3-equal-scales": changed("deepseek-v3-kimi-k2", rope_parameters=EQUAL_SCALES),
+    "deepseek-v3.2-equal-scales": changed("deepseek-v3.2-all-seen", rope_parameters=EQUAL_SCALES),
+    "deepseek-v2-equal-scales": changed("deepseek-v2-groups", rope_parameters=EQUAL_SCALES),
+    "youtu-equal-scales": changed("youtu-yarn-direct-queries", rope_parameters=EQUAL_SCALES),
+    "glm-usual": changed("glm", head_dim=16, rms_norm_eps=1e-5, max_position_embeddings=64),
+    "phimoe-usual": changed("phimoe", original_max_position_embeddings=256, router_jitter_noise=0.01),
+    "gemma2-by-heads": changed("gemma2", query_pre_attn_scalar=24),
+}

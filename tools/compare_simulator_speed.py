@@ -1,0 +1,102 @@
+"""How much slower or quicker the simulator is than it was at another commit, in processor time.
+
+    python -m tools.compare_simulator_speed COMMIT [--rounds 7] [--seconds 60] [--only NAME] [--json]
+
+COMMIT is checked out beside this tree. Each round runs tools/measure_simulator_speed.py of both trees, one after the
+other, the first of them in turn, each in a process of its own: what the machine does in between meets both alike. A
+line for each case has the median of the rounds' ratios, now over before, and whether both found the same to the last
+bit. The exit status is 1 where a case takes over MOST_RATIO, or digests differ. Nothing else should run meanwhile.
+
+Knows: git, the lines that measure_simulator_speed prints. Must not know: the simulator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from tools.measure_simulator_speed import CASES
+
+from twostroke.env import process_environment
+
+ROOT = Path(__file__).resolve().parents[1]
+MOST_RATIO = 1.03
+"""What a change of the caches may cost the simulator of a model with attention alone."""
+LINE = re.compile(r": (?P<times>[\d,]+) times real time, .*digest (?P<digest>\w+)")
+
+
+@contextmanager
+def checked_out(commit: str) -> Iterator[Path]:
+    """A work tree of a commit, removed at the end. Raises CalledProcessError for one that does not exist."""
+    with tempfile.TemporaryDirectory(prefix="twostroke-before-") as folder:
+        tree = Path(folder) / "tree"
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), commit], cwd=ROOT, check=True)
+        try:
+            yield tree
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
+
+
+def measured(tree: Path, case: str, seconds: float) -> tuple[float, str]:
+    """(times real time, digest) of one case, by the tool and the package of `tree`."""
+    command = [sys.executable, "-m", "tools.measure_simulator_speed", "--only", case, "--rounds", "3"]
+    environment = process_environment() | {"PYTHONPATH": f"{tree / 'src'}:{tree}"}
+    words = [*command, "--seconds", str(seconds)]
+    done = subprocess.run(words, cwd=tree, env=environment, check=True, capture_output=True, text=True)
+    found = LINE.search(done.stdout)
+    if found is None:
+        raise ValueError(f"{tree}: a line without speed and digest: {done.stdout!r}")
+    return float(found["times"].replace(",", "")), found["digest"]
+
+
+def compared(before: Path, case: str, rounds: int, seconds: float) -> dict[str, object]:
+    """The median ratio of one case."""
+    ratios, digests = [], set()
+    for number in range(rounds):
+        trees = (before, ROOT) if number % 2 else (ROOT, before)
+        found = {tree: measured(tree, case, seconds) for tree in trees}
+        ratios.append(found[before][0] / found[ROOT][0])
+        digests |= {digest for _, digest in found.values()}
+    ratio = median(ratios)
+    return {
+        "case": case,
+        "ratio": ratio,
+        "lowest": min(ratios),
+        "highest": max(ratios),
+        "same": len(digests) == 1,
+        "kept": ratio <= MOST_RATIO,
+    }
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("commit", help="what to compare with")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=60.0, help="that are simulated of each case")
+    parser.add_argument("--only", choices=CASES, action="append")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object a line")
+    asked = parser.parse_args()
+    rows = []
+    with checked_out(asked.commit) as before:
+        for case in asked.only or CASES:
+            row = compared(before, case, asked.rounds, asked.seconds)
+            rows.append(row)
+            text = (
+                f"{case}: {row['ratio']:.3f} of the time at {asked.commit} ({row['lowest']:.3f} to "
+                f"{row['highest']:.3f}), {'the same result' if row['same'] else 'ANOTHER RESULT'}"
+            )
+            print(json.dumps(row) if asked.as_json else text, flush=True)
+    return int(not all(row["same"] and row["kept"] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

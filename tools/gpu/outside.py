@@ -1,0 +1,76 @@
+"""What other programs say on the same machine: compute-sanitizer of our kernels, figures of torch and llama.cpp.
+
+Each is run where it is installed, and named as missing where not. None may hold the others up.
+
+Knows: their command lines.
+Must not know: our kernels.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROW = dict[str, Any]
+SANITIZERS = (shutil.which("compute-sanitizer"), "/usr/local/cuda/bin/compute-sanitizer")
+Limit = Callable[[], float]
+"""Seconds that the next program may take."""
+TAIL = 400
+"""Characters of what a program said that are kept."""
+
+
+def run(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
+    """Exit code (None where it took too long or did not start), and what it printed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        return None, f"not done after {timeout_s:.0f} s"
+    except OSError as error:
+        return None, str(error)
+    return done.returncode, done.stdout + done.stderr
+
+
+def sanitized(arguments: Sequence[str], limit: Limit) -> Iterator[ROW]:
+    """Some of our cases under memcheck and racecheck. arguments: of tools.gpu.measure."""
+    program = next((path for path in SANITIZERS if path and Path(path).exists()), None)
+    for tool in ("memcheck", "racecheck"):
+        if program is None:
+            yield {"what": f"compute-sanitizer {tool}", "missing": "not installed"}
+            continue
+        command = (program, "--tool", tool, "--error-exitcode", "9", sys.executable, "-m", "tools.gpu.measure")
+        code, said = run((*command, *arguments), limit())
+        found = "no error" if code == 0 else f"exit code {code}: {said[-TAIL:]}"
+        yield {"what": f"compute-sanitizer {tool}", "found": found}
+
+
+def torch_figures(sizes: Sequence[str], limit: Limit) -> Iterator[ROW]:
+    """Decode steps of the same shapes by torch, compiled, with CUDA graphs. sizes: for torch_peer.py."""
+    if importlib.util.find_spec("torch") is None:
+        yield {"what": "torch", "missing": "not installed"}
+        return
+    code, said = run((sys.executable, str(Path(__file__).with_name("torch_peer.py")), *sizes), limit())
+    lines = [line for line in said.splitlines() if line.startswith("{")]
+    yield from (json.loads(line) for line in lines)
+    if code != 0:
+        yield {"what": "torch", "missing": f"it did not finish: {said[-TAIL:]}"}
+
+
+def llama_cpp_figures(gguf: str | None, limit: Limit) -> Iterator[ROW]:
+    """What llama-bench says of a GGUF file that was brought."""
+    program = shutil.which("llama-bench")
+    if program is None or gguf is None:
+        why = "llama-bench is not on the PATH" if program is None else "no --gguf FILE was given"
+        yield {"what": "llama.cpp", "missing": why}
+        return
+    code, said = run((program, "-m", gguf, "-ngl", "99", "-p", "512", "-n", "64", "-o", "json"), limit())
+    if code != 0:
+        yield {"what": "llama.cpp", "missing": f"it did not finish: {said[-TAIL:]}"}
+        return
+    for each in json.loads(said[said.index("[") : said.rindex("]") + 1]):
+        yield {"what": f"llama.cpp, {each['n_prompt']} in, {each['n_gen']} out", "rows_per_s": each["avg_ts"]}

@@ -1,0 +1,44 @@
+"""Random numbers of weights that keep a file's codes.
+
+Knows: the kinds, what each can hold.
+Must not know: ops, what is done with them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.ops.stored_layout import E2M1_CODES, StoredValues, scale_columns
+from twostroke.spec.formats import WeightKind
+
+KINDS = [kind for kind in WeightKind if kind.is_stored]
+CODES = {
+    WeightKind.FLAT8: (-128, 127), WeightKind.FLAT8_MIN: (-128, 127), WeightKind.FLAT4: (-8, 7),
+    WeightKind.SUPER8: (-128, 127), WeightKind.SUPER8_MIN: (-128, 127), WeightKind.SUPER4_MIN: (0, 15),
+    WeightKind.E2M1_32: (-12, 12), WeightKind.E2M1_16: (-12, 12),
+}  # fmt: skip
+CODES |= {kind: (0, 15) if kind.has_nibbles else (-128, 127) for kind in KINDS if kind.is_affine}
+
+
+def random_values(kind: WeightKind, rows: int, columns: int, seed: int = 0) -> StoredValues:
+    """Whatever the kind can hold, extremes among it."""
+    generator = np.random.default_rng(seed)
+    low, high = CODES[kind]
+    codes = generator.integers(low, high + 1, (rows, columns), np.int16).astype(np.int8)
+    codes[:, :8] = [low, high] * 4
+    if kind.is_e2m1:
+        codes = E2M1_CODES[generator.integers(0, 16, codes.shape)]
+        codes[:, :8] = [low, high] * 4
+    wide, fine = scale_columns(kind), kind.step_columns
+
+    def halves() -> np.ndarray:
+        found = generator.normal(0, 1 / 64, (rows, columns // wide)).astype(np.float32)
+        found[0] = 0
+        return found if kind.has_wide_scales else found.astype(np.float16).astype(np.float32)
+
+    multipliers = minima = None
+    if kind.is_super:
+        multipliers = generator.integers(-128, 128, (rows, columns // fine)).astype(np.int16)
+        if kind.has_minimum:
+            minima = generator.integers(0, 256, (rows, columns // fine)).astype(np.int16)
+    return StoredValues(codes, halves(), multipliers, halves() if kind.has_minimum else None, minima)

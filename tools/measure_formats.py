@@ -1,0 +1,135 @@
+"""Measures what every format of weights, K and V costs on spark, and writes docs/quantization.json and the page of it.
+
+Both models of docs/quantization.md: spark, and spark with outliers. Nothing is timed.
+
+    python -m tools.measure_formats [--json] [--only FORMAT ...]
+
+--json prints the records and writes nothing. --only measures these formats (as they are asked for: "--kv int4" is
+"kv int4" here) and keeps the other records.
+
+Knows: formats, stages, the dialogues.
+Must not know: the page, what a format may cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tools.generate_docs import DOCS, PAGES
+from tools.pages.quantization import ASKED, FILE
+from tools.spark.dialogues import dialogues
+from tools.spark.outliers import write_outlier_spark
+
+from twostroke.assets import spark_path
+from twostroke.ops.operands import I32Array
+from twostroke.quant.formats import STORED, format_choice
+from twostroke.quantize.driver.calibrate import no_progress, quantize_folder
+from twostroke.quantize.driver.compare import compare
+from twostroke.quantize.driver.loaded_model import staged_folder
+from twostroke.quantize.driver.methods import METHODS
+from twostroke.quantize.driver.stages import StagedModel
+from twostroke.quantize.driver.texts import CalibrationText, read_texts
+from twostroke.quantize.gguf.write import MIXES, write_folder
+from twostroke.spec.formats import KVKind
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.weights.gguf.unfold import unfold
+
+TURNS, DIALOGUES = 6, 16
+CALIBRATION_TOKENS = 6144
+THREADS = 2
+
+
+@contextmanager
+def in_format(asked: str, source: Path, texts: CalibrationText) -> Iterator[StagedModel]:
+    """The model of a folder in the format that the command line calls `asked`."""
+    option, name = asked.split()
+    with tempfile.TemporaryDirectory() as place:
+        folder, formats = source, format_choice("f32")
+        if option == "--weights":
+            formats = format_choice(name)
+        elif option == "--to":
+            folder, formats = _written(name, source, Path(place) / "made", texts), format_choice(STORED)
+        with staged_folder(folder, THREADS, formats) as staged:
+            yield replace(staged, kv=KVKind[name.upper()]) if option == "--kv" else staged
+
+
+def _written(name: str, source: Path, output: Path, texts: CalibrationText) -> Path:
+    if name in METHODS:
+        return quantize_folder(source, output, METHODS[name], texts, THREADS).folder
+    return unfold(write_folder(source, output, MIXES[name.removeprefix("gguf:")], "spark", no_progress), None)
+
+
+def bits_of(asked: str, staged: StagedModel) -> float:
+    """Of a weight in memory, or of a number of K and V."""
+    if asked.startswith("--kv"):
+        dim = staged.model.paged_kinds[0].head_dim
+        return 8 * staged.kv.token_bytes(dim) / (2 * dim)
+    weights = staged.model.plain.weights
+    total = sum(staged.formats(weight).total_bytes(weight.all_rows, weight.columns) for weight in weights)
+    return 8 * total / sum(weight.elements for weight in weights)
+
+
+def measured(asked: str, source: Path, texts: CalibrationText, runs: Sequence[I32Array]) -> dict[str, Any]:
+    """One row."""
+    with staged_folder(source, THREADS) as exact, in_format(asked, source, texts) as other:
+        whole = compare(exact, other, runs, each=False).whole
+        before, after = whole.perplexities
+        return {
+            "format": asked,
+            "bits": round(bits_of(asked, other), 4),
+            "kl_nats": float(f"{whole.mean_kl:.3e}"),
+            "perplexity_ratio": round(after / before, 5),
+            "same_best_token": round(whole.same / whole.positions, 5),
+        }
+
+
+def record(formats: Sequence[str], known: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The whole file after each format that was measured; the others are as they are known."""
+    tokenizer = Tokenizer.from_folder(spark_path())
+    texts = read_texts(None, tokenizer, 2048, CALIBRATION_TOKENS)
+    runs = dialogues(tokenizer, TURNS, DIALOGUES)
+    rows = {name: {row["format"]: row for row in each} for name, each in known.get("models", {}).items()}
+    with tempfile.TemporaryDirectory() as place:
+        sources = {"spark": spark_path(), "spark with outliers": write_outlier_spark(Path(place) / "outliers")}
+        with staged_folder(spark_path(), THREADS) as exact:
+            model = exact.model
+            facts = {"parameters": model.parameters(), "hidden": model.hidden_size, "tokens": int(texts.used.size)}
+        for asked, (name, source) in product(formats, sources.items()):
+            row = rows.setdefault(name, {})[asked] = measured(asked, source, texts, runs)
+            print(f"{name:20} {asked:20} {row['kl_nats']:.2e}", file=sys.stderr, flush=True)
+            models = {each: [own[one] for one in ASKED if one in own] for each, own in rows.items()}
+            yield {"spark": facts, "positions": sum(map(len, runs)), "models": models}
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print the records and write nothing")
+    parser.add_argument("--only", nargs="+", metavar="FORMAT", default=(), help="default: all")
+    asked = parser.parse_args()
+    formats = [f"--{name}" for name in asked.only] or list(ASKED)
+    unknown = sorted(set(formats) - set(ASKED))
+    if unknown:
+        parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(each[2:] for each in ASKED)}")
+    known = json.loads(FILE.read_text()) if FILE.exists() and asked.only else {}
+    found: dict[str, Any] = {}
+    for found in record(formats, known):
+        if not asked.json:
+            FILE.write_text(json.dumps(found, indent=1) + "\n")
+    if asked.json:
+        print(json.dumps(found, indent=1))
+    else:
+        (DOCS / "quantization.md").write_text(PAGES["quantization.md"]())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""docs/quantization.md: what each format of weights, K and V costs on spark.
+
+Knows: the formats that the code has, docs/quantization.json (tools/measure_formats.py).
+Must not know: how the cost is measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from twostroke.quant.formats import FORMATS
+from twostroke.quantize.driver.methods import METHODS
+from twostroke.quantize.gguf.write import MIXES
+from twostroke.spec.formats import KVKind
+
+FILE = Path(__file__).resolve().parents[2] / "docs" / "quantization.json"
+EXACT = "f32"
+
+LOADED = tuple(f"--weights {name}" for name in FORMATS if name != EXACT)
+WRITTEN = (*(f"--to {name}" for name in METHODS), *(f"--to gguf:{name}" for name in MIXES))
+KEPT = tuple(f"--kv {kind.name.lower()}" for kind in KVKind if kind is not KVKind.F32)
+ASKED = (*LOADED, *WRITTEN, *KEPT)
+"""Every format that the code rounds to, as it is asked for on the command line."""
+
+INTRODUCTION = """# What formats cost
+
+Each row compares a model with itself in float32 on the same tokens: the dialogues of `tools/spark/dialogues.py`, which
+are spark's held-out questions with their answers. The questions are not in the calibration text; answers of the same
+corpus are.
+
+- **KL**: the mean of KL(float32 || format) over all positions, in nats.
+- **Perplexity**: that of the format, divided by that of float32.
+- **Same best token**: the share of positions whose most likely token is float32's. Greedy answers differ where it
+  is not.
+- **Bits**: of one weight, in memory: scales, padding, and the matrices that stay in bfloat16 are counted. For K and V,
+  of one number.
+
+`--weights` rounds when the model is loaded, without calibration. `--to` is `twostroke quantize`, calibrated on the
+embedded text with {tokens:,} tokens; GGUF files are not calibrated. `--kv` is how K and V are kept; weights are float32
+there. Speculation is not in the tables, because it changes no answer.
+
+**Spark is small** ({parameters:,} parameters, {hidden} channels), and its embedding, a fifth of it, stays in bfloat16
+with `--to`: bits of a weight are fewer in larger models. The second model is spark with outliers
+(`tools/spark/outliers.py`): in float32 it computes the same, but a few channels behind each norm are 32 times as large,
+and one pair of channels of each head's keys 8 times. No speed is on this page: see `docs/benchmarks.md`.
+
+Formats that are only read are not listed (`docs/guides/quantized.md`): codes and scales are kept as the file has them,
+so the loss is that of the program that wrote the file.
+
+The records are in `docs/quantization.json`. `python -m tools.measure_formats` measures them again and writes this page.
+"""
+
+
+def quantization_page(record: Mapping[str, Any] | None = None) -> str:
+    """The tables. SystemExit names a format of the code that has no record, and a record whose format is gone."""
+    if record is None:
+        record = json.loads(FILE.read_text())
+    models = record["models"]
+    for model, rows in models.items():
+        found = [row["format"] for row in rows]
+        different = sorted(set(found) ^ set(ASKED))
+        if different:
+            raise SystemExit(
+                f"docs/quantization.json and the code do not have the same formats ({model}: {', '.join(different)}). "
+                "Run: python -m tools.measure_formats"
+            )
+    lines = [INTRODUCTION.format(**record["spark"])]
+    for title, formats in (("Weights", (*LOADED, *WRITTEN)), ("K and V", KEPT)):
+        lines.append(f"## {title}\n")
+        lines.append("| model | format | bits | KL | perplexity | same best token |")
+        lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+        for model, rows in models.items():
+            by_format = {row["format"]: row for row in rows}
+            lines += [_row(model, by_format[name]) for name in formats]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _row(model: str, row: Mapping[str, Any]) -> str:
+    return (
+        f"| {model} | `{row['format']}` | {row['bits']:.2f} | {row['kl_nats']:.1e} "
+        f"| {row['perplexity_ratio']:.4f} | {row['same_best_token']:.2%} |"
+    )

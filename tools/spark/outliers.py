@@ -1,0 +1,53 @@
+"""Spark with outliers: the same model, whose activations are of the kind that large models are known for.
+
+A few channels leave each norm FACTOR times as large, and the columns of the matrices that read them are as much
+smaller. In each head one rotated pair of K's channels is KEY_FACTOR times as large, and that of Q as much smaller.
+Factors are powers of two, so that every number is exact and the model computes the same.
+
+    python -m tools.spark.outliers FOLDER
+
+Knows: names of spark's tensors. Must not know: how outliers are dealt with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+
+from twostroke.assets import spark_path
+
+FACTOR = 32.0
+CHANNELS = (5, 77, 200)
+KEY_FACTOR = 8.0
+HEAD_DIM, PAIR = 64, (1, 33)
+READERS = {
+    "input_layernorm": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "post_attention_layernorm": ("mlp.gate_proj", "mlp.up_proj"),
+}
+
+
+def write_outlier_spark(folder: Path) -> Path:
+    """A folder like spark's. Raises FileExistsError."""
+    shutil.copytree(spark_path(), folder)
+    tensors = load_file(folder / "model.safetensors")
+    channels = list(CHANNELS)
+    for name in [name for name in tensors if name.endswith("layernorm.weight")]:
+        layer, _, norm = name.removesuffix(".weight").rpartition(".")
+        tensors[name][channels] *= FACTOR
+        for reader in READERS[norm]:
+            tensors[f"{layer}.{reader}.weight"][:, channels] /= FACTOR
+    for name, values in tensors.items():
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            heads = values.view(-1, HEAD_DIM, values.shape[1])
+            heads[:, list(PAIR)] *= KEY_FACTOR if name.endswith("k_proj.weight") else 1 / KEY_FACTOR
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    print(write_outlier_spark(parser.parse_args().folder))

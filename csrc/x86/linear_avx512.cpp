@@ -1,6 +1,7 @@
 // The register tiles of ts_linear for AVX-512 with VNNI: floats, up to 6 rows by 64 columns in 24 accumulators, and few rows of bytes.
 // Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
+#include "twostroke/stored.h"
 #include "twostroke/stream.h"
 #include "twostroke/vnni.h"
 
@@ -126,6 +127,7 @@ constexpr TileKernel kBf16[kTileRows] = {bf16_tile<1>, bf16_tile<2>, bf16_tile<3
 TileKernel float_kernel(int32_t kind, int64_t rows) { return kind == TS_W_F32 ? kF32[rows - 1] : kBf16[rows - 1]; }
 
 TileKernel few_rows_kernel(int32_t kind, int64_t rows) {
+  if (is_stored_kind(kind)) return stored_few_rows(kind, rows);
   if (kind == TS_W_INT4) return int4_few_rows(rows);
   return kernel_of<TileKernel, kStreamRows>(rows, [](auto count) { return int8_tile<count()>; });
 }

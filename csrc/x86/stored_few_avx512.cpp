@@ -1,4 +1,4 @@
-// Few rows by a group of stored codes, read once as it lies, for AVX-512 with VNNI: what a stream waits for is memory.
+// Few rows by a panel of stored codes, read once as it lies, for AVX-512 with VNNI: what a stream waits for is memory.
 // Knows: the layouts, quantized rows, 512-bit registers. Must not know: threads, what becomes of the sums.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stored.h"
@@ -8,7 +8,7 @@
 namespace twostroke {
 namespace {
 
-// kKind stands for all kinds that differ from it in `sub` alone.
+// Where the parts of one group lie.
 template <int32_t kKind>
 struct Reader {
   static constexpr StoredShape kShape = stored_shape(kKind);
@@ -33,13 +33,14 @@ struct Reader {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 2 * index)));
   }
 
-  // Of 16 rows of the panel from `row` on, in step s.
+  // What the codes of step s are multiplied by, in 16 rows of the panel from `row` on.
   TS_INLINE __m512 step(int64_t s, int64_t row) const {
     if constexpr (!kShape.super) return scale(scales, s * kPanel + row);
     const __m128i whole = _mm_loadu_si128(reinterpret_cast<const __m128i*>(multipliers + s * kPanel + row));
     return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(whole)), scale(scales, row));
   }
 
+  // What is taken off in step s, in the same rows.
   TS_INLINE __m512 minimum(int64_t s, int64_t row) const {
     if constexpr (!kShape.super) return scale(minimum_scales, s * kPanel + row);
     const __m128i whole = _mm_loadu_si128(reinterpret_cast<const __m128i*>(minima + s * kPanel + row));
@@ -51,6 +52,24 @@ struct Reader {
 template <int kRows>
 TS_INLINE void add_quads(const __m512i (&quads)[kVectors], const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
   multiply<kRows, kVectors>(quads, q, stride, integers);
+}
+
+// 4 columns of codes of 8 bits at `at`.
+template <int kRows>
+TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
+  __m512i quads[kVectors];
+  TS_UNROLL
+  for (int j = 0; j < kVectors; ++j) {
+    quads[j] = load(at + 64 * j);
+    prefetch_line(at + 64 * j);
+  }
+  add_quads<kRows>(quads, q, stride, integers);
+}
+
+// Bits of each byte moved up by `places`, or down; a mask takes away what comes from the byte beside it.
+TS_INLINE __m512i moved(__m512i bytes, int places) {
+  if (places == 0) return bytes;
+  return places > 0 ? _mm512_slli_epi16(bytes, static_cast<unsigned>(places)) : _mm512_srli_epi16(bytes, static_cast<unsigned>(-places));
 }
 
 // 8 columns of nibbles at `at`: the low ones are the first 4.
@@ -75,15 +94,43 @@ TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, _
   add_quads<kRows>(high, q + 4, stride, integers);
 }
 
+// One block of a plane of the codes' highest bits and of nibbles: 32 / kHigh columns.
+template <int kHigh, int kRows>
+TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
+  const __m512i mask = _mm512_set1_epi8(15), place = _mm512_set1_epi8(((1 << kHigh) - 1) << 4);
+  const uint8_t* nibbles = at + kQuadBytes;
+  TS_UNROLL
+  for (int j = 0; j < kVectors; ++j) prefetch_line(at + 64 * j);
+  TS_UNROLL
+  for (int pair = 0; pair < 4 / kHigh; ++pair, nibbles += kQuadBytes, q += 8) {
+    __m512i low[kVectors], high[kVectors];
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      const __m512i both = load(nibbles + 64 * j), bits = load(at + 64 * j);
+      prefetch_line(nibbles + 64 * j);
+      const int first = 2 * pair * kHigh, second = first + kHigh;  // where the bits of both quads begin; they belong at bit 4
+      low[j] = _mm512_or_si512(_mm512_and_si512(both, mask), _mm512_and_si512(moved(bits, 4 - first), place));
+      high[j] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(both, 4), mask), _mm512_and_si512(moved(bits, 4 - second), place));
+    }
+    add_quads<kRows>(low, q, stride, integers);
+    add_quads<kRows>(high, q + 4, stride, integers);
+  }
+}
+
+// totals += one group of `steps` steps of `sub` columns; returns where the next group begins.
 template <int32_t kKind, int kRows>
-void few_rows(const Group& group, int64_t sub, const TileRows& x, float* sums) {
+TS_INLINE const uint8_t* add_group(const uint8_t* data, int64_t sub, int64_t steps, const int8_t* q, const int32_t* corrections,
+                                   const TileRows& x, int64_t index, __m512 (&totals)[kRows][kVectors]) {
   constexpr StoredShape kShape = stored_shape(kKind);
-  const int64_t steps = group.columns / sub, parts = sub / kSubgroup;
-  const Reader<kKind> weights(group.data, steps);
+  const int64_t parts = sub / kSubgroup;
+  const Reader<kKind> weights(data, steps);
   const uint8_t* codes = weights.codes;
-  const int8_t* q = x.q + group.first;
-  const int32_t* corrections = x.sub_corrections + group.first / kSubgroup;
-  alignas(64) float waiting[kRows][kPanel] = {};
+  __m512 waiting[kRows][kVectors];
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) waiting[r][j] = _mm512_setzero_ps();
+  }
   for (int64_t s = 0; s < steps; ++s, corrections += parts) {
     __m512i integers[kRows][kVectors];
     int32_t eights[kRows];
@@ -93,65 +140,87 @@ void few_rows(const Group& group, int64_t sub, const TileRows& x, float* sums) {
       TS_UNROLL
       for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_set1_epi32(eights[r] / 8 * Reader<kKind>::kMore);
     }
-    if constexpr (kShape.nibbles) {
+    if constexpr (kShape.high > 0) {
+      constexpr int kHigh = static_cast<int>(kShape.high), kBlock = 32 / kHigh;
+      for (int64_t k = 0; k < sub; k += kBlock, q += kBlock, codes += (1 + 4 / kHigh) * kQuadBytes) {
+        add_block<kHigh, kRows>(codes, q, x.q_stride, integers);
+      }
+    } else if constexpr (kShape.nibbles) {
       for (int64_t k = 0; k < sub; k += 8, q += 8, codes += kQuadBytes) add_nibbles<kShape.table, kRows>(codes, q, x.q_stride, integers);
     } else {
-      for (int64_t k = 0; k < sub; k += 4, q += 4, codes += kQuadBytes) {
-        __m512i quads[kVectors];
-        TS_UNROLL
-        for (int j = 0; j < kVectors; ++j) {
-          quads[j] = load(codes + 64 * j);
-          prefetch_line(codes + 64 * j);
-        }
-        add_quads<kRows>(quads, q, x.q_stride, integers);
-      }
+      for (int64_t k = 0; k < sub; k += 4, q += 4, codes += kQuadBytes) add_bytes<kRows>(codes, q, x.q_stride, integers);
     }
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) {
       const __m512 step = weights.step(s, 16 * j);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        __m512 total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[r][j]), step, _mm512_load_ps(waiting[r] + 16 * j));
+        waiting[r][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[r][j]), step, waiting[r][j]);
         if constexpr (kShape.minimum) {
-          total = _mm512_fnmadd_ps(weights.minimum(s, 16 * j), _mm512_set1_ps(static_cast<float>(eights[r] / -8)), total);
+          waiting[r][j] = _mm512_fnmadd_ps(weights.minimum(s, 16 * j), _mm512_set1_ps(static_cast<float>(eights[r] / -8)), waiting[r][j]);
         }
-        _mm512_store_ps(waiting[r] + 16 * j, total);
       }
     }
   }
-  add_scaled(waiting, x.scales + group.index * x.pair_stride, sums);
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const __m512 scale = _mm512_set1_ps(x.scales[index * x.pair_stride + r]);
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) totals[r][j] = _mm512_fmadd_ps(waiting[r][j], scale, totals[r][j]);
+  }
+  return codes;
 }
 
-typedef void (*FewRows)(const Group&, int64_t sub, const TileRows&, float* sums);
-
-template <int32_t kKind>
-constexpr FewRows few_rows_of(int64_t rows) {
-  return kernel_of<FewRows, kStoredFewRows>(rows, [](auto number) { return few_rows<kKind, decltype(number)::value>; });
+// A whole panel, read front to back. kKind stands for all kinds that differ from it in `sub` alone.
+template <int32_t kKind, int kRows>
+__attribute__((noinline)) void whole_panel(const Panel& panel, int64_t sub, const TileRows& x, float* sums) {
+  __m512 totals[kRows][kVectors];
+  for (auto& row : totals) {
+    for (__m512& total : row) total = _mm512_setzero_ps();
+  }
+  const uint8_t* data = panel.data;
+  for (int64_t first = 0, group = 0; first < panel.columns; first += kStoredGroup, ++group) {
+    const int64_t left = panel.columns - first, columns = left < kStoredGroup ? left : kStoredGroup;
+    data = add_group<kKind, kRows>(data, sub, columns / sub, x.q + first, x.sub_corrections + first / kSubgroup, x, group, totals);
+  }
+  store_rows(totals, sums);
 }
 
-FewRows kernel_for(int32_t kind, int64_t rows) {
+// kLike: a kind that differs in the columns of a step alone.
+template <int32_t kKind, int32_t kLike, int kRows>
+void panel_of_kind(const Panel& panel, const TileRows& x, float* sums) {
+  whole_panel<kLike, kRows>(panel, stored_shape(kKind).sub, x, sums);
+}
+
+template <int32_t kKind, int32_t kLike = kKind>
+TileKernel few_rows_of(int64_t rows) {
+  return kernel_of<TileKernel, kStoredFewRows>(rows, [](auto number) { return panel_of_kind<kKind, kLike, decltype(number)::value>; });
+}
+
+}  // namespace
+
+TileKernel stored_few_rows(int32_t kind, int64_t rows) {
   switch (kind) {
     case TS_W_FLAT8: return few_rows_of<TS_W_FLAT8>(rows);
     case TS_W_FLAT4: return few_rows_of<TS_W_FLAT4>(rows);
     case TS_W_FLAT8_MIN: return few_rows_of<TS_W_FLAT8_MIN>(rows);
     case TS_W_SUPER8: return few_rows_of<TS_W_SUPER8>(rows);
     case TS_W_SUPER8_MIN: return few_rows_of<TS_W_SUPER8_MIN>(rows);
-    case TS_W_AFFINE4_128:
-    case TS_W_AFFINE4_64:
+    case TS_W_SUPER4_16: return few_rows_of<TS_W_SUPER4_16>(rows);
+    case TS_W_SUPER4_MIN_16: return few_rows_of<TS_W_SUPER4_MIN_16, TS_W_SUPER4_MIN>(rows);
+    case TS_W_SUPER5_MIN: return few_rows_of<TS_W_SUPER5_MIN>(rows);
+    case TS_W_SUPER6: return few_rows_of<TS_W_SUPER6>(rows);
+    case TS_W_SUPER6_MIN: return few_rows_of<TS_W_SUPER6_MIN>(rows);
+    case TS_W_AFFINE4_128: return few_rows_of<TS_W_AFFINE4_128, TS_W_AFFINE4_32>(rows);
+    case TS_W_AFFINE4_64: return few_rows_of<TS_W_AFFINE4_64, TS_W_AFFINE4_32>(rows);
     case TS_W_AFFINE4_32: return few_rows_of<TS_W_AFFINE4_32>(rows);
-    case TS_W_AFFINE8_128:
-    case TS_W_AFFINE8_64:
+    case TS_W_AFFINE8_128: return few_rows_of<TS_W_AFFINE8_128, TS_W_AFFINE8_32>(rows);
+    case TS_W_AFFINE8_64: return few_rows_of<TS_W_AFFINE8_64, TS_W_AFFINE8_32>(rows);
     case TS_W_AFFINE8_32: return few_rows_of<TS_W_AFFINE8_32>(rows);
-    case TS_W_E2M1_32:
-    case TS_W_E2M1_16: return few_rows_of<TS_W_E2M1_32>(rows);
+    case TS_W_E2M1_32: return few_rows_of<TS_W_E2M1_32>(rows);
+    case TS_W_E2M1_16: return few_rows_of<TS_W_E2M1_16, TS_W_E2M1_32>(rows);
     default: return few_rows_of<TS_W_SUPER4_MIN>(rows);
   }
-}
-
-}  // namespace
-
-void multiply_stored_few(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums) {
-  kernel_for(kind, rows)(group, stored_shape(kind).sub, x, sums);
 }
 
 }  // namespace twostroke

@@ -15,6 +15,8 @@ KINDS = [kind for kind in WeightKind if kind.is_stored]
 CODES = {
     WeightKind.FLAT8: (-128, 127), WeightKind.FLAT8_MIN: (-128, 127), WeightKind.FLAT4: (-8, 7),
     WeightKind.SUPER8: (-128, 127), WeightKind.SUPER8_MIN: (-128, 127), WeightKind.SUPER4_MIN: (0, 15),
+    WeightKind.SUPER4_16: (-8, 7), WeightKind.SUPER4_MIN_16: (0, 15), WeightKind.SUPER5_MIN: (0, 31),
+    WeightKind.SUPER6: (-32, 31), WeightKind.SUPER6_MIN: (-32, 31),
     WeightKind.E2M1_32: (-12, 12), WeightKind.E2M1_16: (-12, 12),
 }  # fmt: skip
 CODES |= {kind: (0, 15) if kind.has_nibbles else (-128, 127) for kind in KINDS if kind.is_affine}

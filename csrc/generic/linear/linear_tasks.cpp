@@ -71,10 +71,6 @@ void stored_by_group(const Job& job, const Group& group, int64_t first_row, int6
 
 // One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second.
 #if defined(TS_LEVEL_AVX512)
-void stored_few_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
-  multiply_stored_few(job.w.kind, group, tile_rows(job, first_row), last_row - first_row, sums);
-}
-
 void blocks_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
   block_group(job.w.kind, group, tile_rows(job, first_row), last_row - first_row, block, sums);
 }

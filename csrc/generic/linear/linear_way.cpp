@@ -11,7 +11,7 @@ namespace {
 constexpr Way kFloats = {"float_kernel", nullptr, nullptr};
 constexpr Way kStored = {"unpack_stored, then multiply_stored", nullptr, stored_by_group};
 #if defined(TS_LEVEL_AVX512)
-constexpr Way kStoredFew = {"multiply_stored_few", nullptr, stored_few_by_group};
+constexpr Way kStoredFew = {"stored_few_rows", read_on, nullptr};
 constexpr Way kInTurn = {"stream_kernel; few_rows_kernel for the last panels", read_in_turn, nullptr};
 constexpr Way kFewRows = {"few_rows_kernel", read_on, nullptr};
 constexpr Way kBlocks = {"block_group", nullptr, blocks_by_group};

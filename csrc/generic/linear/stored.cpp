@@ -35,6 +35,24 @@ void nibbles(const uint8_t* from, int64_t columns, uint8_t more, uint8_t* to) {
   }
 }
 
+// Blocks of a plane of the codes' highest bits and of nibbles: stored_layout.py.
+template <int kHigh>
+void blocks(const uint8_t* from, int64_t columns, uint8_t more, uint8_t* to) {
+  constexpr int64_t kBlock = 32 / kHigh;
+  constexpr uint8_t kMask = (1 << kHigh) - 1;
+  for (int64_t k = 0; k < columns; k += kBlock) {
+    const uint8_t* high = from;
+    from += kQuadBytes;
+    for (int64_t at = 0; at < kBlock; at += 8, from += kQuadBytes, to += 2 * kQuadBytes) {
+      const int64_t low_shift = at / 4 * kHigh, high_shift = low_shift + kHigh;
+      for (int64_t i = 0; i < kQuadBytes; ++i) {
+        to[i] = static_cast<uint8_t>((from[i] & 15) + (high[i] >> low_shift & kMask) * 16 + more);
+        to[i + kQuadBytes] = static_cast<uint8_t>((from[i] >> 4) + (high[i] >> high_shift & kMask) * 16 + more);
+      }
+    }
+  }
+}
+
 // Twice the float of 4 bits, 128 more: 0 1 2 3 4 6 8 12, the highest bit is the sign. Without a table, for vectors of bytes.
 inline uint8_t doubled_one(uint8_t bits) {
   const uint8_t low = bits & 7, large = static_cast<uint8_t>(4 + 2 * (low & 1));
@@ -54,7 +72,6 @@ void doubled(const uint8_t* from, int64_t columns, uint8_t* to) {
 }
 
 }  // namespace
-
 
 StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, uint8_t* room) {
   const StoredShape shape = stored_shape(kind);
@@ -80,6 +97,10 @@ StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, 
   }
   if (shape.table) {
     doubled(packed, columns, room);
+  } else if (shape.high == 1) {
+    blocks<1>(packed, columns, static_cast<uint8_t>(128 - shape.offset), room);
+  } else if (shape.high == 2) {
+    blocks<2>(packed, columns, static_cast<uint8_t>(128 - shape.offset), room);
   } else if (shape.nibbles) {
     nibbles(packed, columns, static_cast<uint8_t>(128 - shape.offset), room);
   } else {

@@ -100,7 +100,6 @@ void read_in_turn(const Job&, int64_t first_panel, int64_t count, float* sums);
 void read_on(const Job&, int64_t first_panel, int64_t count, float* sums);
 void read_several_on(const Job&, int64_t first_panel, int64_t count, float* sums);
 void stored_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
-void stored_few_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
 void blocks_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
 void int8_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
 void int4_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);

@@ -26,8 +26,8 @@ void multiply_stored(const StoredGroup& weights, const Group& group, const TileR
 #if defined(TS_LEVEL_AVX512)
 constexpr int64_t kStoredFewRows = kTileRows;
 
-// The same sums of 1..kStoredFewRows rows, without a copy of the group: its data is read once, as it lies.
-void multiply_stored_few(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);
+// The same sums of a whole panel and 1..kStoredFewRows rows, without a copy: its data is read once, as it lies.
+TileKernel stored_few_rows(int32_t kind, int64_t rows);
 #endif
 
 // Of one step, -8 times the sum of the rounded activations. There are 1, 2, 4 or 8 parts: too few for vectors.

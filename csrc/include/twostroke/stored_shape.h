@@ -11,10 +11,12 @@ constexpr int64_t kStoredGroup = 256;  // columns of a group, and of a scale of 
 
 // sub: columns of one step. nibbles: codes of 4 bits, `offset` more than meant; else bytes, 128 more. super: a group has one scale and
 // whole multipliers; else a scale for each step. minimum: something is taken off in each step. floats: scales and minima are float32, else
-// float16. table: nibbles are E2M1, twice their value is the code. whole: columns are a multiple of it.
+// float16. table: nibbles are E2M1, twice their value is the code. high: bits of a code above its nibble, in a plane before the nibbles of
+// each block of `32 / high` columns. whole: columns are a multiple of it.
 struct StoredShape {
   int64_t sub, offset;
   bool nibbles, super, minimum, floats = false, table = false;
+  int64_t high = 0;
   int64_t whole = super ? kStoredGroup : sub > TS_PANEL_ROWS ? sub : 1;
 };
 
@@ -33,13 +35,18 @@ constexpr StoredShape stored_shape(int32_t kind) {
     case TS_W_AFFINE8_32: return {32, 128, false, false, true, true};
     case TS_W_E2M1_32: return {32, 0, true, false, false, true, true};
     case TS_W_E2M1_16: return {16, 0, true, false, false, true, true};
+    case TS_W_SUPER4_16: return {16, 8, true, true, false};
+    case TS_W_SUPER4_MIN_16: return {16, 0, true, true, true};
+    case TS_W_SUPER5_MIN: return {32, 0, true, true, true, false, false, 1};
+    case TS_W_SUPER6: return {16, 32, true, true, false, false, false, 2};
+    case TS_W_SUPER6_MIN: return {16, 32, true, true, true, false, false, 2};
     default: return {32, 0, true, true, true};  // TS_W_SUPER4_MIN
   }
 }
 
 // Of a panel of `padded` columns, or of a group's first `padded`.
 constexpr int64_t stored_panel_bytes(const StoredShape& shape, int64_t padded) {
-  const int64_t codes = padded * TS_PANEL_ROWS / (shape.nibbles ? 2 : 1), kinds = shape.minimum ? 2 : 1, steps = padded / shape.sub;
+  const int64_t codes = padded * TS_PANEL_ROWS * (shape.nibbles ? 4 + shape.high : 8) / 8, kinds = shape.minimum ? 2 : 1, steps = padded / shape.sub;
   return codes + kinds * TS_PANEL_ROWS * (shape.super ? steps + padded / kStoredGroup * 2 : steps * (shape.floats ? 4 : 2));
 }
 

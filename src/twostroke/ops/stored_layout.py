@@ -9,11 +9,17 @@ Panels of 64 rows; a panel is groups of 256 columns (the last of a flat kind may
     SUPER8, SUPER8_MIN  scales (64) float16; of _MIN minimum scales (64) float16; multipliers (16, 64) int8; of _MIN
                         minima (16, 64) uint8; then codes
     SUPER4_MIN          the same with 8 multipliers and 8 minima for 32 columns each; then nibbles: the code
+    SUPER4_16           as SUPER8, then nibbles: code + 8. SUPER4_MIN_16: as SUPER8_MIN, then nibbles: the code
+    SUPER5_MIN          as SUPER4_MIN; then blocks of 32 columns: the fifth bits, then nibbles
+    SUPER6, SUPER6_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: the two highest bits of code + 32, then
+                        nibbles
     AFFINE4_g           scales (columns / g, 64) float32, as many minima, float32; then nibbles: the code
     AFFINE8_g           the same; then codes
     E2M1_g              scales (columns / g, 64) float32; then nibbles: the bits of the float of 4 bits whose double is
                         the code (0, 1, 2, 3, 4, 6, 8 or 12; the highest bit is the sign)
 
+High bits of a block are (64, 4) bytes. With b bits a code, byte i of a row has those of column 4 q + i of the block
+from bit b q on.
 Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of super kinds are a multiple of 256,
 those of affine kinds a multiple of g.
 Sums: for each group of 256 columns and each step, float(whole sum) * step, less minimum * float(sum of the rounded
@@ -44,6 +50,9 @@ E2M1_CODES = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12],
 _E2M1_BITS = np.zeros(256, np.uint8)
 _E2M1_BITS[E2M1_CODES[:8]] = np.arange(8)
 _E2M1_BITS[E2M1_CODES[9:].view(np.uint8)] = np.arange(9, 16)
+
+
+_OFFSETS = {WeightKind.FLAT4: 8, WeightKind.SUPER4_16: 8, WeightKind.SUPER6: 32, WeightKind.SUPER6_MIN: 32}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -182,12 +191,46 @@ def pack_stored(rows: StoredValues, weight_format: WeightFormat) -> U8Array:
 def _codes(codes: I8Array, kind: WeightKind) -> tuple[U8Array, int]:
     if kind.is_e2m1:
         return nibbles_of(_e2m1_bits(codes), 4, 8), STEP_COLUMNS
+    full = (codes.astype(np.int16) + code_offset(kind)).astype(np.uint8)
+    if kind.has_nibbles and (full >> np.uint8(4 + kind.high_bits)).any():
+        raise ValueError(f"a code has more than {4 + kind.high_bits} bits")
+    if kind.high_bits:
+        columns = _block_columns(kind)
+        nibbles = nibbles_of(full & np.uint8(15), 4, columns // 8)
+        return np.concatenate((_planes_of(full >> np.uint8(4), kind), nibbles), axis=2), columns
     if kind.has_nibbles:
-        more = 8 if kind is WeightKind.FLAT4 else 0
-        return nibbles_of((codes.astype(np.int16) + more).astype(np.uint8), 4, 8), STEP_COLUMNS
-    full = (codes.astype(np.int16) + 128).astype(np.uint8)
+        return nibbles_of(full, 4, 8), STEP_COLUMNS
     quads = full.reshape(-1, PANEL_ROWS, codes.shape[1] // 4, 4).transpose(0, 2, 1, 3)
     return np.ascontiguousarray(quads).reshape(len(quads), quads.shape[1], -1), 4
+
+
+def code_offset(kind: WeightKind) -> int:
+    """What is added to a code of the kind before it is packed, so that no packed number is negative."""
+    if not kind.has_nibbles:
+        return 128
+    return _OFFSETS.get(kind, 0)
+
+
+def _block_columns(kind: WeightKind) -> int:
+    """Columns whose high bits fill one plane: 8 bits of a byte, `high_bits` for each of its columns, 4 bytes a row."""
+    return 32 // kind.high_bits
+
+
+def _planes_of(high: U8Array, kind: WeightKind) -> U8Array:
+    """(N, K') high bits -> (P, blocks, 256): (64, 4) bytes of each panel and block."""
+    shifts = np.arange(8 // kind.high_bits, dtype=np.uint8) * np.uint8(kind.high_bits)
+    quads = high.reshape(len(high) // PANEL_ROWS, PANEL_ROWS, -1, len(shifts), 4)
+    bytes_of: U8Array = np.bitwise_or.reduce(quads << shifts[:, None], axis=3)
+    return bytes_of.transpose(0, 2, 1, 3).reshape(len(bytes_of), bytes_of.shape[2], -1)
+
+
+def _planes_to(planes: U8Array, kind: WeightKind) -> U8Array:
+    """The inverse of `_planes_of`."""
+    shifts = np.arange(8 // kind.high_bits, dtype=np.uint8) * np.uint8(kind.high_bits)
+    panels, blocks, _ = planes.shape
+    bytes_of = planes.reshape(panels, blocks, PANEL_ROWS, 1, 4).transpose(0, 2, 1, 3, 4)
+    high: U8Array = (bytes_of >> shifts[:, None]) & np.uint8((1 << kind.high_bits) - 1)
+    return high.reshape(panels * PANEL_ROWS, -1)
 
 
 def _finer(rows: StoredValues, times: int) -> StoredValues:
@@ -239,7 +282,6 @@ def stored_values(weight: PackedWeight) -> StoredValues:
     data = weight.data.reshape(panels, -1)
     found: list[list[NDArray[Any]]] = [[] for _ in units]
     codes, at = [], 0
-    nibbles = kind.has_nibbles
     for first in range(0, padded, STORED_GROUP):
         columns = min(STORED_GROUP, padded - first)
         for place, (unit, dtype) in enumerate(units):
@@ -249,17 +291,20 @@ def stored_values(weight: PackedWeight) -> StoredValues:
                 part.reshape(panels, -1, PANEL_ROWS).transpose(0, 2, 1).reshape(panels * PANEL_ROWS, -1)
             )
             at += size
-        size = columns * PANEL_ROWS // (2 if nibbles else 1)
+        size = columns * PANEL_ROWS * (4 + kind.high_bits if kind.has_nibbles else 8) // 8
         packed = data[:, at : at + size]
         at += size
-        if nibbles:
+        if kind.high_bits:
+            blocks = packed.reshape(panels, columns // _block_columns(kind), -1)
+            low = nibbles_to(blocks[:, :, 4 * PANEL_ROWS :], 4, _block_columns(kind) // 8)
+            codes.append((low | _planes_to(blocks[:, :, : 4 * PANEL_ROWS], kind) << np.uint8(4)).astype(np.int16))
+        elif kind.has_nibbles:
             codes.append(nibbles_to(packed.reshape(panels, columns // STEP_COLUMNS, -1), 4, 8).astype(np.int16))
         else:
             quads = packed.reshape(panels, -1, PANEL_ROWS, 4).transpose(0, 2, 1, 3)
             codes.append(quads.reshape(panels * PANEL_ROWS, -1).astype(np.int16))
-    less = 128 if not nibbles else 8 if kind is WeightKind.FLAT4 else 0
     joined = np.concatenate(codes, axis=1)
-    whole = (E2M1_CODES[joined] if kind.is_e2m1 else (joined - less).astype(np.int8))[: weight.rows]
+    whole = (E2M1_CODES[joined] if kind.is_e2m1 else (joined - code_offset(kind)).astype(np.int8))[: weight.rows]
     parts = [np.concatenate(each, axis=1)[: weight.rows] for each in found]
     scales = [part.astype(np.float32) for part in parts[:kinds]]
     fine = [part.astype(np.int16) for part in parts[kinds:]]

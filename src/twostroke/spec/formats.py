@@ -49,6 +49,11 @@ class WeightKind(enum.IntEnum):
     AFFINE8_32 = 15
     E2M1_32 = 16
     E2M1_16 = 17
+    SUPER4_16 = 18
+    SUPER4_MIN_16 = 19
+    SUPER5_MIN = 20
+    SUPER6 = 21
+    SUPER6_MIN = 22
 
     @property
     def is_stored(self) -> bool:
@@ -58,7 +63,7 @@ class WeightKind(enum.IntEnum):
     @property
     def is_super(self) -> bool:
         """Whether 256 columns have one scale and whole multipliers."""
-        return self in (WeightKind.SUPER8, WeightKind.SUPER8_MIN, WeightKind.SUPER4_MIN)
+        return WeightKind.SUPER8 <= self <= WeightKind.SUPER4_MIN or self >= WeightKind.SUPER4_16
 
     @property
     def is_affine(self) -> bool:
@@ -73,7 +78,7 @@ class WeightKind(enum.IntEnum):
     @property
     def has_minimum(self) -> bool:
         """Whether something is taken off in each step."""
-        return self.is_affine or self in (WeightKind.FLAT8_MIN, WeightKind.SUPER8_MIN, WeightKind.SUPER4_MIN)
+        return self.is_affine or self in _MINIMA
 
     @property
     def has_wide_scales(self) -> bool:
@@ -82,8 +87,13 @@ class WeightKind(enum.IntEnum):
 
     @property
     def has_nibbles(self) -> bool:
-        """Whether two stored codes share a byte."""
-        return self.is_e2m1 or self in _NIBBLES
+        """Whether the low 4 bits of two stored codes share a byte."""
+        return self.is_e2m1 or self.high_bits > 0 or self in _NIBBLES
+
+    @property
+    def high_bits(self) -> int:
+        """Bits of each stored code above its low 4: they lie in a plane of their own."""
+        return _HIGH_BITS.get(self, 0)
 
     @property
     def step_columns(self) -> int:
@@ -180,13 +190,27 @@ def padded_rows(rows: int) -> int:
 _NIBBLES = (
     WeightKind.FLAT4,
     WeightKind.SUPER4_MIN,
+    WeightKind.SUPER4_16,
+    WeightKind.SUPER4_MIN_16,
     WeightKind.AFFINE4_128,
     WeightKind.AFFINE4_64,
     WeightKind.AFFINE4_32,
 )
 
+_HIGH_BITS = {WeightKind.SUPER5_MIN: 1, WeightKind.SUPER6: 2, WeightKind.SUPER6_MIN: 2}
+
+_MINIMA = (
+    WeightKind.FLAT8_MIN,
+    WeightKind.SUPER8_MIN,
+    WeightKind.SUPER4_MIN,
+    WeightKind.SUPER4_MIN_16,
+    WeightKind.SUPER5_MIN,
+    WeightKind.SUPER6_MIN,
+)
+
 _STEPS = {
-    WeightKind.SUPER8: 16, WeightKind.SUPER8_MIN: 16, WeightKind.E2M1_16: 16,
+    WeightKind.SUPER8: 16, WeightKind.SUPER8_MIN: 16, WeightKind.E2M1_16: 16, WeightKind.SUPER4_16: 16,
+    WeightKind.SUPER4_MIN_16: 16, WeightKind.SUPER6: 16, WeightKind.SUPER6_MIN: 16,
     WeightKind.AFFINE4_128: 128, WeightKind.AFFINE8_128: 128, WeightKind.AFFINE4_64: 64, WeightKind.AFFINE8_64: 64,
 }  # fmt: skip
 
@@ -197,7 +221,8 @@ _STORED_BITS_64 = {
     WeightKind.SUPER8: 548, WeightKind.SUPER8_MIN: 584, WeightKind.SUPER4_MIN: 296,
     WeightKind.AFFINE4_128: 288, WeightKind.AFFINE4_64: 320, WeightKind.AFFINE4_32: 384,
     WeightKind.AFFINE8_128: 544, WeightKind.AFFINE8_64: 576, WeightKind.AFFINE8_32: 640,
-    WeightKind.E2M1_32: 320, WeightKind.E2M1_16: 384,
+    WeightKind.E2M1_32: 320, WeightKind.E2M1_16: 384, WeightKind.SUPER4_16: 292, WeightKind.SUPER4_MIN_16: 328,
+    WeightKind.SUPER5_MIN: 360, WeightKind.SUPER6: 420, WeightKind.SUPER6_MIN: 456,
 }  # fmt: skip
 
 F32 = WeightFormat(WeightKind.F32)

@@ -65,8 +65,17 @@ struct StoredRow {
   TS_MEMBER_INLINE uint32_t quad(int64_t k) const {
     const uint32_t* words = reinterpret_cast<const uint32_t*>(codes) + lane;
     if (layout.nibbles == 0) return words[k / 4 * kPanel];
+    if (layout.high != 0) return high_quad(words, k);
     const uint32_t both = words[k / 8 * kPanel], four = (k % 8 < 4 ? both : both >> 4) & 0x0f0f0f0fu;
     return layout.table != 0 ? doubled(four) : four;
+  }
+  // The same of blocks with a plane of high bits before their nibbles: 32 / layout.high columns each.
+  TS_MEMBER_INLINE uint32_t high_quad(const uint32_t* words, int64_t k) const {
+    const int64_t block = 32 / layout.high, at = k % block;
+    const uint32_t* begin = words + k / block * (1 + block / 8) * kPanel;
+    const uint32_t both = begin[(1 + at / 8) * kPanel], low = (at % 8 < 4 ? both : both >> 4) & 0x0f0f0f0fu;
+    const uint32_t mask = layout.high == 1 ? 0x01010101u : 0x03030303u;
+    return low | (begin[0] >> (at / 4 * layout.high) & mask) << 4;
   }
 };
 

@@ -18,7 +18,7 @@ from twostroke.ops.registry import registry
 from twostroke.program.op import Op, signature
 from twostroke.types.errors import BackendError
 
-ABI_VERSION = 21
+ABI_VERSION = 22
 LEVELS_OF = {
     "x86_64": ("generic", "avx2", "avx512", "amx"),
     "aarch64": ("generic", "neon", "dotprod", "i8mm"),

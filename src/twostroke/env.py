@@ -32,7 +32,7 @@ class Machine:
     shared_bytes: int | None = None
 
     def share(self, count: int) -> Machine:
-        """Of one of `count` processes that share it. A limit on addresses is each process's own."""
+        """What one of `count` processes on this machine has. A limit on addresses holds for each process alone."""
         shared = self.available_bytes if self.shared_bytes is None else self.shared_bytes
         source = self.memory_source
         if shared // count < self.available_bytes:

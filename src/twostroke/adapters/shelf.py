@@ -66,7 +66,7 @@ class AdapterShelf:
         return len(self._uses)
 
     def name_of(self, slot: int) -> str:
-        """Of the adapter in a slot that requests use, unloaded or not."""
+        """The name of the adapter in a slot that requests use, even where it was unloaded meanwhile."""
         return self._names[slot]
 
     def load(self, name: str, path: Path, *, again: bool = False) -> None:

@@ -41,7 +41,7 @@ from twostroke.types.request import Request
 from twostroke.weights.loaded import ModelWeights
 
 FIRST_TOKEN_S = 1e-3
-"""Of one guess, until calls were timed."""
+"""Seconds that one guessed token is taken to cost, until calls were timed."""
 NORMS = ("rms_norm", "layer_norm")
 
 
@@ -78,7 +78,7 @@ class AheadModel:
 
     @property
     def width(self) -> int:
-        """Of the hidden states of a position that are read of the model."""
+        """How many numbers of hidden state are read of the model for each position."""
         return sum(value.width for value in self.read)
 
     def input_bytes(self, settings: Resolved) -> int:
@@ -86,7 +86,7 @@ class AheadModel:
         return 4 * self.rows(settings) * self.width
 
     def rows(self, settings: Resolved) -> int:
-        """Of one step of the layer."""
+        """The most rows of one step of the layer."""
         return max(PROMPT_ROWS, int(settings["max_sequences"]))
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:

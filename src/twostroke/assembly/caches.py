@@ -24,12 +24,12 @@ from twostroke.weights.loaded import ModelWeights
 
 
 def own_pools(spec: Model, plan: KVPlan) -> CachePools:
-    """Of the model's caches."""
+    """The pools of the model's own caches."""
     return plan.pools.split(len(cache_groups(spec.program).pages))[0]
 
 
 def draft_pools(spec: Model, plan: KVPlan) -> CachePools:
-    """Of the caches of its draft."""
+    """The pools of the caches of its draft."""
     return plan.pools.split(len(cache_groups(spec.program).pages))[1]
 
 

@@ -148,7 +148,7 @@ class Heart:
 
     @property
     def session(self) -> Session:
-        """Of the stepper."""
+        """The stepper's session."""
         return self.stepper.session
 
     @property

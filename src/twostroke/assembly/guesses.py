@@ -43,7 +43,7 @@ from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.loaded import ModelWeights
 
 SLOTS_A_SEQUENCE = 3
-"""Of a draft's states: its state, a copy while it reads its own guesses, a snapshot."""
+"""A sequence of a draft takes three state slots: its state, a copy while it reads its own guesses, a snapshot."""
 
 
 class GuessingModel(Protocol):
@@ -83,7 +83,7 @@ class DraftModel:
         return 0
 
     def rows(self, settings: Resolved) -> int:
-        """Of one step of the draft."""
+        """The most rows of one step of the draft."""
         return max(PROMPT_ROWS, int(settings["max_sequences"]))
 
     def context(self, settings: Resolved) -> int:

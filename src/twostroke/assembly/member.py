@@ -52,7 +52,7 @@ class CalledRank:
     memory: int | None = None
 
     def exchange(self, level: str) -> Exchange:
-        """Of this rank with the others."""
+        """The exchange of numbers between this rank and the others."""
         begin = self.begin
         if self.memory is not None:
             sizes = (begin.rank, begin.ranks, begin.width, begin.limit_s)

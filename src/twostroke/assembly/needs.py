@@ -15,6 +15,6 @@ from twostroke.program.model import Model
 
 
 def needs_of(whole: Model, parts: Sequence[Model], settings: Resolved) -> MemoryNeeds:
-    """Of a process that has any one of these parts."""
+    """The memory that a process needs which may hold any one of these parts."""
     limits = (settings["context"], settings["max_sequences"], settings["max_step_tokens"])
     return memory_needs(whole, parts, EngineSizes(settings["weights"], kv_kind(settings["kv_format"]), *limits))

@@ -26,7 +26,7 @@ from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
 BOUND = 0.98
-"""Of the speed without guesses: what guessing must keep."""
+"""The share of the speed without guesses that must remain with guesses."""
 CONFIDENCE = 0.95
 RANDOM_TEXT = SamplingParams(temperature=2.0, ignore_eos=True)
 OWN_TEXT = SamplingParams(temperature=0.0, ignore_eos=True)

@@ -28,9 +28,9 @@ from twostroke.program.values import Tensor, Vector
 Progress = Callable[[int, int, str], None]
 
 EMBEDDING_STD, BIAS_STD, NORM_STD = 0.02, 0.02, 0.1
-"""Of tables, of biases and other vectors, and of what multiplies: norms, which lie around one."""
+"""Standard deviations: of embedding tables; of biases and other vectors; of norms' factors, which lie around one."""
 UNIFORM_STD = 2.0**15 / math.sqrt(3.0)
-"""Of whole numbers from -2^15 to 2^15 - 1, each as likely."""
+"""The standard deviation of whole numbers from -2^15 to 2^15 - 1, each as likely."""
 ELEMENT_BYTES = {"F32": 4, "BF16": 2}
 
 

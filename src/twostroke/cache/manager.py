@@ -127,7 +127,7 @@ class CacheManager:
 
     @property
     def most_positions(self) -> int:
-        """Of one sequence. Windows and states bound nothing."""
+        """The most positions that one sequence can have. Windows and states set no limit."""
         return min((g.num_pages * g.page_tokens for g in self.groups if not g.window), default=UNBOUNDED)
 
     @property
@@ -191,9 +191,10 @@ class CacheManager:
         return min(g.tree.extend(path, salt, tokens, max_pages) for g, path in zip(self.groups, paths, strict=True))
 
     def spared_tokens(self, matched: Prefix, num_tokens: int) -> int:
-        """Of num_tokens tokens, those that need not be computed where these pages of them were found.
+        """How many of num_tokens tokens need not be computed where the pages in `matched` were found.
 
-        The last one is, because its logits are needed: into its page once more, by the exactness law the same bits.
+        The last token is always computed, because its logits are needed. It is written into its page a second time,
+        with the same bits by the exactness law.
         """
         return min(len(matched) * self.page_tokens, num_tokens - 1)
 

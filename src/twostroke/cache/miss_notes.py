@@ -15,7 +15,7 @@ from twostroke.cache.prefix_tree import Node, PrefixTree, root_path
 from twostroke.types.prefix import MissReason, PrefixMiss
 
 COMPARED_SIBLINGS = 256
-"""Of a page's successors, the latest, when it is asked where a prompt departs from them."""
+"""How many successors of a page, the latest ones, are compared with a prompt to find where it departs from them."""
 
 
 class MissNotes:

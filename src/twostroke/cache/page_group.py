@@ -83,7 +83,9 @@ class PageGroup:
         self.tree.watch = watch
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
-        """Of the first num_pages nodes of a found prefix of num_tokens tokens, how many a sequence can go on from."""
+        """How many of the first num_pages nodes of `path` a sequence can go on from. num_tokens: the length of its
+        known
+        text."""
         return num_pages
 
     def first_needed(self, num_pages: int) -> int:

@@ -32,8 +32,8 @@ from twostroke.cache.prefix_tree import Node
 from twostroke.cache.sparse_tree import NOTHING, SparseTree
 
 GRID_TOKENS = 2048
-"""Between snapshots of a long prompt. One weighs as much as a thousand tokens of K and V, so a finer grid costs more
-than what it goes with (MODELS.md)."""
+"""Tokens between two snapshots of a long prompt. A snapshot takes as many bytes as a thousand tokens of K and V, so a
+finer grid would cost more memory than the prefixes that it makes reusable."""
 
 ZEROS = -1
 NOTHING_HELD = -1
@@ -43,8 +43,11 @@ Copies = list[tuple[int, int]]
 
 @dataclass(eq=False, slots=True)
 class SlotTable:
-    """Of one sequence. node: pinned, the last page boundary at which a step of it ended, or where it began; num_pages:
-    before it. points: where its snapshots stay. held: the slot with its state before the step under way; -1 for none.
+    """The state slots of one sequence.
+
+    node: the last page boundary at which one of its steps ended, or where it began; it is pinned. num_pages: the pages
+    before `node`. points: the positions at which its snapshots stay. held: the slot with its state before the step
+    that is being computed; -1 for none.
     """
 
     slot: int
@@ -72,14 +75,16 @@ class StateGroup:
         return self.pool.num_free + self.tree.num_unshared
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
-        """The longest beginning with a snapshot at its end. The last token is always computed, so at least one is left
+        """The most pages that end with a snapshot. The last token is always computed, so at least one is left
         behind it."""
         most = min(num_pages, (num_tokens - 1) // self.page_tokens)
         return next((count for count in range(most, 0, -1) if path[count - 1].page_id != NOTHING), 0)
 
     def points(self, num_tokens: int, usable: int, shared: int) -> tuple[int, ...]:
-        """Where a prompt should stop for snapshots, in order. usable, shared: pages that it goes on from, and pages
-        that are in any tree."""
+        """The positions at which a prompt's chunks should end for snapshots, in order.
+
+        usable: pages that the prompt goes on from. shared: pages that are in any tree.
+        """
         size = self.page_tokens
         last, first = (num_tokens - 1) // size * size, usable * size
         grid = range(GRID_TOKENS // size * size, last, GRID_TOKENS // size * size)

@@ -51,7 +51,7 @@ class WindowGroup(PageGroup):
         return max(0, num_pages * self.page_tokens - self.window) // self.page_tokens
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
-        """The longest beginning whose last window is there."""
+        """The most pages whose last window is still in the cache."""
         while num_pages:
             needed = range(num_pages - 1, self.first_needed(num_pages) - 1, -1)
             gap = next((index for index in needed if path[index].page_id < 0), None)

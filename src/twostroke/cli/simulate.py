@@ -132,7 +132,7 @@ def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:
 
 
 def _workload(options: dict[str, Any]) -> Workload:
-    """Of the load flags; a trace may be step records. Raises ConfigError naming the line."""
+    """The workload that the load flags name; a trace may be step records. Raises ConfigError naming the line."""
     from twostroke.bench.load.choose import Workload, make_workload
     from twostroke.cost.history.record_json import HEADER_KEY, read_lines
     from twostroke.sim.replay import workload_of

@@ -134,7 +134,7 @@ class FrontStepper:
         self._waker.wake()
 
     def gauges(self) -> Gauges:
-        """Of all replicas together; requests that no replica has wait."""
+        """The sums over all replicas. Requests that no replica has yet count as waiting."""
         loads = [member.load for member in self.fleet.members]
         total: dict[str, Any] = {
             "running": sum(load.running for load in loads),

@@ -61,7 +61,7 @@ class LocalKeeper:
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """Of those that run, by name."""
+        """The process ids of the replicas that run, by name."""
         return {kept.name: kept.process.pid for kept in self._kept if kept.process is not None}
 
     @property

@@ -20,7 +20,7 @@ READ_BYTES = 1 << 18
 MOST_UNSENT_BYTES = 32 << 20
 """What a side that does not read may leave unsent before the connection is given up."""
 GREETING_BYTES = 4096
-"""Of a frame before the other side has proven the secret."""
+"""The largest frame that is read before the other side has proven the secret."""
 
 
 class LinkLost(ConnectionError):

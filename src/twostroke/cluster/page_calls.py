@@ -24,14 +24,15 @@ from twostroke.cluster.waker import Waker
 from twostroke.wire.frames import Frame, PagesAsked, PageSource, PagesSent, ReplicaFacts
 
 ANSWER_S = 5.0
-"""Of one answer, with the greeting where there is none yet. Computing is possible instead, so nothing waits longer."""
+"""The longest wait for one answer, in seconds, with the greeting where there is none yet. After it the pages are
+computed instead, so no request waits longer."""
 KEPT_S = 5.0
 """After this time without a question a connection is closed."""
 MOST_SOURCES = 64
 MEASURED_BYTES = 64 << 10
 """Smaller answers say nothing of the rate."""
 NEW_SHARE = 0.3
-"""Of the measured rate: the last answer's part."""
+"""The weight of the last answer in the measured rate."""
 
 Came = Callable[[int, PagesSent | None], None]
 """(number of the question, answer)."""

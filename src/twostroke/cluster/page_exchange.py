@@ -20,7 +20,7 @@ from twostroke.cache.prefix_tree import Node
 from twostroke.wire.frames import PagesAsked, WirePage
 
 ANSWER_BYTES = 8 << 20
-"""Of pages, in one answer; at least one page."""
+"""The most bytes of pages in one answer, which has at least one page."""
 LEFT_SHARE = 8
 """Pages are asked for as long as more than one in this many of the pool can be allocated."""
 
@@ -63,7 +63,7 @@ class PageExchange:
     # The sender.
 
     def source_of(self, asked: PagesAsked) -> PromptPages:
-        """Of a number's first question."""
+        """The state of a transfer, made at the first question that has its number."""
         digests = self._places(asked.cache_salt, asked.token_ids, asked.first)
         paths: list[list[Node]] = [[] for _ in self._cache.groups]
         return PromptPages(asked.cache_salt, asked.token_ids, digests, asked.first, paths)

@@ -125,5 +125,5 @@ class PagePulls:
 
 
 def _name(key: int) -> str:
-    """Of what the cache holds for it. Names of requests begin with a link's number."""
+    """The name under which the cache holds the pages of this pull. Names of requests begin with a link's number."""
     return f"pages for {key}"

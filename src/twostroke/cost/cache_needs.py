@@ -19,7 +19,7 @@ from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
 
 TYPICAL_TOKENS, TYPICAL_WINDOWS = 4096, 4
 WINDOWS_KEPT = 2
-"""Of each sequence that may run: its own pages, and as many pages of prefixes that are cached and not in use."""
+"""Windows' pages for each sequence that may run: its own, and as many of prefixes that are cached and not in use."""
 SLOTS_A_SEQUENCE = 4
 """Its state, its newest snapshot, and two more of prompts and prefixes."""
 STATES_SHARE = 2

@@ -17,11 +17,11 @@ KEPT_FREE_SHARE = 0.10
 """Share of the available memory left for the rest of the machine, unless --kv-memory says otherwise."""
 
 LEAST_TOKENS = 256
-"""That the caches must hold, unless --kv-memory says otherwise."""
+"""The fewest tokens that the caches must hold, unless --kv-memory says otherwise."""
 
 PROCESS_BYTES = 400_000_000
-"""Of the process beside weights, pool, buffers and tables: interpreter, libraries, tokenizer, requests, grammars. More
-may be held while a load lasts; this is what stays after it (heap.py)."""
+"""Memory of the process beside weights, pool, buffers and tables: interpreter, libraries, tokenizer, requests,
+grammars. More may be held while a load lasts; this is what stays after it (heap.py)."""
 
 
 @dataclass(frozen=True, slots=True)

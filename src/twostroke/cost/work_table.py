@@ -64,7 +64,7 @@ class AdapterBanks:
 
     @property
     def adapter_bytes(self) -> int:
-        """Of one adapter."""
+        """The bytes of one adapter in all banks."""
         return sum(bank.expert_bytes for bank in self.banks)
 
 

@@ -21,7 +21,7 @@ from twostroke.types.errors import TwostrokeError, UnreadOverflow
 from twostroke.types.output import Delta, Prompt
 
 MOST_TOKENS_TOGETHER = 256
-"""Of one piece for a reader that is behind: the event loop does other work between two pieces."""
+"""The most tokens in one piece for a reader that is behind: the event loop does other work between two pieces."""
 PIECE_BYTES, ID_BYTES, ENTRY_BYTES = 96, 8, 72
 
 

@@ -18,7 +18,10 @@ from twostroke.types.output import Delta
 
 
 class ReaderWatch:
-    """Of one stream: `taken` as a piece is handed over, `back` when its reader comes for the next."""
+    """Measures how long one stream's pieces lay unread.
+
+    Call `taken` when a piece is handed over, `back` when its reader comes for the next.
+    """
 
     def __init__(self, clock: Callable[[], float], accounts: Accounts) -> None:
         self._clock = clock

@@ -20,9 +20,9 @@ from twostroke.fleet.router import FleetMember, Placing, ReplicaRouter, predicte
 USUAL_RATE = 100e6
 """Bytes a second, for a replica that no pages have come to yet: a network of 1 Gbit/s."""
 GREETING_S = 0.005
-"""Of a question and its answer, without their bytes."""
+"""Seconds that a question and its answer take beside the transfer of their bytes."""
 LAST_TOKENS = 256
-"""Pages of the last chunk: nothing is computed any more while they move."""
+"""The most tokens in the pages of a prompt's last chunk, which move after all computing is done."""
 
 Sooner = Callable[[float, float], bool]
 """(seconds of a split, seconds of the whole) -> should it be split?"""
@@ -91,7 +91,7 @@ def _queue_s(member: FleetMember) -> float:
 
 
 def _tail_s(asked: Placing, reader: FleetMember, heir: FleetMember, router: ReplicaRouter) -> float:
-    """Of the moving, what comes after the prompt's last step."""
+    """Seconds of the moving that are left after the prompt's last step."""
     missing = asked.num_tokens - router.cached_tokens(asked, heir)
     own_s = (asked.num_tokens - router.cached_tokens(asked, reader)) * reader.load.token_s
     last_s = moving_s(min(missing, LAST_TOKENS), asked.page_tokens, heir)

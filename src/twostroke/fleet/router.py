@@ -64,7 +64,7 @@ class ReplicaRouter(Protocol):
         """It will have the prompt's pages."""
 
     def cached_tokens(self, asked: Placing, member: FleetMember) -> int:
-        """Of the prompt, that the member need not compute, as far as is known."""
+        """How many of the prompt's tokens the member need not compute, as far as is known."""
 
     def forget(self, member: FleetMember) -> None:
         """It was lost, and its pages with it."""

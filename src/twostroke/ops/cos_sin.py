@@ -18,7 +18,7 @@ F64Array = NDArray[np.float64]
 
 _PI = Fraction(3141592653589793238462643383279502884197169399375105820974944592307816406286, 10**75)
 _PIECE_BITS = 25
-"""Of the first pieces of pi / 2: products with whole numbers below 2^28 are exact."""
+"""Bits of the first two pieces of pi / 2: their products with whole numbers below 2^28 are exact."""
 MOST_ANGLE = 2.0**27
 _SIN = tuple((-1) ** n / float(np.prod(np.arange(1, 2 * n + 2, dtype=np.float64))) for n in range(9))
 _COS = tuple((-1) ** n / float(np.prod(np.arange(1, 2 * n + 1, dtype=np.float64))) for n in range(10))
@@ -40,7 +40,7 @@ _TURNS = float(2 / _PI)
 
 
 def cos_sin(angles: F64Array) -> tuple[F64Array, F64Array]:
-    """Of angles in radians, from 0 to MOST_ANGLE, within 2 units of the last place of float64.
+    """Cosines and sines of angles in radians, from 0 to MOST_ANGLE, within 2 units of the last place of float64.
 
     Cody and Waite's reduction by pi / 2 in three pieces, then Taylor series. Raises ValueError for larger angles.
     """

@@ -165,7 +165,7 @@ class StepMemory:
         self._largest = StepSizes(sizes.max_step_tokens, sizes.max_sequences, sizes.max_logit_rows)
 
     def used_input_bytes(self, sizes: StepSizes) -> int:
-        """Of the inputs' block, from its beginning on: what a step of these sizes may read."""
+        """How many bytes from the beginning of the inputs' block a step of these sizes may read."""
         table = self.page_inputs[-1].batch.page_table[: sizes.sequences]
         return table.ctypes.data + table.nbytes - self.inputs.ctypes.data
 
@@ -206,7 +206,7 @@ class StepMemory:
                 self._device.copy_row(layer.data, source, target)
 
     def tables(self, planned: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-        """Of a sequence's page tables, those of this program's page groups."""
+        """The page tables of a sequence that belong to this program's page groups."""
         own = self.sizes.groups
         return planned if own is None else [planned[group] for group in own]
 

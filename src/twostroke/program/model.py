@@ -123,5 +123,5 @@ class Model(CommonFacts):
 
     @property
     def paged_kinds(self) -> tuple[PagedKV, ...]:
-        """Of the layers that keep K and V."""
+        """The kind of each layer that keeps K and V, in the program's order."""
         return tuple(self.program.paged())

@@ -18,7 +18,7 @@ from twostroke.program.program import Program
 from twostroke.program.values import Size, Value
 
 LINE_BYTES = 64
-"""Of a cache line. Where rows begin within one, each vector that is stored lies in two."""
+"""The size of a cache line. Rows begin at lines: a vector of 64 bytes that is stored across two lines is slower."""
 
 ELEMENT_BYTES = 4
 

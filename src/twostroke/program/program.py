@@ -89,5 +89,5 @@ class Program:
 
 
 def _numbers(weight: Weight) -> int:
-    """Of a matrix or a bank, biases included."""
+    """How many numbers a matrix or a bank has, with its biases."""
     return weight.elements + sum(part.length for part in weight.bias)

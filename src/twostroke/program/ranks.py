@@ -23,7 +23,7 @@ class Rank:
     count: int
 
     def share(self, units: int) -> range:
-        """Of `units` units, the range that is this rank's."""
+        """The range of `units` units that is this rank's."""
         return range(units * self.index // self.count, units * (self.index + 1) // self.count)
 
 

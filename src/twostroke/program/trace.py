@@ -208,7 +208,7 @@ class Tracer:
 
 
 def _shapes(call: Op) -> dict[str, tuple[object, ...]]:
-    """Of the operands that have one."""
+    """The shape of each operand that has one, by the operand's name."""
     found: dict[str, tuple[object, ...]] = {}
     for operand in signature(type(call)):
         item = getattr(call, operand.name)

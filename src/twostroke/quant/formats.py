@@ -49,7 +49,7 @@ ADAPTERS = "adapter"
 
 
 def adapter_format(name: str) -> WeightFormat:
-    """Of adapters' matrices beside a model in the format called `name`: 16 bits at the least."""
+    """The format of adapters' matrices beside a model in the format called `name`: 16 bits at the least."""
     return F32 if name == "f32" else BF16
 
 

@@ -42,7 +42,7 @@ class MeetingPlace(Protocol):
         """Every wait of every rank ends."""
 
     def spent(self) -> ExchangeSpent:
-        """Of all passes so far; asked between passes."""
+        """What all passes so far have spent. Call it between passes."""
 
 
 class RankGroup:

@@ -29,7 +29,7 @@ BEFORE = (
     'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
 )
 AFTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-"""Of Qwen3-Reranker, as its page has them."""
+"""The prompt's text before and after a pair, as the model page of Qwen3-Reranker gives it."""
 
 
 @dataclass(frozen=True, slots=True)

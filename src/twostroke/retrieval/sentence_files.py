@@ -117,7 +117,7 @@ def _steps(folder: Path) -> list[tuple[str, str]]:
 
 
 def _mode(fields: Fields) -> Pooling:
-    """Of one name in `pooling_mode`, or one flag that is true."""
+    """The pooling that `pooling_mode` names, or that the one true flag stands for. Raises UnsupportedModel."""
     named = fields.text("pooling_mode", "")
     flags = [name.removeprefix(_FLAG) for name, value in fields.values.items() if name.startswith(_FLAG) and value]
     modes = [named] if named else [_FLAGS.get(flag, flag) for flag in flags]

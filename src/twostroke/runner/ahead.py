@@ -24,7 +24,7 @@ from twostroke.types.request import Request
 from twostroke.types.result import SampledToken, StepResult
 
 KEPT_BYTES = 64 << 20
-"""Of hidden states that were not read yet; those of the request that came first are given up first."""
+"""The most bytes of hidden states that nothing has read yet. Beyond it, those of the oldest request are dropped."""
 
 
 class HiddenHistory:

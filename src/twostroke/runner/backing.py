@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from twostroke.weights.packed.polite import give_way
 
 AHEAD_BYTES = 256 << 20
-"""Of all layers together, at most: half a second's work of the thread, and what a server gives for even steps."""
+"""The most bytes that are taken ahead in all layers together. It is half a second's work of the thread, and memory that
+a server spends so that its steps take even times."""
 
 CHUNK_BYTES = 2 << 20
 DELAY_S = 0.2

@@ -25,7 +25,10 @@ class Forward(Protocol):
         """Logit rows that there is memory for at once."""
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
-        """Of other rows (R,) of the last step, R at most max_rows; valid until the next call of this object."""
+        """Logits (R, vocabulary) of other rows (R,) of the last step, R at most max_rows.
+
+        They are valid until the next call of this object.
+        """
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ class Drafter(Protocol):
 
     @property
     def asleep(self) -> Mapping[str, int]:
-        """Of requests that need not be asked for, how long their text must be until then."""
+        """For each request that need not be asked for now, how long its text must be before it is asked for again."""
 
     def guess(self, streams: Sequence[Stream], shape: StepShape) -> Mapping[str, Guesses]:
         """Guesses for the next step by request id: tokens of the vocabulary, no more than a stream has room for."""
@@ -38,9 +38,9 @@ class Drafter(Protocol):
 
 
 PROMISED_SHARE = 0.8
-"""Of a promised gap between tokens, what a step with guesses is predicted to take at most."""
+"""The share of a promised gap between tokens that a step with guesses may be predicted to take."""
 TOLD_STEPS = 8
-"""Of the steps without guesses, the drafter is given every eighth, to learn how long such steps take."""
+"""The drafter observes one of this many steps without guesses, to learn how long such steps take."""
 
 
 class Drafts:

@@ -30,7 +30,7 @@ class Policy(Protocol):
         """
 
     def decodes(self, queues: Queues) -> Iterable[Sequence]:
-        """Of the sequences that decode, those that go on in this step, in order."""
+        """The decoding sequences that go on in this step, in order."""
 
     def prefills(self, queues: Queues, now: float) -> Iterable[Sequence]:
         """Waiting sequences and running ones that do not decode yet, best first; the list may be long."""

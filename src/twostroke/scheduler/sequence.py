@@ -79,7 +79,7 @@ class Sequence:
         return not wanted or wanted.start == len(self.known) - 1
 
     def scores_in(self, end: int) -> range:
-        """Of the positions [computed, end), those that are `to_score`."""
+        """The positions in [computed, end) that are in `to_score`."""
         asked = self.to_score
         return range(max(self.computed, asked.start), min(end, asked.stop))
 

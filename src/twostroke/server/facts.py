@@ -47,6 +47,7 @@ class Listener(Protocol):
 
 
 def facts_of(scope: MutableMapping[str, Any]) -> RequestFacts:
-    """Of the request at hand; for a bare scope (no boundary around it) new ones that are not read."""
+    """The facts of the request that has this scope. A bare scope (no boundary around it) gets new ones, which nothing
+    reads."""
     found = scope.get(KEY)
     return found if isinstance(found, RequestFacts) else RequestFacts("", "", "", 0.0)

@@ -41,7 +41,7 @@ _STREAM_HEADERS = [
 
 
 WRITE_BYTES = 32 * 1024
-"""Of events that are written together; a longer one goes alone."""
+"""The most bytes of events that are written together; a longer event is written alone."""
 _json = msgspec.json.Encoder()
 
 

@@ -52,14 +52,15 @@ class FleetPlan:
 
     @property
     def reader_setup(self) -> ReplicaSetup:
-        """Of those that requests come to. In split pools these have no streams."""
+        """The setup of the replicas to which requests go first. In split pools they have no streams."""
         if not self.decoders:
             return self.setup
         return replace(self.setup, promised=replace(self.setup.promised, itl_s=None))
 
     @property
     def decoder_setup(self) -> ReplicaSetup:
-        """Of the others: the first token has been given when a request comes."""
+        """The setup of the replicas that only decode: a request has its first token before it is moved to one of
+        them."""
         return replace(self.setup, promised=replace(self.setup.promised, ttft_s=None))
 
 

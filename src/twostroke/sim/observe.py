@@ -78,5 +78,5 @@ class Notebook:
         self.seen[request.request_id].ends_s.extend(times_s)
 
     def observations(self) -> list[Observation]:
-        """Of all requests, in the order in which they were opened."""
+        """The observations of all requests, in the order in which they were opened."""
         return [seen.observation() for seen in self.seen.values()]

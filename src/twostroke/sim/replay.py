@@ -111,7 +111,7 @@ class StepErrors:
 
     @property
     def total(self) -> float:
-        """Of the sum of all steps."""
+        """Predicted over measured seconds of all steps together, minus 1."""
         return self.predicted_s / self.measured_s - 1 if self.measured_s else 0.0
 
 

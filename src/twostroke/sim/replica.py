@@ -196,7 +196,7 @@ class Replica:
             self._ends_s.append(commit_s)
 
     def _beside(self) -> Sequence[int]:
-        """Of the step under way: positions of streams that are not in its plan."""
+        """Positions of the streams that are in the current step but not in its plan."""
         return () if self._ahead is None else self._ahead.beside
 
     def _looking_ahead(self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None) -> Scheduler:

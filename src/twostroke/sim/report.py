@@ -115,7 +115,7 @@ class SimulationReport:
 def make_report(
     title: str, load: str, setup: Mapping[str, Any], outcome: FleetOutcome, objectives: Objectives, computed_s: float
 ) -> SimulationReport:
-    """Of one run."""
+    """The report of one run."""
     seen = [each.observation() for each in outcome.seen]
     return SimulationReport(
         title,

@@ -79,12 +79,12 @@ class ReplicaSetup:
 
     @property
     def most_tokens(self) -> int:
-        """Of one request, prompt and output together."""
+        """The most tokens of one request, prompt and output together."""
         return min(self.context_tokens, self._pool_tokens)
 
     @property
     def _pool_tokens(self) -> int:
-        """Of the longest sequence that the pages hold; windows and states bound nothing."""
+        """The length in tokens of the longest sequence that the pages hold; windows and states set no limit."""
         pages = self.pools if isinstance(self.pools, int) else self.pools.most_pages
         return self.context_tokens + 1 if pages is None else pages * self.page_tokens
 

@@ -47,7 +47,7 @@ def send(sender: Member, receiver: Member, num_bytes: int, at_s: float, link: Li
 
 
 def missing_tokens(cache: CacheManager, request: Request) -> int:
-    """Of the prompt's full pages, what the receiver does not have."""
+    """How many tokens of the prompt's full pages the receiver does not have."""
     tokens = request.prompt_token_ids
     full = (len(tokens) - 1) // cache.page_tokens
     return max(0, full - len(cache.match(request.cache_salt, tokens))) * cache.page_tokens

@@ -14,7 +14,7 @@ REQUEST_MEMORY = 0.9
 PRIOR_TRIALS = 6.0
 REQUEST_PRIOR_TRIALS = 3.0
 FIRST_PRIOR, LATER_PRIOR = 0.3, 0.7
-"""Of a guess's first token, and of those behind one that came true, before any was seen."""
+"""Acceptance that is assumed before any trial: of a guess's first token, and of a token behind an accepted one."""
 MOST_CHANCE = 0.99
 LEAST_RECORD = 0.1
 """A request whose guesses all failed must be able to come back, and one of a kind that always fails says little."""
@@ -66,7 +66,7 @@ class Acceptance:
         self._rates: dict[Kind, _Rate] = {}
 
     def chances(self, proposer: str, guess: Guess, record: GuessRecord) -> list[float]:
-        """Of each token of a guess: that it and all before it come true."""
+        """For each token of a guess, the chance that it and all tokens before it are accepted."""
         first, later = self._pair(proposer, guess.matched)
         factor, chances_of_tokens = record.factor, guess.chances
         found: list[float] = []
@@ -79,7 +79,8 @@ class Acceptance:
         return found
 
     def rates(self, proposer: str, record: GuessRecord) -> tuple[float, float]:
-        """Of a proposer that looks nothing up: of a guess's first token, and of one behind another that came true."""
+        """The acceptance of a proposer that looks nothing up: of a guess's first token, and of one behind an accepted
+        one."""
         first, later = self._pair(proposer, 0)
         return min(MOST_CHANCE, first.value * record.factor), min(MOST_CHANCE, later.value * record.factor)
 

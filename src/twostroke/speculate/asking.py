@@ -15,7 +15,7 @@ TRUSTED_ASKS = 24
 
 
 class AskRecord:
-    """Of one proposer."""
+    """How many tokens each ask of one proposer brought; the latest asks count most."""
 
     __slots__ = ("_asks", "_tokens", "count")
 
@@ -36,12 +36,12 @@ class AskRecord:
 
     @property
     def tokens(self) -> float:
-        """That came true for each ask."""
+        """Accepted tokens for each ask, on average."""
         return self._tokens / self._asks
 
 
 PROBE_SHARE = 0.01
-"""Of the time of steps, what asking may take where it does not pay."""
+"""The share of the steps' time that asking may take where it does not pay."""
 
 
 class ProbeBudget:

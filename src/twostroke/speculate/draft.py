@@ -26,7 +26,7 @@ from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
 PROMPT_ROWS = 256
-"""Of a call, for positions that the draft has not read yet: the other streams wait for them."""
+"""The most rows of a call for positions that the draft has not read yet: the other streams wait for them."""
 MOST_FAULTS = 3
 """After this many calls in a row that raised, the draft is not asked any more."""
 DIFFERS_WITHIN = 64
@@ -125,13 +125,14 @@ class DraftProposer:
         self._forget(request.request_id)
 
     def certain(self, request: Request, length: int) -> None:
-        """Of what is in the pages, tokens beyond this length are to be computed again, though they came true."""
+        """Keep only the first `length` tokens in the pages. Those beyond it are computed again, even if they were
+        accepted."""
         draft = self._drafts.get(request.request_id)
         if draft is not None:
             del draft.tokens[length:]
 
     def _guesses(self, wanted: Sequence[GuessWanted]) -> dict[str, Guess]:
-        """By request id, of those that the draft has read to the end."""
+        """Guesses by request id, for the requests whose text the draft has read to the end."""
         reading, ready = self._to_read(wanted)
         if not reading:
             return {}
@@ -170,13 +171,15 @@ class DraftProposer:
         return reading, ready
 
     def _hold_states(self, ready: Mapping[str, _Writing]) -> None:
-        """Of those that read their own guesses now; one without a slot for the copy guesses no further."""
+        """Copy the states of sequences that read their own guesses now. A sequence without a slot for the copy guesses
+        no
+        further."""
         if self._cache.states is not None:
             for name, each in ready.items():
                 each.ended = each.ended or (each.goes_on and not self._cache.hold_state(name))
 
     def _states_back(self, ready: Mapping[str, _Writing]) -> None:
-        """Of those that have read guesses of their own: their states are those behind the known tokens again."""
+        """Set the states of sequences that have read their own guesses back to the end of the known tokens."""
         if self._cache.states is None:
             return
         for name, each in ready.items():

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from twostroke.speculate.occurrences import Occurrences
 
 MOST_TOKENS = 1 << 17
-"""Of all salts together; each takes about 250 bytes at most."""
+"""The most tokens that are kept for all salts together; each takes about 250 bytes at most."""
 SEPARATOR = -1
-"""Stands behind each answer; no token has this id."""
+"""It stands behind each answer; no token has this id."""
 
 
 class _Generation:

@@ -48,7 +48,8 @@ class GuessLimiter:
         self._margin = margin
 
     def counts(self, shape: StepShape, chances: Sequence[Sequence[float]]) -> list[int]:
-        """Of each guess, how many of its tokens are verified. chances: of each token, that all up to it come true."""
+        """How many tokens of each guess are verified. chances: for each token, that it and all before it are
+        accepted."""
         ranked = [(chance, index) for index, each in enumerate(chances) for chance in each if chance >= LEAST_CHANCE]
         if len(chances) > 1:  # the chances of one guess fall already, and so keep their order
             ranked.sort(key=lambda each: -each[0])

@@ -49,7 +49,10 @@ class _Chains:
 
 
 class Occurrences:
-    """Of the tokens of one list, each added once, in order; the list itself is kept by the caller."""
+    """Finds where a run of tokens occurred before in one list.
+
+    Tokens are added once each, in order. The caller keeps the list itself.
+    """
 
     __slots__ = ("_chains",)
 

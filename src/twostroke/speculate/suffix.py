@@ -24,7 +24,7 @@ from twostroke.types.request import Request
 
 DEPTH = 24
 MOST_PLACES = 16
-"""Of each text, the latest ones."""
+"""How many places in each text are compared, the latest ones."""
 
 
 class SuffixProposer:

@@ -63,7 +63,8 @@ class VerifyTime:
         self._step = 0
 
     def seconds(self, streams: int, position: int, guesses: int) -> float:
-        """Of a step with this many streams, at about this position, and this many guesses of all of them together."""
+        """Seconds of a step with this many streams, at about this position, and this many guesses of all streams
+        together."""
         return self._prediction(streams, position, guesses) * self._ratio(streams, guesses.bit_length())
 
     def row_s(self, streams: int, position: int, beside: int) -> float:
@@ -91,7 +92,7 @@ class VerifyTime:
         return known and plain is not None and self._step - plain.last_step <= PLAIN_AGAIN_STEPS
 
     def _ratio(self, streams: int, size: int) -> float:
-        """Of the nearest class at or below it that was seen lately; where none was, as steps without guesses."""
+        """The ratio of the nearest class at or below `size` that was seen lately, or else of steps without guesses."""
         for each in range(size, 0, -1):
             ratios = self._classes.get((streams.bit_length(), each))
             if ratios is not None and self._step - ratios.last_step <= EXPIRES_STEPS:

@@ -38,8 +38,11 @@ def nothing_found(_text: str) -> Iterable[tuple[int, int]]:
 
 
 class Quoting:
-    """Of one prompt, for one thread. find: the places of control tokens' texts in a text. always: the prompt counts as
-    quoted somewhere even where nothing was found.
+    """The quoted texts of one prompt; for one thread.
+
+    find: the places of control tokens' texts in a text. always: the prompt counts as quoted somewhere even where
+    nothing
+    was found.
 
     Placeholders are digits, which no filter of a template (upper, title, tojson) changes.
     """

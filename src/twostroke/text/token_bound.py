@@ -32,7 +32,7 @@ _WHITE_SPACE += "\u2028\u2029\u202f\u205f\u3000"
 
 
 class TokenBound:
-    """Of one tokenizer. Making it goes over the whole vocabulary."""
+    """A lower bound on how many tokens a text has with one tokenizer. Making it goes over the whole vocabulary."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         """Only for libraries that `covers_every_byte`."""

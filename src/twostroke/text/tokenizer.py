@@ -177,7 +177,7 @@ class Tokenizer:
         return found if isinstance(found, list) else found.ids
 
     def _encoding(self, text: str, add_special_tokens: bool) -> tokenizers.Encoding:
-        """Of the library's ways to encode, this is the one that releases the GIL; it makes no offsets."""
+        """Encode with the one function of the library that releases the GIL; it makes no offsets."""
         return _guarded(lambda: self._library.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0])
 
 

@@ -62,7 +62,7 @@ def unstacked(tensors: Mapping[str, TensorSource], stacks: Sequence[ExpertStack]
 
 
 def _rows(tensor: TensorSource, stack: ExpertStack) -> int:
-    """Of one matrix, or elements of one vector."""
+    """The rows of one expert's matrix, or the elements of its vector."""
     return tensor.info.shape[2 if stack.transposed else 1]
 
 

@@ -66,7 +66,8 @@ class Figures:
 
 
 def figures(seen: Sequence[Observation], objectives: Objectives | None = None) -> Figures:
-    """Of all requests of a run, in any order; failed ones count as requests and as errors and have no latencies."""
+    """The figures of all requests of a run, in any order. Failed ones count as requests and as errors, without
+    latencies."""
     wanted = objectives or Objectives()
     whole = [each for each in seen if each.whole]
     duration_s = run_seconds(seen)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of `count` values, in their unit; percentiles by linear interpolation between the two nearest."""
+    """The distribution of `count` values, in their unit; percentiles interpolate linearly between the two nearest
+    values."""
 
     count: int
     mean: float
@@ -26,7 +27,7 @@ class Summary:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Of rising values, at least one; share in [0, 1]."""
+    """The percentile of rising values, at least one; share in [0, 1]."""
     place = share * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
@@ -52,7 +53,7 @@ def _nth(ordered: Sequence[tuple[float, int]], place: int) -> float:
 
 
 def summary(values: Sequence[float]) -> Summary | None:
-    """None where there are no values."""
+    """The summary of the values; None where there are none."""
     if not values:
         return None
     ordered = sorted(values)
@@ -61,7 +62,8 @@ def summary(values: Sequence[float]) -> Summary | None:
 
 
 def weighted_summary(pairs: Sequence[tuple[float, float]]) -> Summary | None:
-    """Of (value, weight): each value as often as its weight says; percentiles are values that occur."""
+    """The summary of (value, weight) pairs: each value counts as often as its weight says. Percentiles are values that
+    occur."""
     kept = sorted((value, weight) for value, weight in pairs if weight > 0)
     if not kept:
         return None

@@ -20,7 +20,7 @@ from twostroke.workload.lengths import Lengths
 from twostroke.workload.request import WorkloadRequest
 
 BLOCK_TOKENS = 16
-"""Of synthetic shared prompts: a page of this engine, so that a shared prefix is found to its last full page."""
+"""Tokens of a block of synthetic shared prompts: a page of this engine, so that a prefix is found to its last page."""
 
 INTERACTIVE, BATCH = 0, 1
 

@@ -25,11 +25,11 @@ class Runner(Protocol):
 
     @property
     def numbers(self) -> Mapping[str, int]:
-        """Of the ops in its library."""
+        """The number of each op in the backend's library, by the op's name."""
 
     @property
     def structs(self) -> Structs:
-        """Of its weights and KV layers."""
+        """The C structs of the backend's weights and KV layers."""
 
     def run(self, calls: Calls) -> None:
         """Run calls on what their operands hold now."""

@@ -17,7 +17,7 @@ from twostroke.types.exchange_spent import ExchangeSpent
 
 LINE_BYTES = 64
 PIECE_BYTES = 4 << 20
-"""Of what a rank shows the others at a time, unless one row takes more."""
+"""The bytes that a rank shows the others at a time, unless one row takes more."""
 
 
 class Exchange:
@@ -59,7 +59,7 @@ class Exchange:
         self._library.ts_exchange_begin(self.handle, number)
 
     def spent(self) -> ExchangeSpent:
-        """Of all passes so far; between passes."""
+        """What all passes so far have spent. Call it between passes."""
         figures = np.zeros(4, np.int64)
         self._library.ts_exchange_spent(self.handle, figures.ctypes.data)
         calls, sent_bytes, ns, waited_ns = figures.tolist()
@@ -78,7 +78,7 @@ class Exchange:
 
 
 def piece_bytes(width: int) -> int:
-    """Of the pieces of an exchange whose widest value has rows of `width` elements."""
+    """The size of a piece of an exchange whose widest value has rows of `width` elements."""
     row = -(-4 * width // LINE_BYTES) * LINE_BYTES
     return max(row, PIECE_BYTES // row * row)
 

@@ -20,7 +20,7 @@ from twostroke.types.errors import BackendError
 READ_BYTES = 1 << 30
 F32_KIND, INT8_KIND = 0, 2
 WINDOWS, WINDOW_S = 4, 0.025
-"""Of each rate; the quickest window counts."""
+"""Each rate is measured in four windows of this many seconds; the quickest window counts."""
 
 SPREAD_S, SPREAD_IN_A_ROW = 0.3, 3
 """For how long the threads are kept busy at most until each has a core of its own; how often that must be seen."""
@@ -50,12 +50,12 @@ class Limits:
 
 
 def median_limits(found: Sequence[Limits]) -> Limits:
-    """Of several measurements of one machine, each figure's median."""
+    """The median of each figure over several measurements of one machine."""
     return _each_figure(found, statistics.median)
 
 
 def highest_limits(found: Sequence[Limits]) -> Limits:
-    """Of several measurements of one machine, each figure's largest: a disturbance makes a limit look lower alone."""
+    """The largest of each figure over several measurements of one machine: a disturbance can only lower one."""
     return _each_figure(found, max)
 
 

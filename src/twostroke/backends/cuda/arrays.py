@@ -74,7 +74,7 @@ class DeviceArray:
 
     @property
     def address(self) -> int:
-        """Of the first element, on the device."""
+        """The address of the first element, on the device."""
         return int(self._shadow.ctypes.data)
 
     def __len__(self) -> int:

@@ -33,7 +33,7 @@ TILE = 64
 SCRATCH_PART = 256
 """What each part of the scratch memory is rounded up to."""
 MOST_PARTS = 8
-"""Of the scratch memory of one op."""
+"""The most parts that the scratch memory of one op has."""
 
 
 def lacking(program: Program) -> str | None:

@@ -148,7 +148,7 @@ class LoadClient:
 
 
 async def _beginning(reply: httpx2.Response) -> bytes:
-    """Of an error's body."""
+    """The first MAX_ERROR_BYTES bytes of an error's body, or a little more: pieces are not cut."""
     found = b""
     async for piece in reply.aiter_bytes():
         found += piece

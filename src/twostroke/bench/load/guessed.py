@@ -67,7 +67,7 @@ async def guess_totals(client: httpx2.AsyncClient, base_url: str) -> GuessTotals
 
 
 def _sums(text: str) -> Mapping[str, float]:
-    """Of the counters above, over all labels."""
+    """The value of each counter above, summed over all its labels."""
     found: dict[str, float] = {}
     for line in text.splitlines():
         name = line.split("{")[0].split(" ")[0]

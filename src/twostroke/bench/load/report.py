@@ -124,6 +124,6 @@ class LoadReport:
 def make_report(
     facts: Facts, load: str, settings: Mapping[str, Any], measured: Measured, objectives: Objectives
 ) -> LoadReport:
-    """Of one run."""
+    """The report of one run."""
     found, tools = figures(measured.seen, objectives), other_tools(measured.seen, objectives)
     return LoadReport(facts, load, settings, measured, found, tools)

@@ -86,7 +86,7 @@ def time_flag(name: str, text: str) -> Callable[[Decorated], Decorated]:
 
 
 def read_target(url: str, options: dict[str, Any]) -> Target:
-    """Of the shared flags. Raises ConfigError; ModelError for a tokenizer that cannot be read."""
+    """The target that the shared flags name. Raises ConfigError; ModelError for a tokenizer that cannot be read."""
     from twostroke.bench.load.session import Target
     from twostroke.env import asked_by_environment
 

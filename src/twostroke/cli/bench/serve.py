@@ -169,7 +169,7 @@ def load_ask(options: dict[str, Any], tokenizer: Tokenizer | None) -> LoadAsk:
 
 
 def read_objectives(options: dict[str, Any]) -> Objectives:
-    """Of LOAD_FLAGS."""
+    """The objectives that LOAD_FLAGS give."""
     from twostroke.workload.objectives import Objectives
 
     return Objectives(options["ttft"], options["itl"], options["tpot"], options["e2e"])

@@ -51,7 +51,7 @@ class Picture:
                 )
 
     def figures(self) -> dict[str, Any]:
-        """Of the last five seconds of steps; times in seconds, rates in tokens a second."""
+        """The figures of the last five seconds of steps; times in seconds, rates in tokens a second."""
         now_s = self._frame["now_s"]
         steps = [step for step in self._steps if step["end_s"] >= now_s - WINDOW_S]
         spent_s = sum(step["seconds"] for step in steps)

@@ -158,7 +158,7 @@ def where(target: Target, divided: Divided | None) -> str:
 
 
 def read_fleet(options: dict[str, Any], setup: ReplicaSetup) -> FleetPlan:
-    """Of the fleet flags. Raises ConfigError."""
+    """The fleet that the fleet flags describe. Raises ConfigError."""
     from twostroke.sim.fleet import FleetPlan
     from twostroke.sim.transfer import Link
 

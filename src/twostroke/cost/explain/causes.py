@@ -83,28 +83,30 @@ class Scene:
 
     @property
     def busy_decode_s(self) -> float:
-        """Of the decode: what the system counted, or what measured steps have beyond a machine that was measured idle.
+        """Seconds of the decode lost to a busy processor: what the system counted, or what measured steps took beyond
+        the prediction for a machine that was measured idle, whichever is more.
 
-        The second holds what the system does not count for this thread: other threads of the engine that had to wait,
-        and processors that a virtual machine did not get.
+        The second figure holds what the system does not count for this thread: waits of the engine's other threads for
+        a processor, and processors that a virtual machine did not get.
         """
         left_s = max(0.0, self.account.parts.decode_s - self.cold_decode_s)
         return min(left_s, max(self._delayed_share * left_s, self._unexplained_s(left_s)))
 
     @property
     def busy_reader_s(self) -> float:
-        """Of the client's stall: a reader in the engine's own thread had to wait for the processor like the engine."""
+        """Seconds of the client's stall that a busy processor explains: a reader in the engine's own thread had to wait
+        like the engine."""
         return self._delayed_share * self.account.parts.client_stall_s
 
     @property
     def busy_host_s(self) -> float:
-        """Of the host gap."""
+        """Seconds of the host gap that a busy processor explains."""
         return self._delayed_share * self.account.parts.host_gap_s
 
     @property
     def _delayed_share(self) -> float:
-        """Of the seconds after the first token that may hold the delays. The system counts from step to step: in the
-        steps or between them."""
+        """The share that delays have in the seconds after the first token in which they can lie. The system counts
+        delays from step to step, so they lie in the steps or between them."""
         parts = self.account.parts
         may_s = max(0.0, parts.decode_s - self.cold_decode_s) + parts.client_stall_s + parts.host_gap_s
         return min(1.0, self.account.delays.stream_s / may_s) if may_s > 0 else 0.0
@@ -119,7 +121,7 @@ class Scene:
 
     @property
     def cold_decode_s(self) -> float:
-        """Of the decode."""
+        """Seconds of the decode that cold first steps took longer."""
         return min(self.cold.decode_s, self.account.parts.decode_s)
 
 

@@ -213,7 +213,7 @@ def _sequences(value: Mapping[str, Any], columns: tuple[str, ...]) -> tuple[Sequ
 
 
 def _adapters(value: Mapping[str, Any], count: int) -> list[int]:
-    """Of each sequence; older files do not say."""
+    """The adapter of each of the step's `count` sequences, -1 for none. Older files have none."""
     found = value.get("adapters", [-1] * count)
     if not isinstance(found, list) or len(found) != count or not all(type(each) is int for each in found):
         raise ValueError(f"adapters is not a list of {count} numbers")

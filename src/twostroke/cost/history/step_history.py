@@ -216,7 +216,8 @@ class StepHistory:
         return run.num_steps
 
     def add_delay(self, result: StepResult) -> float:
-        """Of the last step: how long the processor was busy with something else. What its exchange took is added up."""
+        """Record the delay of the last step and add up its exchange; -> seconds of the delay, 0.0 where it is too small
+        to count. A delay is time in which the processor was busy with something else."""
         if result.exchange is not None:
             self.exchanged += result.exchange
         if result.delayed_s <= LEAST_DELAY_S:

@@ -35,7 +35,10 @@ class Divided:
 def cost_of(
     spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, divided: Divided | None
 ) -> SteadyCost:
-    """Of one process with the whole model, or of all that hold it, on such a machine each. Raises ConfigError."""
+    """The cost of steps of one process with the whole model, or of all processes that hold it, each on such a machine.
+
+    Raises ConfigError.
+    """
     if divided is None:
         return step_cost(work_of(spec, weights, kv_kind), machine)
     division = divided.division

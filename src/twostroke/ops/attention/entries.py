@@ -23,7 +23,7 @@ from twostroke.program.values import LatentKV
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 
 MOST_NUMBERS = 2048
-"""Of an entry."""
+"""The most numbers that an entry can have."""
 
 
 def entry_cache(dim: int, rate: int, window: int = 0) -> LatentKV:

@@ -45,7 +45,7 @@ class EntryWrite(Op):
     rate: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Of `rate` rows one is read as float32 and written in the layer's format."""
+        """One of `rate` rows is read as float32 and written in the layer's format."""
         width = self.rows.width
         stored = formats.kv.latent_bytes(width)
         return OpCost(per_row=Work(0, kv_bytes=stored // self.rate, activation_bytes=4 * width // self.rate))

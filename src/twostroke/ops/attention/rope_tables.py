@@ -72,7 +72,7 @@ def inverse_frequencies(rope: RopeSpec, max_positions: int) -> F64Array:
 
 
 def _logarithms(whole: F64Array) -> F64Array:
-    """Of whole numbers of which many are equal."""
+    """The natural logarithm of each whole number. Many are equal, so each distinct one is computed once."""
     numbers, places = np.unique(whole, return_inverse=True)
     found: F64Array = np.array([ln(float(number)) for number in numbers])[places].reshape(whole.shape)
     return found

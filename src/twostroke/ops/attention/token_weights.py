@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from twostroke.ops.operands import F32Array
 
 WEIGHT_BITS = 44
-"""Of the likeliest token's weight. A vocabulary of 2^19 tokens keeps the sum below 2^63."""
+"""Bits of the likeliest token's weight. A vocabulary of 2^19 tokens keeps the sum below 2^63."""
 
 LOG2_E = 1.4426950408889634
 LN_2 = 0.6931471805599453

@@ -56,7 +56,7 @@ def with_column_orders(program: Program, choose: OrderChoice) -> Program:
 
 
 def untaken(program: Program) -> Mapping[Value, Value]:
-    """Of each value that is another one with its columns sorted, that other one."""
+    """The unsorted value that each value with sorted columns was made from, by the sorted one."""
     return {call.out: call.x for call in program.calls if isinstance(call, TakeColumns)}
 
 

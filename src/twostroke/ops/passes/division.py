@@ -78,7 +78,7 @@ class Division:
         return self.part(spec, self.leader)
 
     def parts(self, spec: Model) -> list[Model]:
-        """Of which each process has one; those of ranks need as much memory as the leader's."""
+        """The parts whose memory is planned: each stage's, or for ranks the leader's alone, as all need as much."""
         return [self.part(spec, rank) for rank in range(self.count)] if self.way == PIPELINE else [self.own(spec)]
 
     def counted(self, spec: Model) -> Model:

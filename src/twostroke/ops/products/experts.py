@@ -34,7 +34,7 @@ from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.program.values import Value, Weight
 
 GATE_FLOPS = 5
-"""Of silu(gate) * up, for each element, as in linear_silu.py."""
+"""FLOPs of silu(gate) * up for one element, as in linear_silu.py."""
 
 
 def reference(

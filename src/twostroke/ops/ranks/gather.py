@@ -45,7 +45,7 @@ class Gather(Op):
     first: int = 0
 
     def sent_row_bytes(self, format_for: FormatChoice) -> int:
-        """Of a row of the part, as it goes to each other rank."""
+        """The bytes of one row of the part, as it is sent to each other rank."""
         group = 0 if self.reader is None else format_for(self.reader).group
         width = self.part.width
         whole = group and self.first % group == 0

@@ -42,7 +42,7 @@ STEPS, CONTEXT = 64, 512
 WEIGHTS = "int8"
 SHORT, LONG, PROMPTS = 48, 480, 15
 BESIDE, BETWEEN = 32, 12
-"""Tokens of a stream that decodes meanwhile; its steps from one prompt to the next."""
+"""Tokens of the prompt of a stream that decodes meanwhile; its steps from one prompt to the next."""
 SMALL_VOCABULARY, LARGE_VOCABULARY = 1 << 10, 1 << 17
 
 
@@ -86,7 +86,7 @@ class HostMeter(NoObserver):
 
 
 def measure_host(threads: int, clock: Callable[[], float], kernels: Calibration) -> HostRates:
-    """Of a step, of a sequence, of a logit of a sampled row; of a prompt and of its rows, in seconds.
+    """Measure the host's seconds of a step: fixed, for a sequence, for a logit; for a prompt, and for each of its rows.
 
     kernels: measured with as many threads; its host rates are nothing.
     """
@@ -130,9 +130,10 @@ def _decode_step(engine: SyncEngine, meter: HostMeter, streams: int) -> Taken:
 
 
 def _prompt_step(stepper: Stepper, meter: HostMeter, rows: int) -> Taken:
-    """Of a step that reads a prompt like no other beside a stream: what reading needs has left the caches, as it does.
+    """The times of a step that reads one prompt beside a stream that decodes: the median of several prompts.
 
-    Lengths differ a little.
+    All prompts differ, and a few other steps come between two, so that caches hold as little of what reading needs as
+    in a server. Lengths differ a little around `rows`.
     """
     meter.forget()
     steady = SamplingParams(temperature=0.0, max_tokens=(PROMPTS + 1) * (BETWEEN + 1), ignore_eos=True)
@@ -153,7 +154,10 @@ def _prompt_step(stepper: Stepper, meter: HostMeter, rows: int) -> Taken:
 
 
 def _mean_of_most(times: Sequence[Taken]) -> Taken:
-    """The mean, not the median, because Python's turns now and then take longer; but without a few that others took."""
+    """The mean times without the slowest twentieth, which other processes disturbed.
+
+    Not the median, because Python itself now and then takes longer, and that time counts.
+    """
     most = sorted(times, key=lambda taken: taken.whole_s)[: max(1, len(times) * 19 // 20)]
     return Taken(statistics.fmean(each.whole_s for each in most), statistics.fmean(each.model_s for each in most))
 

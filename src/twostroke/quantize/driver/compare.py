@@ -21,7 +21,7 @@ from twostroke.quantize.driver.stages import StagedModel
 from twostroke.weights.loaded import ModelWeights
 
 STAGE_RUNS, STAGE_TOKENS = 2, 128
-"""Of the text, for what single stages cost."""
+"""Runs of the text, and tokens of each, that measure what each single stage costs."""
 
 
 @dataclass(slots=True)

@@ -28,8 +28,11 @@ from twostroke.quantize.driver.products import InputKey, Product, StageProducts
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Fold:
-    """Of one input. vectors: name of a tensor -> what is added to its numbers when it is loaded (1 for Gemma's norms).
-    rows: name of a matrix -> its first row, from which on as many rows are divided as there are channels."""
+    """Where the division of one input's channels can be folded into what makes it.
+
+    vectors: for the name of each tensor, what is added to its numbers when it is loaded (1 for Gemma's norms).
+    rows: for the name of each matrix, the first row that is divided; as many rows follow as there are channels.
+    """
 
     vectors: Mapping[str, float]
     rows: Mapping[str, int]

@@ -79,7 +79,7 @@ class SolvedStage:
 def solve_stage(
     staged: StagedModel, index: int, inputs: StageInputs, products: StageProducts, method: Method, group: int
 ) -> SolvedStage:
-    """Of stage `index`. products: those that the method's layout can store. Raises UnsupportedModel."""
+    """Quantize stage `index`. products: those that the method's layout can store. Raises UnsupportedModel."""
     found = SolvedStage()
     together = products.by_input()
     if method.scales is not None:

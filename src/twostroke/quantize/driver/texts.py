@@ -37,7 +37,9 @@ class CalibrationText:
 
 
 def read_texts(file: Path | None, tokenizer: Tokenizer, max_positions: int, most_tokens: int) -> CalibrationText:
-    """Of a file of UTF-8 text, or of the embedded text. Raises ConfigError: not readable, too short.
+    """The token ids of a file of UTF-8 text, or of the embedded text.
+
+    Raises ConfigError where the file cannot be read or the text is too short.
 
     most_tokens: for calibration; what is held out comes on top of it.
     """

@@ -155,8 +155,9 @@ class CostCorrection:
         return ratio if self._weight == 1.0 else ratio**self._weight
 
     def _nearest(self, size: int) -> Iterable[_Ratios]:
-        """Of the class, or of those nearest to it that were seen twice. Decode stands apart from prompts of any size:
-        each says something of the other only where nothing else does, and only that steps take longer."""
+        """The ratios of the class, or of the nearest classes that were seen twice. Decode stands apart from prompts of
+        any
+        size: each says something of the other only where nothing else does, and only that steps take longer."""
         kin = {each: ratios for each, ratios in self._classes.items() if (each == DECODE) == (size == DECODE)}
         if not kin:
             return (_Ratios(self._prior), *self._classes.values())

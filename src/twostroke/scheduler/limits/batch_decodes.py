@@ -25,7 +25,7 @@ class BatchDecodes:
         self._seconds = seconds
 
     def chosen(self, interactive: list[Running], batch: list[Running], bound_s: float | None) -> list[Running]:
-        """Of the batch streams, those that go on. bound_s: of the step, None where nothing was promised."""
+        """The batch streams that go on in this step. bound_s: of the step, None where nothing was promised."""
         if not batch or not interactive or bound_s is None:
             return batch
         room_s = ROOM_SHARE * bound_s

@@ -10,7 +10,7 @@ BATCH_SHARE = 0.1
 
 
 class BatchShare:
-    """Of the prefill tokens computed while batch work waits, at least `share` go to it.
+    """At least `share` of the prefill tokens that are computed while batch work waits are of batch work.
 
     Bound. While batch work is pending, interactive prefill has had at most b * (1 - share) / share + 2 s tokens, for b
     of batch work and s the largest step. Whenever it has had more than the first term, batch work is first in the next

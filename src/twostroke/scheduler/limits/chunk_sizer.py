@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from twostroke.cost.shape import Segment
 
 KEPT_SHARE = 0.97
-"""Of a bound that a step may fill; the rest is for what a prediction leaves out."""
+"""The share of a bound that a step may be predicted to fill; the rest is for what a prediction leaves out."""
 FILLED_SHARE, AIM_SHARE = 0.95, 0.98
-"""Of the bound: a step this full is full enough; what the next trial aims at."""
+"""Shares of the bound: a step as full as the first is full enough; the next trial aims at the second."""
 MIN_CHUNK_TOKENS = 32
 """Progress that a step's first prefill always makes, whatever the bound."""
 MAX_TRIALS = 6

@@ -18,7 +18,8 @@ from twostroke.scheduler.sequence import Sequence as Waiting
 from twostroke.types.plan import Role
 
 TTFT_SHARE = 0.25
-"""Of the TTFT objective that a step without streams may take: a request that comes now waits for it to end."""
+"""The share of the TTFT objective that a step without streams may take. A request that arrives now waits for its
+end."""
 
 
 class ItlLimiter:

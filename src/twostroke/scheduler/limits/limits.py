@@ -65,7 +65,7 @@ class StepLoad:
         return found
 
     def streams(self) -> list[Segment]:
-        """Of those whose readers have tokens already and wait for the next one."""
+        """The segments of sequences whose readers have tokens already and wait for the next one."""
         return [Segment.decode(s.computed, s.request.adapter) for s, _ in self.parts if s.role is Role.DECODE]
 
     def add(self, sequence: Sequence, num_tokens: int) -> None:

@@ -13,9 +13,10 @@ from twostroke.scheduler.limits.batch_decodes import decode_segment
 from twostroke.scheduler.sequence import Sequence as Running
 
 STREAMS_SHARE = 0.8
-"""Of the ITL objective that decoding all streams may take: the rest is for prompts, or none would ever enter."""
+"""The share of the ITL objective that decoding all streams may take. The rest is for prompts: without it no request
+could be admitted."""
 BATCH_SLOTS_SHARE = 0.75
-"""Of the running sequences that may be batch work, so that there is a place for an interactive request."""
+"""The share of the running sequences that may be batch work, so that there is a place for an interactive request."""
 
 
 class StreamRule:

@@ -58,7 +58,7 @@ class AnswerLengths:
 
     @property
     def mean_tokens(self) -> float | None:
-        """Of the last answers; None where none has ended."""
+        """The mean length of the last answers, in tokens; None where none has ended."""
         last = [each.num_tokens for each in self._ended][-ENDED_KEPT:]
         return sum(last) / len(last) if last else None
 

@@ -21,14 +21,17 @@ from twostroke.scheduler.sequence import Sequence as Waiting
 MAX_GROUPS = 6
 """The number of groups into which the prompts ahead are divided; each group runs beside more streams than the last."""
 MARGIN = 1.1
-"""Of predicted seconds: what a few steps take beyond the median, and the end of the step under way."""
+"""The factor on predicted seconds, for steps that take longer than the median and for the end of the current step."""
 UNSURE_MARGIN = 1.6
-"""The same while a guess was not corrected yet: a promise that comes later is better than one that is broken."""
+"""The same factor while no prediction was corrected yet: a late promise is better than one that is broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """max_sequences: that may run at once. max_chunk_tokens: of a step. batch_share, turn_share: of prefill."""
+    """max_sequences: how many may run at once. max_chunk_tokens: the most tokens of one step's prefill.
+
+    batch_share, turn_share: the shares of prefill that batch work and turns of the oldest have.
+    """
 
     max_sequences: int
     max_chunk_tokens: int

@@ -95,7 +95,10 @@ def _choice(request: ChatRequest, tools: Sequence[Tool]) -> str:
 
 
 def _schemas(tools: Sequence[Tool], *, all_held: bool) -> dict[str, Any]:
-    """Of the arguments, by name. Where not all are held to their schemas, those that are not strict may be anything."""
+    """The schema of each tool's arguments, by the tool's name.
+
+    Where not all tools are held to their schemas, the arguments of a tool that is not strict may be anything.
+    """
     return {tool.function.name: _held(tool) if all_held or tool.function.strict else ANY_ARGUMENTS for tool in tools}
 
 

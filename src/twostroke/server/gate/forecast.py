@@ -24,7 +24,7 @@ UNKNOWN_OUTPUT_TOKENS = 128
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Of a step: sequences, and positions."""
+    """The most sequences and positions that one step may have."""
 
     max_sequences: int
     max_step_tokens: int

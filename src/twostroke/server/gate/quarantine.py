@@ -27,7 +27,8 @@ TURN_S = 60.0
 
 
 def fingerprint(prompt: Prompt) -> bytes:
-    """Of what is computed: the prompt's tokens and all parameters. Not of the client, nor of the time."""
+    """A digest of what is computed: the prompt's tokens and all parameters. It does not depend on the client or the
+    time."""
     digest = hashlib.blake2b(array("q", prompt.token_ids).tobytes(), digest_size=PRINT_BYTES)
     bias = sorted(prompt.params.logit_bias.items())
     digest.update(repr((len(prompt.token_ids), bias, replace(prompt.params, logit_bias={}))).encode())

@@ -37,7 +37,7 @@ def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
 
 
 def kv_facts(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the KV cache, by the names that vLLM's cache_config_info has."""
+    """The facts of the KV cache, by the names that vLLM's cache_config_info has."""
     settings = about.get("settings", {})
     tokens, context = settings.get("kv_tokens", 0), settings.get("context", 0)
     return {

@@ -23,7 +23,7 @@ class Recent:
         self.itl_s: deque[float] = deque(maxlen=MOST_NEXT)
 
     def figures(self, ttft_s: float | None = None, itl_s: float | None = None) -> dict[str, Any]:
-        """Of both; arguments: the objectives, for the share of values within them."""
+        """The figures of TTFT and ITL. Arguments: the objectives, for the share of values within them."""
         return {"ttft": _figures(self.ttft_s.copy(), ttft_s), "itl": _figures(self.itl_s.copy(), itl_s)}
 
 

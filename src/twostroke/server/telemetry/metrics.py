@@ -88,7 +88,7 @@ class AdapterNames(Protocol):
         """Adapters that can be used at once."""
 
     def name_of(self, slot: int) -> str:
-        """Of an adapter that requests use."""
+        """The name of the adapter in a slot that requests use."""
 
 
 _GAUGES: tuple[tuple[str, str, str], ...] = (
@@ -248,7 +248,7 @@ class ServerMetrics(Observer):
 
 
 class GuessMetrics:
-    """Of tokens that were guessed and verified."""
+    """Counters of tokens that were guessed and verified."""
 
     def __init__(self, made: CollectorRegistry) -> None:
         self.drafts = Counter("twostroke_drafts", "Guesses of one or more tokens that were verified.", registry=made)
@@ -283,7 +283,7 @@ class GuessMetrics:
 
 
 class RequestMetrics:
-    """Of each completion, when it ends; what was asked for, when it comes."""
+    """Figures of each completion, recorded when it ends, and of what requests ask for, recorded when they arrive."""
 
     def __init__(self, made: CollectorRegistry) -> None:
         self.inference = _seconds("twostroke_request_inference_seconds", "From the first step to the last token.", made)

@@ -14,11 +14,11 @@ from twostroke.cost.history.account import Phase
 from twostroke.server.live.view import EngineView
 
 PROGRESS_S = 0.2
-"""Between two looks."""
+"""Seconds between two looks at the progress."""
 
 
 class PromptProgress:
-    """Of one completion. Reports each figure once."""
+    """The progress of one completion's prompt. It reports each figure once."""
 
     def __init__(self, view: EngineView, completion_id: str) -> None:
         self._view = view

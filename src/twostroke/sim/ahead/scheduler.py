@@ -47,11 +47,11 @@ class LoadBeside(StepLoad):
         return len(self.stream_starts) + len(self.parts)
 
     def segments(self) -> list[Segment]:
-        """Streams first."""
+        """The segments of the step, streams first."""
         return [*map(Segment.decode, self.stream_starts), *StepLoad.segments(self)]
 
     def streams(self) -> list[Segment]:
-        """Of the streams, and of others that decode."""
+        """The segments of the streams, and of the other sequences that decode."""
         return [*map(Segment.decode, self.stream_starts), *StepLoad.streams(self)]
 
 
@@ -105,7 +105,7 @@ class LookAheadScheduler(Scheduler):
         self._pages = AdmissionBeside(cache, limits.watermark_pages, streams)
         self.steady = SteadyDecode(self._queues, cache, self._pages, limits, streams)
         self.beside: Positions[int] = ()
-        """Of the step under way: positions of streams that are not in its plan."""
+        """Positions of the streams that are in the current step but not in its plan."""
 
     def schedule(self, now: float) -> Plan | None:
         """See Scheduler. The plan leaves out streams, which are in the step; it may be empty then."""

@@ -13,7 +13,7 @@ MAX_STEPS = 32
 
 
 class Pointers:
-    """Of one schema; references out of it lead nowhere."""
+    """The JSON pointers of one schema. References to another document find nothing."""
 
     def __init__(self, root: Any) -> None:
         self._root = root

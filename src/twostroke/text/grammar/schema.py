@@ -28,7 +28,8 @@ from twostroke.types.errors import InvalidRequest
 
 MAX_UNIQUE = 4
 MAX_NAMED_BYTES = 1024 * 1024
-"""Of an object whose names `propertyNames` enumerates: each name gets a copy of the schema of its values."""
+"""The largest size, in bytes, of an object whose names `propertyNames` enumerates. Each name gets a copy of the schema
+of its values."""
 
 Schema = dict[str, Any]
 _NOT_SUPPORTED = (

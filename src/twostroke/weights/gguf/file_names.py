@@ -17,7 +17,8 @@ _QUANT = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4|B?F
 
 
 def whole_models(names: Iterable[str]) -> list[str]:
-    """Of these names those of models, of split ones the first part; no projectors of images, no calibration data."""
+    """The names that are of models; for a model in several files, the first file. Projectors of images and calibration
+    data are left out."""
     found = []
     for name in sorted(names):
         base = name.rpartition("/")[2].lower()

@@ -52,7 +52,7 @@ def named_tensors(files: Mapping[str, GgufFile], family: Family, config: Config)
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Of one layer, or of what belongs to none. table: stored name -> ours. prefix: of ours."""
+    """The names of one layer, or of the tensors of no layer. table: stored name -> ours. prefix: of our names."""
 
     family: Family
     config: Config

@@ -38,8 +38,8 @@ _GPTQMODEL_3 = np.array((0x24924924, 0x92492492, 0x49249249), np.uint32)
 
 @dataclass(frozen=True, slots=True)
 class GptqSettings:
-    """Of one matrix. group: 0 for one group a row. less_one: one was taken off the zero points. gptqmodel: whether
-    GPTQModel wrote it."""
+    """How one matrix is stored. group: 0 for one group a row. less_one: one was taken off the zero points. gptqmodel:
+    whether GPTQModel wrote it."""
 
     bits: int
     group: int

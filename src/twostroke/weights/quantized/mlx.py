@@ -69,8 +69,8 @@ class OneOfStack:
 
 
 def each_expert(stored: StoredTensors, module: str) -> Iterator[tuple[str, StoredTensors]]:
-    """Of a stack: the name of each expert's module in the unquantized model, and its tensors under the names of the
-    stack. Raises CorruptModel."""
+    """For each expert of a stack: the name of its module in the unquantized model, and its tensors under the names that
+    the stack's tensors have. Raises CorruptModel."""
     scales = StoredPart(module + ".scales", stored.tensors[module + ".scales"])
     before, stack, name = module.rpartition(STACK)
     if not stack:

@@ -26,8 +26,11 @@ JoinedText = Callable[[Tracer, "Heads"], Weight]
 
 @dataclass(frozen=True, slots=True)
 class AttentionNames:
-    """Of tensors, without ".weight". gate: of a product by whose sigmoid
-    the heads' output is multiplied; sinks: of a score without a value for each query head. Empty for none."""
+    """The names of an attention block's tensors, without ".weight"; empty where there is none.
+
+    gate: the product by whose sigmoid the heads' output is multiplied. sinks: one score for each query head, which has
+    no value.
+    """
 
     q: str = "self_attn.q_proj"
     k: str = "self_attn.k_proj"

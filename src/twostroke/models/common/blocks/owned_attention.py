@@ -22,7 +22,7 @@ from twostroke.spec.rope import RopeSpec
 
 @dataclass(frozen=True, slots=True)
 class NormedHeads(HeadCounts):
-    """Of one layer. window: positions that a row sees, 0 for all. bias: of all four products.
+    """The heads of one layer. window: positions that a row sees, 0 for all. bias: whether all four products have one.
 
     values_are_keys: there is no product for V; V is K before its norm and its rotation.
     """

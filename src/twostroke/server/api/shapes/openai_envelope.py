@@ -86,7 +86,7 @@ class Envelope:
         return TextTemplate(self.chunk([choice(mark)], Counts(0, 0)).data, mark)
 
     def usage(self, counts: Counts) -> dict[str, Any]:
-        """Of the answer so far."""
+        """The usage of the answer so far."""
         return usage_of(self.call, counts)
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:

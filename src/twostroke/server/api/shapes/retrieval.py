@@ -50,7 +50,7 @@ class WholeShape:
         return []
 
     def scores(self) -> list[float]:
-        """Of each pair."""
+        """The score of each pair, in the order of the documents; empty for a model that does not rank."""
         reranker = self._parts.reranker
         return [] if reranker is None else [reranker.score(rows) for rows in self.rows]
 

@@ -69,7 +69,7 @@ def _written(name: str, source: Path, output: Path, texts: CalibrationText) -> P
 
 
 def bits_of(asked: str, staged: StagedModel) -> float:
-    """Of a weight in memory, or of a number of K and V."""
+    """The bits that a weight takes in memory, or a number of K and V."""
     if asked.startswith("--kv"):
         dim = staged.model.paged_kinds[0].head_dim
         return 8 * staged.kv.token_bytes(dim) / (2 * dim)

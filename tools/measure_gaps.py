@@ -26,7 +26,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 BAR_S = 0.05
-QUIET_S = 1.0  # of the stream before the text is sent, so that its first steps do not count
+QUIET_S = 1.0  # how long the stream runs before the text is sent: its first steps do not count
 READ_BYTES = 1 << 16
 
 

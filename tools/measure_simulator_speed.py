@@ -59,7 +59,7 @@ def one_replica(shape: dict[str, Any], machine: str) -> ReplicaSetup:
 
 
 def digest(outcome: FleetOutcome) -> str:
-    """Of everything that was found."""
+    """A digest of everything that was found."""
     found = hashlib.sha256()
     for seen in outcome.seen:
         found.update(repr((seen.times_s, seen.ended_s, seen.cached_tokens, seen.preemptions, seen.error)).encode())

@@ -101,7 +101,8 @@ class RealRun:
 
 @dataclass(frozen=True)
 class Tally:
-    """Of one run. kept_share: of interactive requests that were answered, those that met both objectives.
+    """The figures of one run. kept_share: of the interactive requests that were answered, the share that met both
+    objectives.
 
     TTFT: of interactive requests that were answered. requests_per_s: of all, to the last end.
     """

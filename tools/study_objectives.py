@@ -31,7 +31,7 @@ SEEDS = (1, 2)
 REPEATS = 3
 OBJECTIVES, GUESSED = "objectives", "guessed"
 GOOD_BAR, KEPT_BAR = 0.95, 0.9
-"""Of the best budget's good requests; of the requests that were answered."""
+"""Bars: the share of the best budget's good requests, and the share of the answered requests."""
 LOADS = (0.5, 1.0, 2.0)
 TRACES = tuple(NAMED)
 MACHINES = (("a100-80gb", "8b", "bf16"), ("xeon-8592+", "1b", "int8"))
@@ -51,7 +51,7 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Of its table."""
+        """The title of the table that has this row."""
         start = "cold" if self.machine.cold else "warm"
         return f"{self.machine.name}, {self.machine.model.upper()} in {self.machine.weights}; {start}"
 

@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kTileBytes = 1024;  // 16 rows of 64 bytes
 constexpr int64_t kPairRows = 32;
-// Of the block before, rows that are folded after each product: enough that all are when this one ends, 4 products a step.
+// After each of a step's 4 products, kRowsEach rows of the block before are folded; kManyRows where there are fewer than kFewSteps steps.
+// So all of them are folded when this block ends.
 constexpr int64_t kFewSteps = 4;
 constexpr int kRowsEach = 2, kManyRows = 8;
 // Up to here the next group is also fetched while rows are folded: there are few other moments for it.

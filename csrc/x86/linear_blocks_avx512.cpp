@@ -105,7 +105,7 @@ int64_t int4_moments_of(int64_t columns, int64_t rows) {
 void blocks_begin() {}
 void blocks_end() {}
 
-// Of int4 the first block of rows unpacks, beside its products; the others find bytes.
+// The first block of rows unpacks int4 weights to bytes beside its products; the other blocks read these bytes.
 void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
   const bool packed = kind == TS_W_INT4;
   const int64_t lines = panel_bytes(kind, group.columns) / 64;

@@ -15,7 +15,7 @@ from twostroke.bench.random_tensors import write_tensors
 from twostroke.models.common.registry import read_model
 
 LIVELY_STD = 0.5
-"""Of embeddings: logits of tiny models spread so far that tokens differ."""
+"""The standard deviation of embeddings: it spreads the logits of tiny models so far that tokens differ."""
 
 
 def write_random(config: Mapping[str, Any], folder: Path) -> Path:

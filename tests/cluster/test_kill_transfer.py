@@ -130,7 +130,7 @@ def requests(number: int) -> list[Request]:
 
 
 def answers(stepper: FrontStepper, number: int, happens: Callable[[Answers], None] = lambda told: None) -> Answers:
-    """Of one round. happens: called again and again with what has been told so far."""
+    """The answers to the requests of one round. happens: called again and again with the tokens that came so far."""
     asked = requests(number)
     told: Answers = {each.request_id: [] for each in asked}
     for request in asked:

@@ -101,7 +101,7 @@ def started(name: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], dic
 
 
 def answer(url: str, number: int) -> Any:
-    """Of a request, from the front's own namespace. Text, log probabilities and why it ended."""
+    """One request's text, log probabilities and finish reason, asked for from the front's own namespace."""
     body = {"model": "spark", "prompt": f"{number}. {PROMPT}", "max_tokens": 40, "temperature": 1.0}
     body |= {"seed": number, "logprobs": 2}
     headers = {"Content-Type": "application/json"}

@@ -51,7 +51,7 @@ def requests() -> list[Request]:
 
 
 def answers(addresses: list[tuple[str, int]]) -> tuple[dict[str, list[Any]], FrontStepper]:
-    """Of each request its tokens and log probabilities, as a front hears them."""
+    """The tokens and log probabilities of each request, as a front receives them."""
     front = FrontStepper(addresses, PAGE_TOKENS, secret_key("s"), time.monotonic, print, lambda text: None)
     front.fleet = ReplicaFleet(PAGE_TOKENS, sooner=lambda split_s, whole_s: True)
     until_s = time.monotonic() + 60

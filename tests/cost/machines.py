@@ -38,7 +38,7 @@ def linear_rates(scale: float = 1.0) -> LinearRates:
 
 
 def calibration(**changes: Any) -> Calibration:
-    """Of all formats."""
+    """A calibration with figures of all formats."""
     values: dict[str, Any] = {
         "fingerprint": "f" * 20,
         "title": "a processor",

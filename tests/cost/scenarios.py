@@ -50,7 +50,7 @@ class Injected:
 
 
 def explained(lab: Lab, name: str = "victim") -> Explanation:
-    """Of the one completion of this request."""
+    """The explanation of the one completion of this request."""
     explainer = Explainer(lab.ledger, WHAT_IF, Options(lab.max_step_tokens, lab.max_sequences))
     (explanation,) = explainer.explain(name)
     return explanation

@@ -15,7 +15,7 @@ from twostroke.backends.cuda.device import CudaDevice
 OF_PROCESS = 1 << 30
 """Bytes of the device that `fake` gives."""
 SEEDS = range(1, fewer(3, 2))
-"""Of the orders of threads and blocks."""
+"""Seeds of the orders in which threads and blocks run."""
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ def runs_on_a_device(family: str) -> bool:
 
 
 def logits(model: Model, weights: ModelWeights, kv: KVKind, on: CudaDevice) -> np.ndarray:
-    """Of all rows of the steps of digests.CHUNKS."""
+    """The logits of all rows of the steps in digests.CHUNKS."""
     there = placed(weights, on)
     memory = StepMemory(model.program, there.matrices, there.vectors, kv, digests.SIZES, on)
     forward = on.compile(model.program, memory)

@@ -77,7 +77,7 @@ def reported(ptx: Path, chip: str, made: Path) -> dict[str, tuple[int, int, int]
 @pytest.mark.slow
 @pytest.mark.parametrize("chip", ASSEMBLED)
 def test_the_assembler_finds_no_spills(chip: str, tmp_path: Path) -> None:
-    """Of the PTX that is shipped, as the driver of such a chip would compile it; and of the chip's own, where there is
+    """It compiles the PTX that is shipped, as the driver of such a chip would, and the chip's own where there is
     one."""
     for source in dict.fromkeys([build.SHIPPED_CHIP, *([chip] if chip in build.CHIPS else [])]):
         found = reported(build.compile_ptx(source), chip, tmp_path / "kernels.cubin")

@@ -29,7 +29,7 @@ PARAMS = (
 
 
 def answers(llm: LLM, way: str) -> list[Any]:
-    """Of all kinds of requests, together; without a grammar where the model has no end token."""
+    """The answers to all kinds of requests, run together; without a grammar where the model has no end token."""
     encoded = [tuple(llm._built.tokenizer.encode_prompt(text)) for text in QUESTIONS]
     kinds = [params for params in PARAMS if params.grammar is None or llm._built.generation.eos_token_ids]
     asked = [Prompt(encoded[i % 2], params, speculate=way) for i, params in enumerate(kinds)]

@@ -16,7 +16,7 @@ from twostroke.backends.cuda.device import CudaDevice
 from twostroke.spec.formats import KVKind, WeightFormat
 
 SIZES = ((16, 8), (20, 6), (7, 5), (512, 64))
-"""Of a latent and of the turned key behind it."""
+"""The size of a latent, and of the turned key behind it."""
 
 
 @pytest.mark.parametrize(("kind", "sizes"), itertools.product(KVKind, (*SIZES, (15, 2))))

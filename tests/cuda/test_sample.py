@@ -88,7 +88,7 @@ def both(
 
 
 def rows_of(rng: np.random.Generator, rows: int, vocabulary: int) -> np.ndarray:
-    """Of many kinds: few values (ties, both zeros), wide ones, forbidden ones, none that is finite, NaN."""
+    """Logits of many kinds: few values (ties, both zeros), wide ones, forbidden ones, none that is finite, NaN."""
     logits = (rng.standard_normal((rows, vocabulary)) * rng.choice([0.1, 3.0, 40.0], (rows, 1))).astype(np.float32)
     for row in logits:
         kind = rng.integers(8)
@@ -102,7 +102,7 @@ def rows_of(rng: np.random.Generator, rows: int, vocabulary: int) -> np.ndarray:
 
 
 def params_of(rng: np.random.Generator, vocabulary: int, masked: bool) -> SamplingParams:
-    """Of many kinds."""
+    """Sampling parameters of many kinds."""
 
     def sometimes(value: Any, other: Any, share: float = 0.3) -> Any:
         return value if rng.random() < share else other

@@ -51,7 +51,8 @@ class Fairness:
             self._check_bound(wait)
 
     def _check_victims(self, victims: list[Sequence]) -> None:
-        """Of each sequence that gives its pages back: those that go on were admitted before it, or have a better rank.
+        """Check each sequence that gives its pages back: those that go on were admitted before it, or have a better
+        rank.
 
         A sequence that begins again because its step failed took nothing from others.
         """

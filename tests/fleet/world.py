@@ -301,7 +301,7 @@ class World:
 
 
 def instance_of(core: ReplicaCore) -> str:
-    """Of one start of a replica."""
+    """A name for one start of a replica, which differs from those of its other starts."""
     return str(id(core))
 
 

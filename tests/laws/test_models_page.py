@@ -11,7 +11,7 @@ from tools.pages.models import RECORDS, models_page
 from tests.models.families.whole import by_architecture
 
 PROMISED = 1e-3
-"""Of the logit range."""
+"""The largest error that is promised, as a share of the logit range."""
 
 
 def records() -> dict[str, dict[str, Any]]:

@@ -169,7 +169,7 @@ def test_equal_blocks_are_equal_text() -> None:
 
 
 def driven(arrivals: list[float], answer_s: float, users: int | None, stop_s: float | None = None) -> Progress:
-    """Of a drive whose answers take so long."""
+    """The progress of a drive in which each answer takes `answer_s` seconds."""
 
     async def main() -> Progress:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()

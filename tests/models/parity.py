@@ -24,10 +24,10 @@ from twostroke.types.pooling import Task
 
 TOKENS = 75
 BAR = 1e-4
-"""Of the logit range. The promise is 1e-3; tests hold ten times less."""
+"""The largest error that tests allow, as a share of the logit range. The promise is 1e-3; tests hold ten times less."""
 TIE = 2e-5
-"""Of the logit range: logits that lie nearer than this, an error of 1e-5 may turn round. A greedy token is the judge's
-wherever its two largest logits lie further apart."""
+"""A share of the logit range. An error of 1e-5 may swap two logits that lie nearer than this, so a greedy token is
+compared with the judge's only where its two largest logits lie further apart."""
 PHASES = {"prefill": [TOKENS], "chunked": [1, 16, 7, 33, 18], "decode": [40, *([1] * (TOKENS - 40))]}
 """Name -> tokens of each step."""
 WHOLE = "prefill"
@@ -69,7 +69,7 @@ def other_tokens(found: np.ndarray, expected: np.ndarray) -> int:
 
 
 def compared(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Of a classifier, which the judge asks for the first row alone, that row."""
+    """The rows that are compared: a classifier's first row alone, because the judge computes no other."""
     return found[0] if expected.ndim == 1 else found
 
 

@@ -41,7 +41,7 @@ def changed(rng: np.random.Generator, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def configs(name: str, family: str) -> Iterator[dict[str, Any]]:
-    """Of an architecture, each with one thing wrong."""
+    """Configs of an architecture, each with one thing wrong."""
     sound = {"architectures": [name], **json.loads(json.dumps(FAMILIES[family]().to_dict(), default=str))}
     sound["architectures"] = sound["architectures"] or [name]
     rng = np.random.default_rng(sum(family.encode()))

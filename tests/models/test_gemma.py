@@ -124,7 +124,7 @@ def test_both_spellings_of_names_beside_images_are_read_and_other_tensors_are_re
 
 
 def test_ids_behind_the_table_of_per_layer_embeddings_read_its_first_row(tmp_path: Path) -> None:
-    """Of Gemma 3n, whose vocabulary has ids for images and sounds that the table lacks."""
+    """The vocabulary of Gemma 3n has ids for images and sounds that the table lacks."""
     config = FAMILIES["gemma3n"]()
     config.vocab_size_per_layer_input = 150
     torch.manual_seed(3)

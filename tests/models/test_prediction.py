@@ -32,7 +32,7 @@ from twostroke.weights.packed.numpy_packer import NumpyPacker
 
 TOKENS = 21
 KIND_OF = {"deepseek_v32": "indexed_attention", "glm_moe_dsa": "indexed_attention", "exaone_moe": "sliding_attention"}
-"""Of the layer, by the model's type, where it is not full_attention."""
+"""The layer's kind, by the model's type, where it is not full_attention."""
 FIELDS = {"exaone-moe": {"mtp_layer_types": ["sliding_attention"]}}
 """That config.json needs beside the number of layers."""
 FAMILIES = (

@@ -77,7 +77,8 @@ SEEN = list(itertools.product(KVKind, (20, 64), (1, 5), ((1, 24), (1, 700), (4, 
 
 @pytest.mark.parametrize(("kind", "dim", "heads", "sees"), thinned(SEEN, "entry_attention"))
 def test_entry_attention(ops: CpuOps, kind: KVKind, dim: int, heads: int, sees: tuple[int, int]) -> None:
-    """Of windows and of all entries, begun by another call; with choices; a row as it is alone."""
+    """It sees windows, all entries after another call began, and choices; and a row computed alone has the same
+    bits."""
     layer, table = filled(kind, dim, sees[0])
     batch, q = batch_of(CONTEXTS, COUNTS, table), queries(ROWS, heads, dim, 90)
     before, sinks = normal(ROWS, heads, dim + 2, seed=4), normal(heads, seed=5)

@@ -31,7 +31,7 @@ ROWS = (1, 2, 4, 5, 16, 17, 33, 70)
 
 @pytest.fixture(params=LEVELS, scope="module")
 def pools(request: pytest.FixtureRequest) -> Iterator[tuple[CpuOps, CpuOps]]:
-    """Of one and of two threads."""
+    """The ops with one thread, and with two."""
     both = CpuOps(str(request.param), 1), CpuOps(str(request.param), 2)
     yield both
     for ops in both:

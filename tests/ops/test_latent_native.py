@@ -29,7 +29,7 @@ from twostroke.spec.formats import PAGE_TOKENS, KVKind, WeightFormat
 from twostroke.types.errors import BackendError
 
 SIZES = ((16, 8), (40, 4), (20, 6), (64, 64), (512, 64))
-"""Of a latent and of the turned key behind it."""
+"""The size of a latent, and of the turned key behind it."""
 
 
 @pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)

@@ -19,7 +19,7 @@ from twostroke.ops.states import delta_rule, gated_norm, selective_scan, short_c
 from twostroke.types.errors import BackendError
 
 CUTS = ([37], [1] * 37, [1, 16, 7, 13], [9, 28], [36, 1])
-"""Of one sequence of 37 tokens, into steps."""
+"""Ways to cut one sequence of 37 tokens into steps."""
 Step = Callable[[F32Array, F32Array, I32Array, AttentionBatch, slice], None]
 """step(out, state, slots, batch, rows): one step of an op over these rows of its inputs."""
 

@@ -38,7 +38,7 @@ class Turnstile(asyncio.Event):
 
 
 class ReasoningTemplate(PlainTemplate):
-    """Of a model that thinks between marks."""
+    """The template of a model that thinks between marks."""
 
     form = TurnForm(STYLES[0], HERMES)
 

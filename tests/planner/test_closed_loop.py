@@ -79,7 +79,7 @@ def test_the_engine_in_virtual_time_has_the_planned_itl(asked: Ask, stretched: b
 
 
 def test_one_gap_in_twenty_may_hold_a_chunk() -> None:
-    """Of 100 gaps: 4 with a chunk change nothing, 6 are what counts; the mean moves with each."""
+    """Among 100 gaps, 4 with a chunk do not change the ITL and 6 decide it; the mean moves with each."""
     few, many = load(ask(128, 101, 5)), load(ask(128, 101, 7))
     assert few.prefill_gap_share == 0.04 and many.prefill_gap_share == 0.06
     assert few.itl_s == COST.predict(decoding(ask(128, 101, 5), 5)).seconds < few.mean_itl_s

@@ -56,7 +56,7 @@ CONFIGS = {
     "gpt2-untied": with_heads("gpt2-untied", 4, 4),
 }
 FIRST = {name: FAMILIES[families[0]]().to_dict() for name, families in by_architecture().items()}
-"""Of every architecture, as it is."""
+"""The first config of every architecture, unchanged."""
 CONFIGS |= FIRST
 TRIED = [name for name in CONFIGS if name not in FIRST]
 

@@ -17,7 +17,7 @@ HESSIAN = (INPUTS.T @ INPUTS).astype(np.float32)
 
 
 def code(words: np.ndarray, place: int, bits: int) -> int:
-    """Of a row of words of 32 bits, lowest bits first."""
+    """The code at one place in a row of words of 32 bits, lowest bits first."""
     whole = int.from_bytes(words.astype("<i4").tobytes(), "little")
     return whole >> place * bits & (1 << bits) - 1
 

@@ -47,7 +47,7 @@ def load(seed: int, count: int, gap_ms: int) -> list[WorkloadRequest]:
 
 
 def digest(outcome: FleetOutcome, recorder: Recorder | None) -> str:
-    """Of the report, each token's time, the replicas' counters, and each record where there are some."""
+    """A digest of the report, each token's time, the replicas' counters, and each record where there are some."""
     text: list[str] = []
     report = make_report("a test", "a load", {}, outcome, Objectives(ttft_s=0.1, itl_s=0.02), 1.0)
     text.append(json.dumps(report.as_json(), sort_keys=True))

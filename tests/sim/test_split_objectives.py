@@ -32,7 +32,7 @@ def late_ttfts(outcome: FleetOutcome) -> int:
 
 
 def gap_share(outcome: FleetOutcome) -> float:
-    """Of the gaps between tokens that a decoder made, those within the objective."""
+    """The share of gaps within the objective, among the gaps between tokens that a decoder made."""
     gaps = [
         later - sooner
         for seen in outcome.seen

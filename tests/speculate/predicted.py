@@ -25,7 +25,7 @@ FILE = "model.safetensors"
 
 
 def programs_of(config: Mapping[str, Any]) -> list[AheadProgram]:
-    """Of the layers, in order."""
+    """The programs of the prediction layers, in order."""
     model = read_model(config)
     found = read_prediction(Fields(config, "config.json"))
     assert found
@@ -51,5 +51,5 @@ def add_layers(folder: Path, seed: int = 1, **fields: Any) -> None:
 
 
 def _middle(name: str) -> float:
-    """Of a tensor's numbers: norms that are not stored as w - 1 are around 1."""
+    """The mean of a tensor's numbers: norms that are not stored as w - 1 are around 1."""
     return float("norm" in name and not name.startswith("mtp."))

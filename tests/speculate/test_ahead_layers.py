@@ -26,7 +26,7 @@ def mixed(token: int, state: int, layer: int) -> int:
 
 
 def hidden(name: str, position: int) -> int:
-    """Of the model."""
+    """The model's hidden state at a position, as one number."""
     return (ord(name) * 7 + position * position) % PRIME
 
 

@@ -18,9 +18,9 @@ from twostroke.spec.formats import BF16, F32, PAGE_TOKENS, KVKind, WeightFormat,
 
 FORMATS = (F32, BF16, WeightFormat(WeightKind.INT8, 128), WeightFormat(WeightKind.INT4, 128))
 SIZES = ((1, 1, 1), (65, 127, 5), (1024, 1024, 3), (256, 2048, 130))
-"""Of products: output features, input features, rows."""
+"""The sizes of products: output features, input features, rows."""
 ATTENTION = ((64, 33, 33, 0), (128, 1100, 2, 0), (40, 700, 5, 530), (256, 64, 1, 0))
-"""Of attention: dimensions of a head, positions, rows, window."""
+"""The sizes of attention: dimensions of a head, positions, rows, window."""
 
 
 @dataclass(frozen=True)

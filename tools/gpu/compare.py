@@ -139,7 +139,7 @@ def compare_ops(make: Callable[[], CudaDevice], ops: CpuOps, has_time: HasTime) 
 
 
 def logits(model: Model, forward: Any, memory: StepMemory) -> np.ndarray:
-    """Of a text in chunks, then token by token."""
+    """The logits of a text that is computed in chunks, then token by token."""
     ids = [(31 * place + 7) % model.vocab_size for place in range(sum(CHUNKS))]
     pages, rows, start = np.arange(8, dtype=np.int32)[::-1].copy(), [], 0
     for count in CHUNKS:

@@ -146,7 +146,7 @@ def timings(device: CudaDevice, bench: Bench, launches: int = 200) -> Iterator[R
 
 
 def any_weight(rows: int, columns: int, weight_format: WeightFormat) -> PackedWeight:
-    """Of bytes that mean nothing: packing gigabytes would take longer than everything else here."""
+    """A weight of meaningless bytes: packing gigabytes would take longer than everything else here."""
     data = np.random.default_rng(1).integers(0, 256, weight_format.data_bytes(rows, columns), np.uint8)
     scales = np.full(weight_format.scale_bytes(rows, columns) // 2, 0x3C00, np.uint16)
     return PackedWeight(weight_format, rows, columns, data, scales if scales.size else None)
@@ -254,7 +254,7 @@ def measure(bench: Bench, names: Iterable[str] | None, keep: Callable[[Row], Non
 
 
 def rows_of(found: Row, key: str) -> list[Row]:
-    """Of all parts, those that say this."""
+    """The rows of all parts that have this key."""
     return [row for rows in found["parts"].values() for row in rows if key in row]
 
 

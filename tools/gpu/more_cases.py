@@ -65,7 +65,7 @@ def _experts(weight_format: WeightFormat) -> Iterator[OpCase]:
 
 
 def sequences() -> AttentionBatch:
-    """Of a step with states."""
+    """The sequences of a step with states."""
     starts = np.cumsum([0, *COUNTS]).astype(np.int32)
     context = np.array([count + 4 * (place % 2) for place, count in enumerate(COUNTS)], np.int32)
     return AttentionBatch(starts, context, np.zeros((len(COUNTS), 1), np.int32))

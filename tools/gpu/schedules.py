@@ -43,7 +43,7 @@ SCHEDULES = (("chunks of 16, few pages", 16, 14), ("4 at once", 4, PLENTY))
 
 
 def requests() -> list[Request]:
-    """Of several lengths and ways to sample, with a prefix that some share."""
+    """Requests of several lengths and ways to sample, some of which share a prefix."""
     shared = [7 + (31 * place) % 400 for place in range(90)]
     prompts = (shared[:40], shared, shared[:33] + [5, 6], [9, 8, 7], shared[10:70], shared[:64])
     ways = (

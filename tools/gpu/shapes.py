@@ -79,7 +79,7 @@ CONTEXT = 512
 
 
 def any_weights(model: Model, weights: str, device: CudaDevice) -> ModelWeights:
-    """Of bytes that mean nothing, each matrix at a place of its own on the device."""
+    """Weights of meaningless bytes, each matrix at a place of its own on the device."""
     formats = format_choice(weights)
     sizes = [formats(each).data_bytes(each.rows, each.columns) for each in model.program.weights]
     noise = np.random.default_rng(1).integers(0, 256, max(sizes), np.uint8) & np.uint8(0xBF)  # bf16 below 2

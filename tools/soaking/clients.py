@@ -66,7 +66,7 @@ class Client:
 
 
 def head(method: str, path: str, data: bytes) -> bytes:
-    """Of a request whose connection ends with its answer."""
+    """The head of a request whose connection ends with its answer."""
     words = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
     return words.encode()
 

@@ -7,18 +7,20 @@ from statistics import median
 from typing import Any
 
 MEMORY_SHARE, SHORT_SHARE, LONG_MINUTES = 0.02, 0.25, 10.0
-"""Of growth: runs shorter than LONG_MINUTES are still filling histories that are bounded (steps, ended requests)."""
+"""The growth that is allowed, as a share; the second holds for runs shorter than LONG_MINUTES, which are still filling
+histories that are bounded (steps, ended requests)."""
 WARM_SHARE = 0.3
-"""Of a run in which the histories were never full."""
+"""The share of a run that is left out as warm-up where the histories were never full."""
 MOST_WARM_SHARE = 0.5
-"""Of a long run, until memory counts: where the histories take longer, the run shows nothing."""
+"""The largest share of a long run that may pass before memory counts. Where the histories take longer to fill, the
+run shows nothing."""
 ENDS_SHARE = 1 / 8
-"""Of the samples that count, those whose medians are compared: the first ones and the last ones."""
+"""The share of the counted samples at each end of a run whose medians are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Of the server's processes, at one moment."""
+    """What the server's processes hold at one moment."""
 
     memory_bytes: int
     descriptors: int

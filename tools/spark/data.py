@@ -22,7 +22,7 @@ from torch import Tensor
 
 ROUND_DIALOGUES = 2048  # drawn at once and sorted by length, so that batches hold little padding
 MAX_TOKENS = 1024
-REST_SHARE, REST_WEIGHT = 0.15, 0.5  # of the positions outside answers: how many are learnt, and how much they count
+REST_SHARE, REST_WEIGHT = 0.15, 0.5  # for positions outside answers: the share that is learnt, and its weight
 TIME_STEP, INDEX_STEP = 16, 512  # batches are padded to multiples of these
 TURNS = ((0.74, (1, 1)), (0.88, (2, 2)), (0.95, (3, 3)), (0.98, (4, 4)), (1.0, (6, 8)))
 

@@ -26,7 +26,7 @@ from tools.spark.tokenizer import DEFAULT_PATH
 from torch import Tensor
 
 ROWS = 768
-"""Of a batch, at most: the product with the output matrix takes most of a step."""
+"""The most rows of a batch: the product with the output matrix takes most of a step."""
 AVERAGE = 0.995
 Heads = Medusa | Eagle
 
@@ -39,7 +39,8 @@ def spark_model(folder: Path) -> Llama:
 
 
 def losses(heads: Heads, model: Llama, batch: Batch) -> tuple[list[Tensor], list[float]]:
-    """Of each head or round: cross entropy against spark's probabilities, and how often both like one token best."""
+    """For each head or round, the cross entropy against spark's probabilities, and how often both prefer the same
+    token."""
     width = batch.ids.shape[1]
     rows = batch.index[batch.weight == 1.0]
     rows = rows[torch.randperm(len(rows))[:ROWS]]

@@ -1,6 +1,6 @@
 // ts_feed_forward: out += down(silu(gate(x)) * up(x)), the middle of it kept in int8 where rows are many.
-// Of many rows the (tokens, F) floats in the middle would be written to memory and read again only to be rounded to int8. Here a task
-// makes as many of its columns as share a scale, in the second-level cache, and rounds them there: the same bits as ts_linear_silu
+// With many rows the (tokens, F) floats in the middle would be written to memory and read again only to be rounded to int8. Here a
+// task computes the columns that share a scale, in the second-level cache, and rounds them there. The bits are those of ts_linear_silu
 // and ts_linear_add one after the other.
 // Knows: jobs, packed layouts, the thread pool. Must not know: vector instructions.
 #include "twostroke/context.h"

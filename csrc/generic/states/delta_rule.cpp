@@ -17,7 +17,8 @@ constexpr int64_t kMostRows = 512;  // of one head's state
 constexpr int kTokens = 8;          // whose keys and queries are made at once
 constexpr int kTogether = 4;        // vectors of columns: sums that do not wait for each other
 
-// Of one head and some tokens: unit keys, scaled unit queries, what is left of each row of the state, how strongly it is corrected.
+// The factors of one head and some tokens: unit keys, scaled unit queries, what is left of each row of the state, how strongly it is
+// corrected.
 struct Tokens {
   float key[kTokens][kMostRows], query[kTokens][kMostRows], left[kTokens][kMostRows], beta[kTokens];
 };

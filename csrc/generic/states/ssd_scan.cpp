@@ -16,7 +16,7 @@ constexpr int kTokens = 8;  // that pass at once: 16 registers of inputs and sum
 constexpr int kTokens = 2;
 #endif
 
-// Of one head and some tokens: a token's step, what is left of the state, and the rows of b and c.
+// The factors of one head and some tokens: each token's step, what is left of the state, and the rows of b and c.
 struct Tokens {
   float step[kLanes], left[kLanes];
   const float *b[kTokens], *c[kTokens], *x[kTokens];

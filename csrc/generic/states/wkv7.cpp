@@ -12,7 +12,7 @@ namespace {
 
 constexpr float kDecay = -0.6065306597126334f;  // -exp(-1/2)
 
-// Of one head and some tokens: what is left of each row of the state, the removed direction and what it is replaced by, the new key.
+// The factors of one head and some tokens: what is left of each row of the state, the removed direction and its replacement, the key.
 struct Factors {
   float left[kTokensAtOnce][kMostHeadRows], removed[kTokensAtOnce][kMostHeadRows], put[kTokensAtOnce][kMostHeadRows];
   float key[kTokensAtOnce][kMostHeadRows], bonus[kTokensAtOnce];

@@ -29,7 +29,7 @@ inline int32_t check_shapes(const ts_sparse_mixer_args& a) {
 
 inline bool has_gate(const ts_experts_args& a) { return a.gate_up->rows == 2 * a.down->columns; }
 
-// Of the matrices and what goes in and out; what lies between is each backend's.
+// Checks the matrices, the inputs and the output. Each backend checks what lies between.
 inline int32_t check_shapes(const ts_experts_args& a) {
   int32_t status = check_weight(a.gate_up);
   if (status == TS_OK) status = check_weight(a.down);

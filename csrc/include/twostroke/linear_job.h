@@ -63,7 +63,7 @@ struct Job {
 
 // What all calls of this weight have in common; gated: half its rows, or 0.
 Job make_job(const ts_weight& w, const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t gated, Finish finish);
-// Of `tokens` rows, those that are multiplied together.
+// How many of `tokens` rows are multiplied together.
 int64_t chunk_rows(const Job&, int64_t tokens);
 // Lays the scratch memory of job.tokens rows out from `scratch` on, all parts at multiples of 64 bytes; returns its bytes. NULL only
 // counts them.

@@ -30,7 +30,7 @@ constexpr int64_t kStoredFewRows = kTileRows;
 TileKernel stored_few_rows(int32_t kind, int64_t rows);
 #endif
 
-// Of one step, -8 times the sum of the rounded activations. There are 1, 2, 4 or 8 parts: too few for vectors.
+// -8 times the sum of the rounded activations of one step. There are 1, 2, 4 or 8 parts: too few for vectors.
 TS_INLINE int32_t eights_of(const int32_t* corrections, int64_t parts) {
   int32_t eights = corrections[0];
   _Pragma("clang loop vectorize(disable) interleave(disable) unroll(disable)")

@@ -44,7 +44,7 @@ constexpr StoredShape stored_shape(int32_t kind) {
   }
 }
 
-// Of a panel of `padded` columns, or of a group's first `padded`.
+// The bytes of a panel of `padded` columns, or of a group's first `padded`.
 constexpr int64_t stored_panel_bytes(const StoredShape& shape, int64_t padded) {
   const int64_t codes = padded * TS_PANEL_ROWS * (shape.nibbles ? 4 + shape.high : 8) / 8, kinds = shape.minimum ? 2 : 1, steps = padded / shape.sub;
   return codes + kinds * TS_PANEL_ROWS * (shape.super ? steps + padded / kStoredGroup * 2 : steps * (shape.floats ? 4 : 2));

@@ -17,7 +17,7 @@ constexpr Kernel kernel_among(std::integer_sequence<int, kBefore...>, int64_t ro
   return kernels[rows - 1];
 }
 
-// Of the kernels for 1..kMost rows, each compiled for its number: make(number as a constant) names one.
+// The kernel for this many rows, among those for 1..kMost rows. make(number as a constant) names the one compiled for a number.
 template <class Kernel, int64_t kMost, class Make>
 constexpr Kernel kernel_of(int64_t rows, Make make) {
   return kernel_among<Kernel>(std::make_integer_sequence<int, kMost>(), rows, make);

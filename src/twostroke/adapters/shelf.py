@@ -41,7 +41,7 @@ class AdapterShelf:
         self._changed = threading.Lock()  # guards all below
         self._loaded: dict[str, LoadedAdapter] = {}
         self._uses = [0] * bank.count
-        self._names = [""] * bank.count  # of the adapter that each slot had last
+        self._names = [""] * bank.count  # the name of the last adapter in each slot
 
     def beside(self, weights: ModelWeights) -> ModelWeights:
         """The model's weights and the adapters' banks."""

@@ -103,7 +103,7 @@ class BeamBook:
                 group.ended[event.request_id] = event
                 broken.append((group, event))
             else:
-                outgoing.append(event)  # of the prompt
+                outgoing.append(event)  # an event of the prompt itself
         for group, event in broken:
             if group.members[0].group_id in self._groups:
                 outgoing += self._end(group, event, now)

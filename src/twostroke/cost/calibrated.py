@@ -122,7 +122,7 @@ class CalibratedCost:
             touched = bank.touched(counts.rows)
             rows_of_one = max(1, round(counts.rows * bank.chosen / touched))
             layers_s += touched * product.seconds(rows_of_one, warmth)
-        if counts.adapters:  # of each a product over the rows that have it
+        if counts.adapters:  # each adapter: a product over the rows that have it
             each = max(1, round(counts.adapted_rows / counts.adapters))
             layers_s += counts.adapters * sum(product.seconds(each, warmth) for product in self._adapters)
         return layers_s, self._head.seconds(counts.logit_rows, warmth) if counts.logit_rows else 0.0

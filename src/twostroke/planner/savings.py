@@ -76,7 +76,7 @@ def _decode_s(spec: Model, ask: Ask, target: Target, rows: int = 1) -> float:
 
 def _narrower_weights(spec: Model, ask: Ask, target: Target) -> Iterator[Saving]:
     now_s, now_bytes = _decode_s(spec, ask, target), spec.weight_bytes(ask.format_for)
-    for weights in NARROWER.get(ask.weights, ()):  # of weights as a file has them, none
+    for weights in NARROWER.get(ask.weights, ()):  # no entry for a file's own weights
         narrow = replace(ask, weights=weights)
         try:
             gain = now_s / _decode_s(spec, narrow, target)

@@ -44,7 +44,7 @@ class Generation:
         self._timer: asyncio.TimerHandle | None = None
         self._expired = False
         self._cached = [0] * len(call.prompts)
-        self._readers: list[tuple[int, ServedReader]] = []  # of prompts that are not done, with their places
+        self._readers: list[tuple[int, ServedReader]] = []  # (a prompt's place, its reader) where not done
         self._waiter: asyncio.Future[bool] | None = None
         self._silence = LazyTimer(partial(self._wake, False))
         self._at_once = 0

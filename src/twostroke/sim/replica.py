@@ -105,7 +105,7 @@ class Replica:
         self._core = EngineCore(self.scheduler, executor, self._computed)
         self._listener = listener
         self._watch = watch
-        self._ends_s = array("d")  # of the streams' steps from _first_end on
+        self._ends_s = array("d")  # when the streams' steps from _first_end on ended
         self._first_end = 0
         self._run: _Run | None = None
         self._inbox: deque[Request] = deque()

@@ -77,7 +77,7 @@ class SuffixProposer:
         chance, end = 1.0, len(tokens)
         while len(path) < longest:
             nexts = [tokens[place] if place < end else SEPARATOR for place in places]
-            token_id, count = Counter(nexts).most_common(1)[0]  # of equal counts the first, which is the latest
+            token_id, count = Counter(nexts).most_common(1)[0]  # the first of equal counts, which is the latest
             if token_id == SEPARATOR or chance * count / len(nexts) < self._least_chance:
                 break
             chances.append(count / len(nexts))

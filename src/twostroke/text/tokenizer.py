@@ -66,7 +66,7 @@ class Tokenizer:
         self._byte_alphabet = any(step["type"] == "ByteLevel" for step in steps)
         self._byte_fallback = any(step["type"] == "ByteFallback" for step in steps)
         self._space = next(filter(None, map(_space_mark, steps)), None)
-        self._known_bytes: dict[int, bytes] = {}  # of tokens that were asked for: one is asked for at each step
+        self._known_bytes: dict[int, bytes] = {}  # by token; a step looks up one for each stream
         self.tokens_are_bytes = self._byte_alphabet or self._byte_fallback or self._space is not None
 
     @classmethod

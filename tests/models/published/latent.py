@@ -15,7 +15,7 @@ from typing import Any
 from tests.models.published.dense import sizes
 
 LATENT_BYTES = 2 * (512 + 64)
-"""Of one position and layer, of all models here but MiniCPM3 and Mistral Small 4."""
+"""Bytes of one position in one layer, for all models here but MiniCPM3 and Mistral Small 4."""
 HEADS = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
 V3_ROUTER = {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "norm_topk_prob": True, "n_shared_experts": 1}
 

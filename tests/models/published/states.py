@@ -27,7 +27,7 @@ def mamba(heads: int, of_head: int, numbers: int) -> dict[str, Any]:
 
 
 def states_bytes(layers: int, numbers: int, channels: int, taps: int = 4) -> int:
-    """Of `layers` layers: the scan's numbers, and the last inputs of the convolution."""
+    """The bytes of the states of `layers` layers: the scan's numbers, and the last inputs of the convolution."""
     return layers * 4 * (numbers + (taps - 1) * channels)
 
 

@@ -31,7 +31,7 @@ SAME = {
     "mixtral-experts": "llama",
     "phi3": "phi3",
 }
-"""Of these also the weights themselves; what all families compute is compared in test_families.py."""
+"""Families whose weights are compared too; what all families compute is compared in test_families.py."""
 
 
 @pytest.mark.parametrize("family", SAME)

@@ -7,7 +7,7 @@
 namespace twostroke {
 namespace cuda {
 
-// Of a grid of one row of x by four panels a block.
+// In a grid of blocks that each have one row of x and four panels: the parts of a row, this block's row, this thread's matrix row.
 TS_DEVICE_INLINE int64_t parts_of(const LinearArgs& args) { return (args.panels + kProductRows - 1) / kProductRows; }
 TS_DEVICE_INLINE int64_t token_of(const LinearArgs& args) { return block_index() / parts_of(args); }
 TS_DEVICE_INLINE int64_t row_of(const LinearArgs& args) { return block_index() % parts_of(args) * kProductThreads + thread_index(); }

@@ -196,7 +196,7 @@ def compile_all(
 
 def link(cache: ObjectCache, compiler: Compiler, objects: Sequence[Path], flags: Sequence[str], suffix: str) -> Path:
     """Objects of the cache as one library or program."""
-    names = [path.name for path in objects]  # of an object, its name says the content
+    names = [path.name for path in objects]  # an object's name is a digest of its content
     return cache.get(
         suffix,
         (compiler.version, *flags, "", *names),

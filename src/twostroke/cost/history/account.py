@@ -113,7 +113,7 @@ class LiveAccount:
     sums: Sums = field(default_factory=Sums)
     high: int = 0
     computed: int = 0  # positions, the last time that it was planned before it decoded
-    cached: int = 0  # of them, found in the prefix tree at first admission
+    cached: int = 0  # positions found in the prefix tree at first admission
     num_running: int = 0
     num_ahead: int = 0
     first_s: float | None = None

@@ -66,8 +66,8 @@ class Ledger:
         self._ends: list[float] = []
         self._num_summed = 0
         self._away_s = 0.0  # since the last step
-        self._delayed_s = 0.0  # of all steps: the processor was busy with something else
-        self._last: Request | None = None  # of a step that held all that decodes, with nothing else under way
+        self._delayed_s = 0.0  # in all steps: the processor was busy with something else
+        self._last: Request | None = None  # the last sequence of a step that held all decodes and nothing else
         self.chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
         self._sampled: tuple[int, tuple[Segment, ...]] = (0, ())
         self._held: Hold | None = None

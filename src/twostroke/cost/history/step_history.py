@@ -185,9 +185,9 @@ class StepHistory:
         self._runs: list[Run] = []
         self._num_steps = self._num_rows = 0  # steps: of closed runs
         self._dropped = Work()
-        self.recent: list[StepTime] = []  # of the open run
+        self.recent: list[StepTime] = []  # steps of the open run that are not packed
         self.ends: list[float] = []
-        self.exchanged = ExchangeSpent()  # of all steps
+        self.exchanged = ExchangeSpent()  # in all steps
 
     @property
     def fill(self) -> float:

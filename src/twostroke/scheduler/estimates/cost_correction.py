@@ -92,7 +92,7 @@ class CostCorrection:
         self._classes: dict[int, _Ratios] = {}
         self._last_s: float | None = None
         self._weight = 1.0
-        self._cold: dict[bool, deque[float]] = {}  # of decode steps, and of steps with prompts
+        self._cold: dict[bool, deque[float]] = {}  # ratios by whether the step only decodes
 
     @property
     def sure(self) -> bool:

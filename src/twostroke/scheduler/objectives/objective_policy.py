@@ -51,7 +51,7 @@ class ObjectivePolicy:
         self._batch_decodes = BatchDecodes(times.high_s)
         self._streams = streams
         self._oldest: Sequence | None = None
-        self._first: Sequence | None = None  # of the group that came last
+        self._first: Sequence | None = None  # the first sequence of the last group
 
     def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
         """Rank by promise; Overloaded where its first token would come too late. Siblings of an accepted one follow.

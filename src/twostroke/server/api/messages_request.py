@@ -155,7 +155,7 @@ def _add_block(
     elif kind == "tool_result":
         content = _texts(block.get("content") or "", f"{where}.content")
         made.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": content})
-    elif kind not in ("thinking", "redacted_thinking"):  # of earlier turns: left out, as the templates do
+    elif kind not in ("thinking", "redacted_thinking"):  # thoughts of earlier turns are left out, as templates do
         raise InvalidRequest(
             f"{where} is a block of the type {str(kind)[:60]!r}.", param=where, fix="This model reads text and tools."
         )

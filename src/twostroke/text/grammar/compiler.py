@@ -68,7 +68,7 @@ class GrammarCompiler:
         self._limits = limits or GrammarLimits()
         self._trials = Trials(self._tried, self._limits.waiting, self._limits.compile_s)
         self._builds = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar-build")
-        self._lock = threading.Lock()  # of the two below
+        self._lock = threading.Lock()  # guards the two below
         self._kept: OrderedDict[Grammar, str] = OrderedDict()  # sources of those that passed
         self._tokens: tuple[Tokens, llguidance.LLTokenizer] | None = None
         self._guard: GrammarGuard | None = None  # the trial thread's own

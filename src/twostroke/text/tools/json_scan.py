@@ -67,7 +67,7 @@ class CallObject:
         self._accepts = accepts
         self._state = self._open
         self._value: ValueScanner | None = None
-        self._text = ""  # of the key or value that is being read
+        self._text = ""  # what was read of the current key or value
         self._key: str | None = None
         self._early = ""  # arguments that came before the name
         self._has_arguments = False

@@ -39,7 +39,7 @@ class Qwen3CoderReader(StyleReader):
 
     def __init__(self, names: Collection[str]) -> None:
         self._schemas: Mapping[str, Any] = names if isinstance(names, Mapping) else {}
-        self._schema: Any = None  # of the call that is being read
+        self._schema: Any = None  # the schema of the current call
         self._lead = ""  # what stood before FUNCTION, in case it is text after all
         self._keys: set[str] = set()
         self._types: frozenset[str] = frozenset()

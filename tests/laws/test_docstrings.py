@@ -20,7 +20,7 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def riddles(tree: ast.Module) -> list[int]:
     """The lines of docstrings that begin with "Of"."""
-    return [line for line, text in docstrings(tree) if text.split(maxsplit=1)[:1] == ["Of"]]
+    return sorted(line for line, text in docstrings(tree) if text.split(maxsplit=1)[:1] == ["Of"])
 
 
 def test_riddles_are_found() -> None:

@@ -108,7 +108,7 @@ def _groups(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
 
 
 def _upwards(mount: _Mount, group: PurePosixPath) -> Iterator[Path]:
-    """From the group to the mount's own folder; that one alone where the group is not below it."""
+    """The folders from the group up to the mount's own, or the mount's own alone where the group is not below it."""
     inside = group.is_relative_to(mount.root) and ".." not in group.parts
     parts = group.relative_to(mount.root).parts if inside else ()
     for count in range(len(parts), -1, -1):

@@ -16,7 +16,7 @@ from typing import Any
 ARENAS = 2
 
 QUIET_S = 1.0
-"""From the end of heavy work to the trimming, so that a burst is trimmed once."""
+"""Seconds from the end of heavy work to the trimming, so that a burst is trimmed once."""
 
 _M_ARENA_MAX = -8
 

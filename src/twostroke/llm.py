@@ -42,7 +42,7 @@ TextOrTokens = str | Sequence[int]
 
 
 class LLM:
-    """For any number of threads: prompts that are under way at the same time share their steps.
+    """An engine for any number of threads: prompts that are under way at the same time share their steps.
 
     model: "spark" (embedded), a folder, or a hub id. options: names of `twostroke serve --help`, as weights="int4" or
     adapter={"sql": "adapters/sql"}.

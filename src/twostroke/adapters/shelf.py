@@ -56,7 +56,7 @@ class AdapterShelf:
                 raise _taken_name(name)
 
     def loaded(self) -> tuple[LoadedAdapter, ...]:
-        """In the order in which they came."""
+        """The loaded adapters, in the order in which they were loaded."""
         with self._changed:
             return tuple(self._loaded.values())
 
@@ -97,7 +97,8 @@ class AdapterShelf:
                 self._require(name)
 
     def take(self, name: str) -> TakenAdapter:
-        """For a request that begins: its slot stays as it is until it is given back. Raises InvalidRequest."""
+        """Take an adapter for a request that begins: its slot stays as it is until it is given back. Raises
+        InvalidRequest."""
         with self._changed:
             taken = self._require(name).taken
             self._uses[taken.slot] += 1

@@ -46,7 +46,7 @@ class AdapterPlan:
 
     @property
     def counted(self) -> Model:
-        """As a cost model counts it: a row costs more where it has an adapter."""
+        """The model as a cost model counts it: a row costs more where it has an adapter."""
         return replace(self.model, program=self.program)
 
     def added_to(self, needs: MemoryNeeds, step_tokens: int, sequences: int) -> MemoryNeeds:

@@ -91,7 +91,8 @@ def _fields(folder: Path) -> Fields:
 
 
 def _tokens(checkpoint: Checkpoint, count: int, vocab_size: int, option: str) -> tuple[int, ...]:
-    """For each token of the layer's head, the model's: d2t holds the difference. Empty where they are the same."""
+    """The model's token for each token of the layer's head; empty where both have the same. d2t holds the
+    differences."""
     if "d2t" not in checkpoint.names and count == vocab_size:
         return ()
     source = checkpoint.tensors.get("d2t")

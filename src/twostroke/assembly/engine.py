@@ -171,7 +171,7 @@ class Heart:
 
 @dataclass(eq=False)
 class BuiltSync(Heart):
-    """With the plain loop's shell."""
+    """A heart with the shell of the plain loop."""
 
     engine: SyncEngine
 
@@ -379,7 +379,7 @@ def _limits(found: Found, resolved: Resolved, ends: frozenset[int]) -> EngineLim
 
 
 def _policy(found: Found, resolved: Resolved) -> Policy:
-    """By order of arrival where nothing is promised."""
+    """The scheduler's policy: by order of arrival where nothing is promised."""
     guessed = not found.costs.measured
     if resolved["step_limiter"] == GAP_LIMITER:
         return arrival_policy(found.costs.now, GapRule(), PAGE_TOKENS, guessed)

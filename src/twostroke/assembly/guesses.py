@@ -70,7 +70,7 @@ class DraftModel:
 
     @property
     def name(self) -> str:
-        """As it was asked for."""
+        """The draft's model as the user named it."""
         return self.folder.source
 
     @property
@@ -116,7 +116,9 @@ def needs_with(
 
 
 def draft_slots(spec: Model, sequences: int) -> int:
-    """For states of a draft. Unlike pages they are not shared with the model: there are as many as can be of use."""
+    """How many slots the states of a draft need. Pages are shared with the model and slots are not, so there are as
+    many
+    as can be of use."""
     return SLOTS_A_SEQUENCE * sequences if spec.state_bytes() else 0
 
 

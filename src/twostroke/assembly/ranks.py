@@ -44,7 +44,7 @@ TIMEOUT_S = 60.0
 SENT = ("weights", "kv_format", "context", "max_step_tokens", "max_sequences", "task", "cpu_level")
 """Settings that all ranks have in common."""
 SHARED_HERE = ("threads", "cache")
-"""Those that members on this machine share with their leader."""
+"""The settings that members on this machine share with their leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class StartedGroup:
         return LeadingForward(forward, self.group, head_needs_members=self.division.way == TENSOR)
 
     def close(self) -> None:
-        """After the ops that use the exchange. Closing twice is harmless."""
+        """End the members and the exchange. Call it after the ops that use the exchange. Closing twice is harmless."""
         self.group.close()
         self.exchange.end()
         if self.processes is not None:

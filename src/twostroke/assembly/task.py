@@ -97,7 +97,10 @@ def _put_pooling(resolver: Resolver, spec: Model, files: SentenceFiles) -> None:
 def build_texts(
     spec: Model, pooling: Pooling | None, files: SentenceFiles, tokenizer: Tokenizer, folder: Path
 ) -> Texts:
-    """For a loaded model. Raises UnsupportedModel for a classifier whose labels are not one score."""
+    """What embeds or scores texts with a loaded model; empty for one that generates.
+
+    Raises UnsupportedModel for a classifier whose labels are not one score.
+    """
     if spec.task is Task.GENERATE or pooling is None:
         return Texts()
     width = spec.program.logits.width

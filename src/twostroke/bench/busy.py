@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 LOOP = "while True: pass"
 BEGIN_S = 0.2
-"""Until the loops run and the system has found cores for them."""
+"""Seconds until the loops run and the system has found cores for them."""
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class Contestant:
         return self.kv is not KVKind.BF16
 
     def asked(self, cases: Sequence[Case]) -> list[Case]:
-        """Those of the cases that it is asked."""
+        """The cases that this engine is asked."""
         return [case for case in cases if case in NARROW or not self.is_narrow]
 
 
@@ -68,7 +68,7 @@ class Column:
 
     @property
     def turns(self) -> int:
-        """Those that it had."""
+        """The most rounds that any case had."""
         return max((len(found) for found in self.values.values()), default=0)
 
     def median(self, case: Case) -> float | None:

@@ -43,7 +43,7 @@ class DividedFigures:
 
     @property
     def good(self) -> bool:
-        """At least GOAL."""
+        """Whether the ratio is at least GOAL."""
         return self.ratio >= GOAL
 
     def as_json(self) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Result:
         return [row.contradiction for row in self.rows if row.contradiction is not None]
 
     def text(self) -> str:
-        """For people."""
+        """The comparison as text for people."""
         return text(self.model, self.limits, self.rows, self.columns, self.rounds)
 
     def figure(self) -> str:

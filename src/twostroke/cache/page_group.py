@@ -19,7 +19,7 @@ from twostroke.cache.prefix_tree import Node, PrefixTree, TreeWatch
 UNBOUNDED = 1 << 60
 
 GIVEN_BACK = -1
-"""In a table: a page that was behind the window."""
+"""The entry of a page table whose page was given back because it lies behind the window."""
 
 
 class PageState(enum.IntEnum):

@@ -19,7 +19,7 @@ from typing import Protocol
 from twostroke.cache.pages import PagePool
 
 STALE_ENTRIES = 1024
-"""That the queue of evictable nodes may hold, beside two for each node, before it is made anew."""
+"""How many entries beyond two for each node the queue of evictable nodes may hold before it is rebuilt."""
 
 
 class Node:
@@ -75,7 +75,7 @@ class PrefixTree:
         return self._num_unshared
 
     def holds(self) -> bytes:
-        """By page id: 1 where the tree is one of the page's owners."""
+        """One byte for each page: 1 where the tree is one of the page's owners."""
         return bytes(self._holds)
 
     def root(self, salt: str) -> Node:
@@ -209,5 +209,5 @@ class PrefixTree:
 
 
 def root_path(salt: str) -> int:
-    """The same in every process, as a string's own hash is not."""
+    """A hash of the salt. It is the same in every process, unlike the hash of a string."""
     return hash(tuple(salt.encode()))

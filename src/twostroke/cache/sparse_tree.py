@@ -21,7 +21,8 @@ class SparseTree(PrefixTree):
     """Owns references into `pool`, as PrefixTree; nothing is said of a node's ancestors but that they are there."""
 
     def insert(self, parent: Node, tokens: tuple[int, ...], page_id: int) -> Node:
-        """As PrefixTree; a node that is there and holds nothing takes page_id over. NOTHING for a node of the path."""
+        """See PrefixTree. A node that exists and holds nothing takes over page_id. page_id: NOTHING for a node of the
+        path."""
         child = parent.children.get(tokens)
         if child is None:
             child = parent.children[tokens] = Node(tokens, NOTHING, parent)

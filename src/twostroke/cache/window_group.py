@@ -61,7 +61,7 @@ class WindowGroup(PageGroup):
         return num_pages
 
     def commit(self, table: PageTable, pages: Iterable[tuple[int, ...]]) -> bool:
-        """As PageGroup; then give back what is behind the window."""
+        """See PageGroup. Afterwards give back the pages behind the window."""
         super().commit(table, pages)
         first = self.first_needed(len(table.nodes))
         for index in range(table.first_held, first):

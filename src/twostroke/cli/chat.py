@@ -81,21 +81,21 @@ class ChatText:
 
 
 class ChatJson:
-    """The same as one JSON document a line, for programs."""
+    """What ChatText prints, as one JSON document a line, for programs."""
 
     def note(self, text: str) -> None:
-        """As `ChatText.note`."""
+        """See `ChatText.note`."""
         self._line({"note": text})
 
     def problem(self, text: str) -> None:
-        """As `ChatText.problem`."""
+        """See `ChatText.problem`."""
         self._line({"error": text})
 
     def piece(self, text: str) -> None:
         """Nothing: the whole answer comes at its end."""
 
     def answered(self, text: str, last: Delta | None, stopped: bool) -> None:
-        """As `ChatText.answered`."""
+        """See `ChatText.answered`."""
         reason = last.finish_reason.value if last is not None and last.finish_reason is not None else None
         timings = None if last is None else last.timings
         self._line(

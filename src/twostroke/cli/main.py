@@ -77,7 +77,7 @@ class LazyGroup(SuggestingGroup):
     synonyms = SYNONYMS
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
-        """As click does, with standard streams that are closed or full, and arguments that are not text."""
+        """Run as click does, also where standard streams are closed or full, or arguments are not text."""
         open_missing_streams()
         prepare_streams()
         try:

@@ -120,7 +120,7 @@ def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: Recor
 
 
 def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:
-    """With the objectives that are to be kept. Raises ConfigError where there are none."""
+    """The setup with the objectives that are to be kept. Raises ConfigError where there are none."""
     if options["policy"] == "arrival":
         return setup
     promised = LatencyObjectives(options["ttft"], options["itl"])

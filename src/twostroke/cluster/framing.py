@@ -42,7 +42,7 @@ class FrameReader:
         self._held = bytearray()
 
     def allow_all(self) -> None:
-        """From now on frames of MAX_FRAME_BYTES are read."""
+        """Read frames of up to MAX_FRAME_BYTES from now on."""
         self._most_bytes = MAX_FRAME_BYTES
 
     @property

@@ -50,7 +50,7 @@ class FrameLink:
 
     @property
     def unsent_bytes(self) -> int:
-        """That wait for the other side to read."""
+        """Bytes that wait for the other side to read."""
         return len(self._unsent)
 
     @property

@@ -27,7 +27,7 @@ ANSWER_S = 5.0
 """The longest wait for one answer, in seconds, with the greeting where there is none yet. After it the pages are
 computed instead, so no request waits longer."""
 KEPT_S = 5.0
-"""After this time without a question a connection is closed."""
+"""Seconds without a question after which a connection is closed."""
 MOST_SOURCES = 64
 MEASURED_BYTES = 64 << 10
 """Smaller answers say nothing of the rate."""
@@ -60,7 +60,7 @@ class PageCalls:
         self.rate = 0.0
 
     def ask(self, source: PageSource, asked: PagesAsked) -> None:
-        """At once. One thread calls it."""
+        """Ask a replica for pages, without waiting for the answer. One thread calls it."""
         if source not in self._lines:
             if len(self._lines) >= MOST_SOURCES:  # replicas that have ended are among them
                 self.close()
@@ -100,7 +100,7 @@ class PageCalls:
         return False
 
     def _listen(self, line: _Line) -> None:
-        """Until something comes, or a question, or there is no time left."""
+        """Handle frames until none comes, a question waits, or no time is left."""
         until_s = min(line.asked.values(), default=time.monotonic() + KEPT_S)
         left_s = until_s - time.monotonic()
         if left_s <= 0:
@@ -148,7 +148,7 @@ class PageCalls:
 
 
 def _frames(line: _Line, left_s: float) -> list[Frame]:
-    """Those that come next, beats among them; none where a question or nothing comes."""
+    """The next frames, heartbeats included; none where a question waits or nothing comes."""
     link = line.link
     if link is None:
         select.select([line.waker], [], [], left_s)

@@ -30,7 +30,7 @@ class PageStore(Protocol):
 
     @property
     def page_bytes(self) -> int:
-        """See above."""
+        """The bytes of a page in all layers of all groups."""
 
     def read(self, page_ids: Sequence[int]) -> bytes:
         """A copy."""
@@ -82,7 +82,7 @@ class PageExchange:
     # The receiver.
 
     def open(self, name: str, salt: str, token_ids: tuple[int, ...]) -> PromptPages:
-        """From now on what is here of these tokens stays, and what comes is added, until `close`."""
+        """Hold what is cached of these tokens, and add the pages that arrive, until `close`."""
         found = self._cache.match(salt, token_ids)
         self._cache.open(name, salt, found)
         return PromptPages(salt, token_ids, self._places(salt, token_ids, len(found)), len(found))
@@ -114,7 +114,7 @@ class PageExchange:
         self._cache.close(name)
 
     def _places(self, salt: str, tokens: Sequence[int], first: int) -> Iterator[bytes]:
-        """For each page from `first` on a hash of all tokens up to its end, and of the salt."""
+        """For each page from `first` on, a hash of the salt and of all tokens up to the page's end."""
         size = self._cache.page_tokens
         before = hashlib.blake2b(salt.encode(), digest_size=16).digest()
         for index in range(len(tokens) // size):

@@ -55,9 +55,10 @@ class PageFeeds:
         return None
 
     def answers(self, now: float, busy: Set[LinkId]) -> list[tuple[LinkId, PagesSent]]:
-        """Those that can be given now: pages that have become full, or none where the time is over.
+        """The answers that can be given now: pages that have become full, or no pages where the time is over.
 
-        One for each link, as the bytes of many would not leave in time. busy: links where that is so already.
+        There is one answer for each link, as the bytes of many would not be sent in time. busy: links that have
+        unsent bytes already.
         """
         made: dict[LinkId, PagesSent] = {}
         for key, feed in list(self._feeds.items()):
@@ -71,6 +72,6 @@ class PageFeeds:
         return list(made.items())
 
     def close(self, link_id: LinkId) -> None:
-        """That replica is gone."""
+        """Forget the questions of a replica that is gone."""
         for key in [key for key in self._feeds if key[0] == link_id]:
             del self._feeds[key]

@@ -107,7 +107,7 @@ class PagePulls:
         return key, pull
 
     def _ask(self, key: int, pull: Pull) -> bool:
-        """For the next pages, where any are missing and there is hope and room for them."""
+        """Ask for the next pages, where some are missing, may still come, and fit. Whether it asked."""
         count = 0 if pull.over else self._exchange.room(pull.pages)
         if count:
             prompt = () if pull.told else (pull.pages.salt, pull.pages.token_ids)

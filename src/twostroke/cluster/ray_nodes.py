@@ -19,7 +19,7 @@ from twostroke.cluster.keeper import LocalKeeper
 from twostroke.types.errors import ConfigError, EngineStopped
 
 START_S = 120.0
-"""Until all actors have an address: machines may have to be started first."""
+"""Seconds until all actors have an address: machines may have to be started first."""
 ANSWER_S, WATCH_S, CLOSE_S = 5.0, 2.0, 15.0
 
 

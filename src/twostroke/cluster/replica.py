@@ -48,7 +48,7 @@ class MaskMaker(Protocol):
     """What compiles grammars, in threads of its own."""
 
     def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """At once. Raises TwostrokeError; the future does, too."""
+        """Begin to compile `count` machines of a grammar. Raises TwostrokeError; the future may raise it too."""
 
 
 @dataclass(eq=False, slots=True)
@@ -322,7 +322,7 @@ class ReplicaServer:
         self._command(go_on)
 
     def _wait(self, stuck: bool) -> None:
-        """Until there is something to do. stuck: a little later there may be, though nothing comes."""
+        """Wait until there is something to do. stuck: try again soon even where nothing comes."""
         with self._changed:
             if not self._commands and not self._stopping and (stuck or not self._core.has_work):
                 self._changed.wait(RETRY_S if stuck else 1.0)

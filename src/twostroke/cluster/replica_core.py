@@ -137,7 +137,7 @@ class ReplicaCore:
         return self._feeds is not None and self._feeds.waits
 
     def answers(self, busy: Set[LinkId] = frozenset()) -> list[tuple[LinkId, PagesSent]]:
-        """To other replicas: pages, as they have become full. busy: links that take no more now."""
+        """Answers to other replicas: pages, as they have become full. busy: links that take no more now."""
         return [] if self._feeds is None else self._feeds.answers(self._clock(), busy)
 
     def pages_came(self, number: int, sent: PagesSent | None) -> tuple[LinkId, Refused] | None:
@@ -206,7 +206,7 @@ class ReplicaCore:
         return news
 
     def load(self) -> ReplicaLoad:
-        """As it is now."""
+        """The replica's load at this moment."""
         gauges = self._book.gauges()
         pending = sum(sum(link.tokens[name] for name in link.came_s) for link in self._links.values())
         prompt_s = self._times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)])
@@ -234,7 +234,8 @@ class ReplicaCore:
         self._forgiving.faults_in_a_row = 0
 
     def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
-        """Before a step is committed: learn from its time; note the sequences that it computed for the first time."""
+        """Learn from a step's time before it is committed, and note the sequences that it computed for the first
+        time."""
         self._step_s = commit_s - begin_s
         if not (result.cold or result.faulty):
             self._times.observe(plan.sequences, self._step_s, commit_s)

@@ -21,7 +21,7 @@ class Waker:
         self._sender.setblocking(False)
 
     def fileno(self) -> int:
-        """For selectors."""
+        """The descriptor that selectors wait for."""
         return self._receiver.fileno()
 
     def wake(self) -> None:

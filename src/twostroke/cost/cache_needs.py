@@ -21,7 +21,7 @@ TYPICAL_TOKENS, TYPICAL_WINDOWS = 4096, 4
 WINDOWS_KEPT = 2
 """Windows' pages for each sequence that may run: its own, and as many of prefixes that are cached and not in use."""
 SLOTS_A_SEQUENCE = 4
-"""Its state, its newest snapshot, and two more of prompts and prefixes."""
+"""State slots of a sequence: its state, its newest snapshot, and two more for snapshots of prompts and prefixes."""
 STATES_SHARE = 2
 """Where there are pages too, slots take 1 / STATES_SHARE of the budget at most."""
 
@@ -105,7 +105,7 @@ class CacheNeeds:
         return pages + self.state_bytes * pools.state_slots
 
     def least_pools(self) -> CachePools:
-        """Without which nothing runs: a window and a page beside it, one page that stays, one slot."""
+        """The smallest pools that can run anything: a window and a page beside it, one page that stays, one slot."""
         least = [window_pages(self.window_of(g), 1, PAGE_TOKENS) if g.window else 1 for g in self.groups]
         sizes = [PagePoolSize(count, self.window_of(g)) for count, g in zip(least, self.groups, strict=True)]
         return CachePools(tuple(sizes), 1 if self.state_bytes else 0, self.chunk_tokens)

@@ -25,7 +25,7 @@ class Curve:
 
     @classmethod
     def of(cls, points: Sequence[tuple[float, float]]) -> Curve:
-        """From (x, y) pairs in any order."""
+        """The curve through (x, y) pairs, which may come in any order."""
         ordered = sorted(points)
         return cls(tuple(x for x, _ in ordered), tuple(y for _, y in ordered))
 
@@ -40,6 +40,6 @@ class Curve:
         return y0 + (self.ys[index] - y0) * (x - x0) / (self.xs[index] - x0)
 
     def scaled_at(self, x: float) -> float:
-        """As `at`, but beyond the last point y grows in proportion to x."""
+        """y at x as `at` has it, but beyond the last point y grows in proportion to x."""
         last = self.xs[-1]
         return self.ys[-1] * x / last if x > last else self.at(x)

@@ -67,7 +67,7 @@ class SegmentCounts(NamedTuple):
 
     @property
     def sequences(self) -> int:
-        """With any new row."""
+        """How many sequences have a new row."""
         return self.decodes + len(self.chunks)
 
     @property

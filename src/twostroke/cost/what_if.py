@@ -49,7 +49,8 @@ class WhatIf:
 
     @cached_property
     def now(self) -> StepCost:
-        """As it runs. Raises ConfigError where the machine was not measured with these formats."""
+        """The cost of steps as the engine runs. Raises ConfigError where the machine was not measured with these
+        formats."""
         return step_cost(self.table_of(self.weights, self.kv_kind), self.machine)
 
     def narrower_weights(self) -> dict[str, StepCost]:

@@ -44,7 +44,7 @@ class Steps(Protocol):
 
     @property
     def session(self) -> Session:
-        """Whose pieces it makes."""
+        """The session that makes the pieces."""
 
     @property
     def has_work(self) -> bool:
@@ -236,7 +236,7 @@ class AsyncEngine:
             return not self._stopping
 
     def _take_commands(self) -> None:
-        """In the order in which they came."""
+        """Carry out the commands in the order in which they came."""
         with self._changed:
             commands, self._commands = self._commands, deque()
         for command in commands:

@@ -61,7 +61,8 @@ class IsolatingExecutor:
         return joined([*results, StepResult({}, failed)])
 
     def _in_parts(self, plan: Plan) -> StepResult:
-        """Those marked `alone` one after the other, then the others together. The first part makes the copies.
+        """Run the sequences marked `alone` one after the other, then the others together. The first part makes the
+        copies.
 
         Where the first part fails, perhaps no copy was made: the other sequences are undone too.
         """

@@ -19,7 +19,7 @@ class Observer(Protocol):
     """Called on the thread that steps, so it must be quick. An exception here ends the engine, so raise none."""
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """After each step. duration_s: scheduling, model, sampling and commit."""
+        """A step was committed. duration_s: scheduling, model, sampling and commit."""
 
     def on_first_token(self, ttft_s: float, /) -> None:
         """A completion's first token; ttft_s counts from its arrival, queueing included."""

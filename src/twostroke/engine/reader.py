@@ -102,7 +102,7 @@ class StreamReader:
         self.hang_up(self)
 
     def _oldest(self) -> tuple[float, Delta]:
-        """With the pieces behind it, and when it was sent."""
+        """The oldest piece, joined with the pieces behind it, and when it was sent."""
         sent_s, piece = self.mail.popleft()
         self.unread_bytes -= size_bytes(piece)
         while self.mail and len(piece.token_ids) < MOST_TOKENS_TOGETHER:

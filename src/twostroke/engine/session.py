@@ -40,7 +40,10 @@ class Grammars(Protocol):
     """What compiles grammars, in threads of its own; any thread may ask."""
 
     def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """At once. Raises InvalidRequest, Overloaded; the future does, too, or has `count` machines."""
+        """Begin to compile `count` machines of a grammar, without waiting.
+
+        Raises InvalidRequest, Overloaded; the future raises them too, or has the machines.
+        """
 
 
 class Adapters(Protocol):
@@ -50,7 +53,7 @@ class Adapters(Protocol):
         """Raises InvalidRequest for one that is not loaded."""
 
     def take(self, name: str) -> TakenAdapter:
-        """It stays as it is until it is given back. Raises InvalidRequest."""
+        """Take an adapter, which stays as it is until it is given back. Raises InvalidRequest."""
 
     def give_back(self, slot: int) -> None:
         """The request has ended."""
@@ -326,7 +329,7 @@ class Session:
             return Piece()
 
     def _of_one(self, live: _Live, piece: Piece) -> Delta | None:
-        """As `_joined`, for nearly every token."""
+        """The same as `_joined` for one piece, which is the case for nearly every token."""
         text, token_ids, logprobs = piece
         if not (text or token_ids):
             return None

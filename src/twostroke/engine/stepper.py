@@ -25,16 +25,16 @@ ReportFault = Callable[[BaseException], None]
 
 
 def no_probe() -> None:
-    """For executors whose health cannot be asked about: three faults in a row end the engine."""
+    """The probe of executors whose health cannot be asked about: three faults in a row end the engine."""
     raise EngineStopped("The executor cannot be asked for its health.")
 
 
 def no_doubt() -> None:
-    """For engines that are taken to be healthy."""
+    """The doubt of engines that are taken to be healthy: it does nothing."""
 
 
 def no_report(_error: BaseException) -> None:
-    """For callers that do not log faults."""
+    """The report of callers that do not log faults: it does nothing."""
 
 
 class Stepper:

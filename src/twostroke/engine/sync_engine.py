@@ -22,7 +22,7 @@ from twostroke.types.output import Delta, GenerationOutput, Prompt
 
 
 class SyncEngine:
-    """For any number of threads and open streams: each step serves all, and pieces wait for their readers."""
+    """An engine for any number of threads and open streams: each step serves all, and pieces wait for their readers."""
 
     def __init__(self, stepper: Stepper) -> None:
         self._stepper = stepper

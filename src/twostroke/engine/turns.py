@@ -24,7 +24,7 @@ def _closed_gate() -> threading.Lock:
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """In the queue. granted: written under the guard alone."""
+    """A place in the queue. granted: written under the guard alone."""
 
     gate: threading.Lock = field(default_factory=_closed_gate)
     granted: bool = False

@@ -21,7 +21,7 @@ class Witness(Protocol):
         """A step for these requests begins; an id may stand there several times."""
 
     def ends(self) -> None:
-        """It is over, well or not."""
+        """The step has ended, well or not."""
 
 
 class WitnessedExecutor:

@@ -352,7 +352,7 @@ class ReplicaFleet:
         stream.sent_tokens = 0
 
     def _take_back(self, stream: FleetStream) -> None:
-        """From its replica, if it has one."""
+        """Take a stream back from its replica, if it has one."""
         self._unsend(stream)
         self._end_ahead(stream)
         self._numbers.pop(stream.number, None)

@@ -38,7 +38,7 @@ class Placed:
 
 
 def place_whole(asked: Placing, members: Sequence[FleetMember], router: ReplicaRouter) -> Placed:
-    """On one of `members`."""
+    """The best of `members` for the whole request, with a source of pages to move there where that is faster."""
     member = router.rank(asked, members)
     return Placed(member, source_of(asked, member, members, router))
 
@@ -62,7 +62,7 @@ def place_split(
 def source_of(
     asked: Placing, member: FleetMember, others: Sequence[FleetMember], router: ReplicaRouter
 ) -> FleetMember | None:
-    """Whose pages should be moved to `member`: where that takes fewer seconds than computing them there."""
+    """The member whose pages should be moved to `member`; None where computing them there takes no longer."""
     here = router.cached_tokens(asked, member)
     best, gain_s = None, 0.0
     for other in others:
@@ -86,7 +86,7 @@ def _first_s(asked: Placing, member: FleetMember, router: ReplicaRouter) -> floa
 
 
 def _queue_s(member: FleetMember) -> float:
-    """Until a prompt that is cached has its first step."""
+    """Seconds until a prompt that is cached would have its first step."""
     return predicted_s(Placing(1, (), 1), member, 0)
 
 

@@ -58,16 +58,16 @@ class ReplicaRouter(Protocol):
         """The member that computes this request; it is remembered as having the prompt's pages."""
 
     def rank(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
-        """The same choice; nothing is remembered."""
+        """The member that `choose` would return; nothing is remembered."""
 
     def remember(self, asked: Placing, member: FleetMember) -> None:
-        """It will have the prompt's pages."""
+        """Remember that the member will have the prompt's pages."""
 
     def cached_tokens(self, asked: Placing, member: FleetMember) -> int:
         """How many of the prompt's tokens the member need not compute, as far as is known."""
 
     def forget(self, member: FleetMember) -> None:
-        """It was lost, and its pages with it."""
+        """Forget a member that was lost with its pages."""
 
 
 class LeastSeconds:

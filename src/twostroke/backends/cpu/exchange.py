@@ -36,7 +36,8 @@ class Exchange:
 
     @classmethod
     def in_memory(cls, level: str, descriptor: int, rank: int, ranks: int, width: int, limit_s: float) -> Exchange:
-        """Through a file of memory of `memory_bytes`, which all ranks have open. width: of the widest value."""
+        """An exchange through a file of memory of `memory_bytes`, which all ranks have open. width: of the widest
+        value."""
         library = load_library(level)
         piece = piece_bytes(width)
         memory = mmap.mmap(descriptor, memory_bytes(level, ranks, width))
@@ -71,7 +72,7 @@ class Exchange:
             self._library.ts_exchange_end(self.handle)
 
     def close(self) -> None:
-        """After the ops that use it. Closing twice is harmless."""
+        """Free the exchange. Call it after the ops that use it. Closing twice is harmless."""
         handle, self.handle = self.handle, None
         if handle:
             self._library.ts_exchange_destroy(handle)

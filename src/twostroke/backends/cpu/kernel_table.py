@@ -19,7 +19,7 @@ MOST_ROWS = 128
 """More are multiplied as this many are, or in parts of at least as many; their last rows as fewer."""
 
 HEAD_DIMS = (64, 80)
-"""With matrix registers attention depends on whether heads are whole pieces of 32."""
+"""The head dimensions that are compared: with matrix registers it matters whether a head is whole pieces of 32."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ LEVELS_OF = {
     "x86_64": ("generic", "avx2", "avx512", "amx"),
     "aarch64": ("generic", "neon", "dotprod", "i8mm"),
 }
-"""By architecture, in rising order; the number of a level in the ABI is its place here."""
+"""The levels of each architecture, in rising order. The number of a level in the ABI is its place here."""
 LEVELS = LEVELS_OF.get({"arm64": "aarch64"}.get(platform.machine(), platform.machine()), ("generic",))
-"""Those of this machine."""
+"""The levels of this machine's architecture."""
 
 RANK_LOST = -7
 STATUSES = {

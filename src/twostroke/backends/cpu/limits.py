@@ -23,7 +23,8 @@ WINDOWS, WINDOW_S = 4, 0.025
 """Each rate is measured in four windows of this many seconds; the quickest window counts."""
 
 SPREAD_S, SPREAD_IN_A_ROW = 0.3, 3
-"""For how long the threads are kept busy at most until each has a core of its own; how often that must be seen."""
+"""The longest time that threads are kept busy until each has a core of its own, and how often in a row that must be
+seen."""
 
 
 @dataclass(frozen=True, slots=True)

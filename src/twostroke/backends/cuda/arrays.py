@@ -34,17 +34,17 @@ class DeviceArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As numpy's."""
+        """The shape, as numpy has it."""
         return self._shadow.shape
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """In bytes."""
+        """The strides in bytes, as numpy has them."""
         return self._shadow.strides
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As numpy's."""
+        """The type of the elements, as numpy has it."""
         return self._shadow.dtype
 
     @property
@@ -64,7 +64,7 @@ class DeviceArray:
 
     @property
     def flags(self) -> Any:
-        """As numpy's."""
+        """The flags, as numpy has them."""
         return self._shadow.flags
 
     @property
@@ -87,11 +87,11 @@ class DeviceArray:
         return DeviceArray(self._shadow[index])
 
     def view(self, dtype: Any) -> DeviceArray:
-        """The same bytes as another dtype."""
+        """This array's bytes as another dtype."""
         return DeviceArray(self._shadow.view(dtype))
 
     def reshape(self, *shape: Any) -> DeviceArray:
-        """The same elements in another shape. Raises BackendError where they would have to be moved."""
+        """This array's elements in another shape. Raises BackendError where they would have to be moved."""
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         inner = len(wanted) > 1 and -1 not in wanted and wanted[0] == self._shadow.shape[0]
         if self._shadow.flags.c_contiguous:

@@ -75,7 +75,7 @@ class CudaDevice:
 
     @property
     def facts(self) -> DeviceFacts:
-        """As of now."""
+        """What the device is and how much memory it has free at this moment."""
         found = native.DeviceStruct()
         self._check("cuda", self._library.ts_cuda_describe(self._context, ctypes.byref(found)))
         capability = (found.major, found.minor)
@@ -164,14 +164,14 @@ class CudaDevice:
 
     @staticmethod
     def _row(array: NDArray[Any], row: int) -> tuple[int, int]:
-        """Its address and its bytes."""
+        """The address and the size in bytes of one row."""
         if not 0 <= row < len(array):
             raise BackendError(f"Row {row} is not among the {len(array)} of an array on a device.")
         row_bytes = array.nbytes // len(array)
         return int(array.ctypes.data) + row * row_bytes, row_bytes
 
     def wait(self) -> None:
-        """Until all that was started is done. Raises BackendError where some of it failed."""
+        """Wait until all that was started is done. Raises BackendError where some of it failed."""
         self._check("wait", self._library.ts_cuda_wait(self._context))
 
     def inputs(self, num_bytes: int) -> NDArray[np.uint8]:

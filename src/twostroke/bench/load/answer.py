@@ -36,7 +36,7 @@ class _Details(msgspec.Struct):
 
 
 class Usage(msgspec.Struct):
-    """As the server counted."""
+    """The token counts that the server reported."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None

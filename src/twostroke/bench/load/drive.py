@@ -83,7 +83,7 @@ class Drive:
         return not self._stop.is_set()
 
     async def _all(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Until all are done or the run is stopped; raises what a task raised."""
+        """Wait until all tasks are done or the run is stopped; raises what a task raised."""
         if not tasks:
             return
         stopped = asyncio.create_task(self._stop.wait())

@@ -89,7 +89,7 @@ def steps(values: Sequence[float], least: float = 0.0) -> tuple[float, int]:
 
 
 def tick(value: float, step: float) -> str:
-    """As many decimals as the step needs."""
+    """The text of a value, with as many decimals as the step between ticks needs."""
     return f"{value:,.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
 
 
@@ -105,8 +105,8 @@ def _drawn(line: Line, places: Sequence[tuple[float, float]]) -> list[str]:
 
 
 def _labels(lines: Sequence[Line], place: Place, edges: Box) -> list[str]:
-    """Beside its point, where no other label, line or point is; a label that finds no room is left out. What was
-    measured chooses first."""
+    """The labels, each beside its point where no other label, line or point is. A label without room is left out.
+    Measured lines choose first."""
     places = [[place(point) for point in line.points] for line in lines]
     taken = [box for along in places for box in _covered(along)]
     parts = []

@@ -38,7 +38,7 @@ class LoadReport:
         return sum(seen.asked_again for seen in self.measured.seen)
 
     def text(self) -> str:
-        """For a terminal."""
+        """The report for a terminal."""
         lines = [f"{self.facts.model} at {self.facts.base_url}: {self.load}"]
         if self.measured.interrupted:
             lines.append(

@@ -73,7 +73,7 @@ async def find_model(client: httpx2.AsyncClient, address: str, wanted: str | Non
 
 
 def unknown_model(wanted: str, names: list[str]) -> ConfigError:
-    """With the nearest name."""
+    """The error for a model that the server does not have; it names the nearest one."""
     near = difflib.get_close_matches(wanted, names, 1, 0.3)
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     return ConfigError(

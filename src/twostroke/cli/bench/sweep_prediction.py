@@ -55,7 +55,7 @@ def kept_measurement(threads: int | None) -> Calibration | None:
 def predict(
     found: Sweep, model: str, weights: str | None, kv_format: str | None, calibration: Calibration
 ) -> Prediction:
-    """For the points that were measured. Raises ConfigError for a format or a length that cannot be."""
+    """The prediction for the measured points. Raises ConfigError for a format or a length that cannot be."""
     from twostroke.bench.load.sweep import Prediction, UsersPrediction
     from twostroke.env import read_machine
     from twostroke.planner.ask import make_ask

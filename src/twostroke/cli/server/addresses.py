@@ -15,7 +15,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def require_secret(options: Mapping[str, Any]) -> str | None:
-    """From the flag or TWOSTROKE_CLUSTER_SECRET; None where neither is set."""
+    """The secret from the flag or TWOSTROKE_CLUSTER_SECRET; None where neither is set."""
     from twostroke.config import collect
     from twostroke.env import asked_by_environment
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def lasting_heap() -> Iterator[None]:
-    """For the owner of the process, once all that lasts is loaded. Afterwards everything is searched as before."""
+    """Keep what is loaded now out of garbage collection until the end. For the owner of the process, after loading."""
     gc.collect()
     gc.freeze()
     try:

@@ -54,7 +54,7 @@ def serve_front(
     show: Show,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Until a signal. check: see `build_front`."""
+    """Serve until a signal. check: see `build_front`."""
     from twostroke.cluster.front import no_check
     from twostroke.server.build_front import build_front
     from twostroke.server.serve import run

@@ -48,7 +48,7 @@ def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json
 
 
 def engine_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Those of a replica that are given. Raises ConfigError for adapters."""
+    """The given options that are for a replica's engine. Raises ConfigError for adapters."""
     from twostroke.config import collect, refuse_adapters
     from twostroke.env import asked_by_environment
 
@@ -58,13 +58,14 @@ def engine_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def server_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Those of a front."""
+    """The options that are for a front."""
     served = {option.name for option in SERVER_OPTIONS}
     return {name: value for name, value in options.items() if name in served}
 
 
 def shared_here(model: str, engine: dict[str, Any], count: int) -> dict[str, Any]:
-    """With threads and memory of this machine divided among `count` replicas, unless they are asked for."""
+    """The engine options of each of `count` replicas on this machine. They share its threads and memory equally, unless
+    those are given."""
     from twostroke.assembly.engine import find_model
 
     whole = find_model(model, engine)
@@ -78,7 +79,7 @@ def shared_here(model: str, engine: dict[str, Any], count: int) -> dict[str, Any
 
 
 def words_of(engine: dict[str, Any]) -> list[str]:
-    """As on a command line."""
+    """The options as words of a command line."""
     return [word for name, value in engine.items() for each in _each(value) for word in (BY_NAME[name].flag, str(each))]
 
 

@@ -18,7 +18,7 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 class RunningServer:
-    """At `url`, with or without /v1. Raises ConfigError for what is no address."""
+    """A server that runs at `url`, with or without /v1. Raises ConfigError for what is no address."""
 
     def __init__(self, url: str, api_key: str | None, wait_s: float) -> None:
         if urlsplit(url).scheme not in ("http", "https"):
@@ -29,7 +29,7 @@ class RunningServer:
         self._wait_s = wait_s
 
     def open(self, path: str) -> IO[bytes]:
-        """Its answer. Raises HTTPError where it refuses, ConfigError where it does not answer."""
+        """The server's answer. Raises HTTPError where it refuses, ConfigError where it does not answer."""
         # No proxy: the server is the caller's own, and variables are read in one place only.
         opener = build_opener(ProxyHandler({}))
         try:
@@ -41,7 +41,7 @@ class RunningServer:
             raise self.silent(error) from None
 
     def silent(self, error: Exception) -> ConfigError:
-        """It does not answer."""
+        """The error for a server that does not answer."""
         reason = getattr(error, "reason", error)
         return ConfigError(
             f"No server answers at {self.url}.",

@@ -66,7 +66,7 @@ def _watch(picture: Any, frames: Iterator[dict[str, Any]]) -> None:
 
 
 class _Server:
-    """Its engine routes. Raises ConfigError where it does not answer, InvalidRequest where it refuses."""
+    """The engine routes of a server. Raises ConfigError where it does not answer, InvalidRequest where it refuses."""
 
     def __init__(self, url: str, api_key: str | None) -> None:
         self._server = RunningServer(url, api_key, WAIT_S)
@@ -80,7 +80,7 @@ class _Server:
                 raise self._server.stranger() from None
 
     def frames(self) -> Iterator[dict[str, Any]]:
-        """For ever; raises ConfigError when the stream ends."""
+        """The frames of the steps, without an end. Raises ConfigError when the stream ends."""
         with self._open("/v1/engine/steps") as got:
             try:
                 for line in got:

@@ -76,7 +76,7 @@ class Picture:
         }
 
     def drawing(self) -> Group:
-        """The same as a picture of the terminal's width."""
+        """The figures as a picture of the terminal's width."""
         found = self.figures()
         return Group(_head(found), _bars(found), _latency(found), _requests(found["requests"]))
 

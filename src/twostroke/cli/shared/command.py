@@ -65,7 +65,7 @@ class SuggestingGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does. Raises UsageError (exit code 2) for an unknown name."""
+        """Find the command as click does. Raises UsageError (exit code 2) for an unknown name."""
         name = args[0]
         known = self.list_commands(ctx)
         if name in known or name.startswith("-") or ctx.resilient_parsing:
@@ -150,7 +150,7 @@ def end_with_output_problem() -> None:
 
 
 def print_error(error: TwostrokeError) -> None:
-    """On standard error, in three lines at most."""
+    """Print an error on standard error, in three lines at most."""
     _print_error(error.what, error.why, error.fix)
 
 

@@ -23,7 +23,7 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 
 def end_quietly() -> None:
-    """From now on, unless the parent process asked that SIGINT be ignored."""
+    """End without a traceback on SIGINT from now on, unless the parent process asked that SIGINT be ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 

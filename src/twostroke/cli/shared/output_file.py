@@ -61,12 +61,12 @@ def write_whole(path: Path, text: str, option: str) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any], option: str) -> None:
-    """As JSON; see write_bytes."""
+    """Write a value as JSON; see write_whole."""
     write_whole(path, json.dumps(value, indent=1) + "\n", option)
 
 
 def _partial(path: Path) -> Path:
-    """Beside the file itself, where the path is a link to one."""
+    """The path of the partial file: beside the file itself, even where `path` is a link to it."""
     place = path.resolve()
     return place.with_name(f"{place.name}.{os.getpid()}.partial")
 

@@ -40,7 +40,7 @@ class RecordedOutput(io.FileIO):
     problem: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """As FileIO does."""
+        """Write as FileIO does, and note the problem where that fails."""
         try:
             return super().write(data) or 0
         except OSError as error:
@@ -64,7 +64,7 @@ def prepare_streams() -> None:
 
 
 def as_text(text: str, what: str) -> str:
-    """The same text. Raises InvalidRequest where bytes in it were not UTF-8."""
+    """Check a text and return it unchanged. Raises InvalidRequest where bytes in it were not UTF-8."""
     for position, character in enumerate(text):
         if "\udc80" <= character <= "\udcff":
             raise InvalidRequest(

@@ -85,7 +85,7 @@ class Explanation:
 
 
 def words(explanation: Explanation) -> str:
-    """For people; several lines."""
+    """The explanation as several lines for people."""
     whole = explanation
     lines = [f"{short(whole.request_id)}: {whole.verdict}. {whole.summary}"]
     times = [f"{duration(whole.e2e_s)} in all"]

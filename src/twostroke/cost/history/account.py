@@ -88,7 +88,7 @@ class GuessCounts:
     steps: int = 0
 
     def with_step(self, guessed: int, accepted: int) -> GuessCounts:
-        """After one more step."""
+        """The counts after one more step."""
         return GuessCounts(self.guessed + guessed, self.accepted + accepted, self.steps + 1)
 
 
@@ -144,7 +144,7 @@ class LiveAccount:
         return shares(steps, self.request.request_id, 0.0, self.token_ordinal)
 
     def parts(self) -> TimeParts:
-        """As of the last time that it was settled."""
+        """The parts of the time up to the last settlement."""
         return TimeParts(
             self.queue_s,
             self.own_s,
@@ -193,22 +193,22 @@ class Account:
 
     @property
     def e2e_s(self) -> float:
-        """From arrival to the end, a late reader included."""
+        """Seconds from arrival to the end, a late reader included."""
         return self.parts.total_s
 
     @property
     def ttft_s(self) -> float | None:
-        """From arrival to the first token; None where there was none."""
+        """Seconds from arrival to the first token; None where there was none."""
         return None if self.first_token_s is None else self.first_token_s - self.arrival_s
 
     @property
     def stream_s(self) -> float:
-        """From the first token to the end."""
+        """Seconds from the first token to the end."""
         return 0.0 if self.first_token_s is None else self.e2e_s - (self.first_token_s - self.arrival_s)
 
 
 def record_of(account: Account) -> RequestRecord:
-    """For the trace."""
+    """The account's record for the trace."""
     return RequestRecord(
         account.request_id,
         account.arrival_s,
@@ -228,7 +228,8 @@ class ChunkStep(tuple[int, float, float, tuple[tuple[str, int, float], ...]]):
 
 
 def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordinal: int) -> tuple[Share, ...]:
-    """Whose chunks these were, the longest first. A step that began before since_s counts with what came after."""
+    """The requests whose chunks these were, the longest share first. Of a step that began before since_s, only the time
+    after since_s counts."""
     sums: dict[str, list[float]] = {}  # the fields of a Share, in order
     for ordinal, begin_s, commit_s, chunks in steps:
         kept = 1.0 if begin_s >= since_s else (commit_s - since_s) / (commit_s - begin_s)

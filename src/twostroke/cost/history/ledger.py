@@ -233,7 +233,7 @@ class Ledger:
         return {row.request_id: added * row.num_tokens / chunk_rows for row in chunks}
 
     def _enter(self, live: LiveAccount, begin_s: float) -> None:
-        """It is planned, for the first time or again."""
+        """Account for a request that is planned, for the first time or again."""
         if live.phase is Phase.QUEUED:
             live.queue_s = max(0.0, begin_s - live.mark_s)
             live.first_s, live.first_ordinal = begin_s, self.num_steps
@@ -273,7 +273,7 @@ class Ledger:
                 live.decode_s += own_s - again_s
 
     def _begin_decode(self, live: LiveAccount, span: Span) -> None:
-        """Its next token is there: from now on it is in every step."""
+        """Account for a request that has its next token: from now on it is in every step."""
         if live.token_s is None:
             live.token_s, live.token_ordinal = span.commit_s, self.num_steps
             live.delayed_token_s = self._delayed_s
@@ -321,7 +321,7 @@ class Ledger:
         live.stall_s += now.stall_s - then.stall_s
 
     def _rest(self, live: LiveAccount, seconds: float) -> None:
-        """From the last step to an end that came between steps."""
+        """Account for the seconds from the last step to an end between two steps."""
         stall_s = min(self._away_s, max(0.0, seconds))
         live.stall_s += stall_s
         live.host_s += seconds - stall_s

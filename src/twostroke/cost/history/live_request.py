@@ -30,7 +30,7 @@ class LiveRequest:
 
 
 def live_request(live: LiveAccount) -> LiveRequest:
-    """As it stands; may be called while the engine goes on."""
+    """The request's state at this moment. It may be called while the engine goes on."""
     prompt = len(live.request.prompt_token_ids)
     filling = live.token_s is None
     return LiveRequest(

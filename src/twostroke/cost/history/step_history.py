@@ -57,7 +57,7 @@ class Row(NamedTuple):
         return cls(request_id, start, num_tokens, planned.samples, *counts, planned.role, planned.request.adapter)
 
     def segment(self, offset: int = 0) -> Segment:
-        """As a StepCost takes it; `offset` steps after the first one of its run."""
+        """The segment that a StepCost takes, for the step that is `offset` steps after the first one of its run."""
         start = self.start + offset
         return Segment(start, self.num_tokens, self.samples, self.role, self.scored, self.drafts, self.adapter)
 
@@ -153,7 +153,7 @@ class Sample:
 
     @property
     def ordinal(self) -> int:
-        """Its number, as the ledger counts."""
+        """The step's number, as the ledger counts."""
         return self.run.ordinal + self.offset
 
     @property

@@ -36,7 +36,7 @@ class StepsSeen:
 
     @classmethod
     def of(cls, history: StepHistory, cost: StepCost, otherwise: float | None) -> StepsSeen:
-        """From the latest steps. otherwise: what to take where there were none."""
+        """The ratios of the latest steps. otherwise: the ratio where there were none."""
         ratios: dict[bool, list[float]] = {True: [], False: []}
         for sample in history.latest(LATEST_RUNS):
             if sample.ordinal > COLD_STEPS:

@@ -45,7 +45,7 @@ def bits_of(weights):
 
 
 def random_ids(count, seed, vocabulary=100_000):
-    """The same ids for the same seed under every Python."""
+    """Random token ids: the same for the same seed under every Python."""
     state, made = seed * 2654435761 % 2**32, []
     for _ in range(count):
         state = (1664525 * state + 1013904223) % 2**32

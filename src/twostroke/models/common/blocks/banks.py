@@ -108,7 +108,7 @@ class Stacks:
         return t.weight(role, rows, columns, parts, biases, experts=count)
 
     def _each_expert(self, t: Tracer, shape: BankShape, role: str, name: str, rows: int, columns: int) -> Weight:
-        """The same matrices under names of their own, as checkpoints that were quantized have them."""
+        """The bank's matrices under a name for each expert, as checkpoints that were quantized have them."""
         names = ("gate_proj", "up_proj") if role == GATE_UP and shape.gated else (UP_OR_DOWN[role],)
         each, begin = rows // len(names), name.rpartition(".")[0]
         paired = self.paired and len(names) > 1

@@ -34,7 +34,7 @@ class Index:
     interleaved: bool = False
 
     def order(self, heads: int, turned: int) -> HeadRows | None:
-        """In which the rows of `heads` heads are read; None for as they are stored."""
+        """The order in which the rows of `heads` heads are read; None for the order in which they are stored."""
         return HeadRows(heads, self.dim, self.dim, pairs=turned // 2) if self.interleaved else None
 
 

@@ -114,14 +114,14 @@ def _down(t: Tracer, shape: LatentHeads) -> Weight:
 
 
 def _keys_up(t: Tracer, shape: LatentHeads) -> Weight:
-    """For each head the matrix (rank, plain): what makes keys of latents, turned."""
+    """For each head, the transposed matrix (rank, plain) that makes keys of latents."""
     firsts = _firsts(shape)
     parts = tuple(_up(t, shape, transposed=True, columns=(first, first + shape.plain)) for first in firsts)
     return t.weight("keys_up", shape.rank, shape.plain, parts, experts=shape.num_heads)
 
 
 def _values_up(t: Tracer, shape: LatentHeads) -> Weight:
-    """For each head the matrix (value_dim, rank)."""
+    """For each head, the matrix (value_dim, rank) that makes values of latents."""
     firsts = [first + shape.plain for first in _firsts(shape)]
     parts = tuple(_up(t, shape, rows=(first, first + shape.value_dim)) for first in firsts)
     return t.weight("values_up", shape.value_dim, shape.rank, parts, experts=shape.num_heads)

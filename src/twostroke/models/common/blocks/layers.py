@@ -66,7 +66,7 @@ def sparse_layer(
     turn: RopeSpec | None = None,
     factor: float = 1.0,
 ) -> Value:
-    """As pre_layer, with `block` in place of the usual feed-forward block, unless it is None. block: scales itself."""
+    """A pre_layer with `block` in place of the usual feed-forward block, unless it is None. block: scales itself."""
     seen = attend(t, parts.heads, parts.norm(t, USUAL_NORMS[0], x), window=window, turn=turn)
     x = add(x, scale(seen, factor))
     h = parts.norm(t, USUAL_NORMS[1], x)

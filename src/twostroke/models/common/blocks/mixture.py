@@ -83,7 +83,7 @@ class Mixture:
         return self.of_routes(t, h, self.router(t, h))
 
     def of_routes(self, t: Tracer, h: Value, routes: Value) -> Value:
-        """The same of rows that are not those that the router saw."""
+        """The experts' output for rows h, with routes that the router chose for other rows."""
         return experts(h, routes, self.banks.gate_up(t, self.shape), self.banks.down(t, self.shape), self.rule)
 
     def __call__(self, t: Tracer, h: Value) -> Value:

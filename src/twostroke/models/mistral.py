@@ -30,7 +30,7 @@ def mistral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("MinistralForCausalLM", model_type="ministral")
 def ministral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """As mistral; layer_types may leave the window out of some layers."""
+    """Ministral: Mistral whose layer_types may leave the window out of some layers."""
     facts, shape = read_dense(fields, DEFAULTS)
     window = sliding_window(fields, DEFAULTS)
     windows = windows_by_layer(fields, facts.num_layers, window, (window,) * facts.num_layers)

@@ -25,7 +25,7 @@ class DeviceMemory(Protocol):
         """(num_bytes,) uint8 zeros, at a multiple of 64 bytes."""
 
     def put(self, host: NDArray[Any]) -> NDArray[Any]:
-        """The same numbers, where the backend reads them."""
+        """An array with these numbers in the memory that the backend reads."""
 
     def write(self, array: NDArray[Any], host: NDArray[Any]) -> None:
         """array = host, of the same shape and dtype. array was made here, or is a contiguous part of one that was.

@@ -175,7 +175,7 @@ class StepMemory:
         return tuple(layer for _, layer in sorted(self._layer_of.items(), key=lambda pair: pair[0].index))
 
     def layers_of(self, group: int) -> tuple[KVLayer, ...]:
-        """Those of one page group."""
+        """The KV layers of one page group."""
         return tuple(layer for cache, layer in self._layer_of.items() if self._group_of[cache] == group)
 
     @property

@@ -134,7 +134,7 @@ def holds_columns(kind: WeightKind, columns: int) -> bool:
 
 
 def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
-    """The same values with just the parts that the kind has: steps as wide as its own, zeros for minima not there.
+    """The rows' values with just the parts that the kind has: its own width of steps, zeros for minima that are absent.
 
     Raises ValueError for what the kind cannot hold.
     """

@@ -28,7 +28,7 @@ class Candidate:
 
     @property
     def does(self) -> bool:
-        """It holds the model and all streams and meets every objective."""
+        """Whether the target holds the model and all streams and meets every objective."""
         return not self.lacks
 
 

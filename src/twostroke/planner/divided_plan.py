@@ -52,7 +52,7 @@ class PartPlan:
 
     @property
     def needed_bytes(self) -> int:
-        """With one sequence."""
+        """The bytes that the process needs with one sequence."""
         fixed = self.weight_bytes + self.activation_bytes + self.table_bytes + self.process_bytes
         return fixed + self.sequence_bytes
 
@@ -68,7 +68,7 @@ class DividedStep:
 
     @classmethod
     def of(cls, name: str, rows: int, found: StepPrediction) -> DividedStep:
-        """From what a DividedCost predicts."""
+        """The step that a DividedCost predicts."""
         return cls(name, rows, found.seconds, sum(part.seconds for part in found.parts if part.name == "exchange"))
 
 

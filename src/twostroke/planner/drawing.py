@@ -46,7 +46,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """On white; later shapes lie over earlier ones. Colours are #rrggbb."""
+    """A drawing on white. Later shapes lie over earlier ones. Colours are #rrggbb."""
 
     width: int
     height: int

@@ -40,14 +40,14 @@ def last_hidden(program: Program) -> LastHidden:
 
 
 def with_hidden_kept(program: Program) -> Program:
-    """The same program; the last hidden states may be read after a step."""
+    """The program, with its last hidden states kept so that they may be read after a step."""
     return replace(program, kept=(*program.kept, last_hidden(program).rows))
 
 
 def with_layer_inputs(
     program: Program, layers: Sequence[int], copy: Callable[[Value], Op], begin: str = "model.layers."
 ) -> Program:
-    """The same program; copies of the residuals that enter these layers may be read after a step, in order.
+    """The program, with copies of the residuals that enter these layers kept, in order, to be read after a step.
 
     copy: a call whose result is a copy of a value. begin: what names of a layer's tensors begin with. Raises ValueError
     where a layer's first call reads no tensor of that name.

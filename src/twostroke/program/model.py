@@ -118,7 +118,7 @@ class Model(CommonFacts):
 
     @property
     def windows(self) -> tuple[int, ...]:
-        """For each layer with K and V, the positions that a query sees; 0 means all."""
+        """How many positions a query sees, for each layer with K and V; 0 means all."""
         return tuple(kind.window for kind in self.program.paged())
 
     @property

@@ -36,7 +36,7 @@ class ColumnSegment:
     unit: int
 
     def columns(self, rank: Rank) -> range:
-        """Those of one rank."""
+        """The columns of one rank."""
         units = rank.share(self.width // self.unit)
         return range(self.first + units.start * self.unit, self.first + units.stop * self.unit)
 

@@ -84,13 +84,13 @@ class Value:
         return tuple(self.columns(first, width) for first, width in zip(firsts, widths, strict=True))
 
     def heads(self, count: int) -> Value:
-        """The same elements as (count, width / count)."""
+        """This value's elements as (count, width / count)."""
         if count < 1 or self.width % count:
             raise ValueError(f"rows of {self.width} elements are not {count} heads")
         return Value(self.trace, self.rows, (count, self.width // count), self)
 
     def flat(self) -> Value:
-        """The same elements as (width,)."""
+        """This value's elements as (width,)."""
         return self if len(self.shape) == 1 else Value(self.trace, self.rows, (self.width,), self)
 
 
@@ -221,7 +221,7 @@ class Rope:
 
 
 ALL_AHEAD = 1 << 30
-"""For PagedKV.ahead: a query sees every position of its sequence that follows it."""
+"""The value of PagedKV.ahead with which a query sees every position of its sequence that follows it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def _seeing(calls: Iterable[Op], formats: StoredFormats) -> Iterator[tuple[Op, O
 
 
 def _seen(calls: Iterable[Op], formats: StoredFormats) -> tuple[SeenLayers, ...]:
-    """By window, in the order in which windows come up."""
+    """The cost of the layers with each window, in the order in which windows come up."""
     found: dict[int, OpCost] = {}
     for call, cost in _seeing(calls, formats):
         kinds = [item.kind for item in call.operands() if isinstance(item, Cache)]

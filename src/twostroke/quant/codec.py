@@ -174,7 +174,7 @@ def _squared_error(groups: F32Array, scales: F32Array) -> F32Array:
 
 
 def _aligned(data: U8Array) -> U8Array:
-    """The same bytes at an address that is a multiple of ALIGNMENT_BYTES."""
+    """A copy of the bytes at an address that is a multiple of ALIGNMENT_BYTES."""
     room = np.empty(data.size + ALIGNMENT_BYTES, np.uint8)
     start = -room.ctypes.data % ALIGNMENT_BYTES
     aligned = room[start : start + data.size]

@@ -113,7 +113,7 @@ _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Frame)
 
 
 def encode(frame: Frame) -> bytes:
-    """As bytes, without a length."""
+    """The frame as bytes, without a length."""
     return _encoder.encode(frame)
 
 

@@ -70,7 +70,7 @@ class RankGroup:
             thread.start()
 
     def wait_ready(self) -> dict[int, RankReady]:
-        """Until every member has loaded its part. Raises what a member failed with."""
+        """Wait until every member has loaded its part. Raises what a member failed with."""
         with self._changed:
             while self._lost is None and len(self._ready) < len(self._lines):
                 self._changed.wait()
@@ -130,7 +130,7 @@ class RankGroup:
         )
 
     def tell(self, frame: Frame) -> None:
-        """To all members, a pass of the program each. Raises EngineStopped."""
+        """Send a frame to all members: each runs a pass of the program. Raises EngineStopped."""
         self.require_whole()
         self._passes += 1
         for index, line in enumerate(self._lines):

@@ -68,7 +68,7 @@ class StepDecoder:
         self._before: list[Tables] = []
 
     def sequences(self, step: RankStep) -> list[DecodedSequence]:
-        """Those of the step. Raises ValueError where it builds on what was never sent."""
+        """The sequences of the step. Raises ValueError where it builds on what was never sent."""
         found: list[DecodedSequence] = []
         for row in step.rows:
             if not -1 <= row.before < len(self._before):

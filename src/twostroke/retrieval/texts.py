@@ -22,7 +22,7 @@ class TextTokenizer(Protocol):
         """Token ids without special tokens around them."""
 
     def quoting(self) -> Quoting:
-        """For one text: finds control tokens in it."""
+        """An object that finds the control tokens in one text."""
 
     def frame(self, pair: bool) -> Frame:
         """The special tokens around one text, or around a pair."""

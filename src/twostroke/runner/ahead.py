@@ -56,8 +56,12 @@ class HiddenHistory:
             self.forget(next(iter(self._kept)))
 
     def take(self, request_id: str, start: int, out: F32Array) -> None:
-        """Those of positions from `start` on into `out` (count, all widths); zeros where they were not computed,
-        as in a prefix that was shared. They are forgotten, and all before them."""
+        """Take the hidden states of positions from `start` on into `out` (count, all widths).
+
+        Positions that were not computed give zeros, as in a prefix that was shared. Those taken, and all before them,
+        are
+        forgotten.
+        """
         out[...] = 0.0
         left: list[tuple[int, F32Array]] = []
         end = start + len(out)

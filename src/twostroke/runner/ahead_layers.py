@@ -108,7 +108,7 @@ class LayersExecutor:
                 self._run_next([reading for reading, _ in part], [each for _, each in part], samples=False)
 
     def _parts(self, open_: Sequence[_Open]) -> Iterator[list[_Open]]:
-        """As many in one step as fit."""
+        """The rows divided into steps, with as many in each step as fit."""
         part: list[_Open] = []
         rows = 0
         for each in open_:

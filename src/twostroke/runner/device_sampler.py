@@ -57,7 +57,7 @@ class SamplingForward(Protocol):
         """
 
     def scored(self, rows: I32Array, asked: Rows, row_results: Rows, sizes: StepSizes) -> None:
-        """The same of other rows (R,) of the last step, which is not run again."""
+        """Sample other rows (R,) of the last step in the same way, without running it again."""
 
     def logits_at(self, begin: int, end: int) -> F32Array:
         """Logits (end - begin, V) of the last step."""

@@ -52,7 +52,8 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
 
 
 def _has_other_head(folder: Path, model: Model, kept: Path | None) -> bool:
-    """Also False where the checkpoint cannot be read: loading it later raises the error."""
+    """Whether the checkpoint has a head of its own. False where it cannot be read: loading it later raises the
+    error."""
     try:
         with Checkpoint.open(folder) as checkpoint:
             return has_other_head(checkpoint, model, kept)

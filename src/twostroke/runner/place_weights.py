@@ -17,7 +17,7 @@ from twostroke.weights.loaded import ModelWeights
 
 
 def placed(weights: ModelWeights, device: DeviceMemory) -> ModelWeights:
-    """The same weights on the device; those that share memory share it there too. Raises OutOfMemory."""
+    """The weights on the device; those that share memory share it there too. Raises OutOfMemory."""
     known: dict[tuple[int, int], NDArray[Any]] = {}
 
     def put(array: Any) -> Any:

@@ -21,7 +21,7 @@ from twostroke.types.result import StepResult, TokenLogprob
 
 
 def no_delay() -> float:
-    """For callers that do not ask the system."""
+    """The delay for callers that do not ask the system: none."""
     return 0.0
 
 

@@ -22,15 +22,15 @@ class StepRow(Protocol):
 
     @property
     def start(self) -> int:
-        """Its first position."""
+        """The first position of the sequence's rows."""
 
     @property
     def num_tokens(self) -> int:
-        """Its rows."""
+        """How many rows the sequence has."""
 
     @property
     def token_ids(self) -> Sequence[int]:
-        """What they hold."""
+        """The tokens of the rows."""
 
     @property
     def sampled_rows(self) -> int:
@@ -38,15 +38,15 @@ class StepRow(Protocol):
 
     @property
     def tables(self) -> Sequence[Sequence[int]]:
-        """Its pages in each page group."""
+        """The sequence's pages in each page group."""
 
     @property
     def state_slot(self) -> int:
-        """Where its state lies."""
+        """The slot of the sequence's state."""
 
     @property
     def adapter(self) -> int:
-        """What its rows are computed with."""
+        """The adapter of the sequence's rows."""
 
     @property
     def second_text(self) -> int | None:
@@ -59,7 +59,7 @@ def write_plan(plan: Plan, memory: StepMemory) -> StepSizes:
 
 
 def write_sequences(sequences: Sequence[StepRow], memory: StepMemory) -> StepSizes:
-    """The same, of sequences that may have come from another process."""
+    """Write the inputs of sequences, which may have come from another process."""
     ends = np.cumsum([sequence.num_tokens for sequence in sequences], dtype=np.int32)
     chosen = [row for end, s in zip(ends.tolist(), sequences, strict=True) for row in range(end - s.sampled_rows, end)]
     batch, count = memory.batch, len(sequences)

@@ -47,7 +47,7 @@ def sample(weigh: Weigh, logits: F32Array, sequence: PlannedSequence) -> Sampled
 
 
 def refuse(sequence: PlannedSequence, is_changed: bool, raw_best: float) -> NoReturn:
-    """For a row whose largest logit after changes is not finite. raw_best: the largest before them."""
+    """Refuse a row whose largest logit after changes is not finite. raw_best: the largest before the changes."""
     if is_changed and forbids(sequence.request.params) and math.isfinite(raw_best):
         raise NoTokenLeft("every token is forbidden by the request")
     raise ValueError("the model gave no finite logit for this request")

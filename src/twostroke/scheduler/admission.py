@@ -29,7 +29,7 @@ class PageAdmission:
         return self.fits_beside(sequence, matched, 0, running)
 
     def fits_beside(self, sequence: Sequence, matched: Prefix, promised: int, others: Collection[Sequence]) -> bool:
-        """The same where `promised` pages of each group are promised to sequences that are not among the others."""
+        """See fits_now. `promised` pages of each group are promised to sequences that are not among the others."""
         promised += self._watermark_pages * len([each for each in others if each.computed])
         missing = self._cache.missing_pages([(each.request.request_id, len(each.known) + 1) for each in others])
         return self._cache.fits(len(sequence.known) + 1, matched, [promised + count for count in missing])

@@ -14,7 +14,7 @@ TURN_STEPS = 8
 
 
 class AgeingTurns:
-    """In every TURN_STEPS-th step that a sequence waits for, the oldest is first; the turn stays open until then.
+    """Puts the oldest sequence first in every TURN_STEPS-th step that it waits for. The turn stays open until then.
 
     Bound. Let r wait, let n_i be the tokens to compute of r and of those older than r, and c the least chunk that a
     step's first prefill gets. Each turn computes c tokens or more of the oldest, so the turns it takes to compute all
@@ -38,11 +38,11 @@ class AgeingTurns:
         return self._steps >= self._every_steps - 1
 
     def oldest(self, candidates: Iterable[Sequence]) -> Sequence | None:
-        """By arrival."""
+        """The candidate that arrived first."""
         return min(candidates, key=lambda s: s.number, default=None)
 
     def planned(self, prefilled: Iterable[Sequence], oldest: Sequence | None, wanted: bool) -> None:
-        """After each step: what was prefilled, and whether any sequence wanted to be.
+        """Take note of a step: what was prefilled, and whether any sequence wanted to be.
 
         oldest: before the step, where the turn was open and there was one.
         """

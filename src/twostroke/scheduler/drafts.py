@@ -57,7 +57,7 @@ class Drafts:
         self._steps_without = 0
 
     def of_step(self, decoding: Sequence[Decoding], beside_prompts: bool) -> dict[str, tuple[int, ...]]:
-        """By request id, for these sequences, which are all that decode in the step."""
+        """The guesses by request id. decoding: all sequences that decode in the step."""
         if self._drafter is None or not decoding:
             return {}
         asleep = self._drafter.asleep.get

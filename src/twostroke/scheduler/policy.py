@@ -45,13 +45,13 @@ class Policy(Protocol):
         """A step that held these parts ended now."""
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """The same for a step beside which memory was made ready: the next one may be as slow, later ones are not."""
+        """Learn from a step beside which memory was made ready: the next one may be as slow, later ones are not."""
 
     def ended(self, sequence: Sequence) -> None:
         """A sequence has left."""
 
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
-        """After a step: waiting sequences that are refused after all, each with its refusal."""
+        """Waiting sequences that are refused after all, each with its refusal. Called after a step."""
 
 
 class ArrivalPolicy:
@@ -91,7 +91,7 @@ class ArrivalPolicy:
             self._times.observe(parts, measured_s, now)
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """Until the next step that is not cold."""
+        """See Policy. It holds until the next step that is not cold."""
         if self._times is not None:
             self._times.observe_cold(parts, measured_s)
 

@@ -40,14 +40,15 @@ class Queues:
         insort(self.waiting, sequence, key=lambda s: s.rank)
 
     def admit(self, sequence: Sequence) -> None:
-        """From waiting to running."""
+        """Move a sequence from waiting to running."""
         self.waiting.remove(sequence)
         self._admissions += 1
         sequence.admission = self._admissions
         self.running.append(sequence)
 
     def put_back(self, sequence: Sequence) -> None:
-        """From running to its old place among the waiting. A paused one waits only when it is resumed."""
+        """Move a sequence from running to its old place among the waiting. A paused one waits only when it is
+        resumed."""
         sequence.admission = None
         if sequence.paused:
             return
@@ -55,13 +56,13 @@ class Queues:
         insort(self.waiting, sequence, key=lambda s: s.rank)
 
     def pause(self, sequence: Sequence) -> None:
-        """From running to paused."""
+        """Move a sequence from running to paused."""
         self.running.remove(sequence)
         sequence.paused = True
         self.paused.append(sequence)
 
     def resume(self, sequence: Sequence) -> None:
-        """From paused to running where it was admitted, and else to its place among the waiting."""
+        """Move a paused sequence to running if it is admitted, else to its place among the waiting."""
         self.paused.remove(sequence)
         sequence.paused = False
         if sequence.admission is None:
@@ -88,7 +89,7 @@ class Queues:
         insort(self.waiting, sequence, key=lambda s: s.rank)
 
     def remove(self, sequence: Sequence) -> None:
-        """It has ended."""
+        """Remove a sequence that has ended."""
         del self._by_id[sequence.request.request_id]
         self._with_adapters -= sequence.request.adapter >= 0
         if sequence.paused:

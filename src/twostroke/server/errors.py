@@ -52,7 +52,7 @@ class Problem:
         )
 
     def response(self, path: str = "") -> Response:
-        """As an HTTP response, in the form of the API at this path."""
+        """The problem as an HTTP response, in the form of the API at this path."""
         body = msgspec.json.encode(messages_problem(self)) if path.startswith(MESSAGES_PATH) else self.body()
         return Response(body, self.status, dict(self.headers), media_type="application/json")
 

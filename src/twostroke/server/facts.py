@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from twostroke.types.output import Timings
 
 KEY = "twostroke.facts"
-"""In an ASGI scope."""
+"""The key of the facts in an ASGI scope."""
 
 
 @dataclass(slots=True)

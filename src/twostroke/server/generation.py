@@ -99,7 +99,7 @@ class Generation:
         return error
 
     async def _admitted(self, prompts: list[Prompt]) -> Stay:
-        """At once, but for requests that ran at a crash: those take turns, or are refused."""
+        """The stay of the prompts. It begins at once, but requests that ran at a crash take turns or are refused."""
         deadline_s, clock = self._visit.deadline_s, self._parts.door.clock
         try:
             async with asyncio.timeout(None if deadline_s is None else deadline_s - clock()):
@@ -156,7 +156,7 @@ class Generation:
         return None
 
     async def _more(self, timeout_s: float | None) -> None:
-        """Until a reader has news. Raises TimeoutError."""
+        """Wait until a reader has news. Raises TimeoutError."""
         self._at_once = 0
         for _, reader in self._readers:
             reader.rest()

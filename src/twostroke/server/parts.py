@@ -95,7 +95,7 @@ class ServedTokenizer(Protocol):
         """The number of those."""
 
     def quoting(self) -> Quoting:
-        """For one prompt: finds control tokens in what a client wrote."""
+        """An object for one prompt that finds control tokens in what a client wrote."""
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids."""
@@ -140,7 +140,7 @@ def new_hex_id() -> str:
 
 
 def nothing_known(_request_id: str) -> Sequence[Explanation]:
-    """For a server without a ledger."""
+    """The explanations of a server without a ledger: none."""
     return ()
 
 

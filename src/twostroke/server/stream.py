@@ -139,7 +139,7 @@ def _counts(generation: Generation) -> Counts:
 
 
 def raw_event(event: Event) -> bytes:
-    """As it is sent; JSON holds no line end."""
+    """The event's bytes as they are sent; JSON holds no line end."""
     data = event.data if isinstance(event.data, bytes) else _json.encode(event.data)
     return b"data: %b\n\n" % data if event.name is None else b"event: %b\ndata: %b\n\n" % (event.name.encode(), data)
 

@@ -28,7 +28,7 @@ class Visit:
 
 
 def note_arrival(scope: Scope, now_s: float) -> None:
-    """At the outermost layer: deadlines count from here."""
+    """Note when the request arrived, at the outermost layer: deadlines count from here."""
     scope[_ARRIVAL] = now_s
 
 

@@ -33,7 +33,8 @@ class Autoscaler:
         self._fewer_since_s: float | None = None
 
     def wanted(self, under_way: int, have: int, now_s: float) -> int:
-        """At once more where more are needed; one fewer at a time, after patience."""
+        """How many replicas to have: more at once where more are needed, one fewer at a time after the rule's
+        patience."""
         rule = self.rule
         needed = min(rule.high, max(rule.low, math.ceil(under_way / rule.per_replica)))
         if needed >= have:

@@ -92,7 +92,7 @@ class FleetOutcome:
 
 
 class Fleet:
-    """For one run. watch: wants each step of each replica."""
+    """A fleet for one run. watch: is called with each step of each replica."""
 
     def __init__(self, plan: FleetPlan, router: Router, watch: StepWatch | None = None, *, skips: bool = True) -> None:
         self._plan, self._router, self._watch, self._skips = plan, router, watch, skips

@@ -17,7 +17,8 @@ YOUNG_OBJECTS = 500_000
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """For the owner of the process: the thresholds are the process's. They are as before afterwards."""
+    """Collect garbage less often until the end, then as before. For the owner of the process, whose thresholds
+    change."""
     before = gc.get_threshold()
     gc.set_threshold(max(YOUNG_OBJECTS, before[0]) if before[0] else 0, *before[1:])
     try:

@@ -37,7 +37,7 @@ class AgreeingProposer:
         return [self._guess(*each) for each in wanted]
 
     def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:
-        """The same guess for the same place, so that runs can be repeated."""
+        """The guess at this place of the answer. It is always the same, so that runs can be repeated."""
         at = len(known) - len(request.prompt_token_ids)
         right = invented_tokens(request, at, most)
         return Guess([token if self._agrees(request, at + place) else WRONG_TOKEN for place, token in enumerate(right)])
@@ -50,6 +50,6 @@ class AgreeingProposer:
 
 
 def simulated_guesser(cost: StepCost, rate: float) -> Guesser:
-    """As `assemble` builds it, with this one proposer; how many guesses pay is decided as in production."""
+    """The guesser as `assemble` builds it, with this one proposer. It decides as in production how many guesses pay."""
     limiter = GuessLimiter(VerifyTime(cost))
     return Guesser({"on": (AgreeingProposer(rate),)}, "on", limiter, Acceptance())

@@ -34,7 +34,7 @@ class Seen:
         return self.ends_s.tolist()
 
     def observation(self) -> Observation:
-        """As the load generator would have noted it."""
+        """The observation as the load generator would have made it."""
         asked = self.asked
         return Observation(
             intended_s=asked.arrival_s,

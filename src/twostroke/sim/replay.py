@@ -54,7 +54,7 @@ def workload_of(records: Iterable[Record], source: str) -> list[WorkloadRequest]
 
 
 def _scored_rows(steps: Iterable[StepRecord]) -> Counter[str]:
-    """By request id; 0 for one that was not scored."""
+    """How many rows of each request were scored, by request id; 0 for one without."""
     found: Counter[str] = Counter()
     for step in steps:
         for each in step.sequences:

@@ -133,7 +133,7 @@ class Replica:
 
     @property
     def next_s(self) -> float:
-        """Before this time nothing can be seen to happen; infinity where there is nothing to do."""
+        """The earliest time at which something can happen; infinity where there is nothing to do."""
         if self._run is not None:
             return self._run.times_s[-1]
         if self.scheduler.has_work:
@@ -163,7 +163,7 @@ class Replica:
             self._step()
 
     def _add(self, request: Request) -> None:
-        """As the engine's shell does it: a refused request has ended."""
+        """Add a request as the engine's shell does: a refused request has ended."""
         try:
             self.scheduler.add(request)
         except Overloaded:
@@ -189,7 +189,7 @@ class Replica:
             self._watch.on_step(self, step, step.commit_s)
 
     def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
-        """Between the computation of a step and its commit."""
+        """Called between the computation of a step and its commit."""
         if self._watch is not None:
             self._watch.on_computed(self, plan, result, begin_s, commit_s)
         if self._beside():

@@ -36,7 +36,7 @@ MakeScheduler = Callable[[CacheManager, SchedulerLimits, Policy | None], Schedul
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSetup:
-    """The same objects as production's, in numbers. pools: a number is a count of pages that stay.
+    """One replica: production's objects, in numbers. pools: a number is a count of pages that stay.
     kv_token_bytes: of one position in all layers.
 
     context_tokens: the longest sequence; longer requests are refused as the engine refuses them. promised: objectives

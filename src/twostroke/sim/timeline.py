@@ -34,7 +34,7 @@ class Timeline:
             heapq.heappush(self._turns, (replica.next_s, next(self._order), replica))
 
     def run(self) -> None:
-        """Until no event is left and no replica has anything to do."""
+        """Run until no event is left and no replica has anything to do."""
         while self._events or self._turns:
             event_s = self._events[0][0] if self._events else math.inf
             if self._turns and self._turns[0][0] < event_s:

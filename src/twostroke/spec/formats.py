@@ -158,7 +158,7 @@ class WeightFormat:
 
     @property
     def bits_per_weight(self) -> float:
-        """With scales and multipliers, without padding."""
+        """The bits of a weight with its scales and multipliers, without padding."""
         return _STORED_BITS_64[self.kind] / 64 + (16 / self.group if self.group and not self.kind.is_stored else 0)
 
     def padded_columns(self, columns: int) -> int:

@@ -20,7 +20,7 @@ GB, TERA = 10**9, 1e12
 AVX512_VNNI = (64, 128, 256)
 """f32, bf16 and int8 operations a cycle and core: two 512-bit units, a multiply-add being two operations."""
 AVX512_VNNI_HALF = (32, 64, 128)
-"""The same through 256-bit units."""
+"""Operations a cycle and core, in the order of the values above, through 256-bit units."""
 AMX = (64, 1024, 2048)
 """f32 in AVX-512; bf16 and int8 in matrix registers."""
 

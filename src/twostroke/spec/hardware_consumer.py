@@ -30,7 +30,7 @@ Cycle = tuple[int, int, int]
 AVX2: Cycle = (32, 32, 64)
 """f32, bf16 and int8 operations a cycle and core: two 256-bit units; bf16 is widened to f32."""
 AVX2_SMALL: Cycle = (16, 16, 32)
-"""The same of Intel's E cores, which have 128-bit units."""
+"""Operations a cycle and core of Intel's E cores, which have 128-bit units."""
 ZEN4: Cycle = (32, 64, 128)
 ZEN5: Cycle = (64, 128, 256)
 TIGER_LAKE: Cycle = (32, 32, 128)

@@ -50,7 +50,7 @@ class GuessRecord:
 
     @property
     def factor(self) -> float:
-        """Above 1: its guesses come true more often than others do."""
+        """How often this request's guesses are accepted, relative to other requests': above 1 is more often."""
         return self._came_true / self._expected
 
     def add(self, came_true: float, expected: float) -> None:

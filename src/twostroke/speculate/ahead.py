@@ -55,7 +55,8 @@ class AheadProposer:
         self._writer.ended(request, known)
 
     def _ahead(self, request: Request) -> Request:
-        """As the layer runs it: its text begins with the second token, so that outputs keep their places."""
+        """The request as the layer runs it: its text begins with the second token, so that outputs keep their
+        places."""
         found = self._requests.get(request.request_id)
         if found is None:
             found = replace(request, prompt_token_ids=request.prompt_token_ids[1:])

@@ -9,7 +9,7 @@ from __future__ import annotations
 MEMORY = 0.99
 """What an ask counts after the next one: about the last 100 decide."""
 PRIOR_ASKS, PRIOR_TOKENS = 32.0, 64.0
-"""Before any ask: as if each of the last ones had brought two tokens."""
+"""What the record begins with: this many asks, with two accepted tokens for each."""
 TRUSTED_ASKS = 24
 """What computes guesses is asked this often before it is judged: what an ask takes and brings must be seen."""
 

@@ -28,7 +28,7 @@ from twostroke.types.result import StepResult
 PROMPT_ROWS = 256
 """The most rows of a call for positions that the draft has not read yet: the other streams wait for them."""
 MOST_FAULTS = 3
-"""After this many calls in a row that raised, the draft is not asked any more."""
+"""Calls in a row that raised, after which the draft is not asked any more."""
 DIFFERS_WITHIN = 64
 """Tokens at the end of the draft's text that may differ from what is known: more than any guess has."""
 TIMED_STEPS = 15
@@ -213,7 +213,9 @@ class DraftProposer:
                 each.request.mask.feed(sampled[0].token_id)
 
     def _opened(self, wanted: GuessWanted, asked: Collection[str]) -> _Writing | None:
-        """With the positions given up whose tokens are not those of the text; None where no slot is left for states."""
+        """The draft's text of this request, without its positions whose tokens are not those of the text; None where no
+        slot
+        is left for states."""
         known = wanted.known
         draft = self._drafts.get(wanted.request.request_id)
         same = 0 if draft is None else _agreeing(draft.tokens, known)

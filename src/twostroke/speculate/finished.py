@@ -17,7 +17,7 @@ from twostroke.speculate.occurrences import Occurrences
 MOST_TOKENS = 1 << 17
 """The most tokens that are kept for all salts together; each takes about 250 bytes at most."""
 SEPARATOR = -1
-"""It stands behind each answer; no token has this id."""
+"""The id that stands behind each answer; no token has it."""
 
 
 class _Generation:

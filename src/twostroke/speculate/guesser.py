@@ -22,9 +22,9 @@ from twostroke.types.request import Request
 LONGEST_REST, LONGEST_COSTLY_REST = 16, 128
 """Tokens between two trials of a stream whose guesses do not pay; of proposers that look up, of those that compute."""
 LOST_REST = 32
-"""The same where looking up takes longer than what comes true can win."""
+"""The rest where looking up takes longer than accepted tokens can win."""
 PROBE_TOKENS = 2
-"""That a proposer guesses where guessing does not pay, to see whether it does by now."""
+"""How many tokens a proposer guesses where guessing does not pay, to see whether it does by now."""
 NEVER = 1 << 60
 ENOUGH_SEEN = 3
 """A free trial of which this many tokens came true is a good one; the rest of it is not waited for."""
@@ -186,7 +186,7 @@ class Guesser:
         return state
 
     def _ask(self, asking: Sequence[_Asking], shape: StepShape) -> list[tuple[_Asking, _Trial]]:
-        """Their proposers in order, all streams of one proposer together, until one knows something."""
+        """Ask the streams' proposers in order, all streams of one proposer together, until one has a guess."""
         found: list[tuple[_Asking, _Trial]] = []
         for place in range(self._most_proposers):
             groups: dict[str, tuple[Proposer, list[_Asking]]] = {}
@@ -220,7 +220,7 @@ class Guesser:
     def _worth_asking_for(
         self, proposer: Proposer, asked: AskRecord, everybody: Sequence[_Asking], shape: StepShape
     ) -> tuple[list[_Asking], list[int]]:
-        """Those that are asked for, with how many tokens; 0 for a probe. The others rest."""
+        """The streams that are asked for, and how many tokens each is asked for; 0 for a probe. The others rest."""
         members: list[_Asking] = []
         worth: list[int] = []
         for each in everybody:

@@ -25,7 +25,7 @@ class GuessingHeads(Protocol):
     """Guesses for streams whose last token the step before sampled."""
 
     def guess(self, wanted: Sequence[GuessWanted]) -> Sequence[Sequence[int]]:
-        """For each stream at most `most` tokens; none where its hidden state is not known."""
+        """At most `most` tokens for each stream; none where its hidden state is not known."""
 
 
 class MedusaProposer:

@@ -18,7 +18,7 @@ from twostroke.types.request import Request
 MOST_MATCHED = 16
 """Agreement beyond this many tokens says nothing more."""
 MOST_PLACES = 8
-"""At most this many places are compared, the latest first, so that a token costs the same in any text."""
+"""The most places that are compared, the latest first, so that a token costs the same in any text."""
 
 
 class NgramProposer:

@@ -14,7 +14,8 @@ from twostroke.types.request import Request
 
 
 class GuessWanted(NamedTuple):
-    """At most `most` tokens are asked for that may follow `known`: prompt and output so far, which only ever grows."""
+    """A stream that wants at most `most` tokens that may follow `known`: its prompt and output so far, which only
+    grow."""
 
     request: Request
     known: Sequence[int]
@@ -35,7 +36,7 @@ class Guess:
     chances: Sequence[float] = ()
 
     def cut(self, count: int) -> Guess:
-        """Its first `count` tokens."""
+        """The guess's first `count` tokens."""
         return Guess(self.token_ids[:count], self.matched, self.chances[:count])
 
 

@@ -17,7 +17,7 @@ LOOKED_BACK = 15
 """The median of this many steps with about as many guesses is what such steps take."""
 LEAST_EVIDENCE = 3
 PLAIN_AGAIN_STEPS = 64
-"""After this many steps with guesses, one without is due, to see what it takes by now."""
+"""Steps with guesses after which one without is due, to see what it takes by now."""
 EXPIRES_STEPS = 512
 """Evidence that is older than this is given up, so that one slow hour does not end guessing for ever."""
 LEAST, MOST = 0.1, 10.0

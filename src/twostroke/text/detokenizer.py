@@ -89,7 +89,7 @@ class _Showing:
 
 
 class ByteDetokenizer:
-    """For vocabularies of byte strings: an incremental UTF-8 decoder is all it takes."""
+    """Decodes vocabularies of byte strings: an incremental UTF-8 decoder is all that is needed."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._special_ids = vocabulary.special_ids
@@ -120,7 +120,8 @@ class ByteDetokenizer:
 
 
 class WindowDetokenizer:
-    """For all others: decodes a short window twice, with and without the new tokens; the difference is new text.
+    """Decodes all other vocabularies: a short window twice, with and without the new tokens. The difference is new
+    text.
 
     Invariant: `_ids[:_read]` is delivered and gives `_read_text`; `_ids[_read:]` is held, at most three tokens of one
     unfinished character. Special tokens never enter, so that a window has a real token in front and a decoder that

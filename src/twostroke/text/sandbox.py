@@ -172,7 +172,7 @@ def _strftime_now(form: str) -> str:
 def _to_json(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """Without Jinja's HTML escapes: the model was trained on plain JSON."""
+    """JSON without Jinja's HTML escapes: the model was trained on plain JSON."""
     _check_widths(indent)
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 

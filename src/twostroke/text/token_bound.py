@@ -98,7 +98,7 @@ def _is_byte_level(library: tokenizers.Tokenizer) -> bool:
 
 
 def _has_all_bytes(library: tokenizers.Tokenizer) -> bool:
-    """Without a token for each byte, unknown characters would become one token together."""
+    """Whether each byte has a token. Without one, unknown characters would become one token together."""
     if _is_byte_level(library):
         from tokenizers import pre_tokenizers
 
@@ -109,7 +109,7 @@ def _has_all_bytes(library: tokenizers.Tokenizer) -> bool:
 
 
 def _token_bytes(library: tokenizers.Tokenizer) -> Iterator[bytes]:
-    """For each token bytes that hold all those of any text it covers; with a mark of spaces also the space."""
+    """For each token, bytes that include those of any text it covers; with a mark of spaces also the space."""
     byte_level = _is_byte_level(library)
     added = library.get_added_tokens_decoder()
     for token_id in range(library.get_vocab_size(with_added_tokens=True)):

@@ -103,7 +103,7 @@ class Tokenizer:
         return self._pair_frame if pair else self._text_frame
 
     def quoting(self) -> Quoting:
-        """For one prompt: finds control tokens in what a client wrote."""
+        """An object for one prompt that finds control tokens in what a client wrote."""
         return Quoting(self._control.find, self._control.always)
 
     def decode(self, token_ids: Sequence[int]) -> str:

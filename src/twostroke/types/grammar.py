@@ -39,7 +39,7 @@ class GrammarKind(enum.StrEnum):
 
     @property
     def words(self) -> str:
-        """For messages."""
+        """The kind's name in messages."""
         return _WORDS[self]
 
 

@@ -23,7 +23,7 @@ class LatencyObjectives:
 
     @property
     def any(self) -> bool:
-        """At least one is set."""
+        """Whether at least one objective is set."""
         return self.ttft_s is not None or self.itl_s is not None
 
     def loosened(self, asked: LatencyObjectives | None) -> LatencyObjectives:

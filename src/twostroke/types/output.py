@@ -62,7 +62,7 @@ class Timings:
 
     @property
     def queue_s(self) -> float | None:
-        """From arrival until the first position was planned."""
+        """Seconds from arrival until the first position was planned."""
         return None if self.first_scheduled_s is None else self.first_scheduled_s - self.arrival_s
 
     @property
@@ -72,7 +72,7 @@ class Timings:
 
     @property
     def e2e_s(self) -> float | None:
-        """From arrival to the last token."""
+        """Seconds from arrival to the last token."""
         return None if self.finished_s is None else self.finished_s - self.arrival_s
 
     def mean_itl_s(self, num_output_tokens: int) -> float | None:

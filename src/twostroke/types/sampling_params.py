@@ -23,7 +23,7 @@ MAX_STOP_CHARACTERS = 256
 MAX_LOGIT_BIAS = 1024
 MAX_N = 128
 TOP_K_OFF = -1
-"""As vLLM writes it."""
+"""The value of top_k that means no limit, as in vLLM."""
 
 
 @dataclass(frozen=True, slots=True)

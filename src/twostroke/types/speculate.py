@@ -14,8 +14,8 @@ DRAFT, MEDUSA, EAGLE, MTP = "draft", "medusa", "eagle", "mtp"
 BY_MODEL = (DRAFT, MEDUSA, EAGLE)
 """What an engine has, too, that loaded a draft model or heads. Each is asked for as WAY:MODEL."""
 SHIPPED_HEADS = (MEDUSA, EAGLE)
-"""Those that may be asked for without a folder: some ship for the embedded model."""
+"""The ways that may be asked for without a folder: some ship for the embedded model."""
 INSIDE = (MTP,)
-"""Those whose heads are in the model's own checkpoint; they are asked for by the word alone."""
+"""The ways whose heads are in the model's own checkpoint; they are asked for by the word alone."""
 LOADED = (*BY_MODEL, *INSIDE)
-"""Those that an engine has where it loaded what guesses."""
+"""The ways that an engine offers where it loaded a model or heads that guess."""

@@ -92,7 +92,7 @@ class Checkpoint:
             raise
 
     def renamed(self, names: Mapping[str, str]) -> Checkpoint:
-        """The same open files, where these tensors have other names: present name -> new name."""
+        """The checkpoint's open files, with other names for these tensors: present name -> new name."""
         return Checkpoint(
             self.folder, self.shards, {names.get(name, name): tensor for name, tensor in self.tensors.items()}
         )

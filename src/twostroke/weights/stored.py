@@ -59,7 +59,8 @@ kind. Other formats name the kinds themselves (`TensorInfo.kinds`)."""
 
 
 def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], WeightFormat | None]:
-    """For the tensors of a matrix the format that keeps them; None where the checkpoint lacks one of them."""
+    """A function from the tensors of a matrix to the format that keeps them; None where the checkpoint lacks one of
+    them."""
 
     def choose(parts: tuple[Tensor, ...]) -> WeightFormat | None:
         if any(part.name not in checkpoint.names for part in parts):
@@ -75,7 +76,7 @@ def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], Wei
 
 
 def column_orders(checkpoint: Checkpoint) -> OrderChoice:
-    """For the tensors of a matrix how it is kept with its columns sorted, where all have the same order."""
+    """A function from the tensors of a matrix to its order of sorted columns, where all tensors have the same order."""
 
     def choose(parts: tuple[Tensor, ...]) -> KeptOrder | None:
         tensors = [checkpoint.tensors.get(part.name) for part in parts]
@@ -123,7 +124,8 @@ def expanded_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
 
 
 def kept_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
-    """In which formats matrices are quantized, and in how many bits they are kept; None where none is."""
+    """A sentence that names the formats of the quantized matrices and the bits in which they are kept; None without
+    any."""
     bits: dict[str, set[float]] = {}
     for weight in model.program.weights:
         for part in weight.parts:

@@ -16,7 +16,7 @@ from twostroke.wire.frames import Assignment, WireEnd, WirePrompt, WireRequest, 
 
 
 def wire_request(request: Request, now: float) -> WireRequest:
-    """For another process. Its mask stays here: the replica makes one of its own from params.grammar."""
+    """The request for another process. Its mask is not sent: the replica makes one of its own from params.grammar."""
     return WireRequest(
         group=request.group_id,
         prompt_token_ids=request.prompt_token_ids,
@@ -33,8 +33,8 @@ def wire_request(request: Request, now: float) -> WireRequest:
 
 
 def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMask | None], now: float) -> list[Request]:
-    """In the replica, at its own time: the request under the first name, and the other beams of its search. masks: have
-    taken in `work.resumed`."""
+    """The replica's requests for an assignment, with the replica's own time: the request under the first name, and the
+    other beams of its search. masks: they have taken in `work.resumed`."""
     first = _request_of(work, names[0], masks[0], now)
     silent = replace(first.params, prompt_logprobs=None)  # the first one has them
     others = zip(names[1:], masks[1:], strict=True)
@@ -87,7 +87,8 @@ def wire_event(event: Event, numbers: Mapping[str, int]) -> WireToken | WireProm
 def finished(
     request: Request, end: WireEnd, now: float, num_cached_tokens: int, first_scheduled_s: float | None
 ) -> FinishedEvent:
-    """At the front's time. num_cached_tokens: at the stream's first start, wherever it went on."""
+    """The end of a request, at the front's time. num_cached_tokens: at the stream's first start, wherever it went
+    on."""
     return FinishedEvent(
         request_id=request.request_id,
         reason=end.reason,

@@ -40,7 +40,7 @@ def arranged(requests: Sequence[WorkloadRequest], how: Arrangement) -> list[Work
 
 
 def at_times(requests: Sequence[WorkloadRequest], times_s: Sequence[float]) -> list[WorkloadRequest]:
-    """The same requests at other times; as many as there are of both."""
+    """The requests at other times; as many as there are of both."""
     return [replace(request, arrival_s=time_s) for request, time_s in zip(requests, times_s, strict=False)]
 
 

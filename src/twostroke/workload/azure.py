@@ -19,7 +19,10 @@ EXPECTED = f"The first line is {','.join(COLUMNS)}; others look like 2023-11-16 
 
 
 def parse_azure(lines: Iterable[str], source: str = "trace") -> list[WorkloadRequest]:
-    """In order of arrival, from the first one's time on. Lengths of 0 become 1. Raises TraceError naming the line."""
+    """The requests in order of arrival. Times count from the first arrival, and lengths of 0 become 1.
+
+    Raises TraceError naming the line.
+    """
     rows = csv.reader(lines)
     found: list[WorkloadRequest] = []
     places: list[int] | None = None

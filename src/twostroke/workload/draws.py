@@ -30,7 +30,7 @@ class Draws:
         self._count = 0
 
     def uniform(self) -> float:
-        """In [0, 1), 53 random bits."""
+        """A number in [0, 1) with 53 random bits."""
         self._count += 1
         return (mix(self._key ^ mix(self._count)) >> 11) * 2.0**-53
 

@@ -104,7 +104,7 @@ def figures(seen: Sequence[Observation], objectives: Objectives | None = None) -
 
 
 def run_seconds(seen: Sequence[Observation]) -> float:
-    """From the first intended send to the last end; 0 of nothing."""
+    """Seconds from the first intended send to the last end; 0 for no requests."""
     return max((each.ended_s for each in seen), default=0.0) - min((each.intended_s for each in seen), default=0.0)
 
 

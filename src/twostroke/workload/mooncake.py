@@ -24,7 +24,10 @@ EXPECTED = 'A line looks like {"timestamp": 27482, "input_length": 6955, "output
 
 
 def parse_mooncake(lines: Iterable[str], source: str = "trace") -> list[WorkloadRequest]:
-    """In order of arrival, from the first one's time on. Lengths of 0 become 1. Raises TraceError naming the line."""
+    """The requests in order of arrival. Times count from the first arrival, and lengths of 0 become 1.
+
+    Raises TraceError naming the line.
+    """
     found = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -24,7 +24,7 @@ class Objectives:
 
     @property
     def any(self) -> bool:
-        """At least one is set."""
+        """Whether at least one objective is set."""
         return any(value is not None for value in (self.ttft_s, self.itl_s, self.tpot_s, self.e2e_s))
 
     def words(self) -> str:

@@ -35,7 +35,7 @@ class Observation:
 
     @property
     def whole(self) -> bool:
-        """It has an answer that ended as it should."""
+        """Whether the request has an answer that ended as it should."""
         return not self.error
 
     @property
@@ -54,13 +54,13 @@ class Observation:
 
     @property
     def ttft_s(self) -> float | None:
-        """From the intended send to the first text."""
+        """Seconds from the intended send to the first text."""
         arrivals = self.arrivals
         return arrivals[0][0] - self.intended_s if arrivals else None
 
     @property
     def e2e_s(self) -> float | None:
-        """From the intended send to the last text."""
+        """Seconds from the intended send to the last text."""
         arrivals = self.arrivals
         return arrivals[-1][0] - self.intended_s if arrivals else None
 
@@ -72,7 +72,7 @@ class Observation:
 
     @property
     def gaps_s(self) -> list[float]:
-        """Between consecutive tokens; tokens of one chunk came together, so the gaps between them are 0."""
+        """Seconds between consecutive tokens; tokens of one chunk came together, so the gaps between them are 0."""
         found: list[float] = []
         before_s: float | None = None
         for time_s, count in self.arrivals:

@@ -32,7 +32,7 @@ def about_tokens(text: str) -> int:
 def parse_sharegpt(
     text: str, count_tokens: Callable[[str], int] = about_tokens, source: str = "trace"
 ) -> list[WorkloadRequest]:
-    """In the file's order, each with its text. Raises TraceError naming the line."""
+    """The requests in the file's order, each with its text. Raises TraceError naming the line."""
     found = []
     for line, entry in _entries(text.lstrip("\ufeff"), source):
         try:

@@ -132,7 +132,7 @@ def overload(load: Load) -> list[WorkloadRequest]:
 
 
 def in_order(requests: Sequence[WorkloadRequest]) -> list[WorkloadRequest]:
-    """By arrival; equal times keep their order."""
+    """The requests by arrival; equal times keep their order."""
     return sorted(requests, key=lambda request: request.arrival_s)
 
 

@@ -47,7 +47,7 @@ def memory_needs(whole: Model, parts: Sequence[Model], sizes: EngineSizes) -> Me
 
 
 def _group_bytes(whole: Model, parts: Sequence[Model], kind: KVKind) -> list[GroupBytes]:
-    """For each page group of the whole model, the largest page that any part has."""
+    """The sizes of the whole model's page groups: for each group, the largest page that any part has."""
     groups = cache_groups(whole.program).pages
     largest = [0] * len(groups)
     for part in parts:

@@ -21,7 +21,7 @@ SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
 
 @architecture("Exaone4ForCausalLM", model_type="exaone4")
 def exaone4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Without a sliding_window every layer turns and sees everything."""
+    """EXAONE 4. Without a sliding_window every layer turns and sees everything."""
     parts = read_parts(fields, SILENT, kv_absent=32)
     fields, layers = parts.fields, parts.facts.num_layers
     window = window_of(fields, 4096)

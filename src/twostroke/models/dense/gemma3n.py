@@ -274,7 +274,7 @@ def _per_layer(parts: Parts) -> PerLayer:
 
 
 def _cuts(fields: Fields, count: int) -> tuple[float | None, ...]:
-    """For each layer, how many deviations above its mean an element of the gate must lie; None for a dense one."""
+    """How many deviations above its mean an element of each layer's gate must lie; None for a dense layer."""
     if fields.values.get("activation_sparsity_pattern") is None:
         sparse = SPARSE_LAYERS if count > SPARSE_LAYERS else 0
         shares = (SPARSITY,) * sparse + (0.0,) * (count - sparse)

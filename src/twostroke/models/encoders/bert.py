@@ -43,7 +43,7 @@ class Encoder:
     norm: Norm
 
     def program(self, head: HeadText) -> tuple[CommonFacts, ProgramText]:
-        """With what makes the result of the last layer's rows."""
+        """The facts and the program. head: makes the result of the last layer's rows."""
 
         def text(t: Tracer) -> Value:
             with t.layer(self.prefix):
@@ -63,7 +63,7 @@ def rows(t: Tracer, x: Value) -> Value:
 
 @architecture("BertModel", "BertForMaskedLM", model_type="bert", form=VECTORS)
 def bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Without its pooler: sentence-transformers pools the last layer's rows."""
+    """BERT without its pooler: sentence-transformers pools the last layer's rows."""
     return _read(fields, "bert.").program(rows)
 
 
@@ -79,7 +79,7 @@ def bert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("XLMRobertaModel", "XLMRobertaForMaskedLM", model_type="xlm-roberta", form=VECTORS)
 def xlm_roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """As RoBERTa."""
+    """XLM-RoBERTa, which is computed as RoBERTa."""
     return _read(fields, "roberta.", padded=True).program(rows)
 
 
@@ -91,7 +91,7 @@ def roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("XLMRobertaForSequenceClassification", model_type="xlm-roberta", form=SCORES)
 def xlm_roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """As RoBERTa's."""
+    """XLM-RoBERTa's classifier, which is computed as RoBERTa's."""
     return _scoring_roberta(fields)
 
 

@@ -69,7 +69,7 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec, int]:
-    """With the rotation of each layer that turns, and the window."""
+    """The parts, the rotation of each layer that turns, and the window."""
     parts = read_parts(fields, SILENT)
     parts = replace(parts, heads=replace(parts.heads, head_norm=parts.norm))
     turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions)

@@ -27,7 +27,7 @@ SILENT = {
 
 @architecture("Glm4MoeForCausalLM", model_type="glm4_moe")
 def glm4_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Behind the last layer the file may hold more, which predict further tokens: see `prediction`."""
+    """GLM-4.5. Behind the last layer the file may hold more layers, which predict further tokens: see `prediction`."""
     parts, turn = _parts(fields)
     fields, facts = parts.fields, parts.facts
     dense = fields.integer("first_k_dense_replace", 0, 4096)
@@ -48,7 +48,7 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec]:
-    """With the rotation of each layer."""
+    """The parts, and the rotation of each layer."""
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields = parts.fields
     heads = replace(

@@ -24,13 +24,13 @@ SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 
 @architecture("GraniteMoeForCausalLM", model_type="granitemoe")
 def granite_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Without a shared block."""
+    """Granite MoE without a shared block."""
     return _read(fields, shared=0)
 
 
 @architecture("GraniteMoeSharedForCausalLM", model_type="granitemoeshared")
 def granite_moe_shared(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """With one, unless its size is 0."""
+    """Granite MoE with a shared block, unless its size is 0."""
     return _read(fields, shared=fields.integer("shared_intermediate_size", 0, 1 << 20, default=0))
 
 

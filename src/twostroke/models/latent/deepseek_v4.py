@@ -144,7 +144,7 @@ def _layer_types(fields: Fields, layers: int) -> tuple[str, ...]:
 
 
 def _by_token(fields: Fields, layers: int) -> tuple[bool, ...]:
-    """For each layer whether the token alone says which experts it meets."""
+    """Whether the token alone says which experts it uses, for each layer."""
     words = fields.texts("mlp_layer_types")
     if not words:
         first = fields.integer("num_hash_layers", 0, 4096)

@@ -76,7 +76,7 @@ def _parts(fields: Fields) -> tuple[LatentParts, Index]:
 
 
 def _choosing(fields: Fields, layers: int) -> tuple[bool, ...]:
-    """For each layer, whether it chooses: indexer_types, index_topk_pattern, or a schedule of two numbers."""
+    """Whether each layer chooses positions: by indexer_types, index_topk_pattern, or a schedule of two numbers."""
     words: list[str] = list(fields.texts("indexer_types"))
     name = "indexer_types" if words else "index_topk_pattern"
     pattern = fields.values.get("index_topk_pattern")

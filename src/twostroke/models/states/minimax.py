@@ -75,7 +75,7 @@ def minimax(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _published(fields: Fields) -> Fields:
-    """Under the names that transformers has. Raises UnsupportedModel for what it has not."""
+    """The fields under the names that transformers has. Raises UnsupportedModel for what it does not have."""
     if not fields.boolean("postnorm", False):
         raise UnsupportedModel(
             "config.json: postnorm is false.",

@@ -40,13 +40,13 @@ SILENT = {
     **{"moe_shared_expert_intermediate_size": 7688, "n_shared_experts": 1},
 }
 KINDS = {"M": "states", "*": "attention", "-": "feed", "E": "experts"}
-"""By the letters of hybrid_override_pattern."""
+"""The kind of a layer, by its letter in hybrid_override_pattern."""
 
 WORDS = {
     **{"linear_attention": "states", "mamba": "states", "full_attention": "attention", "attention": "attention"},
     **{"mlp": "feed", "moe": "experts"},
 }
-"""By the words of layers_block_type."""
+"""The kind of a layer, by its word in layers_block_type."""
 
 NAMES = AttentionNames("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_proj")
 CORRECTION = "mixer.gate.e_score_correction_bias"

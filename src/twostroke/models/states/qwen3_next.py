@@ -135,7 +135,7 @@ def moe_prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 
 def _prediction(shape: Hybrid, block: FeedForwardText) -> tuple[MtpHead, ...]:
-    """Under names of its own, beside those of the model."""
+    """The prediction layers. Their tensors have names of their own, beside those of the model."""
     norm, turn = shape.norm, _turn(shape)
 
     def layer(t: Tracer, x: Value) -> Value:

@@ -30,7 +30,7 @@ from twostroke.spec.fields import Fields
 
 SILENT = {"head_size": 64, "head_size_divisor": 8, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": False}
 WAYS = ("w", "k", "v", "r", "g")
-"""In which a row is mixed with the one before it, in the order of time_maa_w2."""
+"""The ways in which a row is mixed with the one before it, in the order of time_maa_w2."""
 LARGE = 4096
 """The hidden size whose small products have twice the columns."""
 

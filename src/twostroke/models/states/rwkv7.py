@@ -34,7 +34,7 @@ SILENT = {
     **{"v_low_rank_dim": 16, "norm_eps": 1e-5, "hidden_ratio": 4.0, "hidden_act": "sqrelu"},
 }
 WAYS = ("r", "w", "k", "v", "a", "g")
-"""In which a row is mixed with the one before it."""
+"""The ways in which a row is mixed with the one before it."""
 
 
 @dataclass(frozen=True, slots=True)

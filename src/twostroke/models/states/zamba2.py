@@ -44,7 +44,7 @@ SILENT = {
     **{"mamba_d_state": 64, "time_step_min": 0.001, "num_mem_blocks": 1, "adapter_rank": 128},
 }
 STATE_NAMES = {"n_mamba_heads": "mamba_n_heads", "mamba_ngroups": "mamba_n_groups", "use_conv_bias": "mamba_conv_bias"}
-"""Its names of fields, and those of other hybrids."""
+"""This family's names of fields, and the names that other hybrids have for them."""
 STATE_EPS = 1e-5
 """The eps of the norm behind the scan, whatever the config says of the other norms."""
 KINDS = {"hybrid": True, "mamba": False, "linear_attention": False}

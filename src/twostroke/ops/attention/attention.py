@@ -40,7 +40,7 @@ from twostroke.spec.formats import PAGE_TOKENS
 TILE_TOKENS = 4 * PAGE_TOKENS
 LARGEST_BYTE, LARGEST_WHOLE = np.float32(127), np.float32(16383)
 SMALLEST_SCALED = np.float32(2.0**-112)
-"""Below this a largest magnitude counts as this one: its inverse must be finite."""
+"""A largest magnitude below this counts as this one: its inverse must be finite."""
 LOG2_E = np.float32(1.44269504088896341)
 
 

@@ -98,8 +98,8 @@ class EntryAttention(Op):
     window: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """For each visible position its share of an entry: 4 FLOPs for each number of a head. Chosen entries are
-        counted as all of them, up to what a row may choose in the cost of the row."""
+        """The cost of each visible position is its share of an entry: 4 FLOPs for each number of a head. Chosen entries
+        are counted as all of them, up to the most that a row may choose, in the cost of the row."""
         dim = self.q.shape[1]
         moved = 4 * (self.q.width + self.out.width + (self.before.width if self.before else 0))
         each, stored = 4 * self.q.width, formats.kv.latent_bytes(dim)

@@ -71,13 +71,13 @@ class LatentAttention(Op):
     scale: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """That of all visible positions."""
+        """The cost of all visible positions."""
         return latent_cost(self.q, self.q_turned, self.out, formats)
 
 
 def latent_cost(q: Value, q_turned: Value, out: Value, formats: StoredFormats, more_width: int = 0) -> OpCost:
-    """For each visible position and head 2 FLOPs for each number of it, and 2 for each of the latent; latents are read
-    once for all heads. more_width: columns of other operands."""
+    """The cost of attention over latents: for each visible position and head 2 FLOPs for each number of the head and 2
+    for each number of the latent. Latents are read once for all heads. more_width: columns of other operands."""
     moved = q.width + q_turned.width + out.width
     return OpCost(
         per_row=Work(0, activation_bytes=4 * (moved + more_width)),

@@ -30,7 +30,7 @@ class KeptOrder:
 
 
 OrderChoice = Callable[[tuple[Tensor, ...]], KeptOrder | None]
-"""For the tensors of a matrix, how it is kept sorted; None where it is not."""
+"""(the tensors of a matrix) -> how its columns are kept sorted; None where they are not."""
 
 
 def no_orders(parts: tuple[Tensor, ...]) -> KeptOrder | None:

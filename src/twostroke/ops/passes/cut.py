@@ -55,7 +55,7 @@ def cut_model(model: Model, stage: int, stages: int) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Between the calls before `index` and those from there on. value: what goes across."""
+    """A cut between the calls before `index` and the calls from there on. value: what goes across."""
 
     index: int
     value: Value

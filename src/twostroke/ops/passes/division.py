@@ -37,7 +37,7 @@ class Division:
 
     @classmethod
     def asked(cls, tensor: int, stages: int) -> Division | None:
-        """By the counts of ranks and of stages; None for one process. Raises ConfigError."""
+        """The division into this many ranks or stages; None for one process. Raises ConfigError."""
         if tensor > 1 and stages > 1:
             raise ConfigError(
                 "--tensor-parallel and --pipeline-parallel cannot be together yet.",
@@ -66,7 +66,7 @@ class Division:
 
     @property
     def option(self) -> str:
-        """By which it is asked for."""
+        """The option that asks for this division, as a user writes it."""
         return f"--{self.way}-parallel {self.count}"
 
     def part(self, spec: Model, rank: int) -> Model:

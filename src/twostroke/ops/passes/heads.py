@@ -21,7 +21,7 @@ from twostroke.types.errors import UnsupportedModel
 
 
 def features(program: Program) -> Program:
-    """Without the product that makes the logits and what follows it. `program` is one with no calls fused."""
+    """The program without the product that makes the logits and without what follows it. No call in it may be fused."""
     index, last = _last_product(program)
     if last.x.rows is not Size.LOGIT_ROWS:
         raise UnsupportedModel(

@@ -232,7 +232,7 @@ class _Shard:
         return self._wholes[out.root].columns(out.offset, out.width)
 
     def _record(self, call: Op, form: Callable[[Value], Value], forms: dict[Value, Value]) -> None:
-        """The same call on values in one of the two forms."""
+        """Record a call on values in one of the two forms."""
         operands: list[Any] = []
         fresh = [value for value in (call.result, *(getattr(call, name) for name in call.SCRATCH)) if value is not None]
         for item in call.operands():
@@ -305,7 +305,8 @@ def _base_of(view: Value) -> Value:
 
 
 def _shaped(value: Value, like: Value) -> Value:
-    """The same elements as heads of the size that `like` has, or as (columns,): also where a rank has a part of a head,
-    which is gathered before any op reads it."""
+    """The elements of a value as heads of the size that `like` has, or as (columns,). The second is also for a rank
+    that has
+    a part of a head, which is gathered before any op reads it."""
     whole_heads = len(like.shape) > 1 and value.width % like.shape[-1] == 0
     return value.heads(value.width // like.shape[-1]) if whole_heads else value.flat()

@@ -88,7 +88,7 @@ class LowRank(Op):
         return 1
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """As if every row had an adapter of full rank, and every sequence another one."""
+        """The cost where every row has an adapter of full rank and every sequence has another one."""
         rank, columns, rows = self.down.columns, self.down.rows, self.up.rows
         flops = 2 * rank * (columns + rows) + rows
         matrices = sum(formats.weight_bytes(each) // each.matrices for each in (self.down, self.up))

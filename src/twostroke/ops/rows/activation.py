@@ -51,7 +51,7 @@ HF_NAMES = {
     "relu": Activation.RELU,
     "relu2": Activation.RELU2,
 }
-"""By the words of Hugging Face configs."""
+"""The activation by its word in Hugging Face configs."""
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 

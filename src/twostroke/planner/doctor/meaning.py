@@ -84,7 +84,7 @@ def contradictions(calibration: Calibration) -> list[str]:
 
 
 def meaning(calibration: Calibration, weights: str) -> Meaning:
-    """For weights in "int8", "int4", "bf16" or "f32", K and V in bf16."""
+    """The meaning for weights in "int8", "int4", "bf16" or "f32", with K and V in bf16."""
     spec, chosen = read_model(ONE_BILLION), weight_format(weights)
     table = work_of(spec, weights, KVKind.BF16)
     counter, cost = WorkCounter(table), step_cost(table, calibration)

@@ -54,7 +54,7 @@ class Taken:
     model_s: float
 
     def beside(self, kernels_s: float) -> float:
-        """Without what the kernels' figures say of it; at least what was taken beside the model, were they too high."""
+        """Seconds beside the kernels. If the kernels' figures are too high, at least the seconds outside the model."""
         return self.whole_s - min(kernels_s, self.model_s)
 
 

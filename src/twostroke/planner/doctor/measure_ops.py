@@ -30,7 +30,7 @@ ROWS = (1, 4, 5, 8, 16, 32, 64, 128, 256, 512)
 """Around the steps that kernels have: matrix registers begin at 5 rows, their tiles have 16 and 32."""
 FEW_ROWS = (1, 4, 8, 32, 128, 256)
 WARM_ROWS_LIMIT = 64
-"""From here on products are bound by arithmetic and it does not matter where the weights are."""
+"""Rows from which on products are bound by arithmetic, so that it does not matter where the weights are."""
 WARM_BYTES, COLD_BYTES = 32 << 20, 176 << 20
 """What a step reads stays in caches until the next up to the first, comes from memory from the second on.
 
@@ -46,7 +46,9 @@ PRODUCTS, LAYER_OPS = 3, 8
 
 DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES = 1024, 128, 4
 DECODE_BATCHES, WARM_BATCHES = 16, 2
-"""In bf16 134 MB of K and V, and 17 MB; the latter also where the context is short."""
+"""How many batches, each with K and V of its own, are used in turn: 134 MB in bf16, or 17 MB, which are enough where
+the
+context is short."""
 
 PREFILL_CONTEXT, PREFILL_ROWS, MOST_ROWS = 1024, (2, 8, 32, 128), 512
 OTHER_ROWS = (1, 8, 64, 512)
@@ -244,7 +246,7 @@ class _Step:
         self._batch = AttentionBatch(np.array([0, rows], np.int32), np.array([rows], np.int32), table)
 
     def all(self, ops: CallRecorder, layer: Layer) -> None:
-        """As models/common/families/dense.py orders them."""
+        """Run all ops of a layer in the order of models/common/families/dense.py."""
         flat = len(self._positions), -1
         ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
         ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)

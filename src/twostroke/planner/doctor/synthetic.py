@@ -72,10 +72,10 @@ class LayerShape:
 
 
 LARGE = LayerShape(2048, 8192, 32, 8, 64)
-"""That of Llama-3.2-1B: nearly all of a product's time goes by the weights."""
+"""The layer of Llama-3.2-1B: nearly all of a product's time is spent on the weights."""
 
 SMALL = LayerShape(256, 768, 4, 2, 64)
-"""That of the embedded model: quantizing inputs and writing outputs take as long as the weights."""
+"""The layer of the embedded model: quantizing inputs and writing outputs takes as long as the weights."""
 
 
 def random_memory(num_bytes: int) -> U8Array:
@@ -100,7 +100,7 @@ class Layer:
 
 
 def layers_in(memory: U8Array, shape: LayerShape, weight_format: WeightFormat, most_bytes: int) -> list[Layer]:
-    """As many layers as lie in the first `most_bytes` of `memory`, one after the other, at least one."""
+    """The layers that lie one after the other in the first `most_bytes` of `memory`: as many as fit, at least one."""
     found: list[Layer] = []
     at = 0
     step = sum(

@@ -37,5 +37,5 @@ class ArrayTensor:
 
 
 def overlaid(checkpoint: Checkpoint, changed: Mapping[str, TensorSource]) -> Checkpoint:
-    """The same open files, where these tensors have other numbers."""
+    """The checkpoint's open files, where the tensors in `changed` have other numbers."""
     return Checkpoint(checkpoint.folder, checkpoint.shards, {**checkpoint.tensors, **changed})

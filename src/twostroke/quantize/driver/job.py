@@ -83,7 +83,7 @@ class JobFolder:
         require_room(self.path, max(0, num_bytes - self._num_bytes))
 
     def errors(self) -> dict[str, Any]:
-        """For each stage that is done, by its number, what `write_stage` was given."""
+        """What `write_stage` was given for each stage that is done, by the stage's number."""
         found = read_object(self.path / JOB_NAME).get("errors")
         return dict(found) if isinstance(found, dict) else {}
 
@@ -118,7 +118,7 @@ class JobFolder:
         return sum(file.stat().st_size for file in self.path.glob("model-*.safetensors"))
 
     def write_report(self, report: Mapping[str, Any]) -> None:
-        """Beside the model. Raises ConfigError."""
+        """Write the report beside the model. Raises ConfigError."""
         try:
             write_atomically(self.path / REPORT_NAME, (json.dumps(report, indent=1).encode(),))
         except OSError as error:

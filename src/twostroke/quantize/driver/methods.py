@@ -111,4 +111,4 @@ METHODS: Mapping[str, Method] = {
 }
 
 ROUNDING = Method("rounding", "compressed-tensors, 4 bits, nearest codes", PackedLayout(), by_rounding)
-"""For comparisons: no command offers it."""
+"""The method that others are compared with: no command offers it."""

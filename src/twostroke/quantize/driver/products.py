@@ -36,7 +36,7 @@ class Product:
 
     @property
     def input_key(self) -> InputKey:
-        """The same for products that read the same columns of the same rows."""
+        """A key that is equal for products that read the same columns of the same rows."""
         if self.expert is not None:
             return self.weight, self.expert, self.weight.columns
         return self.x.root, self.x.offset, self.x.width
@@ -57,7 +57,7 @@ class StageProducts:
         return [tuple(products) for products in found.values()]
 
     def in_turn(self) -> list[list[tuple[Product, ...]]]:
-        """Those of `by_input` in the order of the calls; all experts of a bank at once."""
+        """The groups of `by_input` in the order of the calls; all experts of a bank together."""
         found: dict[Weight, list[tuple[Product, ...]]] = {}
         for same in self.by_input():
             found.setdefault(same[0].weight, []).append(same)
@@ -68,7 +68,7 @@ IN_STACKS = "its experts are stored in stacks"
 
 
 def tensor_users(program: Program) -> Counter[str]:
-    """In how many matrices and vectors of the program a tensor is read."""
+    """How many matrices and vectors of the program read each tensor, by its name."""
     found: Counter[str] = Counter()
     for weight in program.weights:
         found.update({part.name for part in (*weight.parts, *weight.bias)})

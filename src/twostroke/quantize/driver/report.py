@@ -38,7 +38,7 @@ class Report:
         return sum(error.nearest for error in self.quantized.errors)
 
     def as_json(self) -> dict[str, Any]:
-        """For --json and for the folder."""
+        """The report as plain values, for --json and for the folder."""
         found: dict[str, Any] = {
             "target": self.target,
             "folder": str(self.quantized.folder),
@@ -111,7 +111,7 @@ def make_report(
 def plain_report(
     source: Path, target: str, quantized: Quantized, texts: CalibrationText, compared: ModelComparison | None
 ) -> Report:
-    """Without a comparison, or with one that was made elsewhere."""
+    """A report without a comparison, or with one that was made elsewhere."""
     sizes = _weight_bytes(source), _weight_bytes(quantized.folder)
     return Report(target, quantized, sizes, texts.used.size, texts.held_out.size, compared)
 

@@ -55,7 +55,7 @@ class StagedModel:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """In order."""
+        """The stages in order."""
         return smallest_stages(self.model.plain)
 
     def weights(self, index: int, checkpoint: Checkpoint | None = None) -> ModelWeights:

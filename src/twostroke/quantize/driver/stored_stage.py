@@ -113,14 +113,14 @@ class StoredStage:
         return list(dict.fromkeys(names))
 
     def _changed(self, name: str, values: F32Array) -> TensorToWrite:
-        """In bfloat16 where the tensor was and no digit is lost, otherwise in float32."""
+        """The tensor in bfloat16 where it was and no digit is lost, otherwise in float32."""
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
         if self.source.checkpoint.info(name).dtype != "BF16" or (bits & np.uint32(0xFFFF)).any():
             return TensorToWrite.of(values)
         return _array((bits >> np.uint32(16)).astype(np.uint16))
 
     def _copied(self, name: str) -> TensorToWrite:
-        """As it is stored."""
+        """The tensor as it is stored."""
         tensor = self.source.checkpoint.tensors[name]
         info = tensor.info
         if isinstance(tensor, StackedTensor):

@@ -26,7 +26,7 @@ from twostroke.weights.packed.file import sync_folder
 
 ALIGNMENT = 8
 SPARE_BYTES = 32 << 20
-"""For tokenizer, config and index."""
+"""Bytes on the disk for tokenizer, config and index."""
 Chunks = Callable[[], Iterator[bytes | memoryview]]
 
 
@@ -69,7 +69,7 @@ def _with_header(text: bytes, parts: Iterable[bytes | memoryview]) -> Iterator[b
 
 
 def write_atomically(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Beside its place, then moved there. Raises OSError; what was there before stays then."""
+    """Write a file beside its place, then move it there. Raises OSError; the earlier file stays then."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as file:

@@ -167,7 +167,7 @@ def q6_k(blocks: F32Array) -> U8Array:
 
 
 def f32(blocks: F32Array) -> U8Array:
-    """As they are."""
+    """The blocks' bytes, unchanged."""
     return _octets(blocks)
 
 

@@ -123,7 +123,7 @@ def _plan(
 
 
 def _unshaped(place: Place, stem: str, shape: Shape) -> Shape:
-    """As it is stored."""
+    """The shape that the tensor has in the file."""
     if place.shape is None:
         return shape
     if place.shape is filters:

@@ -385,4 +385,4 @@ OWN_KEYS: Mapping[str, Own] = {
     "qwen35": _delta_sections,
     "qwen35moe": _delta_sections,
 }
-"""By the entry of the reader's table."""
+"""The function that writes a family's own keys, by the entry of the reader's table."""

@@ -59,7 +59,7 @@ MIXES: Mapping[str, GgufMix] = {
 KEPT = ("ssm_conv1d", "ssm_a", "ssm_d", "shortconv.conv", "position_embd")
 """What the names of tensors that are never rounded begin with: they are small, and read as vectors."""
 NARROW = "Q8_0"
-"""For matrices whose rows are no whole blocks of 256."""
+"""The type of matrices whose rows are no whole blocks of 256."""
 
 
 def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: Progress) -> Path:
@@ -108,7 +108,10 @@ class _Described:
 
 
 def _describe(config: Config, model: Model, checkpoint: Checkpoint, vocabulary: Mapping[str, KeyValue]) -> _Described:
-    """By the first entry of the reader's tables whose file is read back as the same model. Raises UnsupportedModel."""
+    """The description by the first entry of the reader's tables whose file is read back as the same model.
+
+    Raises UnsupportedModel.
+    """
     refused: UnsupportedModel | None = None
     shapes = {name: checkpoint.info(name).shape for name in checkpoint.names}
     tied = {HEAD} if HEAD in model.ignored or config.get("tie_word_embeddings") else set()

@@ -17,7 +17,7 @@ from twostroke.quantize.mathematics.grid import GridRule
 from twostroke.quantize.mathematics.solved import Solved
 
 Arrays = dict[str, NDArray[Any]]
-"""By what comes after a module's name."""
+"""A module's arrays, by what follows the module's name in theirs."""
 
 TYPES: Mapping[np.dtype[Any], str] = {
     np.dtype(np.float16): "F16",

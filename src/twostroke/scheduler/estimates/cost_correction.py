@@ -14,14 +14,14 @@ from twostroke.types.objectives import ITL_SHARE
 WINDOW_STEPS, USUAL_STEPS = 64, 15
 """The steps that `high` and `low`, and those that `usual` look back at, of one size class."""
 LEAST_EVIDENCE = 3
-"""With fewer steps of a class, the prior takes the places of those that are missing."""
+"""The fewest steps of a class that count alone. With fewer, the prior takes the places of those that are missing."""
 LEAST, MOST = 0.1, 10.0
 HIGH = ITL_SHARE + 0.01
 """An ITL objective is met where 95% of the gaps keep it, so that 4% of the steps may pass."""
 LOW = 0.1
 """The share of the steps that are quicker than `low`. Other programs rarely disturb these."""
 GUESS_PRIOR = 2.0
-"""For a cost model that was not measured: its first steps are planned as if they took twice what it says."""
+"""The prior of a cost model that was not measured: its first steps are planned as if they took twice what it says."""
 IDLE_HALF_S = 10.0
 """Idle time after which a correction of a measured cost model counts half."""
 SURE_PREFILLS = 4
@@ -75,7 +75,9 @@ class _Ratios:
 
 
 class CostCorrection:
-    """The same observations at the same times give the same ratios; each is bounded to [1/10, 10].
+    """The ratio of measured to predicted times, by size class of a step.
+
+    The same observations at the same times give the same ratios. Each ratio is bounded to [1/10, 10].
 
     `usual` is the median of the last 15 steps of a size class, `high` the 96th percentile of the last 64, without the
     slowest: one outlier moves neither. `low` is the 10th percentile of the last 64: the machine's own speed, where
@@ -101,7 +103,7 @@ class CostCorrection:
         return self._believed or prefills >= SURE_PREFILLS
 
     def at(self, now: float) -> None:
-        """It is this late: what was learned counts less, the longer nothing was computed."""
+        """Set the time. What was learned counts less, the longer nothing was computed."""
         idle_s = 0.0 if self._last_s is None else max(0.0, now - self._last_s)
         self._weight = 0.5 ** (idle_s / IDLE_HALF_S) if self._believed else 1.0
 
@@ -136,7 +138,7 @@ class CostCorrection:
 
     @property
     def cold_high(self) -> float:
-        """The same for the slowest of the last cold steps: what the next step rarely passes."""
+        """How many times longer the slowest of the last cold steps took, which the next step rarely passes; else 1."""
         return max((max(last) for last in self._cold.values()), default=1.0)
 
     def usual(self, size: int) -> float:

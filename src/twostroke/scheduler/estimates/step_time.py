@@ -26,7 +26,7 @@ class StepTime:
         return cls(cost, CostCorrection(GUESS_PRIOR, believed=False) if guessed else CostCorrection())
 
     def at(self, now: float) -> None:
-        """It is this late; see CostCorrection."""
+        """Set the time; see CostCorrection."""
         self._correction.at(now)
 
     @property

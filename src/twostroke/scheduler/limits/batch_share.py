@@ -29,7 +29,7 @@ class BatchShare:
         return self._batch_tokens < self.share * (self._interactive_tokens + self._batch_tokens)
 
     def planned(self, interactive_tokens: int, batch_tokens: int, pending: bool) -> None:
-        """After each step. pending: batch work waited for it; where none does, nothing is owed."""
+        """Count a step's prefill tokens. pending: batch work waited for the step; where none does, nothing is owed."""
         if not pending:
             self._interactive_tokens = self._batch_tokens = 0
             return

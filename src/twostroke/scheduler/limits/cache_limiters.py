@@ -20,7 +20,7 @@ class WindowRoom:
     max_chunk_tokens: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """At most max_chunk_tokens."""
+        """See Limiter. A chunk has at most max_chunk_tokens."""
         return min(wanted_tokens, self.max_chunk_tokens)
 
 
@@ -37,7 +37,7 @@ class SnapshotPoints:
 
 
 def cache_limiters(cache: CacheManager, limits: SchedulerLimits) -> tuple[Limiter, ...]:
-    """Those that this cache needs."""
+    """The limiters that this cache needs."""
     found: list[Limiter] = []
     if cache.chunk_tokens < limits.max_step_tokens:
         found.append(WindowRoom(cache.chunk_tokens))

@@ -81,5 +81,5 @@ class ChunkSizer:
         return Chunk(low, low_s, True)
 
     def _aligned(self, start: int, num_tokens: int) -> int:
-        """At most num_tokens, so that the chunk ends at a multiple; 0 where it would be empty."""
+        """The most tokens, up to num_tokens, with which the chunk ends at a multiple; 0 where it would be empty."""
         return max(0, num_tokens - (start + num_tokens) % self._align_tokens)

@@ -54,7 +54,7 @@ class ItlLimiter:
         return self.bound_beside_s(streams, [decode_segment(s) for s in streams])
 
     def bound_beside_s(self, promised: Sequence[Waiting], streams: list[Segment]) -> float | None:
-        """The same for streams to be, whose promises are those of `promised`."""
+        """The bound in seconds for streams that would run. promised: sequences that have promises."""
         if not promised or not streams:
             return self._idle_bound_s
         promises = [s.objectives.itl_s for s in promised if s.objectives.itl_s is not None]

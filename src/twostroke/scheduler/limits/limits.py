@@ -78,7 +78,7 @@ class Limiter(Protocol):
     """One reason to compute less."""
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """At most wanted_tokens; 0 leaves the sequence out of this step."""
+        """How many tokens the sequence may have, at most wanted_tokens; 0 leaves it out of this step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class AnswerLengths:
         self._forecast_of = (0, 0, 0)
 
     def ended(self, answer: Answer) -> None:
-        """It has left; answers that were never admitted say nothing."""
+        """Learn the length of an answer that has ended; answers that were never admitted say nothing."""
         if answer.admission is not None and answer.num_output:
             stopped = answer.num_output < answer.request.max_tokens
             self._ended.append(Ended(answer.admission, answer.num_output, stopped))
@@ -63,7 +63,7 @@ class AnswerLengths:
         return sum(last) / len(last) if last else None
 
     def forecast(self, running: Sequence[Answer]) -> EndForecast:
-        """For these answers, at least one; kept until one of them has one token more."""
+        """When these answers are expected to end; at least one. It is kept until one of them has one token more."""
         key = (self._num_ended, len(running), sum([len(each.known) for each in running]))
         if self._forecast is None or self._forecast_of != key:
             self._forecast, self._forecast_of = EndForecast(running, self._rates(running)), key

@@ -109,7 +109,7 @@ class ObjectivePolicy:
         self._times.observe(parts, measured_s, now)
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """Until the next step that is not cold."""
+        """See Policy. It holds until the next step that is not cold."""
         self._times.observe_cold(parts, measured_s)
 
     def ended(self, sequence: Sequence) -> None:
@@ -117,7 +117,7 @@ class ObjectivePolicy:
         self._gate.ended(sequence)
 
     def overdue(self, queues: Queues, now: float) -> list[tuple[Sequence, Overloaded]]:
-        """Those that were held and could not be in time any more."""
+        """The sequences that were held and could not be in time any more, each with its refusal."""
         return self._gate.overdue(queues, now)
 
     def _in_order(self, queues: Queues, oldest: Sequence | None) -> Iterator[Sequence]:

@@ -17,7 +17,7 @@ RESUMED, PROMISED, HELD, TOO_LONG = 0, 1, 2, 3
 
 
 class PromiseOrder:
-    """By arrival within each class, so that a later request never makes an earlier promise late:
+    """Orders sequences by class, then by arrival, so that a later request never makes an earlier promise late:
 
     1. preempted streams: their readers wait for the next token;
     2. sequences whose first token was promised in time when they were accepted;
@@ -29,7 +29,7 @@ class PromiseOrder:
     """
 
     def rank(self, sequence: Sequence) -> Rank:
-        """By what is known when a sequence is added; a preempted one is ranked again."""
+        """The rank by what is known when a sequence is added; a preempted one is ranked again."""
         if not sequence.interactive:
             return (BATCH, PROMISED, 0.0, sequence.number)
         if sequence.num_output:
@@ -37,11 +37,11 @@ class PromiseOrder:
         return (INTERACTIVE, TOO_LONG if too_long(sequence) else PROMISED, 0.0, sequence.number)
 
     def held(self, sequence: Sequence) -> Rank:
-        """Behind all promises."""
+        """The rank behind all promises."""
         return (INTERACTIVE, HELD, 0.0, sequence.number)
 
     def interactive(self, queues: Queues) -> Iterator[Sequence]:
-        """Running and waiting ones, as above."""
+        """Running and waiting interactive sequences, in this order."""
         end = _place(queues.waiting, (BATCH, 0, 0.0, 0))
         running = [s for s in queues.prefilling if s.interactive]
         ready = [s for s in queues.waiting[:end] if s.rank[1] != HELD]

@@ -65,7 +65,7 @@ class TtftGate:
             self._held.append(sibling)
 
     def promise(self, queues: Queues, now: float) -> None:
-        """Before a step: give promises to those that are held and are predicted to be in time now."""
+        """Give promises to held sequences that are predicted to be in time now. Call it before a step."""
         self._held = [s for s in self._held if queues.find(s.request.request_id) is s]
         for sequence in self._held[:LOOKED_AT]:
             late = self._predicted_s(sequence, queues, now) > self._wanted_s(sequence)
@@ -75,7 +75,7 @@ class TtftGate:
                 queues.rank_again(each, self._order.rank(each))
 
     def overdue(self, queues: Queues, now: float) -> list[tuple[Sequence, Overloaded]]:
-        """After a step: those that are held and could not be in time any more, each with its refusal."""
+        """The held sequences that could not be in time any more, each with its refusal. Call it after a step."""
         found: list[tuple[Sequence, Overloaded]] = []
         for sequence in list(self._held):
             wanted_s = sequence.request.arrival_s + self._wanted_s(sequence)

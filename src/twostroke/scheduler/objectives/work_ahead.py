@@ -23,7 +23,7 @@ MAX_GROUPS = 6
 MARGIN = 1.1
 """The factor on predicted seconds, for steps that take longer than the median and for the end of the current step."""
 UNSURE_MARGIN = 1.6
-"""The same factor while no prediction was corrected yet: a late promise is better than one that is broken."""
+"""MARGIN while no prediction was corrected yet: a late promise is better than one that is broken."""
 
 
 @dataclass(frozen=True, slots=True)

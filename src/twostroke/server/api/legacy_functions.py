@@ -38,7 +38,7 @@ def to_tools(request: ChatRequest) -> bool:
 
 
 def in_old_words(error: InvalidRequest) -> InvalidRequest:
-    """The same with the names of the older fields."""
+    """The error with the names of the older fields."""
     error.param = _OLD_NAMES.get(error.param or "", error.param)
     return error
 

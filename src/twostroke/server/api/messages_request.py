@@ -206,7 +206,7 @@ def _response_format(config: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _thinking(asked: dict[str, Any] | None, parts: ServerParts) -> dict[str, Any] | None:
-    """To the template's own switch, where it has one."""
+    """The request's `thinking` as the template's own switch; None where the template has none."""
     if asked is None or parts.template is None or "enable_thinking" not in parts.template.variables:
         return None
     return {"enable_thinking": asked.get("type") != "disabled"}

@@ -38,7 +38,7 @@ def adapter_of(name: str, parts: ServerParts) -> str | None:
 
 
 def _model_object(name: str, parts: ServerParts) -> dict[str, object]:
-    """With the keys of OpenAI's and of Anthropic's model object; an adapter names its model as vLLM does."""
+    """A model with the keys of OpenAI's and of Anthropic's model object; an adapter names its model as vLLM does."""
     since = datetime.fromtimestamp(parts.created_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "id": name,

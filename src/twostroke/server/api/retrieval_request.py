@@ -27,7 +27,7 @@ from twostroke.types.output import Prompt
 
 _Maker = TypeVar("_Maker", Embedder, Reranker)
 MAX_TEXTS = 2048
-"""In one request, as OpenAI has it."""
+"""The most texts in one request, as OpenAI has it."""
 
 WHOLE_CONTEXT = -1
 

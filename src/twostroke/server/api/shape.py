@@ -57,7 +57,7 @@ class Shape(Protocol):
         """Take a piece of an answer that is not streamed."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """That answer, once all pieces are in."""
+        """The answer to a request that is not streamed, once all pieces are in."""
 
 
 @dataclass(slots=True)

@@ -65,7 +65,7 @@ def tool_use(request: ChatRequest, form: TurnForm, tokenizer: ServedTokenizer) -
 
 
 def special_ids_of(tokenizer: ServedTokenizer) -> SpecialId:
-    """From a text to the id of the special token that it is, or None."""
+    """A function from a text to the id of the special token that the text is, or None."""
 
     def find(text: str) -> int | None:
         found = tokenizer.id_of(text)
@@ -124,7 +124,7 @@ _SAYS_MORE = (
 
 
 def _described(tool: Tool) -> dict[str, Any]:
-    """As templates expect it: every key there, none of ours."""
+    """The tool as templates expect it, with every key that they know and no other."""
     function = tool.function
     described = {"name": function.name, "description": function.description or ""}
     return {"type": "function", "function": {**described, "parameters": function.parameters or ANY_ARGUMENTS}}

@@ -31,7 +31,8 @@ class BodyBudget:
             raise HttpProblem(bodies_full())
 
     def take(self, more_bytes: int, own_bytes: int) -> None:
-        """They are there, and count. Raises HttpProblem (503), and then they do not."""
+        """Count bytes that have arrived. Raises HttpProblem (503) where there is no room, and does not count them
+        then."""
         self.check(more_bytes, own_bytes)
         self.held_bytes += more_bytes
 

@@ -38,7 +38,7 @@ class DoorRules:
 
 
 def unknown_wait(_requests: int, _tokens: int) -> float:
-    """For a server without a cost model."""
+    """The wait that a server without a cost model states."""
     return UNKNOWN_WAIT_S
 
 
@@ -139,7 +139,7 @@ class Ticket:
     _inside: bool = True
 
     def answered(self) -> None:
-        """Its first token is there: it waits no more."""
+        """Take note that the first token is there: the request waits no more."""
         if self._waits:
             self._waits = False
             self.door.queued_requests -= self.num_completions

@@ -89,21 +89,21 @@ class Listeners:
         self._each = each
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """To each."""
+        """Call each observer."""
         for one in self._each:
             one.on_step(plan, result, duration_s)
 
     def on_first_token(self, ttft_s: float, /) -> None:
-        """To each."""
+        """Call each observer."""
         for one in self._each:
             one.on_first_token(ttft_s)
 
     def on_next_tokens(self, gaps_s: Sequence[float], /) -> None:
-        """To each."""
+        """Call each observer."""
         for one in self._each:
             one.on_next_tokens(gaps_s)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
-        """To each."""
+        """Call each observer."""
         for one in self._each:
             one.on_finish(finished, timings)

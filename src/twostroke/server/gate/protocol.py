@@ -71,7 +71,7 @@ class DeadlineProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """As JSON, like every other error; the connection ends."""
+        """Answer with status 400 as JSON, like every other error, and close the connection."""
         body = BAD_HTTP.body()
         head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:

@@ -37,7 +37,7 @@ def fingerprint(prompt: Prompt) -> bytes:
 
 @dataclass(eq=False)
 class Quarantine:
-    """Also the engine's Witness.
+    """Lets requests that ran at a crash in one at a time, or refuses them. It is also the engine's Witness.
 
     notes: None lets every request in, because no worker reads them. clock: the supervisor's, which is time.monotonic.
     """
@@ -55,7 +55,8 @@ class Quarantine:
         self._records = {} if self.notes is None else self.notes.records(self.clock())
 
     async def enter(self, prompts: Sequence[Prompt]) -> Stay:
-        """Before a call's prompts go to the engine. Raises HttpProblem (422) where one of them is refused."""
+        """Let a call's prompts in before they go to the engine. Raises HttpProblem (422) where one of them is
+        refused."""
         if self.notes is None:
             return Stay(self)
         known = {prompt.request_id or "": fingerprint(prompt) for prompt in prompts}
@@ -118,7 +119,7 @@ class Stay:
     _inside: bool = True
 
     def leave(self, answered: bool) -> None:
-        """It is over. answered: all of it was computed and nothing happened. A second call changes nothing."""
+        """End the stay. answered: all of it was computed and nothing happened. A second call changes nothing."""
         if not self._inside:
             return
         self._inside = False

@@ -40,7 +40,8 @@ FOREIGN_ORIGIN = Problem(403, "Requests from pages of other sites are refused.",
 
 
 CLIENT = "twostroke.client"
-"""In the scope of a request that came in: which key it came with, as a label that is not the key; "" without keys."""
+"""The key, in a request's scope, of a label for the API key that the request came with; "" without keys. The label is
+not the key itself."""
 
 
 class Gate:

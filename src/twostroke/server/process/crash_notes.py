@@ -69,12 +69,12 @@ class CrashNotes:
         _COUNT.pack_into(self._memory, 0, 0)
 
     def records(self, now_s: float) -> dict[bytes, Record]:
-        """Those that are not forgotten yet, by fingerprint."""
+        """The records that are not forgotten yet, by fingerprint."""
         found = (_RECORD.unpack_from(self._memory, place) for place in _places())
         return {key: Record(crashes, until_s) for key, crashes, until_s in found if crashes and until_s > now_s}
 
     def clear(self, fingerprint: bytes) -> None:
-        """It ran to its end and nothing happened: forget it."""
+        """Forget a request that ran to its end without a crash."""
         for place in _places():
             key, crashes, _ = _RECORD.unpack_from(self._memory, place)
             if key == fingerprint and crashes:

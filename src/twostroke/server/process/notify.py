@@ -22,7 +22,8 @@ class Listener(Protocol):
 
 
 class SystemdNotifier:
-    """To a unix datagram socket; '@' opens a name in the abstract namespace. Without an address it sends nothing."""
+    """Sends to a unix datagram socket; '@' opens a name in the abstract namespace. Without an address it sends
+    nothing."""
 
     def __init__(self, address: str | None) -> None:
         self._address = address if address is None or not address.startswith("@") else "\0" + address[1:]

@@ -76,7 +76,7 @@ class Supervisor:
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> int:
-        """Until a worker ends as it should; the exit code for this process."""
+        """Run workers until one ends as it should; -> the exit code for this process."""
         loop = asyncio.get_running_loop()
         kinds = (signal.SIGINT, signal.SIGTERM)
         for kind in kinds:

@@ -18,7 +18,7 @@ NAME = "twostroke_history_fill_ratio"
 
 
 def fills(ledger: Ledger, recent: Recent) -> Mapping[str, float]:
-    """By history, from 0 (empty) to 1 (the oldest goes when a new one comes); any thread may ask."""
+    """How full each history is, from 0 (empty) to 1 (the oldest is dropped for a new one). Any thread may ask."""
     return {
         "steps": ledger.history.fill,
         "steps_with_prefill": len(ledger.chunk_steps) / MAX_CHUNK_STEPS,

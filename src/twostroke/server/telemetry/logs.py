@@ -61,7 +61,7 @@ def set_up(lines: logging.Formatter, level: int, stream: TextIO) -> logging.Hand
 
 
 def tear_down(handler: logging.Handler) -> None:
-    """As before set_up."""
+    """Undo set_up."""
     own = logging.getLogger(NAME)
     own.removeHandler(handler)
     own.setLevel(logging.NOTSET)

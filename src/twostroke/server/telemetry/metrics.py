@@ -160,7 +160,7 @@ def _work_metrics(work: Work) -> Iterator[Metric]:
 
 
 class ServerMetrics(Observer):
-    """Also the engine's observer. Safe to call from several threads; never raises."""
+    """All metrics of the server; also the engine's observer. Safe to call from several threads; never raises."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -63,7 +63,7 @@ class AdmissionBeside(PageAdmission):
         self._streams = streams
 
     def fits_now(self, sequence: Sequence, matched: Prefix, running: Collection[Sequence]) -> bool:
-        """As PageAdmission says it of all that run."""
+        """See PageAdmission: the answer is the same as for all that run."""
         streams = self._streams
         if not len(streams):
             return super().fits_now(sequence, matched, running)

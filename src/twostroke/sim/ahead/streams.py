@@ -65,7 +65,7 @@ class Streams:
         return len(self._to_grow) + len(self._due.get(self._clock, ()))
 
     def names(self) -> set[str]:
-        """Their request ids."""
+        """The streams' request ids."""
         return {sequence.request.request_id for sequence in self._bases}
 
     def positions(self) -> list[int]:
@@ -132,7 +132,7 @@ class Streams:
             kept.clear()
 
     def _fill(self, full: list[Live]) -> None:
-        """After the step before clock, a page of each of them is full."""
+        """Take note that a page of each of these streams is full after the step before clock."""
         self._look_at(full)
         self._to_grow = full.copy()
         self._due.setdefault(self._clock + self._cache.page_tokens - 1, []).extend(full)

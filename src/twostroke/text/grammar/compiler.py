@@ -49,7 +49,8 @@ class GrammarLimits:
 
 
 class GrammarCompiler:
-    """For any number of threads. One of its own tries new grammars, another makes machines of those that passed.
+    """Compiles grammars, for any number of threads. One thread tries new grammars; another makes machines of those that
+    passed.
 
     Each machine is compiled anew from the grammar's source. Copies of one matcher would share its lexer, and with it
     the states that another request's text has built and the limit that it has run into.
@@ -129,7 +130,8 @@ class GrammarCompiler:
             self._guard.close()
 
     def _tried(self, grammar: Grammar) -> str:
-        """In the trial thread: checked here, and tried in the guard's process."""
+        """The source of a grammar that was checked here and tried in the guard's process. It runs in the trial
+        thread."""
         source = self._found(grammar)  # it may have been kept since the request for it came
         if source is None:
             if self._guard is None:
@@ -139,7 +141,7 @@ class GrammarCompiler:
         return source
 
     def _machines(self, grammar: Grammar, source: str, count: int) -> tuple[TokenMask, ...]:
-        """The same work that the guard's process has done within its limits, `count` times."""
+        """Compile `count` machines. The guard's process has done the same work within its limits."""
         import llguidance
 
         tokens = self._vocabulary_tokens()[1]

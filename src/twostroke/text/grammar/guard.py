@@ -38,7 +38,7 @@ class GuardOpening:
     memory_bytes: int
 
     def line(self) -> bytes:
-        """As JSON."""
+        """The opening as a line of JSON."""
         return _line(
             {
                 "tokens": [token.hex() for token in self.tokens],
@@ -52,7 +52,8 @@ class GuardOpening:
 
 
 class GrammarGuard:
-    """For one thread. The process starts with the first grammar, and again with the next after one was killed."""
+    """Tries grammars in a process, for one thread. The process starts with the first grammar, and again with the next
+    one after it was killed."""
 
     def __init__(self, opening: GuardOpening) -> None:
         self._opening = opening

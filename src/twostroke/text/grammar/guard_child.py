@@ -24,7 +24,8 @@ OPTIONS = '%llguidance {"no_forcing": true}\n'
 a long text, and a special token's name in a schema would become the special token."""
 
 WHITESPACE = r"( |\r?\n[ \t]{0,32})?"
-"""Between the parts of JSON: a space, or a line end with an indentation. A model that may write any amount of white
+"""White space between the parts of JSON: a space, or a line end with an indentation. A model that may write any amount
+of white
 space sometimes writes nothing else."""
 
 

@@ -57,7 +57,7 @@ def joined(pointer: str, *steps: str | int) -> str:
 
 
 def shown(pointer: str) -> str:
-    """As people write it: $.properties.name."""
+    """The pointer as people write it: $.properties.name."""
     return ("$" + pointer.replace("/", ".").replace("~1", "/").replace("~0", "~"))[:200]
 
 

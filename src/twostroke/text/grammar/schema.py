@@ -196,7 +196,7 @@ class _Adapter:
         return self._followed(found)
 
     def _followed(self, found: set[str]) -> set[str]:
-        """With what the parts themselves refer to and are put together from."""
+        """The found parts with all parts that they refer to and are put together from."""
         todo = list(found)
         while todo:
             at = todo.pop()
@@ -287,7 +287,7 @@ def _plain_values(schema: Any) -> list[Any] | None:
 
 
 def _distinct(values: Any) -> list[Any]:
-    """In their order; 1 and true are two values, as in JSON."""
+    """The different values in their order; 1 and true are two values, as in JSON."""
     return list({json.dumps(value, sort_keys=True): value for value in values}.values())
 
 

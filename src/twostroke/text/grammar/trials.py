@@ -27,7 +27,7 @@ class _Trial:
 
 
 class Trials:
-    """For any number of threads; one thread of its own runs `try_one`.
+    """Tries grammars for any number of threads; one thread of its own runs `try_one`.
 
     waiting: grammars that may wait to be tried, the one at work among them. retry_s: in the error of a refusal.
     """

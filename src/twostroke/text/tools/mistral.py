@@ -63,7 +63,7 @@ class MistralReader(StyleReader):
         return True
 
     def _before_arguments(self) -> bool:
-        """Between name and arguments: the id that the model gave the call, and the mark."""
+        """Read what stands between name and arguments: the id that the model gave the call, and the mark."""
         start = self._buffer.find("{")
         if start < 0:
             return False

@@ -67,7 +67,7 @@ class Plain:
 
 
 def joined(pieces: Iterable[Piece]) -> list[Piece]:
-    """The same with neighbours of one kind (and one call) made into one piece, empty ones left out."""
+    """The pieces, with neighbours of one kind (and one call) made into one piece, and empty ones left out."""
     made: list[Piece] = []
     for piece in pieces:
         last = made[-1] if made else None

@@ -56,7 +56,7 @@ class Qwen3CoderReader(StyleReader):
         return mark is not None
 
     def _inside(self) -> bool:
-        """Behind the opening mark stands a function, or it was text."""
+        """Read what follows the opening mark: a function, or the mark was text."""
         rest = self._buffer.lstrip(_SPACES)
         begins = starts_with(rest, FUNCTION)
         if begins is None:

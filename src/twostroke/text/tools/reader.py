@@ -93,7 +93,7 @@ class StyleReader:
         return True
 
     def _open_call(self, after: State) -> None:
-        """From now on a name and its arguments stand in one object; `after` is the state behind it."""
+        """Read a name and its arguments in one object from now on; `after` is the state behind it."""
         self._call = CallObject(self._num_calls, self._accepts)
 
         def state() -> bool:

@@ -54,7 +54,7 @@ _TOLD_BY = (
 
 
 def style_of_template(source: str) -> ToolStyle | None:
-    """By the marks that the template writes; None where it renders no tools."""
+    """The style by the marks that the template writes; None where it renders no tools."""
     if "tools" not in source:
         return None
     return next((style for mark, style in _TOLD_BY if mark in source), None)

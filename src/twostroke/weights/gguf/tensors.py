@@ -44,12 +44,12 @@ class Source:
 
     @property
     def tensor(self) -> StoredTensor:
-        """Its type, shape and place."""
+        """The tensor's type, shape and place in the file."""
         return self.file.tensors[self.stored]
 
     @property
     def num_bytes(self) -> int:
-        """In the file."""
+        """The tensor's size in the file."""
         return self.tensor.num_bytes if self.turned else self.rows * self.tensor.row_bytes
 
     def blocks(self, rows: I32Array) -> U8Array:
@@ -99,7 +99,8 @@ class GgufTensor:
 
     @property
     def info(self) -> TensorInfo:
-        """As a tensor of floats; num_bytes are those in the file. blocks: the types, more than one with blanks."""
+        """The info of a tensor of floats; num_bytes are those in the file. blocks: the types, more than one with
+        blanks."""
         names = sorted({source.tensor.block.name for source in self.sources})
         dtype = names[0] if names in (["BF16"], ["F16"]) and not self.plus else "F32"
         codes = (
@@ -162,7 +163,7 @@ class GgufTensor:
         return _picked(StoredValues.joined([canonical(piece, kind) for piece in pieces]), back)
 
     def _sought(self, rows: I32Array) -> Iterator[tuple[Source, NDArray[np.intp], I32Array]]:
-        """For each source that has some of these rows: which of them, and what they are there."""
+        """For each source that has some of these rows: which of `rows` these are, and their numbers in the source."""
         sought = rows if self.order is None else self.order[rows]
         first = 0
         for source in self.sources:

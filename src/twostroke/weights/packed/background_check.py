@@ -19,7 +19,8 @@ DELAY_S = 0.2
 """The first answer of a one-shot command should not share memory and cores with the reading."""
 
 NICENESS = 5
-"""Beside a busy engine it still ends within the first second: a quarter of a core, for a model of a gigabyte."""
+"""The niceness of the check. Beside a busy engine it still ends within the first second for a model of a gigabyte,
+because it gets a quarter of a core."""
 
 
 class BackgroundCheck:

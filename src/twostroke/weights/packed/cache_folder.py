@@ -53,7 +53,7 @@ def cached_files(folder: Path) -> list[CachedFile]:
 
 
 def chosen_files(folder: Path, names: Sequence[str]) -> list[CachedFile]:
-    """Those whose names begin with one of `names`, or whose origin is it; all where none is named.
+    """The files whose names begin with one of `names`, or whose origin is it; all where none is named.
 
     Raises ConfigError for a name that fits nothing.
     """

@@ -28,7 +28,7 @@ def fingerprint(checkpoint: Checkpoint) -> str:
 
 
 def content_fingerprint(checkpoint: Checkpoint) -> str:
-    """As `fingerprint`, without times: the same for copies of a checkpoint on several machines."""
+    """A fingerprint without times: it is the same for copies of a checkpoint on several machines."""
     return _of(checkpoint, lambda name, status: f"{name} {status.st_size}")
 
 

@@ -45,7 +45,7 @@ class Settler:
             self._thread.start()
 
     def wait(self) -> None:
-        """Until everything is moved; for measurements of the steady state."""
+        """Wait until everything is moved; for measurements of the steady state."""
         if self._thread.is_alive():
             self._thread.join()
 

@@ -36,7 +36,7 @@ _NONE: frozenset[WeightKind] = frozenset()
 
 
 def expected_formats(config: Mapping[str, Any]) -> StoredChoice:
-    """For the tensors of a matrix its format. Raises as `scheme_of`."""
+    """A function from the tensors of a matrix to its format. Raises what `scheme_of` raises."""
     scheme = scheme_of(config)
     if scheme is None:
         return nothing_stored

@@ -35,7 +35,7 @@ from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds
 from twostroke.weights.quantized.parts import FLOATS, Held, StoredPart, StoredTensors
 
 PACKINGS = {8: "8bit_u8", 4: "4bit_u8", 3: "3bit_32", 2: "2bit_u8", 1: "1bit_u8"}
-"""By the bits that a packed code takes."""
+"""The name of a packing, by the bits that a packed code takes."""
 TAKEN = {8: 8, 6: 8, 5: 8, 4: 4, 3: 3, 2: 2, 1: 1}
 """Bits of a code -> bits that it takes in W_q."""
 TERNARY = 1.58

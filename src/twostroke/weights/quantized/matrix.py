@@ -53,7 +53,7 @@ class QuantizedMatrix(Protocol):
         """Rows [first, first + count) as float32. Raises CorruptModel naming the stored tensor."""
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """The same rows as codes and scales for a kind of `kinds`. Raises CorruptModel as `values`."""
+        """Rows of the matrix as codes and scales for a kind of `kinds`. Raises CorruptModel like `values`."""
 
 
 @runtime_checkable
@@ -116,7 +116,8 @@ class GroupedRows:
         return found
 
     def stored(self, kind: WeightKind) -> StoredValues:
-        """For an affine kind, or for FLAT4 where all zero points are in the middle; columns sorted by group."""
+        """The values for an affine kind, or for FLAT4 where all zero points are in the middle; columns are sorted by
+        group."""
         wide = kind.step_columns
         at = np.arange(self.codes.shape[1] // wide) * wide // self.group
         if self.group_of is not None:

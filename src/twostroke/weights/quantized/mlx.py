@@ -57,7 +57,7 @@ class OneOfStack:
 
     @property
     def info(self) -> TensorInfo:
-        """Its shape and bytes; the offset is the stack's."""
+        """The matrix's shape and bytes; the offset is the stack's."""
         whole = self.stack.info
         return TensorInfo(whole.dtype, whole.shape[1:], whole.offset, whole.num_bytes // whole.shape[0])
 

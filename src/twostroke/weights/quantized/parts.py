@@ -60,7 +60,7 @@ class StoredPart:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """In elements."""
+        """The shape in elements."""
         stored = self.tensor.info.shape
         if not self.seen_as or not stored:
             return stored

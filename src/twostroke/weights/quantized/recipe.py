@@ -34,7 +34,7 @@ from twostroke.weights.quantized.schemes import (
 )
 
 SIDE_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
-"""Beside config.json, where that says nothing."""
+"""The files beside config.json that are read where config.json says nothing."""
 
 INSTEAD = "Use the original checkpoint with --weights int4 or int8, or a GGUF, GPTQ, AWQ or compressed-tensors version."
 

@@ -36,7 +36,7 @@ class Scheme(Protocol):
 
     @property
     def method(self) -> str:
-        """Its name, for people."""
+        """The method's name, for people."""
 
     def matrices(self, stored: StoredTensors) -> Found:
         """Raises CorruptModel, UnsupportedModel."""

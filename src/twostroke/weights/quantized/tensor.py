@@ -29,7 +29,7 @@ class QuantizedTensor:
 
     @property
     def info(self) -> TensorInfo:
-        """As a tensor of floats; num_bytes are those of its parts in the files."""
+        """The info of a tensor of floats; num_bytes are those of its parts in the files."""
         matrix = self.matrix
         return TensorInfo("F32", matrix.shape, 0, matrix.num_bytes, matrix.words, matrix.kinds)
 

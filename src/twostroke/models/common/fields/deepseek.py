@@ -116,7 +116,7 @@ def mixed_prediction(parts: LatentParts) -> tuple[MtpHead, ...]:
 
 
 def indexed_prediction(parts: LatentParts, index: Index) -> tuple[MtpHead, ...]:
-    """The same, each with an index of its own."""
+    """The prediction layers of a model whose attention has an index; each has an index of its own."""
     block = biased_experts(parts)
 
     def layer(t: Tracer, x: Value) -> Value:

@@ -15,7 +15,7 @@ STATES = ("linear_attention", "mamba", "conv")
 def attention_layers(
     fields: Fields, num_layers: int, usual: tuple[bool, ...], name: str = "layer_types"
 ) -> tuple[bool, ...]:
-    """For each layer, whether it has attention. name: the field that lists the layers; `usual` where it is absent."""
+    """Whether each layer has attention. name: the field that lists the layers; `usual` where it is absent."""
     types = fields.texts(name)
     if not types:
         return usual

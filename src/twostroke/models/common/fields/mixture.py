@@ -97,5 +97,5 @@ def listed_blocks(
 def blocks_by_layer(
     block: FeedForwardText, layers: int, dense: int, step: int = 1
 ) -> tuple[FeedForwardText | None, ...]:
-    """For each layer its mixture: None, the usual block, for the first `dense` layers and for those between steps."""
+    """Each layer's mixture; None, the usual block, for the first `dense` layers and for those between steps."""
     return tuple(block if index >= dense and (index + 1) % step == 0 else None for index in range(layers))

@@ -70,7 +70,8 @@ def language_model(
 def language_model_or_flat(
     fields: Fields, architecture: str, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """The same of a family whose older files have no such group: all fields are the language model's then."""
+    """See language_model. The family's older files have no group text_config: there all fields are the language
+    model's."""
     if fields.has("text_config"):
         return language_model(fields, architecture, silent)
     flat = {name: value for name, value in fields.values.items() if name not in ("model_type", "vision_config")}

@@ -70,7 +70,7 @@ class ChatShape(Envelope):
         return {**self.envelope(choices, streamed=False), "usage": self.usage(counts)}
 
     def usage(self, counts: Counts) -> dict[str, Any]:
-        """With the tokens of reasoning, for models that reason."""
+        """The usage, with the tokens of reasoning for models that reason."""
         made = usage_of(self.call, counts)
         if self.call.form.reasoning is not None:
             spent = sum(turn.reasoning_tokens for turn in self._turns)

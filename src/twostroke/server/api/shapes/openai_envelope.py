@@ -79,7 +79,7 @@ class Envelope:
         return Event(None, made)
 
     def template(self, choice: Callable[[str], dict[str, Any]]) -> TextTemplate | None:
-        """For chunks with one such choice of a text; None where a chunk has more that changes."""
+        """A template for chunks with one such choice of a text; None where a chunk has more that changes."""
         if self.call.include_usage and self.call.continuous_usage:
             return None
         mark = f"{self.call.response_id}-{uuid4().hex}"

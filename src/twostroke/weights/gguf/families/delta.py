@@ -44,7 +44,7 @@ def _qwen3next(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _by_key_head(config: Config, shapes: tuple[Shape, ...]) -> I32Array:
-    """For each key head its q, its k, its value heads and their gates."""
+    """The order of rows by key head: of each its q, its k, its value heads and their gates."""
     groups, each = int(config["linear_num_key_heads"]), int(config["linear_key_head_dim"])
     values = shapes[1][0] // groups
     if groups * 2 * (each + values) != shapes[0][0] + shapes[1][0]:

@@ -37,7 +37,7 @@ INDEX = {
 
 
 def _keys_and_values(_: Config, shapes: tuple[Shape, ...]) -> I32Array:
-    """For each head the rows of its key, then those of its value."""
+    """The order of rows by head: of each the rows of its key, then those of its value."""
     return taken_in_turn(shapes[0][0], (shapes[0][2], shapes[1][1]))
 
 

@@ -65,7 +65,7 @@ def choice_bias(name: str) -> Names:
 
 
 def flat(shape: Shape) -> Shape:
-    """As one row of numbers."""
+    """The shape of the same numbers as one row."""
     count = 1
     for size in shape:
         count *= size

@@ -58,7 +58,7 @@ NO_HEADS = {"num_attention_heads": "", "num_key_value_heads": "", "intermediate_
 
 
 def attending(keys: Keys, layers: int) -> list[bool]:
-    """For each layer whether it has attention: the file has its queries."""
+    """Whether each layer has attention: the file has its queries."""
     return [f"blk.{index}.attn_q.weight" in keys.tensors for index in range(layers)]
 
 

@@ -26,7 +26,7 @@ FAMILIES: dict[str, Family] = {
     **states.FAMILIES,
     **delta.FAMILIES,
 }
-"""By general.architecture, and those that a file of another name is read as."""
+"""The families by general.architecture, and those as which a file of another name is read."""
 
 READ_AS: dict[str, tuple[str, str]] = {
     "mixtral": ("llama", "with experts"),

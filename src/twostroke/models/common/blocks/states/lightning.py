@@ -46,7 +46,7 @@ class LightningShape:
         return self.heads * self.head_dim
 
     def slopes(self, index: int) -> tuple[float, ...]:
-        """For each head of layer `index`, by how much the logarithm of its state falls with each position."""
+        """How much the logarithm of each head's state falls with each position, in layer `index`."""
         depth = 1.0 - index / (self.layers - 1 + SMALL) + SMALL
         steps = (-LARGEST * (head + 1) / self.heads for head in range(self.heads))
         return tuple(slope * depth for slope in powers(2.0, steps))

@@ -117,8 +117,7 @@ def needs_with(
 
 def draft_slots(spec: Model, sequences: int) -> int:
     """How many slots the states of a draft need. Pages are shared with the model and slots are not, so there are as
-    many
-    as can be of use."""
+    many as can be of use."""
     return SLOTS_A_SEQUENCE * sequences if spec.state_bytes() else 0
 
 

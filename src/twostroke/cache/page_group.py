@@ -84,8 +84,7 @@ class PageGroup:
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
         """How many of the first num_pages nodes of `path` a sequence can go on from. num_tokens: the length of its
-        known
-        text."""
+        known text."""
         return num_pages
 
     def first_needed(self, num_pages: int) -> int:

@@ -59,8 +59,7 @@ class HiddenHistory:
         """Take the hidden states of positions from `start` on into `out` (count, all widths).
 
         Positions that were not computed give zeros, as in a prefix that was shared. Those taken, and all before them,
-        are
-        forgotten.
+        are forgotten.
         """
         out[...] = 0.0
         left: list[tuple[int, F32Array]] = []

@@ -172,8 +172,7 @@ class DraftProposer:
 
     def _hold_states(self, ready: Mapping[str, _Writing]) -> None:
         """Copy the states of sequences that read their own guesses now. A sequence without a slot for the copy guesses
-        no
-        further."""
+        no further."""
         if self._cache.states is not None:
             for name, each in ready.items():
                 each.ended = each.ended or (each.goes_on and not self._cache.hold_state(name))
@@ -214,8 +213,7 @@ class DraftProposer:
 
     def _opened(self, wanted: GuessWanted, asked: Collection[str]) -> _Writing | None:
         """The draft's text of this request, without its positions whose tokens are not those of the text; None where no
-        slot
-        is left for states."""
+        slot is left for states."""
         known = wanted.known
         draft = self._drafts.get(wanted.request.request_id)
         same = 0 if draft is None else _agreeing(draft.tokens, known)

@@ -106,8 +106,7 @@ class ControlTokens:
     @cached_property
     def _plain(self) -> tuple[tokenizers.Tokenizer, dict[str, str], dict[int, int]]:
         """A library with the same model (shared, not copied), in which each control token has a twin's text that cannot
-        be
-        guessed.
+        be guessed.
 
         With it: the twins by their tokens' texts, and this library's ids of added tokens to those of the vocabulary.
         """

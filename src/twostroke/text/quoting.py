@@ -41,8 +41,7 @@ class Quoting:
     """The quoted texts of one prompt; for one thread.
 
     find: the places of control tokens' texts in a text. always: the prompt counts as quoted somewhere even where
-    nothing
-    was found.
+    nothing was found.
 
     Placeholders are digits, which no filter of a template (upper, title, tojson) changes.
     """

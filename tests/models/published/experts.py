@@ -200,8 +200,7 @@ def attention(width: int, heads: int, kv: int, dim: int) -> int:
 DELTA = 2048 * (2 * 16 + 32 + 32) * 128 + 2 * 2048 * 32 + 4 * (2 * 16 + 32) * 128 + 32 + 32 + 128 + 32 * 128 * 2048
 GATED = attention(2048, 16, 2, 256) + 2048 * 16 * 256 + 2 * 256
 """The parameters of a layer of Qwen3.5 with the delta rule (qkv and z, two numbers a head, a convolution, A, dt, a
-norm,
-the output), and of one with attention, whose queries bring gates."""
+norm, the output), and of one with attention, whose queries bring gates."""
 BY_HAND = {
     # layers x (attention with biases, two norms), a dense layer, 45 of 129 experts and a router with a bias, two tables
     "zai-org/GLM-4.5-Air": 46 * (attention(4096, 96, 8, 128) + (96 + 16) * 128 + 2 * 4096)

@@ -86,8 +86,7 @@ def _pairs(chosen: int) -> int:
 
 def _of_pair(call: Experts, format_for: FormatChoice) -> int:
     """Scratch bytes of one pair of a row and an expert: expert and weight, the row, both products, and the rounded rows
-    of
-    one product."""
+    of one product."""
     up, down = call.gate_up, call.down
     rounded = max(_rounded(up, format_for(up)), _rounded(down, format_for(down)))
     return 8 + 4 * (up.columns + up.rows + down.rows) + rounded

@@ -306,7 +306,6 @@ def _base_of(view: Value) -> Value:
 
 def _shaped(value: Value, like: Value) -> Value:
     """The elements of a value as heads of the size that `like` has, or as (columns,). The second is also for a rank
-    that has
-    a part of a head, which is gathered before any op reads it."""
+    that has a part of a head, which is gathered before any op reads it."""
     whole_heads = len(like.shape) > 1 and value.width % like.shape[-1] == 0
     return value.heads(value.width // like.shape[-1]) if whole_heads else value.flat()

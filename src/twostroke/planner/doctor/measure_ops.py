@@ -47,8 +47,7 @@ PRODUCTS, LAYER_OPS = 3, 8
 DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES = 1024, 128, 4
 DECODE_BATCHES, WARM_BATCHES = 16, 2
 """How many batches, each with K and V of its own, are used in turn: 134 MB in bf16, or 17 MB, which are enough where
-the
-context is short."""
+the context is short."""
 
 PREFILL_CONTEXT, PREFILL_ROWS, MOST_ROWS = 1024, (2, 8, 32, 128), 512
 OTHER_ROWS = (1, 8, 64, 512)

@@ -158,8 +158,7 @@ class CostCorrection:
 
     def _nearest(self, size: int) -> Iterable[_Ratios]:
         """The ratios of the class, or of the nearest classes that were seen twice. Decode stands apart from prompts of
-        any
-        size: each says something of the other only where nothing else does, and only that steps take longer."""
+        any size: each says something of the other only where nothing else does, and only that steps take longer."""
         kin = {each: ratios for each, ratios in self._classes.items() if (each == DECODE) == (size == DECODE)}
         if not kin:
             return (_Ratios(self._prior), *self._classes.values())

@@ -25,8 +25,7 @@ a long text, and a special token's name in a schema would become the special tok
 
 WHITESPACE = r"( |\r?\n[ \t]{0,32})?"
 """White space between the parts of JSON: a space, or a line end with an indentation. A model that may write any amount
-of white
-space sometimes writes nothing else."""
+of white space sometimes writes nothing else."""
 
 
 class _Tokens:

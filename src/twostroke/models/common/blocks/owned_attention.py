@@ -74,8 +74,7 @@ def _seen(t: Tracer, shape: NormedHeads, q: Value, cache: Cache) -> Value:
 
 def owners(types: tuple[str, ...], shared: int) -> tuple[int | None, ...]:
     """For each layer, the layer whose K and V it reads; None for its own. The last `shared` layers read those of the
-    last
-    layer of their type before them. Raises ValueError where there is none."""
+    last layer of their type before them. Raises ValueError where there is none."""
     first = len(types) - shared
     last = {kind: index for index, kind in enumerate(types[:first])}
     if any(kind not in last for kind in types[first:]):

@@ -28,7 +28,7 @@ class GroupMemory:
 
     @property
     def free_bytes(self) -> int:
-        """What may still be taken."""
+        """Bytes that the group may still take."""
         return max(0, self.limit_bytes - self.used_bytes)
 
 

@@ -336,7 +336,7 @@ def _other_task(wanted: str, task: Task) -> InvalidRequest:
 
 
 def _prompt_list(prompts: TextOrTokens | Sequence[TextOrTokens]) -> list[TextOrTokens]:
-    """One text or one list of ids counts as one prompt."""
+    """The prompts as a list: one text or one list of ids counts as one prompt."""
     if isinstance(prompts, str):
         return [prompts]
     if not isinstance(prompts, Iterable):

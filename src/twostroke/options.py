@@ -55,7 +55,7 @@ def parse_port(text: str) -> int:
 
 
 def parse_text(text: str) -> str:
-    """Any text, stripped; raises ValueError where nothing is left."""
+    """The text without white space around it; raises ValueError where nothing is left."""
     if not text.strip():
         raise ValueError("it is empty")
     return text.strip()

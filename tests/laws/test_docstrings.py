@@ -1,9 +1,8 @@
-"""Docstrings say what a function or a value is: one that begins with "Of" leaves out the noun, and the reader guesses."""
+"""Texts say what a thing is: one that begins with "Of" leaves out the noun, and the reader has to guess it."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.laws.test_house import ROOT, short, tree_of
@@ -11,25 +10,29 @@ from tests.laws.test_house import ROOT, short, tree_of
 FOLDERS = ("src", "tools", "tests")
 
 
-def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The line and the text of each string that stands alone: of modules, classes, functions and the values above."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, node.value.value.strip()
-
-
 def riddles(tree: ast.Module) -> list[int]:
-    """The lines of docstrings that begin with "Of"."""
-    return sorted(line for line, text in docstrings(tree) if text.split(maxsplit=1)[:1] == ["Of"])
+    """The lines of strings that begin with "Of": docstrings, texts behind values, helps and messages."""
+    strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return sorted(node.lineno for node in strings if node.value.split(maxsplit=1)[:1] == ["Of"])
+
+
+def comment_riddles(text: str) -> list[int]:
+    """The lines of C++ comments that begin with "Of" and do not go on with the sentence of a comment above."""
+    lines = [line.strip() for line in text.splitlines()]
+    begins = zip(range(1, len(lines) + 1), ["", *lines], lines, strict=False)
+    return [number for number, above, line in begins if line.startswith("// Of ") and not above.startswith("//")]
 
 
 def test_riddles_are_found() -> None:
-    """In a class, behind a value, behind a line break; other first words are none."""
-    written = 'class Room:\n    """Of a step."""\n\nMOST = 3\n"""\nOf each."""\nBAR = 1\n"""Often enough."""\n'
-    assert riddles(ast.parse(written)) == [2, 5]
+    """In a class, behind a value, behind a line break, in a call; other first words are none."""
+    written = 'class Room:\n    """Of a step."""\n\nMOST = 3\n"""\nOf each."""\nf(help=f"Of {MOST}.")\n"""Often enough."""\n'
+    assert riddles(ast.parse(written)) == [2, 5, 7]
+    assert comment_riddles("int a;\n// Of a panel.\nint b;\n// The bytes\n// Of a group.\n// Often.\n") == [2]
 
 
-def test_no_docstring_begins_with_of() -> None:
+def test_no_text_begins_with_of() -> None:
     paths: list[Path] = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     found = [f"{short(path)}:{line}" for path in paths for line in riddles(tree_of(path))]
+    native = [path for ending in ("*.cpp", "*.h") for path in sorted((ROOT / "csrc").rglob(ending))]
+    found += [f"{short(path)}:{line}" for path in native for line in comment_riddles(path.read_text())]
     assert found == [], 'say what it is: "The score of each pair", not "Of each pair"'

@@ -49,7 +49,7 @@ class AdapterShelf:
         return ModelWeights({**weights.matrices, **matrices}, {**weights.vectors, **vectors}, weights.mapped)
 
     def reserve(self, name: str) -> None:
-        """No adapter may be called so: the model is. Raises ConfigError where one is."""
+        """Keep a name for the model, so that no adapter may have it. Raises ConfigError where one has it."""
         self._reserved += (name,)
         with self._changed:
             if name in self._loaded:

@@ -162,7 +162,7 @@ class BeamBook:
         ]
 
     def _close(self, group: _Group, reason: FinishReason, now: float) -> None:
-        """No sequence of the group is left."""
+        """End a group none of whose sequences is left."""
         del self._groups[group.members[0].group_id]
         for request in group.members:
             events = self._scheduler.finish(request.request_id, reason, now)

@@ -61,7 +61,7 @@ def gap(context: int, new_tokens: int = 32) -> Case:
 
 
 BESIDE_BUSY = beside_busy(decode(1, 512, new_tokens=32))
-"""Fewer tokens than elsewhere: an engine whose threads wait for each other takes seconds for one."""
+"""It has fewer tokens than other cases: an engine whose threads wait for each other takes seconds for one."""
 GAP_BESIDE_BUSY = beside_busy(gap(512))
 CACHED = Case("cached prompt 512", "cached", {"tokens": 512}, "s", higher=False)
 START = Case("start to first token", "start", {}, "s", higher=False)

@@ -43,7 +43,7 @@ class Contestant:
 
     @property
     def key(self) -> str:
-        """Unique in a run."""
+        """The engine's name with its formats, which is unique in a run."""
         return f"{self.peer.name} {self.weights}" + (", K and V int8" if self.is_narrow else "")
 
     @property

@@ -44,4 +44,4 @@ class OracleProposer:
         return token_id if draw(0, place) < self._rate * 2**DRAW_BITS else (token_id + 1) % self._vocab_size
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -65,7 +65,7 @@ class Comparison:
 
     @property
     def good(self) -> bool:
-        """Within GOAL."""
+        """Whether the prediction is within GOAL."""
         return abs(self.ratio - 1) <= GOAL
 
     def as_json(self) -> dict[str, Any]:

@@ -47,9 +47,12 @@ NOTHING_CACHED = Prefix(0, ())
 
 @dataclass(slots=True)
 class Holding:
-    """What one sequence holds. full_pages: those whose tokens are in the trees. copied_tokens: positions of its own
-    pages that were copied from another sequence, which may still hold the same. planned: the tables as they were last
-    put into a plan, while they are the same; planned_pages: their length, -1 where they are not."""
+    """What one sequence holds.
+
+    full_pages: pages whose tokens are in the trees. copied_tokens: positions of its own pages that were copied from
+    another sequence, which may still hold the same. planned: the tables of the latest plan, valid while planned_pages
+    is not -1. planned_pages: their length, or -1 after the tables have changed.
+    """
 
     salt: str
     tables: tuple[PageTable, ...]

@@ -44,10 +44,10 @@ class TreeWatch(Protocol):
     """Remembers what the tree held."""
 
     def inserted(self, parent: Node, child: Node) -> None:
-        """A new node."""
+        """A node was added to the tree."""
 
     def evicted(self, node: Node) -> None:
-        """A leaf is taken out."""
+        """A leaf was taken out of the tree."""
 
 
 class PrefixTree:

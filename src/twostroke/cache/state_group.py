@@ -58,7 +58,7 @@ class SlotTable:
 
 
 class StateGroup:
-    """num_slots: at least one."""
+    """The states of all sequences and their snapshots, in slots. num_slots: at least one."""
 
     def __init__(self, num_slots: int, page_tokens: int) -> None:
         self.page_tokens = page_tokens

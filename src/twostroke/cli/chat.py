@@ -92,7 +92,7 @@ class ChatJson:
         self._line({"error": text})
 
     def piece(self, text: str) -> None:
-        """Nothing: the whole answer comes at its end."""
+        """Print nothing: the whole answer comes at its end."""
 
     def answered(self, text: str, last: Delta | None, stopped: bool) -> None:
         """See `ChatText.answered`."""

@@ -32,7 +32,9 @@ PICTURES = (".png", ".svg")
     example="twostroke plan meta-llama/Llama-3.1-70B --hardware h100-sxm --weights int4 --concurrency 16 --itl 50ms",
 )
 @click.argument("model", default="spark")
-@click.option("--hardware", metavar="NAME", default=None, help="Of the catalogue, or 4xNAME [default: this machine].")
+@click.option(
+    "--hardware", metavar="NAME", default=None, help="A name of the catalogue, or 4xNAME [default: this machine]."
+)
 @click.option(
     "--weights", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8 or int4 [default: int8]."
 )
@@ -43,7 +45,7 @@ PICTURES = (".png", ".svg")
     "--context", metavar="TOKENS", callback=COUNT, default=None, help="Prompt and answer together [default: 2048]."
 )
 @click.option(
-    "--output", metavar="TOKENS", callback=COUNT, default=None, help="Of these, the answer [default: a quarter]."
+    "--output", metavar="TOKENS", callback=COUNT, default=None, help="The answer's part of them [default: a quarter]."
 )
 @click.option("--concurrency", metavar="COUNT", callback=COUNT, default="1", help="Requests at a time [default: 1].")
 @click.option(
@@ -57,10 +59,12 @@ PICTURES = (".png", ".svg")
     metavar="BYTES",
     callback=reading(parse_bytes),
     default=None,
-    help="Of the machine, or of each rank or stage [default: what the hardware has, or this machine has available].",
+    help="Memory of the machine, rank or stage [default: what the hardware has, or this machine has available].",
 )
 @flags(*DIVISION_FLAGS)
-@click.option("--price-per-hour", type=click.FloatRange(0, min_open=True), default=None, help="Of the whole machine.")
+@click.option(
+    "--price-per-hour", type=click.FloatRange(0, min_open=True), default=None, help="Price of the whole machine."
+)
 @click.option(
     "--acceptance",
     type=click.FloatRange(0, 1, max_open=True),
@@ -73,7 +77,7 @@ PICTURES = (".png", ".svg")
     default=0,
     help="Places for LoRA adapters; every request uses one [default: 0].",
 )
-@click.option("--adapter-rank", type=click.IntRange(1, 512), default=16, help="Of each adapter [default: 16].")
+@click.option("--adapter-rank", type=click.IntRange(1, 512), default=16, help="Rank of each adapter [default: 16].")
 @click.option(
     "--plot", metavar="FILE", type=click.Path(path_type=Path), default=None, help="Draw the roofline: .png or .svg."
 )

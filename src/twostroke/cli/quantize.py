@@ -43,7 +43,7 @@ DEFAULT_TOKENS = 32768
     metavar="COUNT",
     default=DEFAULT_TOKENS,
     type=click.IntRange(2048, 1 << 24),
-    help=f"Of the text, for calibration [default: {DEFAULT_TOKENS}].",
+    help=f"Tokens of the text for calibration [default: {DEFAULT_TOKENS}].",
 )
 @click.option("--threads", metavar="COUNT", default=None, type=click.IntRange(1, 256), help="[default: all cores].")
 @click.option("--no-report", is_flag=True, help="Do not compare the result with the original.")

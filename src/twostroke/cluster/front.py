@@ -34,7 +34,7 @@ Address = tuple[str, int]
 
 
 def no_check() -> None:
-    """No check: the replicas are not started by this process."""
+    """The check of a front whose replicas are not started by this process: none."""
 
 
 @dataclass(eq=False, slots=True)
@@ -130,7 +130,7 @@ class FrontStepper:
         return True
 
     def wake(self) -> None:
-        """Another thread has a command."""
+        """See Steps."""
         self._waker.wake()
 
     def gauges(self) -> Gauges:
@@ -170,7 +170,7 @@ class FrontStepper:
         return deltas
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         for caller in self._callers:
             self._hang_up(caller, "closed", self.clock())
         self._selector.close()

@@ -71,7 +71,7 @@ class LocalKeeper:
         return codes[0] if all(code is not None for code in codes) else None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the replicas and the thread that watches them."""
         for thread in self._threads:
             thread.start()
 

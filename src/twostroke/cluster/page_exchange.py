@@ -33,10 +33,10 @@ class PageStore(Protocol):
         """The bytes of a page in all layers of all groups."""
 
     def read(self, page_ids: Sequence[int]) -> bytes:
-        """A copy."""
+        """A copy of the bytes of these pages."""
 
     def write(self, page_ids: Sequence[int], data: bytes) -> None:
-        """page_bytes of them."""
+        """Write `page_bytes` bytes into these pages."""
 
 
 @dataclass(eq=False, slots=True)
@@ -110,7 +110,7 @@ class PageExchange:
         return len(good) == len(pages)
 
     def close(self, name: str) -> None:
-        """What came stays cached."""
+        """End the transfer; pages that came stay cached."""
         self._cache.close(name)
 
     def _places(self, salt: str, tokens: Sequence[int], first: int) -> Iterator[bytes]:

@@ -49,7 +49,7 @@ class PagePulls:
         self._next = itertools.count(1)
 
     def __len__(self) -> int:
-        """Requests that wait."""
+        """How many requests wait for pages."""
         return sum(pull.work is not None for pull in self._pulls.values())
 
     def ahead(self, link_id: LinkId, frame: PagesAhead) -> None:
@@ -86,7 +86,7 @@ class PagePulls:
         return self._close(number)
 
     def let_go(self) -> list[Pull]:
-        """Hold no places any more: nothing more is asked for. -> those whose requests waited."""
+        """End all transfers and give up their pages; -> those for which a request waited."""
         return [pull for key in list(self._pulls) if (pull := self._close(key)).work is not None]
 
     def waits(self, link_id: LinkId, number: int) -> bool:

@@ -311,7 +311,7 @@ class ReplicaServer:
             self._tell(link_id, answer)
 
     def _pages_came(self, number: int, sent: PagesSent | None) -> None:
-        """Another thread calls it."""
+        """Take an answer with pages. Another thread calls it."""
 
         def go_on() -> None:
             self._core.page_rate = self._page_calls.rate

@@ -106,7 +106,7 @@ class ReplicaCore:
         return not (self.has_work or self.pulls)
 
     def open(self, link_id: LinkId) -> None:
-        """A front is there."""
+        """Begin to serve a front that has connected."""
         self._links[link_id] = _Link()
 
     def work(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask] = ()) -> Refused | None:
@@ -146,7 +146,10 @@ class ReplicaCore:
         return None if pull is None else self._queue_pulled(pull)
 
     def let_go(self) -> list[tuple[LinkId, Refused]]:
-        """Nothing could be planned: pages that came for requests that are not queued give up their places."""
+        """End all transfers where no step can be planned, because their pages take up room; queue their requests.
+
+        -> the requests that were refused.
+        """
         pulls = [] if self.pulls is None else self.pulls.let_go()
         return [refused for pull in pulls if (refused := self._queue_pulled(pull)) is not None]
 

@@ -58,7 +58,7 @@ class CacheNeeds:
         return sum(group.page_bytes for group in self.groups if not group.window) // PAGE_TOKENS
 
     def window_of(self, group: GroupBytes) -> int:
-        """No sequence is longer than the context, so no window need be."""
+        """The window, but never more than the context: no sequence is longer."""
         return min(group.window, self.context_tokens)
 
     def pages(self, group: GroupBytes, num_tokens: int) -> int:

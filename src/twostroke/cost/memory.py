@@ -38,7 +38,7 @@ class MemoryNeeds:
 
     @property
     def fixed_bytes(self) -> int:
-        """All but the caches."""
+        """Bytes of everything but the caches."""
         return self.weight_bytes + self.buffer_bytes + self.table_bytes + self.process_bytes + self.adapter_bytes
 
 

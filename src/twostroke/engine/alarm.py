@@ -19,7 +19,7 @@ class Alarm:
         self.rung = False
 
     def ring(self) -> None:
-        """Any thread may call it; twice is harmless."""
+        """Ring the alarm. Any thread may call it; a second call changes nothing."""
         with self._guard:
             self.rung = True
             listeners = list(self._listeners)

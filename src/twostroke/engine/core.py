@@ -51,7 +51,7 @@ Computed = Callable[[Plan, StepResult, float, float], None]
 
 
 def do_nothing(plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
-    """Nothing."""
+    """Do nothing between the computation and the commit."""
 
 
 class EngineCore:

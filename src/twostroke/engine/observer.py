@@ -35,13 +35,13 @@ class NoObserver:
     """Does nothing at each call."""
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def on_first_token(self, ttft_s: float, /) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def on_next_tokens(self, gaps_s: Sequence[float], /) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -43,7 +43,7 @@ class RecordFile:
             ) from None
 
     def write(self, record: Record) -> None:
-        """One line more."""
+        """Write a record as one line."""
         if self._file is None:
             return
         try:

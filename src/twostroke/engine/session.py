@@ -223,7 +223,7 @@ class Session:
         return taken
 
     def _end_group(self, name: str) -> None:
-        """Nothing of the request is live."""
+        """Forget a request of which nothing is live."""
         self._groups.pop(name, None)
         taken = self._taken.pop(name, None)
         if taken is not None and self._adapters is not None:

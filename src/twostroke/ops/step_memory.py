@@ -180,12 +180,12 @@ class StepMemory:
 
     @property
     def slots(self) -> I32Array:
-        """The first group's."""
+        """The slots of the first page group."""
         return self.page_inputs[0].slots
 
     @property
     def batch(self) -> AttentionBatch:
-        """The first group's."""
+        """The batch of the first page group."""
         return self.page_inputs[0].batch
 
     def copy_states(self, copies: Iterable[tuple[int, int]]) -> None:

@@ -51,7 +51,7 @@ class Ask:
 
     @property
     def context_tokens(self) -> int:
-        """Prompt and answer."""
+        """Tokens of prompt and answer together."""
         return self.prompt_tokens + self.output_tokens
 
     @property

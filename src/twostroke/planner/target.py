@@ -65,7 +65,7 @@ def catalogue_target(hardware: HardwareSpec) -> Target:
 
 
 def here_target(calibration: Calibration, available_bytes: int) -> Target:
-    """This machine."""
+    """The target that is this machine."""
     said = [
         f"{calibration.title}, {calibration.threads} threads, as measured by `twostroke doctor`: times are put "
         "together from the kernels' measured times, not from peaks",

@@ -54,7 +54,7 @@ class Program:
 
     @property
     def calls(self) -> tuple[Op, ...]:
-        """All of them, in order."""
+        """The calls of body and head, in order."""
         return self.body + self.head
 
     @property

@@ -47,7 +47,7 @@ StoredChoice = Callable[[tuple[Tensor, ...]], WeightFormat | None]
 
 
 def nothing_stored(parts: tuple[Tensor, ...]) -> WeightFormat | None:
-    """Nothing is known of the checkpoint."""
+    """The choice where nothing is known of the checkpoint: None for every matrix."""
     return None
 
 

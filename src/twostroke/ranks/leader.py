@@ -86,7 +86,7 @@ class RankGroup:
 
     @property
     def whole(self) -> bool:
-        """No member was lost."""
+        """Whether no member was lost."""
         return self._lost is None
 
     def require_whole(self) -> None:

@@ -68,7 +68,7 @@ class RankLine:
         return frame
 
     def end(self) -> None:
-        """Both sides' waits end. Any thread may call it, twice too."""
+        """End the waits of both sides. Any thread may call it, twice too."""
         try:
             self.sock.shutdown(socket.SHUT_RDWR)
         except OSError:

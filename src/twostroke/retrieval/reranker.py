@@ -62,7 +62,7 @@ def ranked(scores: Iterable[float], most: int | None = None) -> list[Ranked]:
 
 
 class Reranker(Protocol):
-    """Two texts in, one number out."""
+    """Scores a pair of texts with one number."""
 
     def prompt(self, query: str, document: str, options: PairOptions = PLAIN) -> Prompt:
         """What the engine computes for a pair. Raises InvalidRequest."""

@@ -69,7 +69,7 @@ class ArrivalPolicy:
         sequence.rank = (sequence.request.priority, 0, 0.0, sequence.number)
 
     def decodes(self, queues: Queues) -> Iterable[Sequence]:
-        """All, by admission."""
+        """All sequences that decode, by admission."""
         return queues.decoding
 
     def prefills(self, queues: Queues, now: float) -> Iterable[Sequence]:
@@ -83,7 +83,7 @@ class ArrivalPolicy:
         return True
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
         """Correct the cost model, where there is one."""
@@ -96,7 +96,7 @@ class ArrivalPolicy:
             self._times.observe_cold(parts, measured_s)
 
     def ended(self, sequence: Sequence) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
         """Refuse no request."""

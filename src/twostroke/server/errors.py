@@ -116,7 +116,7 @@ def refused(error: Overloaded) -> Problem:
 
 
 def body_too_large(limit_bytes: int) -> Problem:
-    """413 with the cap."""
+    """The problem with status 413 that states the limit."""
     return Problem(413, f"The request's body is larger than {limit_bytes:,} bytes.", code="request_too_large")
 
 

@@ -26,11 +26,11 @@ class LazyTimer:
             self._arm(self._at_s)
 
     def clear(self) -> None:
-        """Do not ring."""
+        """Stop the timer, so that it does not ring."""
         self._at_s = None
 
     def close(self) -> None:
-        """Never again."""
+        """Stop the timer for ever."""
         self._at_s = None
         if self._handle is not None:
             self._handle.cancel()

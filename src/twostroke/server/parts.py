@@ -92,7 +92,7 @@ class ServedTokenizer(Protocol):
         """Token ids of a rendered chat. context_tokens: as in encode_prompt. quoted: where control tokens are text."""
 
     def count_rendered(self, text: str, *, quoted: Spans = ()) -> int:
-        """The number of those."""
+        """How many tokens `encode_rendered` would give."""
 
     def quoting(self) -> Quoting:
         """An object for one prompt that finds control tokens in what a client wrote."""

@@ -40,7 +40,7 @@ Watch = Callable[[], bool]
 
 
 def no_watch() -> bool:
-    """Never asks for an end."""
+    """A watch that never asks for an end."""
     return False
 
 
@@ -202,7 +202,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Nothing: see `signals_to`, which lasts longer.
+        """Do nothing: see `signals_to`, which lasts longer.
 
         uvicorn's own version raises the signal again afterwards, which would end the process before the engine stops.
         """

@@ -19,7 +19,7 @@ from twostroke.types.request import Request
 from twostroke.workload.draws import Draws
 
 WRONG_TOKEN = (1 << 51) + 1
-"""No token that is invented."""
+"""A token that no simulated answer has."""
 
 
 class AgreeingProposer:
@@ -46,7 +46,7 @@ class AgreeingProposer:
         return Draws(request.seed * 1_000_003 + place).uniform() < self._rate
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def simulated_guesser(cost: StepCost, rate: float) -> Guesser:

@@ -30,7 +30,7 @@ class Seen:
 
     @property
     def times_s(self) -> list[float]:
-        """When it got its tokens."""
+        """The times at which the request got its tokens, in seconds."""
         return self.ends_s.tolist()
 
     def observation(self) -> Observation:

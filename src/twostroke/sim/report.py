@@ -73,7 +73,7 @@ class SimulationReport:
         }
 
     def text(self) -> str:
-        """Several lines."""
+        """The report as several lines of text."""
         lines = [
             self.title,
             self.load,

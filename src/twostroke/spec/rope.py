@@ -33,7 +33,7 @@ class RopeKind(enum.StrEnum):
     LLAMA3 = "llama3"
     PROPORTIONAL = "proportional"
     STILL = "still"
-    """Nothing turns: a table of this kind only has what grows with the position. No config says it."""
+    """The kind of a table in which nothing turns; it only has what grows with the position. No config names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _proportional(group: Fields, theta: float, head_dim: int, max_positions: int
     """Frequencies are those of whole heads; of the pairs the fastest share turns (Gemma 4)."""
     turned = int(group.number("partial_rotary_factor", 0.0, 1.0, default=1.0) * head_dim // 2)
     if head_dim % 2 or not turned:
-        raise group.wrong("partial_rotary_factor", f"Of the {head_dim} elements of a head at least one pair must turn.")
+        raise group.wrong("partial_rotary_factor", f"At least one pair of the {head_dim} elements of a head must turn.")
     factor = group.number("factor", 1e-3, MAX_FACTOR, default=1.0)
     return RopeSpec(RopeKind.PROPORTIONAL, theta, head_dim, max_positions, factor=factor, turned=turned)
 

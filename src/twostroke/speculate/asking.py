@@ -54,11 +54,11 @@ class ProbeBudget:
         self._left_s = 0.0
 
     def step(self, seconds: float) -> None:
-        """A step took so long."""
+        """Save up a share of a step's time."""
         self._left_s += PROBE_SHARE * seconds
 
     def allows(self, seconds: float) -> bool:
-        """May asking take so long now? It does then; what is saved up is no more than one ask."""
+        """Whether asking may take this long now; if so, the time is spent. At most one ask is saved up."""
         if self._left_s < seconds:
             return False
         self._left_s = 0.0

@@ -31,7 +31,7 @@ ENOUGH_SEEN = 3
 
 
 class Stream(NamedTuple):
-    """One that decodes in the step. known: prompt and output so far. most: guesses that it has room for."""
+    """A stream that decodes in the step. known: prompt and output so far. most: guesses that it has room for."""
 
     request: Request
     known: Sequence[int]
@@ -56,7 +56,7 @@ class Totals:
     lost_s: float = 0.0
 
     def add(self, guessed: int, accepted: int, won_s: float, lost_s: float) -> None:
-        """One step."""
+        """Count one step."""
         self.guessed += guessed
         self.accepted += accepted
         self.steps += 1
@@ -113,7 +113,7 @@ class Guesser:
         self.totals = Totals()
 
     def offer(self, way: str, proposers: Sequence[Proposer]) -> None:
-        """One more way, for benches."""
+        """Add a way to guess, for benches."""
         self._ways[way] = proposers
         self._most_proposers = max(self._most_proposers, len(proposers))
 

@@ -16,7 +16,8 @@ from twostroke.program.op import Op, OperandKind, signature
 from twostroke.spec.formats import KVKind, WeightKind
 
 MOST_ROWS = 128
-"""More are multiplied as this many are, or in parts of at least as many; their last rows as fewer."""
+"""The most rows that are compared. More rows are multiplied as these are, or in parts of at least this many; the last
+rows of such a part are multiplied as fewer rows are."""
 
 HEAD_DIMS = (64, 80)
 """The head dimensions that are compared: with matrix registers it matters whether a head is whole pieces of 32."""

@@ -42,7 +42,7 @@ class Limits:
         return asdict(self)
 
     def words(self) -> str:
-        """One sentence."""
+        """The limits in one sentence."""
         return (
             f"{self.threads} threads of this machine read {self.read_bytes_per_s / 1e9:.1f} GB/s and do "
             f"{self.f32_flops_per_s / 1e9:,.0f} GFLOP/s in float32 and {self.int8_ops_per_s / 1e9:,.0f} GOP/s in int8 "
@@ -93,7 +93,7 @@ class LimitMeter(NativeContext):
             seen = seen + 1 if self._library.ts_limit_spread(self._context) == self._threads else 0
 
     def read_rate(self) -> float:
-        """Bytes a second, once."""
+        """The bytes a second of one measurement."""
         started_s = self._clock()
         self._library.ts_limit_read(self._context, self._memory.ctypes.data, self._memory.nbytes)
         return self._memory.nbytes / (self._clock() - started_s)
@@ -105,7 +105,7 @@ class LimitMeter(NativeContext):
         return max(operations / taken_s for operations, taken_s in (self._window(kind, rounds) for _ in range(WINDOWS)))
 
     def _window(self, kind: int, rounds: int) -> tuple[int, float]:
-        """(operations, seconds)"""
+        """(operations, seconds) of one window."""
         started_s = self._clock()
         operations = int(self._library.ts_limit_rate(self._context, kind, rounds))
         if operations <= 0:

@@ -49,12 +49,12 @@ class DeviceArray:
 
     @property
     def ndim(self) -> int:
-        """Axes."""
+        """The number of axes."""
         return self._shadow.ndim
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return self._shadow.size
 
     @property

@@ -32,4 +32,4 @@ class CudaKernels:
         return None if found is None else str(found.decode())
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""

@@ -79,7 +79,7 @@ class LoadClient:
         self.start_s = clock()
 
     def now_s(self) -> float:
-        """Since start_s."""
+        """Seconds since start_s."""
         return self._clock() - self.start_s
 
     async def ask(self, text: str, output_tokens: int, intended_s: float, priority: int = 0) -> Observation:

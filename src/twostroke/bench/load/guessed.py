@@ -32,13 +32,13 @@ class GuessTotals:
     lost_s: float | None
 
     def since(self, before: GuessTotals) -> GuessTotals:
-        """What came to it."""
+        """The difference to earlier totals."""
         won_s = None if self.won_s is None or before.won_s is None else self.won_s - before.won_s
         lost_s = None if self.lost_s is None or before.lost_s is None else self.lost_s - before.lost_s
         return GuessTotals(self.guessed - before.guessed, self.accepted - before.accepted, won_s, lost_s)
 
     def text(self) -> str:
-        """One line."""
+        """The totals as one line of text."""
         share = self.accepted / self.guessed
         line = f"{self.accepted:,.0f} of {self.guessed:,.0f} guessed tokens were accepted ({share:.0%})"
         if self.won_s is None or self.lost_s is None:

@@ -36,7 +36,7 @@ class SweepAsk:
 
 @dataclass(frozen=True, slots=True)
 class UsersPoint:
-    """Closed loop of `users`."""
+    """The figures of a closed loop of `users`."""
 
     users: int
     figures: Figures
@@ -189,5 +189,5 @@ def _ms(seconds: float | None) -> str:
 
 
 def sorted_unique(values: Sequence[int]) -> tuple[int, ...]:
-    """Rising, each once."""
+    """The different values, rising."""
     return tuple(sorted(set(values)))

@@ -24,7 +24,7 @@ OPTIONS = tuple(BY_NAME[name] for name in ("weights", "kv_format", "kv_memory", 
 @click.option("--shape", default=None, help="Random weights of this shape instead of MODEL, as in bench phases.")
 @click.option("--tensor-parallel", metavar="COUNT", callback=COUNT, default="1", help="Ranks that share each layer.")
 @click.option("--pipeline-parallel", metavar="COUNT", callback=COUNT, default="1", help="Stages, instead of ranks.")
-@click.option("--threads", type=click.IntRange(1), default=1, help="Of each rank or stage [default: 1].")
+@click.option("--threads", type=click.IntRange(1), default=1, help="Threads of each rank or stage [default: 1].")
 @click.option("--prompts", default="128,512", callback=lambda c, p, v: numbers(v), help="Prompt lengths.")
 @click.option("--batches", default="1,4", callback=lambda c, p, v: numbers(v), help="Streams that decode.")
 @click.option("--at", "context", type=click.IntRange(1), default=128, help="Context at which decode starts.")

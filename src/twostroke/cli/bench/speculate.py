@@ -19,7 +19,7 @@ from twostroke.types.errors import ConfigError
 @click.command(cls=ExampleCommand, example="twostroke bench speculate --rounds 21 --threads 1 --json")
 @click.argument("model", default="spark")
 @click.option("--way", default=None, help="The way of guessing [default: that of --speculate, or auto].")
-@click.option("--rounds", type=click.IntRange(2), default=21, help="Of each situation, after a warm-up [default: 21].")
+@click.option("--rounds", type=click.IntRange(2), default=21, help="Rounds of each situation [default: 21].")
 @click.option(
     "--tokens", type=click.IntRange(8), default=256, help="One stream writes; others a quarter [default: 256]."
 )

@@ -47,16 +47,18 @@ SWEEP_FLAGS = (
         metavar="FORMAT",
         callback=FORMAT,
         default=None,
-        help="Of the prediction [default: as the engine's].",
+        help="Weights of the prediction [default: as the engine's].",
     ),
     click.option(
         "--kv-format",
         metavar="FORMAT",
         callback=FORMAT,
         default=None,
-        help="Of the prediction [default: as the engine's].",
+        help="K and V of the prediction [default: as the engine's].",
     ),
-    click.option("--threads", type=click.IntRange(1, 256), default=None, help="Of the server, for the prediction."),
+    click.option(
+        "--threads", type=click.IntRange(1, 256), default=None, help="The server's threads, for the prediction."
+    ),
     click.option("--plot", metavar="FILE.svg", type=click.Path(path_type=Path), default=None, help="Draw it."),
     click.option("--save", metavar="FILE.json", type=click.Path(path_type=Path), default=None, help="Write a report."),
 )

@@ -43,14 +43,14 @@ DIVISION_FLAGS = (
         metavar="TIME",
         callback=reading(duration_s),
         default=None,
-        help="Of one meeting of ranks or stages, such as 40us [default: as `twostroke doctor` measured it here].",
+        help="Time of one meeting of ranks or stages, such as 40us [default: as `twostroke doctor` measured it here].",
     ),
     click.option(
         "--exchange-rate",
         metavar="RATE",
         callback=reading(bytes_per_s),
         default=None,
-        help="Of what they exchange, such as 10Gbit/s [default: as `twostroke doctor` measured it here].",
+        help="Rate at which they exchange, such as 10Gbit/s [default: as `twostroke doctor` measured it here].",
     ),
 )
 

@@ -39,7 +39,10 @@ MACHINE_FLAGS = (
     click.option("--model", metavar="NAME", default="spark", help="Folder, hub id or spark [default: spark]."),
     click.option("--revision", metavar="REV", default=None, help="Hub revision [default: main]."),
     click.option(
-        "--hardware", metavar="NAME", default="this", help="Of the catalogue, 4xNAME, or this machine [default: this]."
+        "--hardware",
+        metavar="NAME",
+        default="this",
+        help="A name of the catalogue, 4xNAME, or this machine [default: this].",
     ),
     click.option("--weights", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8 or int4."),
     click.option("--kv-format", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8 or int4."),
@@ -50,7 +53,7 @@ MACHINE_FLAGS = (
     ),
     count_flag("--max-sequences", "Sequences of a step [default: 64]."),
     click.option(
-        "--kv-memory", metavar="BYTES", callback=reading(parse_bytes), default=None, help="Of a replica's KV pool."
+        "--kv-memory", metavar="BYTES", callback=reading(parse_bytes), default=None, help="Size of a replica's KV pool."
     ),
     *DIVISION_FLAGS,
 )
@@ -74,7 +77,7 @@ FLEET_FLAGS = (
         metavar="RATE",
         callback=reading(bytes_per_s),
         default="400Gbit/s",
-        help="Of each replica, for K and V between pools [default: 400Gbit/s].",
+        help="Rate of each replica's link, for K and V between pools [default: 400Gbit/s].",
     ),
     click.option(
         "--autoscale", metavar="LOW:HIGH", callback=reading(low_high), default=None, help="Replicas come and go."

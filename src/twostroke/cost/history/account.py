@@ -128,7 +128,7 @@ class LiveAccount:
     delayed_token_s: float = 0.0
 
     def delays(self, delayed_s: float) -> Delays:
-        """Since it was first planned. delayed_s: the ledger's sum now."""
+        """The delays since the request was first planned. delayed_s: the ledger's sum now."""
         if self.first_s is None:
             return Delays()
         if self.token_s is None:

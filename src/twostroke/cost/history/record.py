@@ -51,7 +51,7 @@ class StepRecord:
 
     @property
     def seconds(self) -> float:
-        """Begin to end."""
+        """Seconds from the step's beginning to its end."""
         return self.end_s - self.begin_s
 
     @property

@@ -67,7 +67,7 @@ class Row(NamedTuple):
         return SequenceRecord(self.request_id, segment, made, self.num_recomputed, self.accepted)
 
     def pack(self) -> bytes:
-        """All but the id."""
+        """The row as bytes, without its id."""
         return _pack(*self[1:9], self.role is Role.DECODE)
 
     @classmethod
@@ -148,7 +148,7 @@ class Sample:
 
     @property
     def segments(self) -> list[Segment]:
-        """What it computed."""
+        """What the step computed."""
         return self.run.segments(self.offset)
 
     @property
@@ -163,7 +163,7 @@ class Sample:
 
     @property
     def busy_s(self) -> float:
-        """Model and sampling."""
+        """Seconds of model and sampling."""
         return self.run.busy_s(self.offset)
 
 

@@ -20,7 +20,7 @@ SILENT = {"layer_norm_eps": 1e-5, "eos_token_id": 50_279}
 
 @architecture("OlmoForCausalLM", model_type="olmo")
 def olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """clip_qkv is refused."""
+    """OLMo. Its clip_qkv is refused."""
     refuse_setting(fields, "clip_qkv", "It holds q, k and v within a limit, which is not implemented.")
     if fields.number("layer_norm_eps", 1e-12, 0.1, default=1e-5) != 1e-5:
         raise fields.wrong("layer_norm_eps", "transformers reads 1e-5 for this family whatever it says.")

@@ -77,7 +77,7 @@ def read_prediction(fields: Fields) -> Sequence[MtpHead]:
 
 
 def behind_the_last(fields: Fields, norm: Norm, layer: PredictionLayer) -> tuple[MtpHead, ...]:
-    """More layers behind those of the model, under the next numbers (DeepSeek-V3, GLM-4.5)."""
+    """The prediction layers behind those of the model, under the next numbers (DeepSeek-V3, GLM-4.5)."""
     first = fields.integer("num_hidden_layers", 1, 4096)
     count = fields.integer("num_nextn_predict_layers", 0, MOST_LAYERS, default=1)
     prefixes = [f"model.layers.{number}." for number in range(first, first + count)]

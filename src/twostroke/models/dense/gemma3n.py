@@ -103,7 +103,7 @@ class AltUpStreams:
         return scale(add(total, first) if total else first, 1.0 / self.count)
 
     def of(self, x: Value, index: int) -> Value:
-        """One stream."""
+        """One stream of x."""
         return x.flat().columns(index * self.width, self.width)
 
     def predicted(self, t: Tracer, x: Value) -> Value:
@@ -134,7 +134,7 @@ class AltUpStreams:
 
 
 def identity(t: Tracer, width: int) -> Vector:
-    """The order that copies."""
+    """The order of columns that copies a row unchanged."""
     return t.constant("order", tuple(float(column) for column in range(width)))
 
 

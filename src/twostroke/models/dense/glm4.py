@@ -28,7 +28,7 @@ SILENT = {
 
 @architecture("GlmForCausalLM", model_type="glm")
 def glm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Llama's order of norms."""
+    """GLM, with Llama's order of norms."""
     parts, turn = _read(fields)
     return pre_decoder(parts, turn)
 

@@ -97,7 +97,7 @@ def xlm_roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("RobertaForSequenceClassification", model_type="roberta", form=SCORES)
 def roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A head of two products."""
+    """RoBERTa's classifier, with a head of two products."""
     return _scoring_roberta(fields)
 
 

@@ -57,7 +57,7 @@ def olmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("FlexOlmoForCausalLM", model_type="flex_olmo")
 def flex_olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A norm after each block."""
+    """FlexOlmo, with a norm after each block."""
     shape = _read(fields, FLEX_SILENT, 7)
     parts = shape.parts
 

@@ -20,6 +20,6 @@ SILENT = {
 
 @architecture("ArceeForCausalLM", model_type="arcee")
 def arcee(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The block has no gate."""
+    """Arcee. The feed-forward block has no gate."""
     parts = read_parts(fields, SILENT, act=SQUARED_RELU)
     return squared_relu_decoder(parts)

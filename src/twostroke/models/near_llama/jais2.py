@@ -19,6 +19,6 @@ SILENT = {
 
 @architecture("Jais2ForCausalLM", model_type="jais2")
 def jais2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Whole heads turn."""
+    """Jais 2. Whole heads turn."""
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=SQUARED_RELU)
     return squared_relu_decoder(parts)

@@ -19,7 +19,7 @@ from twostroke.spec.fields import Fields
 from twostroke.types.errors import CorruptModel
 
 POSITIONS = 1 << 20
-"""Nothing in the model ends at any length; this is the longest sequence that can be asked for."""
+"""The longest sequence that can be asked for: nothing in the model itself limits a length."""
 
 
 @architecture("Mamba2ForCausalLM", model_type="mamba2")

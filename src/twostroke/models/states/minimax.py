@@ -52,7 +52,7 @@ class Mixed:
     beta: float
 
     def __call__(self, rows: Value, made: Value) -> Value:
-        """Over both."""
+        """The sum of both: the rows and what the block made of them, each by its factor."""
         return add(scale(rows, self.alpha), scale(made, self.beta))
 
 

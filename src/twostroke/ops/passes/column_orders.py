@@ -34,7 +34,7 @@ OrderChoice = Callable[[tuple[Tensor, ...]], KeptOrder | None]
 
 
 def no_orders(parts: tuple[Tensor, ...]) -> KeptOrder | None:
-    """No matrix is sorted."""
+    """The choice that sorts no matrix."""
     return None
 
 

@@ -98,7 +98,7 @@ class _Division:
             )
 
     def by_heads(self, call: Op) -> bool:
-        """Whether a rank makes its heads or columns of the call's values from its own alone."""
+        """Whether a rank computes its heads or columns of the call's values from its own heads or columns."""
         return _by_heads(call, set(self.segments), set(self.caches))
 
 
@@ -186,7 +186,7 @@ class _Shard:
         self._readers = Counter(value.root for call in program.calls for value in call.reads())
 
     def program(self) -> Program:
-        """All of them."""
+        """The program of the rank."""
         for call in self._source.calls:
             if call.DIVIDED_WEIGHT and call.result is not None:
                 self._product(call, call.result)

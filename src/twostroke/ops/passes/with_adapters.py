@@ -54,7 +54,7 @@ class AdaptedPart:
 
     @property
     def module(self) -> str:
-        """What adapters call it."""
+        """The name that adapters have for the module."""
         return module_of(self.tensor)
 
 

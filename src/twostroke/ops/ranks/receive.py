@@ -39,5 +39,5 @@ class Receive(Op):
         return OpCost(per_row=Work(0, activation_bytes=ELEMENT_BYTES * self.out.width))
 
     def reads(self) -> tuple[Value, ...]:
-        """Nothing, also where `out` was changed in place by a call of the stage before."""
+        """No value, also where `out` was changed in place by a call of the stage before."""
         return ()

@@ -28,7 +28,7 @@ from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 DECAY = -0.6065306597126334
-"""-exp(-1/2)."""
+"""The factor of the decay: -exp(-1/2)."""
 LEAST_LENGTH = 1e-12
 
 

@@ -54,7 +54,7 @@ class Meaning:
     prefill_tokens_per_s: float
 
     def words(self) -> str:
-        """Two sentences."""
+        """The meaning in two sentences."""
         return (
             f"decode of a 1 B {self.weights} model cannot pass {_short(self.decode_ceiling_tokens_per_s)} tok/s here "
             f"({self.weight_bytes / 1e9:.2f} GB are read for each token); the kernels give "

@@ -46,7 +46,7 @@ def measure_exchange(level: str, clock: Callable[[], float]) -> ExchangeRates:
 
 
 def _seconds(ranks: Sequence[CpuOps], shape: tuple[int, int, int], clock: Callable[[], float]) -> float:
-    """Seconds of one meeting."""
+    """Seconds that one meeting of the ranks takes."""
     rows, columns, count = shape
     taken: list[float] = []
 

@@ -71,7 +71,7 @@ class HostMeter(NoObserver):
         self.prompts: list[Taken] = []
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Forget the times that were kept."""
         self._last_s = None
         self.decodes.clear()
         self.prompts.clear()

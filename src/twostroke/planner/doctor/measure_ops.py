@@ -222,7 +222,7 @@ class OpTimer:
 
 
 def _rising(taken_s: dict[int, float]) -> dict[int, float]:
-    """More rows never take less time; what says so is noise."""
+    """The times with each raised to the largest before it: more rows never take less time, what says so is noise."""
     highest, found = 0.0, {}
     for count in sorted(taken_s):
         highest = found[count] = max(highest, taken_s[count])
@@ -256,18 +256,18 @@ class _Step:
         self._feed_forward(ops, layer)
 
     def products(self, ops: CallRecorder, layer: Layer) -> None:
-        """The four products."""
+        """Run the four products."""
         flat = len(self._positions), -1
         ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
         ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
         self._feed_forward(ops, layer)
 
     def attention(self, ops: CallRecorder) -> None:
-        """Over these rows alone."""
+        """Run attention over these rows alone."""
         ops.attention(self._attended, self._qkv[:, : self._heads], self._kv, self._batch, self._scale, 0)
 
     def others(self, ops: CallRecorder) -> None:
-        """What is neither."""
+        """Run the ops that are neither products nor attention."""
         ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
         self._place(ops)
         ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)

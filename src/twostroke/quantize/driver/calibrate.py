@@ -38,7 +38,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def no_progress(done: int, total: int, what: str) -> None:
-    """Says nothing."""
+    """Report no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def quantize_folder(
 
 
 class _Run:
-    """One job."""
+    """One job of quantizing."""
 
     def __init__(self, source: StagedModel, method: Method, texts: CalibrationText, progress: Progress) -> None:
         self._source, self._method, self._texts, self._progress = source, method, texts, progress
@@ -177,6 +177,6 @@ def _require_banks(model: Model, kept: Mapping[str, str]) -> None:
         if weight.experts and module in kept:
             raise UnsupportedModel(
                 f"The experts of this {model.architecture} cannot be calibrated.",
-                why=f"Of {module}: {kept[module]}.",
+                why=f"{module}: {kept[module]}.",
                 fix="Use --weights int4 or int8 when it is served: they need no calibration.",
             )

@@ -18,7 +18,8 @@ from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import ConfigError
 
 LEAST_TOKENS = 2048
-"""Fewer say too little of the inputs: the second moments of a thousand channels want some thousand inputs."""
+"""The fewest tokens of a text. Fewer say too little of the inputs: the second moments of a thousand channels need some
+thousand inputs."""
 LENGTHS = (512, 256, 128)
 LEAST_RUNS = 8
 HELD_OUT_SHARE = 8

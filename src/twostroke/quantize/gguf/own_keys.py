@@ -155,7 +155,7 @@ def _falcon(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _whole_heads(config: Config, names: Names) -> dict[str, Any]:
-    """No sizes of heads; the block's width as its matrix has it."""
+    """Keys for a block's width as its matrix has it; the family has no sizes of heads."""
     width = next(shape[0] for name, shape in names.items() if name.endswith("ffn_up.weight"))
     absent = dict.fromkeys(("attention.key_length", "attention.value_length", "rope.dimension_count"))
     return {**absent, "feed_forward_length": width}
@@ -333,7 +333,7 @@ def _delta_sections(config: Config, names: Names) -> dict[str, Any]:
 
 
 def no_own_keys(config: Config, names: Names) -> dict[str, Any]:
-    """Most families have none."""
+    """The keys of families that have none of their own."""
     return {}
 
 

@@ -61,7 +61,7 @@ class RowsLayout:
     order: Order = Order.FIXED
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
-        """One group a row."""
+        """One group for each row, whatever was asked for."""
         return columns
 
     def arrays(self, solved: Solved) -> Arrays:

@@ -100,7 +100,7 @@ class SequenceBudget:
     max_sequences: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Everything or nothing."""
+        """See Limiter: everything that is wanted, or nothing."""
         return wanted_tokens if step.num_sequences < self.max_sequences else 0
 
 

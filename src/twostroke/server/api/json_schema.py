@@ -29,5 +29,5 @@ def object_of(**properties: Any) -> dict[str, Any]:
 
 
 def list_of(item: dict[str, Any]) -> dict[str, Any]:
-    """Any number of these."""
+    """The schema of a list with any number of these items."""
     return {"type": "array", "items": item}

@@ -44,7 +44,7 @@ class Shape(Protocol):
         """How far the prompt is, where this API has words for it."""
 
     def last_events(self, counts: Counts) -> list[Event]:
-        """What ends a stream."""
+        """The events that end a stream."""
 
     def problem_events(self, problem: Problem) -> list[Event]:
         """What ends a stream that failed."""
@@ -102,7 +102,7 @@ class Blocks:
     _open: bool = False
 
     def take(self, pieces: Iterable[Piece]) -> list[Step]:
-        """What the pieces do."""
+        """The steps that the pieces make."""
         steps: list[Step] = []
         for piece in pieces:
             if isinstance(piece, CallBegan):
@@ -116,7 +116,7 @@ class Blocks:
         return steps
 
     def close(self) -> list[Step]:
-        """The end of the turn."""
+        """The steps that end the turn."""
         steps: list[Step] = [Closed(self.blocks[-1])] if self._open else []
         self._open = False
         return steps
@@ -132,7 +132,7 @@ class Blocks:
 
     @property
     def calls(self) -> list[Block]:
-        """The calls."""
+        """The blocks of calls in the turn."""
         return [block for block in self.blocks if block.kind == "call"]
 
     def _begin(self, block: Block) -> list[Step]:

@@ -23,11 +23,11 @@ class DoorCollector(Collector):
         self._bodies = bodies
 
     def describe(self) -> list[Metric]:
-        """Nothing before the first scrape."""
+        """No metrics before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Six metrics."""
+        """The metrics of the door."""
         door = self._door
         for name, text, value in (
             ("twostroke_calls_in_flight", "HTTP calls that have not ended.", door.in_flight),

@@ -35,7 +35,7 @@ class Drain:
 
     @property
     def lasts_s(self) -> float:
-        """Since it began."""
+        """Seconds since it began."""
         return self._clock() - self._begun_s
 
     @property

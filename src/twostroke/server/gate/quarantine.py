@@ -110,7 +110,7 @@ class Quarantine:
 
 @dataclass(eq=False, slots=True)
 class Stay:
-    """A call that is inside."""
+    """The stay of a call that was let in."""
 
     quarantine: Quarantine
     names: tuple[str, ...] = ()

@@ -77,7 +77,7 @@ class FrameStream(Response):
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Never more than one frame on its way."""
+        """Send frames, never more than one at a time."""
         self._viewers.count += 1
         try:
             await until_disconnect(receive, self._frames(send))

@@ -53,7 +53,7 @@ class CrashNotes:
         self._memory = bytearray(SIZE_BYTES) if descriptor is None else mmap.mmap(descriptor, SIZE_BYTES)
 
     def running(self, prints: Iterable[bytes]) -> None:
-        """These are computed now; those beyond MOST_RUNNING are left out."""
+        """Note the fingerprints of the requests that are computed now; those beyond MOST_RUNNING are left out."""
         self.idle()
         kept = list(prints)[:MOST_RUNNING]
         joined = b"".join(kept)
@@ -65,7 +65,7 @@ class CrashNotes:
         _COUNT.pack_into(self._memory, 0, count)
 
     def idle(self) -> None:
-        """Nothing is computed now."""
+        """Note that nothing is computed now."""
         _COUNT.pack_into(self._memory, 0, 0)
 
     def records(self, now_s: float) -> dict[bytes, Record]:

@@ -65,7 +65,7 @@ class Watch:
         self._stopping = False
 
     def __call__(self) -> bool:
-        """One look."""
+        """Send what is due to systemd; -> whether the server should end."""
         now = self._clock()
         if self._every_s is not None and now >= self._next_s:
             self._next_s = now + self._every_s

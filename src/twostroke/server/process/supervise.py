@@ -48,7 +48,7 @@ class Backoff:
 
 @dataclass(slots=True)
 class _Life:
-    """One worker's."""
+    """The life of one worker."""
 
     started_s: float
     ready_s: float | None = None

@@ -21,7 +21,7 @@ class Line:
         self._gone = False
 
     def send(self, **states: str) -> None:
-        """Never raises; a supervisor that does not read loses it."""
+        """Send states to the supervisor. Never raises: a supervisor that does not read loses them."""
         with contextlib.suppress(OSError):
             self._socket.send(message(states) + b"\n")
 

@@ -37,7 +37,7 @@ class HistoryCollector(Collector):
         self._recent = recent
 
     def describe(self) -> list[Metric]:
-        """Nothing before the first scrape."""
+        """No metrics before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -121,7 +121,7 @@ class _EngineCollector(Collector):
         self._adapters = adapters
 
     def describe(self) -> list[Metric]:
-        """Nothing: the engine is not asked before the first scrape."""
+        """No metrics: the engine is not asked before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -220,7 +220,7 @@ class ServerMetrics(Observer):
         self.recent.ttft_s.append(ttft_s)
 
     def on_next_tokens(self, gaps_s: Sequence[float]) -> None:
-        """Each later one."""
+        """The gaps before each later token of a completion."""
         self.itl.observe(gaps_s)
         self.recent.itl_s.extend(gaps_s)
 
@@ -253,7 +253,7 @@ class GuessMetrics:
     def __init__(self, made: CollectorRegistry) -> None:
         self.drafts = Counter("twostroke_drafts", "Guesses of one or more tokens that were verified.", registry=made)
         self.guessed = Counter("twostroke_draft_tokens", "Tokens guessed and verified.", registry=made)
-        self.accepted = Counter("twostroke_accepted_draft_tokens", "Of these, accepted.", registry=made)
+        self.accepted = Counter("twostroke_accepted_draft_tokens", "Tokens guessed and accepted.", registry=made)
         self.by_place = Counter(
             "twostroke_accepted_draft_tokens_per_pos",
             "Accepted tokens by their place in the guess.",
@@ -261,7 +261,7 @@ class GuessMetrics:
             registry=made,
         )
 
-        self.won = Counter("twostroke_draft_won_seconds", "Of steps spared by guesses, predicted.", registry=made)
+        self.won = Counter("twostroke_draft_won_seconds", "Time of steps spared by guesses, predicted.", registry=made)
         self.lost = Counter("twostroke_draft_lost_seconds", "Time of verifying guesses, predicted.", registry=made)
 
     def finished(self, timings: Timings) -> None:
@@ -293,10 +293,10 @@ class RequestMetrics:
         self.prompt_tokens = _tokens("twostroke_request_prompt_tokens", "Prompt tokens of a completion.", made)
         self.tokens = _tokens("twostroke_request_generation_tokens", "Tokens generated for a completion.", made)
         self.preemptions = _tokens("twostroke_request_preemptions", "Times that a completion was put back.", made)
-        self.computed = _tokens("twostroke_request_computed_prompt_tokens", "Of these, not found in the cache.", made)
+        self.computed = _tokens("twostroke_request_computed_prompt_tokens", "Prompt tokens that were not cached.", made)
         self.longest = _tokens("twostroke_request_longest_generation_tokens", "The longest of a prompt's n.", made)
-        self.prompt_cached = Counter("twostroke_prompt_tokens_cached", "Of prompts read, found cached.", registry=made)
-        self.prompt_computed = Counter("twostroke_prompt_tokens_computed", "Of prompts read, computed.", registry=made)
+        self.prompt_cached = Counter("twostroke_prompt_tokens_cached", "Prompt tokens found cached.", registry=made)
+        self.prompt_computed = Counter("twostroke_prompt_tokens_computed", "Prompt tokens computed.", registry=made)
         self.asked_n = _tokens("twostroke_request_asked_n", "Completions asked for of a prompt.", made)
         self.pooled = Counter("twostroke_pooled_texts", "Texts or pairs read to be embedded or scored.", registry=made)
         self.asked_tokens = _tokens("twostroke_request_asked_tokens", "Most tokens of each completion asked for.", made)

@@ -83,7 +83,7 @@ class VllmNames(Collector):
         self._facts = facts
 
     def describe(self) -> list[Metric]:
-        """Nothing: the engine is not asked before the first scrape."""
+        """No metrics: the engine is not asked before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -73,10 +73,10 @@ class AdmissionBeside(PageAdmission):
 
 
 class NoMissReasons(MissReasons):
-    """Says nothing."""
+    """Gives no reasons for misses."""
 
     def explain(self, sequence: Sequence, matched: Prefix, running: Iterable[Sequence]) -> PrefixMiss | None:
-        """Nothing."""
+        """No reason."""
         return None
 
 

@@ -68,7 +68,7 @@ class SteadyDecode:
 
     @property
     def num_streams(self) -> int:
-        """How many there are."""
+        """How many streams there are."""
         return len(self._streams)
 
     def names(self) -> set[str]:

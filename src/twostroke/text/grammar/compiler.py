@@ -87,7 +87,7 @@ class GrammarCompiler:
         return self._after(self._trials.join(grammar), grammar, count)
 
     def compile(self, grammar: Grammar) -> TokenMask:
-        """One machine, waited for."""
+        """Compile one machine, and wait for it."""
         return self.submit(grammar).result()[0]
 
     def close(self) -> None:

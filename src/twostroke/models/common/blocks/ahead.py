@@ -34,7 +34,7 @@ class AheadProgram:
 def ahead_program(
     plain: Program, states: Value, own: Value, shared: tuple[Weight, ...], rows: Value | None = None
 ) -> AheadProgram:
-    """Fused and checked."""
+    """The program of a layer that predicts ahead, fused and checked."""
     program = fuse(plain, PATTERNS)
     check(program)
     return AheadProgram(plain, program, states, own, tuple(dict.fromkeys(shared)), rows)

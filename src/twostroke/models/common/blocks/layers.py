@@ -89,7 +89,8 @@ def parallel_layer(
     turn: RopeSpec | None = None,
     norms: tuple[str, ...] = ONE_NORM,
 ) -> Value:
-    """Both blocks read the residual, by one norm (GPT-J, Cohere) or by one each (GPT-NeoX), and are added to it."""
+    """A layer whose blocks both read the residual, by one norm (GPT-J, Cohere) or by one each (GPT-NeoX), and are
+    added."""
     first = parts.norm(t, norms[0], x)
     last = first if len(norms) == 1 else parts.norm(t, norms[1], x)
     return add(add(x, attend(t, parts.heads, first, window=window, turn=turn)), parts.feed(t, last))

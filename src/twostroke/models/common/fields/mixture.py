@@ -18,7 +18,7 @@ from twostroke.types.errors import UnsupportedModel
 LARGEST = 1 << 20
 """The largest size of a block."""
 SAME = {"num_local_experts": "num_experts", "n_routed_experts": "num_experts", "moe_num_experts": "num_experts"}
-"""Names of one number."""
+"""Names that configs have for one and the same number."""
 CORRECTION = "mlp.gate.e_score_correction_bias"
 
 

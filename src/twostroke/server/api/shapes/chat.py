@@ -86,7 +86,7 @@ class ChatShape(Envelope):
         return {"tool_calls": [{"index": place, **_call_object(block.call_id, block.name, "")}]}
 
     def call_grew(self, place: int, text: str) -> dict[str, Any]:
-        """A later one."""
+        """A later delta of a call."""
         return {"tool_calls": [{"index": place, "function": {"arguments": text}}]}
 
     def _choice(self, index: int, turn: ChatTurn) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class TextTemplate:
 
 
 class Envelope:
-    """Half of a Shape."""
+    """The half of a Shape that OpenAI's answers share."""
 
     heartbeat = HEARTBEAT
     closing = DONE

@@ -34,19 +34,19 @@ class WholeShape:
         self.rows[index] = delta.rows_sum or self.rows[index]
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
-        """Nothing is streamed."""
+        """No events: nothing is streamed."""
         return []
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """Nothing is streamed."""
+        """No events: nothing is streamed."""
         return []
 
     def last_events(self, counts: Counts) -> list[Event]:
-        """Nothing is streamed."""
+        """No events: nothing is streamed."""
         return []
 
     def problem_events(self, problem: Problem) -> list[Event]:
-        """Nothing is streamed."""
+        """No events: nothing is streamed."""
         return []
 
     def scores(self) -> list[float]:

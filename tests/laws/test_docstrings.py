@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 from tests.laws.test_house import ROOT, short, tree_of
@@ -13,7 +14,7 @@ FOLDERS = ("src", "tools", "tests")
 def riddles(tree: ast.Module) -> list[int]:
     """The lines of strings that begin with "Of": docstrings, texts behind values, helps and messages."""
     strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return sorted(node.lineno for node in strings if node.value.split(maxsplit=1)[:1] == ["Of"])
+    return sorted(node.lineno for node in strings if re.match(r"\s*Of\s", node.value))
 
 
 def comment_riddles(text: str) -> list[int]:
@@ -25,7 +26,7 @@ def comment_riddles(text: str) -> list[int]:
 
 def test_riddles_are_found() -> None:
     """In a class, behind a value, behind a line break, in a call; other first words are none."""
-    written = 'class Room:\n    """Of a step."""\n\nMOST = 3\n"""\nOf each."""\nf(help=f"Of {MOST}.")\n"""Often enough."""\n'
+    written = 'class Room:\n    """Of a step."""\n\nMOST = 3\n"""\nOf each."""\nf(help=f"Of {MOST}.")\n"""Often."""\n'
     assert riddles(ast.parse(written)) == [2, 5, 7]
     assert comment_riddles("int a;\n// Of a panel.\nint b;\n// The bytes\n// Of a group.\n// Often.\n") == [2]
 

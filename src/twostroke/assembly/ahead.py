@@ -193,5 +193,5 @@ def _enter(
 
 
 def _is_guessed(request: Request, way: str) -> bool:
-    """What an engine with such a layer guesses by it."""
+    """Whether the layer guesses for this request."""
     return request.speculate in (None, way)

@@ -51,7 +51,7 @@ class GuessingModel(Protocol):
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """What it runs."""
+        """The programs that the draft or the heads run."""
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """What the model and this need together."""

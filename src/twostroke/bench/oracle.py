@@ -25,7 +25,7 @@ class OracleProposer:
         self._answers: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def tell(self, prompt: Sequence[int], answer: Sequence[int]) -> None:
-        """What the model answers to a prompt."""
+        """Take note of what the model answers to a prompt."""
         self._answers[tuple(prompt)] = tuple(answer)
 
     def propose(self, wanted: Sequence[GuessWanted]) -> list[Guess]:

@@ -36,7 +36,7 @@ class SparseTree(PrefixTree):
         return child
 
     def touch(self, node: Node, bonus: int = 0) -> None:
-        """What the node holds, which only the tree owns, was used just now, or counts as used that many uses later."""
+        """Note that what the node holds was used just now, or as if `bonus` uses later. Only the tree owns it."""
         self._uses += 1
         if self._by_use.get(node.last_use) is node:
             del self._by_use[node.last_use]

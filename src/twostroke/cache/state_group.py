@@ -133,7 +133,7 @@ class StateGroup:
         self.go_on(table)
 
     def go_on(self, table: SlotTable) -> None:
-        """What `hold` kept is not needed; nothing may be held."""
+        """Give up what `hold` kept, if anything."""
         if table.held != NOTHING_HELD:
             self.pool.release(table.held)
             table.held = NOTHING_HELD

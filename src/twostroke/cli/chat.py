@@ -64,7 +64,7 @@ class ChatText:
     """A conversation as people read it, as it comes."""
 
     def note(self, text: str) -> None:
-        """What a command of the conversation answers."""
+        """Print the answer of a command of the conversation."""
         click.echo(text)
 
     def problem(self, text: str) -> None:

@@ -160,7 +160,7 @@ def _print_divided(plan: DividedPlan, as_json: bool) -> None:
 
 
 def _refuse_beside(plot: Path | None, price_per_hour: float | None, acceptance: float, adapters: int) -> None:
-    """What a plan over several processes has no answer for."""
+    """Refuse options that a plan over several processes has no answer for. Raises ConfigError."""
     wrong = {
         "--plot": plot is not None,
         "--price-per-hour": price_per_hour is not None,

@@ -137,7 +137,7 @@ class PageCalls:
         raise LinkLost(f"no answer in {ANSWER_S:g} s")
 
     def _hang_up(self, line: _Line) -> None:
-        """What was asked there has no answer."""
+        """Close the connection; the questions asked over it get no answer."""
         if line.link is not None:
             line.link.close()
         line.link = line.began_s = None

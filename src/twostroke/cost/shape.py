@@ -60,7 +60,7 @@ class Part(Protocol):
 
     @property
     def role(self) -> Role:
-        """What does the sequence do?"""
+        """What the sequence does in the step."""
 
     @property
     def logit_rows(self) -> int:
@@ -68,7 +68,7 @@ class Part(Protocol):
 
     @property
     def adapter(self) -> int:
-        """What its rows are computed with; -1 for none."""
+        """The adapter of its rows; -1 for none."""
 
 
 class Bound(enum.Enum):

@@ -98,7 +98,7 @@ class StreamReader:
             self.wake()
 
     def close(self) -> None:
-        """What still runs is aborted; its pages are free before the next step is planned."""
+        """Abort what still runs; its pages are free before the next step is planned."""
         self.hang_up(self)
 
     def _oldest(self) -> tuple[float, Delta]:

@@ -72,7 +72,7 @@ class Stepper:
 
     @property
     def executor(self) -> Executor:
-        """What runs its plans."""
+        """The executor that runs the plans."""
         return self._forgiving.inner
 
     @property

@@ -50,5 +50,5 @@ class RunningServer:
         )
 
     def stranger(self) -> ConfigError:
-        """What answers is another program."""
+        """The error for an address at which another program answers."""
         return ConfigError(f"What answers at {self.url} is not Twostroke.", fix="Give the server's address with --url.")

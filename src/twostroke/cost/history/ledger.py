@@ -162,7 +162,7 @@ class Ledger:
             self._num_summed = len(recent)
 
     def _put_away(self) -> None:
-        """What the open run has so far."""
+        """Sum up the open run so far and pack its records."""
         self._sum_up()
         self._num_before = self.num_steps
         if self.history.pack() >= MAX_RUN_STEPS:
@@ -313,7 +313,7 @@ class Ledger:
         live.spells.append(Spell(by, span.begin_s, found_none=preemption.by == request_id))
 
     def _settle(self, live: LiveAccount) -> None:
-        """What the running sums grew by since it began to decode, up to the last step that was summed up."""
+        """Account for what the running sums grew by since the request began to decode, up to the last summed step."""
         then, now = live.sums, self._sums.now
         live.decode_s += now.base_s - then.base_s
         live.others_s += now.chunk_s - then.chunk_s

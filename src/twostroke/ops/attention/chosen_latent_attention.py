@@ -63,7 +63,7 @@ class ChosenLatentAttention(Op):
     scale: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The cost of all visible positions: the kernels compute the scores of all of them."""
+        """All visible positions count: the kernels compute the scores of all of them."""
         return latent_cost(self.q, self.q_turned, self.out, formats, self.chosen.width)
 
 

@@ -98,7 +98,7 @@ class EntryAttention(Op):
     window: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The cost of each visible position is its share of an entry: 4 FLOPs for each number of a head. Chosen entries
+        """Each visible position counts with its share of an entry: 4 FLOPs for each number of a head. Chosen entries
         are counted as all of them, up to the most that a row may choose, in the cost of the row."""
         dim = self.q.shape[1]
         moved = 4 * (self.q.width + self.out.width + (self.before.width if self.before else 0))

@@ -71,7 +71,7 @@ class LatentAttention(Op):
     scale: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The cost of all visible positions."""
+        """All visible positions count."""
         return latent_cost(self.q, self.q_turned, self.out, formats)
 
 

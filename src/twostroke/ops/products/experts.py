@@ -128,11 +128,8 @@ class Experts(Op):
         return self.routes.width // 2
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The cost of each expert of a row: its products, the gate, the row gathered and added.
-
-        How much is read of the banks depends on how many experts the rows of a step use: cost/work_table.py,
-        ExpertBank.
-        """
+        """Each expert of a row counts: its products, the gate, the row gathered and added. How much is read of the
+        banks depends on how many experts the rows of a step use: cost/work_table.py, ExpertBank."""
         width, inner = self.x.width, self.down.columns
         flops = 2 * (self.gate_up.rows + inner) * width + GATE_FLOPS * inner + 2 * width
         moved = 4 * (7 * width + 2 * inner)

@@ -41,7 +41,7 @@ class FeedForward(Op):
     middle: Value
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The cost of the two ops together; the middle is written and read."""
+        """Both ops count; the middle is written and read."""
         first = linear_silu.LinearSilu(self.middle, self.x, self.gate_up)
         return first.cost(formats) + linear_add.LinearAdd(self.out, self.middle, self.down).cost(formats)
 

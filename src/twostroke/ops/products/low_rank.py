@@ -88,7 +88,7 @@ class LowRank(Op):
         return 1
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The cost where every row has an adapter of full rank and every sequence has another one."""
+        """Every row counts as if it had an adapter of full rank, and every sequence as if it had another one."""
         rank, columns, rows = self.down.columns, self.down.rows, self.up.rows
         flops = 2 * rank * (columns + rows) + rows
         matrices = sum(formats.weight_bytes(each) // each.matrices for each in (self.down, self.up))

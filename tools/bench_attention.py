@@ -80,7 +80,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """In words."""
+        """The case in words."""
         return f"{'prefill' if self.rows > 1 else 'decode'} {self.rows} rows, context {self.context}"
 
 

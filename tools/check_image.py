@@ -68,7 +68,7 @@ def stop() -> str:
 
 
 def wait_for(what: str, holds: Any, limit_s: float = 120.0) -> None:
-    """Until it holds. SystemExit after limit_s."""
+    """Wait until it holds. Raises SystemExit after limit_s."""
     until = time.monotonic() + limit_s
     while not holds():
         if time.monotonic() > until:
@@ -105,7 +105,7 @@ def check_refusals() -> None:
 
 
 def check_serving() -> None:
-    """Its user, what it may write, what it answers; the worker killed and started again."""
+    """Check the server's user, what it may write and what it answers; kill the worker, which is started again."""
     start("--init", words=MODEL)
     expect("user", docker("exec", NAME, "id", "-u").stdout.strip(), "10001")
     expect("may write /", docker("exec", NAME, "touch", "/x").returncode == 0, False)

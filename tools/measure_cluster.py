@@ -137,7 +137,7 @@ def pauses(model: str, kills: int, tokens: int) -> dict[str, Any]:
 
 
 def gaps_of(times: list[float]) -> list[float]:
-    """Between pieces, in seconds."""
+    """The seconds between pieces."""
     return [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
 
 

@@ -55,7 +55,7 @@ class Stream:
                         times.append(time.perf_counter())
 
     def gaps_s(self, begin_s: float, end_s: float) -> list[float]:
-        """Between two reads of one answer, where the gap lies within this time at least in part."""
+        """The seconds between two reads of one answer, where the gap lies within this time at least in part."""
         return [
             later - earlier
             for times in list(self._answers)
@@ -138,7 +138,7 @@ def measure(url: str, asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def text_of(found: dict[str, Any]) -> str:
-    """For people."""
+    """The figures as text for people."""
     lines = []
     for name in ("refused", "read"):
         for each in found[name]["rounds"]:

@@ -41,7 +41,7 @@ class Readings:
     empty: list[float] = field(default_factory=list)  # the clock's own
 
     def figures(self) -> dict[str, float]:
-        """In microseconds, and the ledger's share of a step."""
+        """The times in microseconds, and the ledger's share of a step."""
         step_us, kept_us, empty_us = (1e6 * median(each) for each in (self.step, self.kept, self.empty))
         all_us = 1e6 * median(_means(self.kept, BLOCK_STEPS * (TURNS - 1) // TURNS)) - 1e6 * median(
             _means(self.empty, BLOCK_STEPS // TURNS)
@@ -59,7 +59,7 @@ def _means(values: list[float], count: int) -> list[float]:
 
 
 class Stopwatch:
-    """In the place of a session's ledger; what is not asked here is the ledger's."""
+    """Stands in the place of a session's ledger and times its calls; the rest is the ledger's."""
 
     def __init__(self, ledger: Ledger, readings: Readings) -> None:
         self._ledger, self._readings = ledger, readings

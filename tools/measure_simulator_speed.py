@@ -52,7 +52,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, float]] = {
 
 
 def one_replica(shape: dict[str, Any], machine: str) -> ReplicaSetup:
-    """As `twostroke simulate` sizes it."""
+    """The setup of one replica, as `twostroke simulate` sizes it."""
     target = named_target(machine)
     spec = read_model({**LLAMA, **shape})
     return replica_setup(spec, "bf16", KVKind.BF16, target.machine, target.memory_bytes, Sizes(target.step_tokens, 64))

@@ -38,7 +38,7 @@ class Process:
         return found
 
     def close(self) -> None:
-        """It ends with its input."""
+        """Close the input, with which the process ends."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -116,7 +116,7 @@ def figures(
 
 
 def text_of(figures: dict[str, Any]) -> str:
-    """For people."""
+    """The figures as text for people."""
     lines = [
         f"{figures['tokens_per_s']:,} tok/s by the clock; {figures['tokens_per_event']} tokens an event, "
         f"{figures['events_per_read']} events a read, {figures['bytes_per_token']} bytes a token; "

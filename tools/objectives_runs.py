@@ -89,7 +89,7 @@ class SimRun:
 
 @dataclass(frozen=True)
 class RealRun:
-    """With spark and its real engine."""
+    """A run with spark and its real engine."""
 
     trace: str
     rate_per_s: float
@@ -300,11 +300,11 @@ class _Note:
         self.error = ""
 
     def refuse(self, now_s: float) -> None:
-        """It is not answered."""
+        """Take note that the request is not answered."""
         self.error, self.ended_s = "refused", now_s
 
     def observation(self) -> Observation:
-        """As a client would have noted it."""
+        """The observation as a client would have made it."""
         at_s, priority = self.asked.arrival_s, self.asked.priority
         return Observation(at_s, at_s, self.ended_s, tuple(self.times_s), error=self.error, priority=priority)
 

@@ -90,7 +90,7 @@ def _sim_head() -> list[str]:
 
 
 def _sim_row(row: Row, found: dict[str, list[Tally]]) -> str:
-    """In percent; the best budget is chosen for this very row, with hindsight."""
+    """A row in percent. The best budget is chosen for this very row, with hindsight."""
     good = {policy: mean([tally.good_share for tally in tallies]) for policy, tallies in found.items()}
     static = {policy: good[policy] for policy in map(str, BUDGETS)}
     best = max(static, key=lambda policy: static[policy])
@@ -170,7 +170,7 @@ def _row(trace: str, rate: float, found: dict[str, list[Tally]], middle: Middle)
 
 
 def write(name: str, table: str) -> None:
-    """Between the page's markers of this name."""
+    """Write a table between the page's markers of this name."""
     text = PAGE.read_text()
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end {name} -->)", re.DOTALL)
     if not pattern.search(text):

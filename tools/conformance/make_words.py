@@ -24,7 +24,7 @@ def words() -> list[tuple[str, str]]:
 
 
 def main(folder: Path) -> None:
-    """The same rows each time."""
+    """Write the rows, which are the same each time."""
     dice, known = random.Random(7), words()
     with open(folder / "words.jsonl", "w", encoding="utf-8") as file:
         for word, meaning in known:

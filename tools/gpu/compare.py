@@ -103,7 +103,7 @@ def on_device(device: CudaDevice, case: OpCase) -> np.ndarray:
 
 
 def on_cpu(ops: CpuOps, case: OpCase) -> np.ndarray:
-    """The same on the CPU."""
+    """The result of the case on the CPU."""
     first = case.operands[0]
     own = replace(first, data=first.data.copy()) if isinstance(first, KVLayer) else first.copy()
     getattr(ops, case.op)(own, *case.operands[1:])

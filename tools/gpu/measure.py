@@ -59,11 +59,11 @@ COPIED_BYTES = 1 << 30
 SAMPLED = (64, 128_256)
 """Rows and words of the sampling that is timed."""
 TIMED_S = 4.0
-"""After which no further round of a time is begun."""
+"""Seconds after which no further round of a time is begun."""
 PEER_S = 60.0
 """Seconds that one program of others may take."""
 ENDED_S = 100.0
-"""After --seconds, when the whole is ended wherever it is."""
+"""Seconds beyond --seconds after which the whole is ended wherever it is."""
 NOT_ASKED = (
     "loading machine code instead of PTX: PTX alone is shipped",
     "the ceiling of reading alone: no kernel only reads; the copy and the largest products stand for it",
@@ -264,7 +264,7 @@ def is_wrong(found: Row) -> bool:
 
 
 def report(found: Row) -> str:
-    """As Markdown."""
+    """The figures as Markdown."""
     compared_rows, failed, left = (rows_of(found, key) for key in ("different", "failed", "not_run"))
     wrong = [row for row in compared_rows if row["different"]]
     device = found["device"]
@@ -292,7 +292,7 @@ def report(found: Row) -> str:
 
 
 def bench_of(device: str, seconds: float, gguf: str | None) -> Bench:
-    """On a device by its number, or in the emulator, where everything is small."""
+    """The bench on a device by its number, or in the emulator, where everything is small."""
     if device != EMULATED:
         return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, PRODUCTS, shapes.SHAPES, gguf=gguf)
     from tests.cuda import fake  # compiles it

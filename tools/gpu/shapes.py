@@ -71,7 +71,7 @@ SMALL = {
         "vocab_size": 300,
     }
 }
-"""For the emulator."""
+"""The shapes for the emulator."""
 FORMATS = (("int4", KVKind.INT8), ("int8", KVKind.INT8), ("bf16", KVKind.BF16))
 STEPS = (("1 stream", 1, 1), ("16 streams", 16, 16), ("64 streams", 64, 64), ("a prompt of 128", 128, 1))
 """Name, rows, sequences."""

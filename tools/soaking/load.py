@@ -31,7 +31,7 @@ class Tally:
     late: int = 0
 
     def shown(self) -> dict[str, Any]:
-        """For a report."""
+        """The counts for a report."""
         return {
             "sent": dict(self.sent),
             "right": self.right,

@@ -49,7 +49,7 @@ class Diary:
             write_json(self._part, {"tally": tally.shown(), **self.shown()})
 
     def shown(self) -> dict[str, Any]:
-        """For a report. histories_full_at_minute: of those that were full at a sample."""
+        """The progress for a report. histories_full_at_minute: of those that were full at a sample."""
         return {"history_fill": self._fills, "histories_full_at_minute": self._full_minute, **self._series}
 
     def __enter__(self) -> Diary:

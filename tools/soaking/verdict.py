@@ -27,7 +27,7 @@ class Sample:
     threads: int
 
     def shown(self) -> dict[str, float]:
-        """For people."""
+        """The sample as numbers for people."""
         megabytes = round(self.memory_bytes / 1e6, 2)
         return {"memory_mb": megabytes, "descriptors": self.descriptors, "threads": self.threads}
 

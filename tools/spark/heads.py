@@ -53,7 +53,7 @@ class Medusa(nn.Module):
         return [head(hidden) for head in self.heads]
 
     def tensors(self) -> dict[str, Tensor]:
-        """By the names of medusa_lm_head.safetensors."""
+        """The tensors by the names of medusa_lm_head.safetensors."""
         return {name.removeprefix("heads."): tensor for name, tensor in self.state_dict().items()}
 
     def config_json(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Eagle(nn.Module):
         return found
 
     def tensors(self) -> dict[str, Tensor]:
-        """By the names of an EAGLE checkpoint."""
+        """The tensors by the names of an EAGLE checkpoint."""
         return {
             name if name.startswith("fc.") else f"layers.0.{name}": tensor for name, tensor in self.state_dict().items()
         }

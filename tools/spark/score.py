@@ -54,7 +54,7 @@ class Score:
         return self.right / len(self.verdicts)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: counts, share, and each miss in full."""
+        """Plain values for JSON: counts, share, and each miss in full."""
         misses = [asdict(verdict) for verdict in self.verdicts if not verdict.right]
         return {"right": self.right, "cases": len(self.verdicts), "share": round(self.share, 4), "misses": misses}
 

@@ -36,7 +36,7 @@ KV_MEMORY = "128MB"
 
 
 def device_of(step_s: float) -> SimulatedDevice:
-    """Its answers are the text of a guide: words, punctuation, code."""
+    """A device whose answers are the text of a guide: words, punctuation, code."""
     text = (Path(__file__).resolve().parents[2] / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
     return SimulatedDevice(step_s, Tokenizer.from_folder(SPARK).encode_rendered(text))
 
@@ -56,7 +56,7 @@ def thread_seconds() -> dict[str, float]:
 
 
 def answer_questions() -> None:
-    """Until standard input ends; then the process is asked to end."""
+    """Answer questions until standard input ends; then the process is asked to end."""
     for _line in sys.stdin:
         print(json.dumps({"threads": thread_seconds()}), flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -92,7 +92,7 @@ def tell(facts: dict[str, Any]) -> None:
 
 
 def serve_http(kind: str, replicas: list[tuple[str, int]]) -> None:
-    """Until SIGTERM."""
+    """Serve HTTP until SIGTERM."""
     from twostroke.cli.server.collector import lasting_heap
     from twostroke.server.build import build_server
     from twostroke.server.build_front import build_front
@@ -107,7 +107,7 @@ def serve_http(kind: str, replicas: list[tuple[str, int]]) -> None:
 
 
 def serve_replica() -> None:
-    """Until SIGTERM."""
+    """Serve as a replica until SIGTERM."""
     from twostroke.assembly.replica import build_replica
     from twostroke.server.serve import bind
 

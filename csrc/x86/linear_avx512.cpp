@@ -126,8 +126,8 @@ constexpr TileKernel kBf16[kTileRows] = {bf16_tile<1>, bf16_tile<2>, bf16_tile<3
 
 TileKernel float_kernel(int32_t kind, int64_t rows) { return kind == TS_W_F32 ? kF32[rows - 1] : kBf16[rows - 1]; }
 
-TileKernel few_rows_kernel(int32_t kind, int64_t rows) {
-  if (is_stored_kind(kind)) return stored_few_rows(kind, rows);
+TileKernel few_rows_kernel(int32_t kind, int64_t rows, bool in_turn) {
+  if (is_stored_kind(kind)) return stored_few_rows(kind, rows, in_turn);
   if (kind == TS_W_INT4) return int4_few_rows(rows);
   return kernel_of<TileKernel, kStreamRows>(rows, [](auto count) { return int8_tile<count()>; });
 }

@@ -8,43 +8,64 @@
 namespace twostroke {
 namespace {
 
-// Where the parts of one group lie.
-template <int32_t kKind>
-struct Reader {
+// How a line is fetched ahead (stream.h). One row of nibbles is quickest without where the CPU's own prefetchers follow one stretch of
+// memory; more rows look farther ahead, because they take longer beside a line. kAlone: one such row on such a CPU.
+template <bool kNibbles, int kRows, bool kAlone>
+TS_INLINE void fetch(const uint8_t* line) {
+  if constexpr (kAlone) return;
+  if constexpr (kNibbles && kRows == 1) return prefetch_line(line);
+  if constexpr (!kNibbles && kRows == 1) return prefetch_line(line);
+  if constexpr (!kNibbles && kRows <= 3) return Ahead{kFarOfOne, kNearOfOne}.prefetch(line);
+  Ahead{kFarOfSome, kNearOfSome}.prefetch(line);
+}
+
+// What the codes of one group are multiplied by and what is taken off: (steps, 64) each. Read as a whole before the codes, so that memory
+// is read front to back.
+template <int32_t kKind, int kRows, bool kAlone>
+struct Head {
   static constexpr StoredShape kShape = stored_shape(kKind);
-  static constexpr int64_t kScaleBytes = kShape.floats ? 4 : 2;
+  static constexpr int64_t kScaleBytes = kShape.floats ? 4 : 2, kMostSteps = kStoredGroup / kSubgroup;
   // Codes are multiplied as unsigned bytes: these many more than meant.
   static constexpr int32_t kMore = kShape.table ? 12 : static_cast<int32_t>(kShape.offset);
 
-  const uint8_t *scales, *minimum_scales, *multipliers, *minima, *codes;
-
-  Reader(const uint8_t* packed, int64_t steps) {
-    constexpr int64_t kinds = kShape.minimum ? 2 : 1;
-    const int64_t scale_bytes = (kShape.super ? 1 : steps) * kPanel * kScaleBytes;
-    scales = packed;
-    minimum_scales = packed + scale_bytes;
-    multipliers = packed + kinds * scale_bytes;
-    minima = multipliers + steps * kPanel;
-    codes = multipliers + (kShape.super ? kinds * steps * kPanel : 0);
-  }
+  alignas(64) float multipliers[kMostSteps * kPanel], minima[kShape.minimum ? kMostSteps * kPanel : 1];
 
   static TS_INLINE __m512 scale(const uint8_t* from, int64_t index) {
     if constexpr (kShape.floats) return _mm512_loadu_ps(from + 4 * index);
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 2 * index)));
   }
 
-  // What the codes of step s are multiplied by, in 16 rows of the panel from `row` on.
-  TS_INLINE __m512 step(int64_t s, int64_t row) const {
-    if constexpr (!kShape.super) return scale(scales, s * kPanel + row);
-    const __m128i whole = _mm_loadu_si128(reinterpret_cast<const __m128i*>(multipliers + s * kPanel + row));
-    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(whole)), scale(scales, row));
+  template <bool kSigned>
+  static TS_INLINE __m512 whole(const uint8_t* from) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return _mm512_cvtepi32_ps(kSigned ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
   }
 
-  // What is taken off in step s, in the same rows.
-  TS_INLINE __m512 minimum(int64_t s, int64_t row) const {
-    if constexpr (!kShape.super) return scale(minimum_scales, s * kPanel + row);
-    const __m128i whole = _mm_loadu_si128(reinterpret_cast<const __m128i*>(minima + s * kPanel + row));
-    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(whole)), scale(minimum_scales, row));
+  // (steps, 64) numbers at `from`; of super kinds whole ones, times the panel's scales.
+  template <bool kSigned>
+  static TS_INLINE const uint8_t* widen(const uint8_t* from, const uint8_t* scales, int64_t steps, float* to) {
+    constexpr int64_t kBytes = kPanel * (kShape.super ? 1 : kScaleBytes);
+    for (int64_t s = 0; s < steps; ++s, from += kBytes) {
+      for (int64_t line = 0; line < kBytes; line += 64) fetch<kShape.nibbles, kRows, kAlone>(from + line);
+      TS_UNROLL
+      for (int j = 0; j < kVectors; ++j) {
+        const __m512 found = kShape.super ? _mm512_mul_ps(whole<kSigned>(from + 16 * j), scale(scales, 16 * j)) : scale(from, 16 * j);
+        _mm512_store_ps(to + s * kPanel + 16 * j, found);
+      }
+    }
+    return from;
+  }
+
+  // Returns where the codes begin.
+  TS_INLINE const uint8_t* read(const uint8_t* group, int64_t steps) {
+    const uint8_t* at = group;
+    if constexpr (kShape.super) {
+      at += (kShape.minimum ? 2 : 1) * kPanel * kScaleBytes;
+      for (const uint8_t* line = group; line < at; line += 64) fetch<kShape.nibbles, kRows, kAlone>(line);
+    }
+    at = widen<true>(at, group, steps, multipliers);
+    if constexpr (kShape.minimum) at = widen<false>(at, group + kPanel * kScaleBytes, steps, minima);
+    return at;
   }
 };
 
@@ -61,7 +82,7 @@ TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, __m
   TS_UNROLL
   for (int j = 0; j < kVectors; ++j) {
     quads[j] = load(at + 64 * j);
-    prefetch_line(at + 64 * j);
+    fetch<false, kRows, false>(at + 64 * j);
   }
   add_quads<kRows>(quads, q, stride, integers);
 }
@@ -73,7 +94,7 @@ TS_INLINE __m512i moved(__m512i bytes, int places) {
 }
 
 // 8 columns of nibbles at `at`: the low ones are the first 4.
-template <bool kTable, int kRows>
+template <bool kTable, int kRows, bool kAlone>
 TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
   const __m512i mask = _mm512_set1_epi8(15);
   // Twice the values of E2M1, 12 more.
@@ -82,7 +103,7 @@ TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, _
   TS_UNROLL
   for (int j = 0; j < kVectors; ++j) {
     const __m512i both = load(at + 64 * j);
-    prefetch_line(at + 64 * j);
+    fetch<true, kRows, kAlone>(at + 64 * j);
     low[j] = _mm512_and_si512(both, mask);
     high[j] = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
     if constexpr (kTable) {
@@ -95,19 +116,19 @@ TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, _
 }
 
 // One block of a plane of the codes' highest bits and of nibbles: 32 / kHigh columns.
-template <int kHigh, int kRows>
+template <int kHigh, int kRows, bool kAlone>
 TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
   const __m512i mask = _mm512_set1_epi8(15), place = _mm512_set1_epi8(((1 << kHigh) - 1) << 4);
   const uint8_t* nibbles = at + kQuadBytes;
   TS_UNROLL
-  for (int j = 0; j < kVectors; ++j) prefetch_line(at + 64 * j);
+  for (int j = 0; j < kVectors; ++j) fetch<true, kRows, kAlone>(at + 64 * j);
   TS_UNROLL
   for (int pair = 0; pair < 4 / kHigh; ++pair, nibbles += kQuadBytes, q += 8) {
     __m512i low[kVectors], high[kVectors];
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) {
       const __m512i both = load(nibbles + 64 * j), bits = load(at + 64 * j);
-      prefetch_line(nibbles + 64 * j);
+      fetch<true, kRows, kAlone>(nibbles + 64 * j);
       const int first = 2 * pair * kHigh, second = first + kHigh;  // where the bits of both quads begin; they belong at bit 4
       low[j] = _mm512_or_si512(_mm512_and_si512(both, mask), _mm512_and_si512(moved(bits, 4 - first), place));
       high[j] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(both, 4), mask), _mm512_and_si512(moved(bits, 4 - second), place));
@@ -118,13 +139,13 @@ TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m
 }
 
 // totals += one group of `steps` steps of `sub` columns; returns where the next group begins.
-template <int32_t kKind, int kRows>
+template <int32_t kKind, int kRows, bool kAlone>
 TS_INLINE const uint8_t* add_group(const uint8_t* data, int64_t sub, int64_t steps, const int8_t* q, const int32_t* corrections,
                                    const TileRows& x, int64_t index, __m512 (&totals)[kRows][kVectors]) {
   constexpr StoredShape kShape = stored_shape(kKind);
   const int64_t parts = sub / kSubgroup;
-  const Reader<kKind> weights(data, steps);
-  const uint8_t* codes = weights.codes;
+  Head<kKind, kRows, kAlone> head;
+  const uint8_t* codes = head.read(data, steps);
   __m512 waiting[kRows][kVectors];
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
@@ -138,26 +159,26 @@ TS_INLINE const uint8_t* add_group(const uint8_t* data, int64_t sub, int64_t ste
     for (int r = 0; r < kRows; ++r) {
       eights[r] = eights_of(corrections + r * x.subgroups, parts);
       TS_UNROLL
-      for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_set1_epi32(eights[r] / 8 * Reader<kKind>::kMore);
+      for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_set1_epi32(eights[r] / 8 * Head<kKind, kRows, kAlone>::kMore);
     }
     if constexpr (kShape.high > 0) {
       constexpr int kHigh = static_cast<int>(kShape.high), kBlock = 32 / kHigh;
       for (int64_t k = 0; k < sub; k += kBlock, q += kBlock, codes += (1 + 4 / kHigh) * kQuadBytes) {
-        add_block<kHigh, kRows>(codes, q, x.q_stride, integers);
+        add_block<kHigh, kRows, kAlone>(codes, q, x.q_stride, integers);
       }
     } else if constexpr (kShape.nibbles) {
-      for (int64_t k = 0; k < sub; k += 8, q += 8, codes += kQuadBytes) add_nibbles<kShape.table, kRows>(codes, q, x.q_stride, integers);
+      for (int64_t k = 0; k < sub; k += 8, q += 8, codes += kQuadBytes) add_nibbles<kShape.table, kRows, kAlone>(codes, q, x.q_stride, integers);
     } else {
       for (int64_t k = 0; k < sub; k += 4, q += 4, codes += kQuadBytes) add_bytes<kRows>(codes, q, x.q_stride, integers);
     }
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) {
-      const __m512 step = weights.step(s, 16 * j);
+      const __m512 step = _mm512_load_ps(head.multipliers + s * kPanel + 16 * j);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
         waiting[r][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[r][j]), step, waiting[r][j]);
         if constexpr (kShape.minimum) {
-          waiting[r][j] = _mm512_fnmadd_ps(weights.minimum(s, 16 * j), _mm512_set1_ps(static_cast<float>(eights[r] / -8)), waiting[r][j]);
+          waiting[r][j] = _mm512_fnmadd_ps(_mm512_load_ps(head.minima + s * kPanel + 16 * j), _mm512_set1_ps(static_cast<float>(eights[r] / -8)), waiting[r][j]);
         }
       }
     }
@@ -172,7 +193,7 @@ TS_INLINE const uint8_t* add_group(const uint8_t* data, int64_t sub, int64_t ste
 }
 
 // A whole panel, read front to back. kKind stands for all kinds that differ from it in `sub` alone.
-template <int32_t kKind, int kRows>
+template <int32_t kKind, int kRows, bool kAlone>
 __attribute__((noinline)) void whole_panel(const Panel& panel, int64_t sub, const TileRows& x, float* sums) {
   __m512 totals[kRows][kVectors];
   for (auto& row : totals) {
@@ -181,45 +202,46 @@ __attribute__((noinline)) void whole_panel(const Panel& panel, int64_t sub, cons
   const uint8_t* data = panel.data;
   for (int64_t first = 0, group = 0; first < panel.columns; first += kStoredGroup, ++group) {
     const int64_t left = panel.columns - first, columns = left < kStoredGroup ? left : kStoredGroup;
-    data = add_group<kKind, kRows>(data, sub, columns / sub, x.q + first, x.sub_corrections + first / kSubgroup, x, group, totals);
+    data = add_group<kKind, kRows, kAlone>(data, sub, columns / sub, x.q + first, x.sub_corrections + first / kSubgroup, x, group, totals);
   }
   store_rows(totals, sums);
 }
 
 // kLike: a kind that differs in the columns of a step alone.
-template <int32_t kKind, int32_t kLike, int kRows>
+template <int32_t kKind, int32_t kLike, int kRows, bool kAlone>
 void panel_of_kind(const Panel& panel, const TileRows& x, float* sums) {
-  whole_panel<kLike, kRows>(panel, stored_shape(kKind).sub, x, sums);
+  whole_panel<kLike, kRows, kAlone>(panel, stored_shape(kKind).sub, x, sums);
 }
 
 template <int32_t kKind, int32_t kLike = kKind>
-TileKernel few_rows_of(int64_t rows) {
-  return kernel_of<TileKernel, kStoredFewRows>(rows, [](auto number) { return panel_of_kind<kKind, kLike, decltype(number)::value>; });
+TileKernel few_rows_of(int64_t rows, bool in_turn) {
+  if (stored_shape(kKind).nibbles && rows == 1 && !in_turn) return panel_of_kind<kKind, kLike, 1, stored_shape(kKind).nibbles>;
+  return kernel_of<TileKernel, kStoredFewRows>(rows, [](auto number) { return panel_of_kind<kKind, kLike, decltype(number)::value, false>; });
 }
 
 }  // namespace
 
-TileKernel stored_few_rows(int32_t kind, int64_t rows) {
+TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn) {
   switch (kind) {
-    case TS_W_FLAT8: return few_rows_of<TS_W_FLAT8>(rows);
-    case TS_W_FLAT4: return few_rows_of<TS_W_FLAT4>(rows);
-    case TS_W_FLAT8_MIN: return few_rows_of<TS_W_FLAT8_MIN>(rows);
-    case TS_W_SUPER8: return few_rows_of<TS_W_SUPER8>(rows);
-    case TS_W_SUPER8_MIN: return few_rows_of<TS_W_SUPER8_MIN>(rows);
-    case TS_W_SUPER4_16: return few_rows_of<TS_W_SUPER4_16>(rows);
-    case TS_W_SUPER4_MIN_16: return few_rows_of<TS_W_SUPER4_MIN_16, TS_W_SUPER4_MIN>(rows);
-    case TS_W_SUPER5_MIN: return few_rows_of<TS_W_SUPER5_MIN>(rows);
-    case TS_W_SUPER6: return few_rows_of<TS_W_SUPER6>(rows);
-    case TS_W_SUPER6_MIN: return few_rows_of<TS_W_SUPER6_MIN>(rows);
-    case TS_W_AFFINE4_128: return few_rows_of<TS_W_AFFINE4_128, TS_W_AFFINE4_32>(rows);
-    case TS_W_AFFINE4_64: return few_rows_of<TS_W_AFFINE4_64, TS_W_AFFINE4_32>(rows);
-    case TS_W_AFFINE4_32: return few_rows_of<TS_W_AFFINE4_32>(rows);
-    case TS_W_AFFINE8_128: return few_rows_of<TS_W_AFFINE8_128, TS_W_AFFINE8_32>(rows);
-    case TS_W_AFFINE8_64: return few_rows_of<TS_W_AFFINE8_64, TS_W_AFFINE8_32>(rows);
-    case TS_W_AFFINE8_32: return few_rows_of<TS_W_AFFINE8_32>(rows);
-    case TS_W_E2M1_32: return few_rows_of<TS_W_E2M1_32>(rows);
-    case TS_W_E2M1_16: return few_rows_of<TS_W_E2M1_16, TS_W_E2M1_32>(rows);
-    default: return few_rows_of<TS_W_SUPER4_MIN>(rows);
+    case TS_W_FLAT8: return few_rows_of<TS_W_FLAT8>(rows, in_turn);
+    case TS_W_FLAT4: return few_rows_of<TS_W_FLAT4>(rows, in_turn);
+    case TS_W_FLAT8_MIN: return few_rows_of<TS_W_FLAT8_MIN>(rows, in_turn);
+    case TS_W_SUPER8: return few_rows_of<TS_W_SUPER8>(rows, in_turn);
+    case TS_W_SUPER8_MIN: return few_rows_of<TS_W_SUPER8_MIN>(rows, in_turn);
+    case TS_W_SUPER4_16: return few_rows_of<TS_W_SUPER4_16>(rows, in_turn);
+    case TS_W_SUPER4_MIN_16: return few_rows_of<TS_W_SUPER4_MIN_16, TS_W_SUPER4_MIN>(rows, in_turn);
+    case TS_W_SUPER5_MIN: return few_rows_of<TS_W_SUPER5_MIN>(rows, in_turn);
+    case TS_W_SUPER6: return few_rows_of<TS_W_SUPER6>(rows, in_turn);
+    case TS_W_SUPER6_MIN: return few_rows_of<TS_W_SUPER6_MIN>(rows, in_turn);
+    case TS_W_AFFINE4_128: return few_rows_of<TS_W_AFFINE4_128, TS_W_AFFINE4_32>(rows, in_turn);
+    case TS_W_AFFINE4_64: return few_rows_of<TS_W_AFFINE4_64, TS_W_AFFINE4_32>(rows, in_turn);
+    case TS_W_AFFINE4_32: return few_rows_of<TS_W_AFFINE4_32>(rows, in_turn);
+    case TS_W_AFFINE8_128: return few_rows_of<TS_W_AFFINE8_128, TS_W_AFFINE8_32>(rows, in_turn);
+    case TS_W_AFFINE8_64: return few_rows_of<TS_W_AFFINE8_64, TS_W_AFFINE8_32>(rows, in_turn);
+    case TS_W_AFFINE8_32: return few_rows_of<TS_W_AFFINE8_32>(rows, in_turn);
+    case TS_W_E2M1_32: return few_rows_of<TS_W_E2M1_32>(rows, in_turn);
+    case TS_W_E2M1_16: return few_rows_of<TS_W_E2M1_16, TS_W_E2M1_32>(rows, in_turn);
+    default: return few_rows_of<TS_W_SUPER4_MIN>(rows, in_turn);
   }
 }
 

@@ -68,7 +68,7 @@ void read_in_turn(const Job& job, int64_t first_panel, int64_t count, float* sum
 }
 
 void read_on(const Job& job, int64_t first_panel, int64_t count, float* sums) {
-  read_panels(job, few_rows_kernel(job.w.kind, job.tokens), first_panel, count, sums);
+  read_panels(job, few_rows_kernel(job.w.kind, job.tokens, job.in_turn), first_panel, count, sums);
 }
 
 void read_several_on(const Job& job, int64_t first_panel, int64_t count, float* sums) {

@@ -90,8 +90,8 @@ GroupKernel int8_kernel(int64_t rows);
 GroupKernel int4_kernel(int64_t rows);
 
 // The kernel for an integer kind and a whole panel, its memory front to back: of up to kStreamRows rows, and of more, up to
-// read_on_rows(kind), whose x.q is a block.
-TileKernel few_rows_kernel(int32_t kind, int64_t rows);
+// read_on_rows(kind), whose x.q is a block. in_turn: whether this CPU likes several stretches of memory in turn, for how far to fetch ahead.
+TileKernel few_rows_kernel(int32_t kind, int64_t rows, bool in_turn);
 TileKernel int4_few_rows(int64_t rows);
 TileKernel several_rows_kernel(int32_t kind, int64_t rows);
 

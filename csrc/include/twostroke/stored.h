@@ -27,7 +27,7 @@ void multiply_stored(const StoredGroup& weights, const Group& group, const TileR
 constexpr int64_t kStoredFewRows = kTileRows;
 
 // The same sums of a whole panel and 1..kStoredFewRows rows, without a copy: its data is read once, as it lies.
-TileKernel stored_few_rows(int32_t kind, int64_t rows);
+TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn);
 #endif
 
 // -8 times the sum of the rounded activations of one step. There are 1, 2, 4 or 8 parts: too few for vectors.

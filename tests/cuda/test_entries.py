@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.cuda.fake import controls
+from tests.cuda.operands import run_on
 from tests.cuda.same_bits import same_bits
 from tests.cuda.test_states import COUNTS as SPANS
 from tests.cuda.test_states import ROWS, SLOTS, numbers
@@ -17,6 +20,7 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.operands import AttentionBatch
 from twostroke.spec.formats import KVKind
+from twostroke.types.errors import BackendError
 
 CONTEXTS, COUNTS = (1, 40, 150, 600), (1, 1, 7, 2)
 """Positions of the sequences that `filled` makes, and their rows in the step."""
@@ -78,6 +82,27 @@ def test_entry_select(cpu: CpuOps, gpu: CudaDevice, kind: KVKind, sizes: tuple[i
     (found,) = same_bits(cpu, gpu, "entry_select", operands, tolerance=None)
     seen = min(count, (150 - 7 + 3 + 1) // rate)
     assert found[5].tolist() == [*range(seen), *[-1.0] * (count - seen)]
+
+
+def test_what_does_not_fit_is_refused(gpu: CudaDevice) -> None:
+    """As on the CPU, before anything runs."""
+    layer, table = filled(KVKind.F32, 20, 4)
+    batch, q, out = batch_of((40,), (1,), table[1:2]), normal(1, 2, 20), np.empty((1, 2, 20), np.float32)
+    gone = AttentionBatch(batch.row_starts, batch.context_tokens, np.full_like(batch.page_table, -1))
+    wide, sinks, launches = np.empty((1, 2, 21), np.float32), normal(2), controls().fake_launches()
+    calls: list[tuple[str, tuple[Any, ...]]] = [
+        ("entry_attention", (wide, q, None, None, layer, batch, sinks, 0.1, 4, 0)),
+        ("entry_attention", (out, q, None, wide, layer, batch, sinks, 0.1, 4, 0)),
+        ("entry_attention", (out, q, None, None, layer, gone, sinks, 0.1, 4, 0)),
+        ("entry_attention", (out, q, None, None, layer, batch, sinks, 0.1, 4, -1)),
+        ("entry_select", (np.empty((1, 3), np.float32), q, normal(1, 2), layer, gone, 4)),
+        ("entry_write", (layer, normal(1, 20), np.array([-1], np.int32), np.array([3], np.int32), 4)),
+        ("route_by_token", (normal(1, 4), normal(1, 9), np.array([5], np.int32), normal(10), 0, 0.0, 1.0)),
+    ]
+    for name, operands in calls:
+        with pytest.raises(BackendError, match=f"{name} was refused by the cuda backend"):
+            run_on(gpu, name, *operands)
+    assert controls().fake_launches() == launches
 
 
 COMPRESSED = list(itertools.product((2, 40, 300), (1, 2), (2, 4, 9), (0, 3)))

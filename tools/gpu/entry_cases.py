@@ -86,7 +86,8 @@ def _streams() -> Iterator[OpCase]:
     for streams, rounds in ((4, 20), (8, 3)):
         whole = (2 + streams) * streams
         rest = (numbers(whole, seed=1), numbers(3, seed=2), streams, rounds, 1e-6)
-        yield OpCase("stream_shares", f"{streams} streams", (np.zeros((7, whole), np.float32), numbers(7, whole), *rest))
+        out, x = np.zeros((7, whole), np.float32), numbers(7, whole)
+        yield OpCase("stream_shares", f"{streams} streams", (out, x, *rest))
     for made, read, width in ((1, 4, 300), (4, 4, 40)):
         weights, out = numbers(5, made * read, seed=1), np.zeros((5, made, width), np.float32)
         yield OpCase("weigh_streams", f"{made} of {read}", (out, numbers(5, read, width), weights))

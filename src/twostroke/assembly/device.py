@@ -60,7 +60,7 @@ def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
 
 
 def costs_for(device: CudaDevice | None, machine: Machine, settings: Resolved) -> Callable[[Model], WhatIf]:
-    """What steps of a model cost where it runs. No device was ever measured: it is guessed from what the driver says."""
+    """What steps of a model cost where it runs. No device was ever measured: it is guessed by its multiprocessors."""
     weights, kind = settings["weights"], kv_kind(settings["kv_format"])
     if device is None:
         level, threads = settings["cpu_level"], settings["threads"]

@@ -20,7 +20,9 @@ PLAIN_AGAIN_STEPS = 64
 """Steps with guesses after which one without is due, to see what it takes by now."""
 EXPIRES_STEPS = 512
 """Evidence that is older than this is given up, so that one slow hour does not end guessing for ever."""
-LEAST, MOST = 0.1, 10.0
+LEAST, MOST = 0.001, 1000.0
+"""Of measured over predicted. Wide: a prediction may be a guess of a machine that nobody has seen, and what pays is
+decided by the ratio of two steps, which bounds that both reach would hide."""
 _KEPT_PREDICTIONS = 4096
 
 

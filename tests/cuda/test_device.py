@@ -25,12 +25,12 @@ def gpu() -> Iterator[CudaDevice]:
     made.close()
 
 
-BETWEEN_RANKS = {"gather", "hand_over", "receive"}
-"""Ops of programs that several processes share, which are refused on a device."""
+WITHOUT_KERNELS = {"gather", "hand_over", "receive"}
+"""Programs with these are refused on a device: ops of programs that several processes share."""
 
 
 def test_every_op_of_one_process_has_kernels() -> None:
-    assert registry().keys() - library.cuda_op_numbers(built_folder()).keys() == BETWEEN_RANKS
+    assert registry().keys() - library.cuda_op_numbers(built_folder()).keys() == WITHOUT_KERNELS
 
 
 def test_arrays_go_there_and_back(gpu: CudaDevice) -> None:

@@ -45,7 +45,7 @@ def test_entry_write(cpu: CpuOps, gpu: CudaDevice, kind: KVKind, dim: int, rate:
 def test_entry_attention(
     cpu: CpuOps, gpu: CudaDevice, kind: KVKind, dim: int, heads: int, sees: tuple[int, int]
 ) -> None:
-    """Of windows and of all entries; begun here, and continued from another call with choices and sinks."""
+    """Rows see windows or all entries; a softmax begins here, or goes on from another call with choices and sinks."""
     layer, table = filled(kind, dim, sees[0])
     batch, q = batch_of(CONTEXTS, COUNTS, table), normal(STEP_ROWS, heads, dim, seed=2)
     before, sinks = normal(STEP_ROWS, heads, dim + 2, seed=4), normal(heads, seed=5)
@@ -110,7 +110,7 @@ COMPRESSED = list(itertools.product((2, 40, 300), (1, 2), (2, 4, 9), (0, 3)))
 
 @pytest.mark.parametrize(("dim", "series", "rate", "begun"), thinned(COMPRESSED, "compress on a device"))
 def test_compress(cpu: CpuOps, gpu: CudaDevice, dim: int, series: int, rate: int, begun: int) -> None:
-    """Of sequences that begin, and of those of which `begun` positions or more were computed before."""
+    """Some sequences begin; of others `begun` positions or more were computed before."""
     x, bias = 3 * numbers(ROWS, 2 * series * dim), numbers(rate * series * dim, seed=1)
     state = numbers(5, 3 * series * dim, seed=2)
     state.reshape(5, series, 3, dim)[:, :, 1] = 1 + np.abs(state.reshape(5, series, 3, dim)[:, :, 1])

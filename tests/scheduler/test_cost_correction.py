@@ -91,7 +91,7 @@ def test_a_guess_has_nothing_to_go_back_to() -> None:
 
 @pytest.mark.parametrize("factor", [0.004, 300.0])
 def test_a_guess_may_be_wrong_by_any_factor(factor: float) -> None:
-    """Of a machine that nobody has seen. A measured model may not: there it is a disturbance."""
+    """The machine may be one that nobody has seen. In a measured model such a factor is a disturbance."""
     guessed, measured = CostCorrection(2.0, believed=False), CostCorrection()
     for correction in (guessed, measured):
         for _ in range(4):

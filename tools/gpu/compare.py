@@ -92,7 +92,7 @@ def there(device: CudaDevice, inputs: Inputs, item: Any) -> Any:
 
 
 def every_case() -> Iterator[OpCase]:
-    """Of every op."""
+    """Cases of every op."""
     return itertools.chain(op_cases(), more_cases(), other_cases(), entry_cases())
 
 

@@ -21,8 +21,8 @@ PLAIN_AGAIN_STEPS = 64
 EXPIRES_STEPS = 512
 """Evidence that is older than this is given up, so that one slow hour does not end guessing for ever."""
 LEAST, MOST = 0.001, 1000.0
-"""Of measured over predicted. Wide: a prediction may be a guess of a machine that nobody has seen, and what pays is
-decided by the ratio of two steps, which bounds that both reach would hide."""
+"""The bounds of measured over predicted. They are wide: a prediction may be a guess of a machine that nobody has seen.
+What pays is decided by the ratio of two steps, and bounds that both steps reach would hide it."""
 _KEPT_PREDICTIONS = 4096
 
 

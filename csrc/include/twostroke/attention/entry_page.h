@@ -40,9 +40,11 @@ inline int32_t check_entry_pages(const ts_kv_layer* layer, const ts_sequences& s
     if (own < 0 || own > context || context >= 1 << 24) return TS_BAD_SHAPE;
     const int64_t seen = (context - own + 1) / rate, first = window > 0 && seen > window ? seen - window : 0, end = context / rate;
     if (end > first && (end * rate - 1) / TS_PAGE_TOKENS >= s.max_pages) return TS_BAD_SHAPE;
-    for (int64_t entry = first; entry < end; ++entry) {
-      const int32_t page = s.page_table[i * s.max_pages + (entry * rate + rate - 1) / TS_PAGE_TOKENS];
+    for (int64_t entry = first; entry < end;) {
+      const int64_t place = (entry * rate + rate - 1) / TS_PAGE_TOKENS;
+      const int32_t page = s.page_table[i * s.max_pages + place];
       if (page < 0 || page >= layer->num_pages) return TS_BAD_INDEX;
+      entry = (place + 1) * TS_PAGE_TOKENS / rate;  // the first that closes behind this page
     }
   }
   return TS_OK;

@@ -1,25 +1,27 @@
-"""What a step of a model costs on this machine: by the kept measurement, or by a careful guess.
+"""What a step of a model costs on this machine or on its CUDA device: by the kept measurement, or by a careful guess.
 
 Nothing is measured here: a server starts at once.
 
-Knows: where a measurement is kept.
+Knows: where a measurement is kept; of devices none is.
 Must not know: how a machine is measured, what asks.
 """
 
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from pathlib import Path
 
 from twostroke.backends.cpu.calibration_file import fingerprint, read_calibration
+from twostroke.cost.calibration import Calibration
 from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf
-from twostroke.cost.work_table import WorkTable
 from twostroke.env import processor_name
 from twostroke.models.common.work import work_of
 from twostroke.program.model import Model
 from twostroke.quant.formats import FORMATS
 from twostroke.spec.formats import KVKind
+from twostroke.spec.hardware import HardwareSpec
 from twostroke.spec.hardware_guess import guessed_cpu
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
@@ -28,16 +30,17 @@ from twostroke.types.objectives import LatencyObjectives
 def costs_here(model: Model, weights: str, kv_kind: KVKind, cache_folder: Path, level: str, threads: int) -> WhatIf:
     """The cost model of this machine. A guess errs to the slow side; deciders correct it as steps are measured."""
     kept = read_calibration(cache_folder, fingerprint(processor_name(), level, threads))
-
-    def table_of(name: str, kind: KVKind) -> WorkTable:
-        return work_of(model, name, kind)
-
     if kept is not None:
-        measured = WhatIf(table_of, FORMATS, weights, kv_kind, kept)
+        measured = costs_on(kept, model, weights, kv_kind)
         with contextlib.suppress(ConfigError):  # not measured with these formats
             _ = measured.now
             return measured
-    return WhatIf(table_of, FORMATS, weights, kv_kind, guessed_cpu(threads, level))
+    return costs_on(guessed_cpu(threads, level), model, weights, kv_kind)
+
+
+def costs_on(machine: Calibration | HardwareSpec, model: Model, weights: str, kv_kind: KVKind) -> WhatIf:
+    """The cost model of a machine that was measured or guessed."""
+    return WhatIf(partial(work_of, model), FORMATS, weights, kv_kind, machine)
 
 
 def check_objectives(costs: WhatIf, objectives: LatencyObjectives) -> None:

@@ -59,7 +59,7 @@ struct Fake {
   Allocation memory[kMostAllocations];
   Work queue[kMostWork];
   size_t queued;
-  uint64_t seed, launches, copies_up, copies_down;
+  uint64_t seed, launches, copies_up, copies_down, waits;
   size_t used, limit = size_t{1} << 30;
   int32_t devices = 1, major = 9, minor = 0, version = 13000;
   char error[512], failing[64];
@@ -132,7 +132,7 @@ void fake_reset(uint64_t seed, size_t limit, int32_t devices) {
   fake.major = 9;
   fake.minor = 0;
   fake.version = 13000;
-  fake.launches = fake.copies_up = fake.copies_down = 0;
+  fake.launches = fake.copies_up = fake.copies_down = fake.waits = 0;
   fake.error[0] = fake.failing[0] = 0;
 }
 void fake_describe(int32_t major, int32_t minor, int32_t version) {
@@ -149,6 +149,7 @@ const char* fake_error() { return fake.error; }
 uint64_t fake_launches() { return fake.launches; }
 uint64_t fake_copies_up() { return fake.copies_up; }
 uint64_t fake_copies_down() { return fake.copies_down; }
+uint64_t fake_waits() { return fake.waits; }
 uint64_t fake_used() { return fake.used; }
 
 CUresult cuInit(uint32_t) { return fails("cuInit") ? 999 : 0; }
@@ -268,6 +269,7 @@ CUresult cuStreamCreate(CUstream* stream, uint32_t) { return *stream = reinterpr
 CUresult cuStreamDestroy_v2(CUstream) { return 0; }
 CUresult cuStreamSynchronize(CUstream) {
   const Held held;
+  ++fake.waits;
   return run_queue();
 }
 CUresult cuLaunchKernel(CUfunction function, uint32_t grid, uint32_t grid_y, uint32_t grid_z, uint32_t block, uint32_t block_y,

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from tests.bench.random_checkpoint import write_random
 from tests.bits import digests
-from tests.cuda.fake import built_folder, device
+from tests.cuda.fake import device
 from tests.models.families.whole import FAMILIES
 from tests.runner.memories import write_rows
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.backends.cuda.library import cuda_op_numbers
 from twostroke.models.common.registry import read_model
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.model import Model
@@ -30,13 +28,6 @@ from twostroke.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
-
-
-@cache
-def runs_on_a_device(family: str) -> bool:
-    """Whether every op of its program has a kernel; the others are refused by name before anything is loaded."""
-    numbers = cuda_op_numbers(built_folder())
-    return all(call.NAME in numbers for call in read_model(FAMILIES[family]().to_dict()).program.calls)
 
 
 def logits(model: Model, weights: ModelWeights, kv: KVKind, on: CudaDevice) -> np.ndarray:

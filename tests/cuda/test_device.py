@@ -14,6 +14,7 @@ from twostroke.backends.cuda import library
 from twostroke.backends.cuda.arrays import DeviceArray
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.backends.cuda.health import check_device
+from twostroke.ops.registry import registry
 from twostroke.types.errors import BackendError, OutOfMemory
 
 
@@ -22,6 +23,14 @@ def gpu() -> Iterator[CudaDevice]:
     made = device(memory_bytes=64 << 20)
     yield made
     made.close()
+
+
+WITHOUT_KERNELS = {"gather", "hand_over", "receive"}
+"""Programs with these are refused on a device: ops of programs that several processes share."""
+
+
+def test_every_op_of_one_process_has_kernels() -> None:
+    assert registry().keys() - library.cuda_op_numbers(built_folder()).keys() == WITHOUT_KERNELS
 
 
 def test_arrays_go_there_and_back(gpu: CudaDevice) -> None:

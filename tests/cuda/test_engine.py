@@ -10,15 +10,18 @@ import pytest
 
 from tests.bench.random_checkpoint import write_random
 from tests.cuda.fake import built_folder, controls, same_level
+from tests.models.families.latent import deepseek_v4
 from tests.models.families.whole import FAMILIES
 from tests.serve.harness import serving
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.replica import build_replica
 from twostroke.backends.cuda import library
 from twostroke.cli.shared.command import exit_code
+from twostroke.cost.shape import Segment
 from twostroke.llm import LLM
 from twostroke.server.build import build_server
-from twostroke.types.errors import ConfigError, OutOfMemory, TwostrokeError, UnsupportedModel
+from twostroke.types.errors import ConfigError, OutOfMemory, Overloaded, TwostrokeError, UnsupportedModel
+from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
 PARAMS = SamplingParams(temperature=0.9, seed=7, max_tokens=3, logprobs=2)
@@ -84,6 +87,12 @@ def test_auto_takes_a_device_that_can_run_the_model(tmp_path: Path) -> None:
     assert exit_code(caught.value) == 3
 
 
+@pytest.mark.usefixtures("fake")
+def test_entries_may_be_wider_than_heads(tmp_path: Path) -> None:
+    write_random(deepseek_v4(head_dim=1040)().to_dict(), tmp_path)
+    assert device_of(str(tmp_path), device="cuda")[0] == "cuda:0"
+
+
 @pytest.mark.usefixtures("no_driver")
 def test_without_a_driver_cuda_is_refused_and_auto_takes_the_cpu() -> None:
     word, reason = device_of(device="auto")
@@ -123,8 +132,6 @@ def test_a_device_without_any_memory_left_is_named() -> None:
     ("options", "needle"),
     [
         ({"device": "cuda:3"}, "CUDA device 3 cannot be used"),
-        ({"device": "cuda", "itl": "50ms"}, "--itl is not possible"),
-        ({"device": "cuda", "ttft": "1s"}, "--ttft is not possible"),
         ({"device": "cuda", "tensor_parallel": "2"}, "--device cuda is not possible over several ranks"),
         ({"device": "cuda", "pipeline_parallel": "2"}, "--device cuda is not possible over several ranks"),
         ({"device": "gpu"}, "choose auto, cpu, cuda"),
@@ -134,6 +141,51 @@ def test_what_cannot_be_honoured_is_refused_by_name(options: dict[str, str], nee
     with pytest.raises(ConfigError) as caught:
         device_of(**options)
     assert needle in str(caught.value)
+
+
+@pytest.mark.usefixtures("fake")
+def test_promises_begin_with_a_guess_of_the_device() -> None:
+    found = assemble.find_model("spark", {**SMALL, "device": "cuda", "ttft": "1s", "itl": "50ms"})
+    settings = {setting.name: setting for setting in found.resolver.resolved().settings}
+    words = settings["step_cost"].reason
+    assert settings["device"].value == "cuda:0" and settings["step_cost"].value == "guessed"
+    assert words.startswith("Emulated device 0, not measured") and "132 multiprocessors" in words
+    assert "doctor" not in words, "it measures processors"
+    first, more = (found.costs.now.predict([Segment.prefill(0, rows, True)]).seconds for rows in (1, 500))
+    assert 0 < first < more and not found.costs.measured
+    found.device.close()
+
+
+@pytest.mark.usefixtures("fake")
+def test_promises_change_no_answer_on_a_device() -> None:
+    assert answers(device="cuda", ttft="600s", itl="5ms") == answers(device="cuda")
+
+
+@pytest.mark.usefixtures("fake")
+def test_promises_are_kept_by_steps_that_were_seen() -> None:
+    """What was not seen refuses nothing; behind some steps with prompts, what cannot be in time is refused."""
+    params = SamplingParams(temperature=0.0, max_tokens=2, ignore_eos=True)
+    prompts = [Prompt(tuple(range(5 + each, 65 + each)), params) for each in range(24)]
+    with assemble.build_sync("spark", {**SMALL, "device": "cuda", "ttft": "1ms"}) as built:
+        first = built.engine.generate(prompts[:4])
+        assert [len(output.completions[0].token_ids) for output in first] == [2] * 4
+        with pytest.raises(Overloaded) as caught:
+            built.engine.generate(prompts)
+        assert caught.value.retry_after_s > 0
+        gauges = built.engine.gauges()
+        assert (gauges.running, gauges.waiting, gauges.pages_used) == (0, 0, 0)
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_step_without_samples_waits_for_the_device() -> None:
+    """So its time is its own, and a failure is of the step that failed, not of the next one."""
+    with assemble.build_sync("spark", {**SMALL, "device": "cuda", "max_step_tokens": "64"}) as built:
+        waits = []
+        for prompt in (range(5, 61), range(200, 320)):
+            before = controls().fake_waits()
+            built.engine.generate([Prompt(tuple(prompt), SamplingParams(max_tokens=1))])
+            waits.append(controls().fake_waits() - before)
+    assert waits[1] == waits[0] + 1
 
 
 @pytest.mark.usefixtures("fake")

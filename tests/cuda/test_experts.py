@@ -15,6 +15,7 @@ from tests.tiers import thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.operands import F32Array
+from twostroke.ops.products.route import Scores
 from twostroke.ops.rows.activation import Activation
 from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 
@@ -113,3 +114,18 @@ def test_a_row_that_names_no_expert_is_nan_and_its_neighbours_are_not(
     found = run_on(gpu, "experts", np.zeros((5, 40), np.float32), x, routes, *rest)
     others = [0, 1, 2, 4]
     assert np.isnan(found[3]).all() and np.array_equal(found[others], clean[others])
+
+
+@pytest.mark.parametrize("scores", Scores)
+@pytest.mark.parametrize(("count", "chosen"), [(1, 1), (13, 3), (256, 6)])
+def test_experts_by_token(cpu: CpuOps, gpu: CudaDevice, count: int, chosen: int, scores: Scores) -> None:
+    """Also where a table names an expert twice, one that is not there, or none."""
+    logits, ids = np.array(4 * random_rows(9, count)), np.array([0, 4, 4, 2, 1, 3, 0, 1, 2], np.int32)
+    logits[6, 0] = np.inf
+    table = np.concatenate([np.random.default_rng(row).permutation(count)[:chosen] for row in range(5)])
+    named = table.astype(np.float32)
+    named[3 * chosen :] = count + 7.0
+    named[4 * chosen :] = np.nan
+    operands = (np.zeros((9, 2 * chosen), np.float32), logits, ids, named, int(scores), 1e-20, 1.5)
+    (found,) = same_bits(cpu, gpu, "route_by_token", operands, tolerance=None)
+    assert np.isnan(found[6, :chosen]).all() and all(len(set(row[chosen:].tolist())) == chosen for row in found)

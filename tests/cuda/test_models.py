@@ -10,8 +10,8 @@ import pytest
 
 from tests.bits import digests
 from tests.cuda.fake import SAME_BITS, build
-from tests.cuda.logits import family_digests, runs_on_a_device
-from tests.tiers import fewer, thinned, thinned_where
+from tests.cuda.logits import family_digests
+from tests.tiers import fewer, thinned
 from twostroke.spec.formats import KVKind
 
 QUICK, SLOW = 4, fewer(40, quick=1)
@@ -29,8 +29,8 @@ def check(family: str, pairs: list[tuple[str, KVKind]], folder: Path) -> None:
 
 
 FAMILIES = sorted(digests.cases())
-TODAY = thinned_where(FAMILIES, runs_on_a_device, "logits on a device", QUICK)
-MORE = thinned_where(FAMILIES, runs_on_a_device, "logits of more families on a device", SLOW)
+TODAY = thinned(FAMILIES, "logits on a device", QUICK)
+MORE = thinned(FAMILIES, "logits of more families on a device", SLOW)
 
 
 @pytest.mark.parametrize("family", TODAY)

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tools.gpu.cases import OpCase, op_cases
-from tools.gpu.compare import on_device
-from tools.gpu.more_cases import more_cases
-from tools.gpu.other_cases import other_cases
+from tools.gpu.cases import OpCase
+from tools.gpu.compare import every_case, on_device
 
 from tests.cuda.fake import built_folder, controls, device, wrong
 from tests.cuda.test_sample import any_sequence, both, rows_of
@@ -34,7 +32,7 @@ def stored_kind(case: OpCase) -> str:
 
 def of_each_op() -> list[OpCase]:
     cases: dict[str, list[OpCase]] = {}
-    for case in sorted([*op_cases(), *more_cases(), *other_cases()], key=size_of):
+    for case in sorted(every_case(), key=size_of):
         cases.setdefault(f"{case.op} {stored_kind(case)}", []).append(case)
     return [case for of_one in cases.values() for case in of_one[:OF_EACH]]
 

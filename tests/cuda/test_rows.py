@@ -44,3 +44,22 @@ def test_scans_of_rwkv(cpu: CpuOps, gpu: CudaDevice, heads: int, width: int) -> 
     same_bits(cpu, gpu, "wkv6", six, (0, 8), 1e-3)
     seven = (out, r, w, k, v, a, *vectors, state, SLOTS, batch(), 1e-5)
     same_bits(cpu, gpu, "wkv7", seven, (0, 11), 1e-3)
+
+
+@pytest.mark.parametrize(("made", "read", "width"), [(1, 4, 1), (4, 1, 40), (3, 5, 300)])
+def test_weighed_streams(cpu: CpuOps, gpu: CudaDevice, made: int, read: int, width: int) -> None:
+    out, x, weights = np.zeros((5, made, width), np.float32), numbers(5, read, width), numbers(5, made * read, seed=1)
+    same_bits(cpu, gpu, "weigh_streams", (out, x, weights))
+
+
+@pytest.mark.parametrize(("streams", "rounds"), [(2, 1), (4, 20), (5, 3), (8, 2)])
+def test_stream_shares(cpu: CpuOps, gpu: CudaDevice, streams: int, rounds: int) -> None:
+    whole = (2 + streams) * streams
+    x, base, factor = 3 * numbers(7, whole), numbers(whole, seed=1), numbers(3, seed=2)
+    wild = x.copy()
+    wild[3, -1], wild[4, 0], wild[5, 2 * streams] = np.nan, np.inf, -200.0
+    for width, factors in ((whole, factor), (streams, factor[:1])):
+        out, rest = np.zeros((7, width), np.float32), (base[:width], factors, streams, rounds, 1e-6)
+        same_bits(cpu, gpu, "stream_shares", (out, x[:, :width], *rest))
+        (found,) = same_bits(cpu, gpu, "stream_shares", (out, wild[:, :width], *rest), tolerance=None)
+        assert np.isnan(found[3]).any() == (width == whole) and np.isfinite(found[5]).all()

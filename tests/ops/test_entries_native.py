@@ -233,3 +233,20 @@ def test_route_by_token(ops: CpuOps, scores: Scores) -> None:
             ops.route_by_token(out, logits, np.full(9, wrong, np.int32), table, int(scores), 1e-20, 1.5)
     with pytest.raises(BackendError):
         ops.route_by_token(out, logits, ids, table[:-1], int(scores), 1e-20, 1.5)
+
+
+@pytest.mark.parametrize("rate", [1, 4, 6, 24])
+def test_each_page_of_what_a_row_sees_is_checked(ops: CpuOps, rate: int) -> None:
+    """A page that is gone is refused where an entry of it is seen, and no other page is asked for."""
+    layer, table = filled(KVKind.F32, 20, rate)
+    q, out = normal(1, 2, 20), np.empty((1, 2, 20), np.float32)
+    for place in range(-(-150 // PAGE_TOKENS)):
+        broken = table[2:3].copy()
+        broken[0, place] = -1
+        positions = range(place * PAGE_TOKENS, min(150, (place + 1) * PAGE_TOKENS))
+        operands = (out, q, None, None, layer, batch_of((150,), (1,), broken), None, 0.1, rate, 0)
+        if any((position + 1) % rate == 0 for position in positions):
+            with pytest.raises(BackendError, match="an index"):
+                ops.entry_attention(*operands)
+        else:
+            ops.entry_attention(*operands)

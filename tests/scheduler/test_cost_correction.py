@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,6 +87,17 @@ def test_a_guess_has_nothing_to_go_back_to() -> None:
         correction.observe(CHUNK, 1.0, 0.4, now=float(second))
     correction.at(1000.0)
     assert correction.high(CHUNK) == 0.4
+
+
+@pytest.mark.parametrize("factor", [0.004, 300.0])
+def test_a_guess_may_be_wrong_by_any_factor(factor: float) -> None:
+    """The machine may be one that nobody has seen. In a measured model such a factor is a disturbance."""
+    guessed, measured = CostCorrection(2.0, believed=False), CostCorrection()
+    for correction in (guessed, measured):
+        for _ in range(4):
+            correction.observe(CHUNK, 1.0, factor)
+    assert guessed.usual(CHUNK) == factor
+    assert measured.usual(CHUNK) == (LEAST if factor < 1 else MOST)
 
 
 @given(st.lists(st.tuples(st.sampled_from([DECODE, 5, 6, 9]), st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 100))))

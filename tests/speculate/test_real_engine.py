@@ -147,7 +147,7 @@ def test_an_unknown_way_is_refused_before_anything_is_loaded(value: str) -> None
 def test_a_draft_that_cannot_guess_is_refused_with_the_reason() -> None:
     folder = spark_path()
     model = read_folder(folder)
-    draft = DraftModel(ModelFolder(spark_draft_path(), "small", None), read_folder(spark_draft_path()), None)  # type: ignore[arg-type]
+    draft = DraftModel(ModelFolder(spark_draft_path(), "small", None), read_folder(spark_draft_path()))
     check_draft(draft, model, folder)
     other = replace(draft, spec=replace(draft.spec, vocab_size=5000))
     with pytest.raises(ConfigError, match=r"draft:small names a model of another vocabulary.*5,000 tokens.*4,096"):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from tools.gpu.cases import OpCase, numbers, op_cases
+from tools.gpu.entry_cases import entry_cases
 from tools.gpu.logits_there import LogitsThere
 from tools.gpu.more_cases import more_cases
 from tools.gpu.other_cases import other_cases
@@ -90,6 +91,11 @@ def there(device: CudaDevice, inputs: Inputs, item: Any) -> Any:
     return item
 
 
+def every_case() -> Iterator[OpCase]:
+    """Cases of every op."""
+    return itertools.chain(op_cases(), more_cases(), other_cases(), entry_cases())
+
+
 def on_device(device: CudaDevice, case: OpCase) -> np.ndarray:
     """The case's first operand after the op ran on the device."""
     with device.lent():
@@ -124,7 +130,7 @@ def compared(ours: np.ndarray, theirs: np.ndarray) -> Row:
 def compare_ops(make: Callable[[], CudaDevice], ops: CpuOps, has_time: HasTime) -> Iterator[Row]:
     """One row for each case; those that time did not allow say so."""
     device = make()
-    for case in itertools.chain(op_cases(), more_cases(), other_cases()):
+    for case in every_case():
         name = f"{case.op}: {case.words}"
         if not has_time():
             yield {"case": name, "not_run": "no time left"}

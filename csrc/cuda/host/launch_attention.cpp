@@ -40,16 +40,6 @@ int32_t check_pages(const ts_sequences& s, const ts_kv_layer& layer, int64_t all
   return TS_OK;
 }
 
-int32_t mirror_sequences(ts_context& device, const ts_sequences& s, AttentionArgs* args) {
-  args->row_starts = mirrored(device, s.row_starts, s.count + 1);
-  args->context_tokens = mirrored(device, s.context_tokens, s.count);
-  args->page_table = mirrored(device, s.page_table, s.count * s.max_pages);
-  args->sequences = s.count;
-  args->table_stride = s.max_pages;
-  const bool found = args->row_starts != nullptr && args->context_tokens != nullptr && args->page_table != nullptr;
-  return found ? TS_OK : TS_BAD_POINTER;
-}
-
 int32_t launch(ts_context& device, const ts_kv_write_args& a) {
   const int32_t status = check_layer(a.layer);
   if (status != TS_OK) return status;

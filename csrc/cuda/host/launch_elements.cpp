@@ -1,5 +1,6 @@
 // Ops that make every element by itself, norms, rope, rows of a table.
 // Knows: ops' operands, kernels' arguments. Must not know: products, attention.
+#include "twostroke/checks.h"
 #include "twostroke/cuda/launch.h"
 #include "twostroke/cuda/packed.h"
 
@@ -106,6 +107,22 @@ int32_t launch(ts_context& device, const ts_mix_streams_args& a) {
   const MixArgs args = {a.out.data,  a.base.data,      a.x.data,    a.weights.data, a.out.stride, a.base.stride,           a.x.stride,
                         a.weights.stride, a.out.heads, a.x.heads,   a.out.dim,      parts_of(width_of(a.out)), static_cast<float>(a.shift)};
   return start(device, kKernel_mix_streams, a.out.rows * args.parts, kThreads, &args);
+}
+
+int32_t launch(ts_context& device, const ts_weigh_streams_args& a) {
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  const MixArgs args = {a.out.data,       nullptr,     a.x.data,  a.weights.data, a.out.stride, 0, a.x.stride,
+                        a.weights.stride, a.out.heads, a.x.heads, a.out.dim,      parts_of(width_of(a.out)), 0.0f};
+  return start(device, kKernel_weigh_streams, a.out.rows * args.parts, kThreads, &args);
+}
+
+int32_t launch(ts_context& device, const ts_stream_shares_args& a) {
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  const SharesArgs args = {a.out.data, a.x.data, a.base.data, a.factor.data, a.out.stride, a.x.stride, a.streams, width_of(a.x), a.rounds,
+                           static_cast<float>(a.eps)};
+  return start(device, kKernel_stream_shares, a.out.rows, kGroupThreads, &args);
 }
 
 int32_t launch(ts_context& device, const ts_gaussian_cut_args& a) {

@@ -107,8 +107,29 @@ int32_t launch(ts_context& device, const ts_route_args& a) {
   const int64_t experts = width_of(a.logits), width = width_of(a.out);
   const RouteArgs args = {a.out.data,   a.logits.data, a.bias.data, a.shares.data, a.out.stride, a.logits.stride,
                           experts,      width / 2,     a.normalised, a.scores,    a.groups,
-                          a.kept,       a.best,        static_cast<float>(a.least), static_cast<float>(a.added), static_cast<float>(a.factor)};
+                          a.kept,       a.best,        static_cast<float>(a.least), static_cast<float>(a.added), static_cast<float>(a.factor),
+                          nullptr,      nullptr};
   return start(device, kKernel_route, a.out.rows, kGroupThreads, &args);
+}
+
+int32_t launch(ts_context& device, const ts_route_by_token_args& a) {
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  RouteArgs args = {};
+  args.out = a.out.data;
+  args.logits = a.logits.data;
+  args.out_stride = a.out.stride;
+  args.logits_stride = a.logits.stride;
+  args.experts = width_of(a.logits);
+  args.count = width_of(a.out) / 2;
+  args.normalised = 1;
+  args.scores = a.scores;
+  args.added = static_cast<float>(a.added);
+  args.factor = static_cast<float>(a.factor);
+  args.token_ids = mirrored(device, a.token_ids.data, a.token_ids.count);
+  args.table = a.table.data;
+  if (args.token_ids == nullptr) return TS_BAD_POINTER;
+  return start(device, kKernel_route_by_token, a.out.rows, kGroupThreads, &args);
 }
 
 int32_t launch(ts_context& device, const ts_sparse_mixer_args& a) {

@@ -78,22 +78,23 @@ int32_t launch(ts_context& device, const ts_index_select_args& a) {
   if (a.q.rows != a.out.rows || a.weights.rows != a.out.rows) return TS_BAD_SHAPE;
   status = check_pages(a.batch, *a.layer, a.q.rows, 0);
   if (status != TS_OK || a.batch.count == 0) return status;
+  return start_selection(device, a, 1, kKernel_index_scores, kGroupThreads);
+}
+
+int32_t select_largest(ts_context& device, const SelectArgs& of, KernelNumber scores, int32_t threads, int64_t rows, const ts_sequences& batch) {
   int64_t longest = 1;
-  for (int64_t s = 0; s < a.batch.count; ++s) longest = a.batch.context_tokens[s] > longest ? a.batch.context_tokens[s] : longest;
+  for (int64_t s = 0; s < batch.count; ++s) longest = batch.context_tokens[s] > longest ? batch.context_tokens[s] : longest;
   if (longest >= kMostPositions) return TS_BAD_SHAPE;
-  AttentionArgs where;
-  status = mirror_sequences(device, a.batch, &where);
+  SelectArgs args = of;
+  int32_t status = mirror_sequences(device, batch, &args);
   if (status != TS_OK) return status;
-  const int64_t tiles = divide_up(longest, kGroupThreads), positions = tiles * kGroupThreads;
-  const uint64_t scratch = scratch_of(device, 4 * kSelectRows * positions, &status);
-  SelectArgs args = {*a.layer,       a.out.data,           a.out.data,       a.q.data,     a.weights.data,   where.row_starts,
-                     where.context_tokens, where.page_table, a.out.stride,   a.q.stride,   a.weights.stride, a.q.heads,
-                     a.batch.count,  a.batch.max_pages,    0,                positions,    tiles,            width_of(a.out)};
-  args.scores = reinterpret_cast<float*>(scratch);
-  for (; args.first_row < a.out.rows && status == TS_OK; args.first_row += kSelectRows) {
-    const int64_t rows = a.out.rows - args.first_row < kSelectRows ? a.out.rows - args.first_row : kSelectRows;
-    status = start(device, kKernel_index_scores, rows * tiles, kGroupThreads, &args);
-    if (status == TS_OK) status = start(device, kKernel_index_choose, rows, kThreads, &args);
+  args.tiles = divide_up(divide_up(longest, args.rate), kGroupThreads);
+  args.positions = args.tiles * kGroupThreads;
+  args.scores = reinterpret_cast<float*>(scratch_of(device, 4 * kSelectRows * args.positions, &status));
+  for (; args.first_row < rows && status == TS_OK; args.first_row += kSelectRows) {
+    const int64_t some = rows - args.first_row < kSelectRows ? rows - args.first_row : kSelectRows;
+    status = start(device, scores, some * args.tiles, threads, &args);
+    if (status == TS_OK) status = start(device, kKernel_index_choose, some, kThreads, &args);
   }
   return status;
 }

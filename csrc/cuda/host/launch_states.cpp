@@ -62,6 +62,17 @@ int32_t launch(ts_context& device, const ts_short_conv_args& a) {
   return status != TS_OK ? status : start(device, kKernel_short_conv, a.batch.count * args.parts, kThreads, &args);
 }
 
+int32_t launch(ts_context& device, const ts_compress_args& a) {
+  int32_t status = check_compress(a);
+  if (status != TS_OK || a.batch.count == 0) return status;
+  const int64_t dim = width_of(a.out), series = width_of(a.x) / (2 * dim);
+  const int32_t* contexts = mirrored(device, a.batch.context_tokens, a.batch.count);
+  if (contexts == nullptr) return TS_BAD_POINTER;
+  CompressArgs args = {{}, a.out.data, a.x.data, a.bias.data, contexts, a.out.stride, a.x.stride, dim, series, a.rate, parts_of(dim)};
+  status = fill(device, a.state, a.slots, a.batch, a.x.rows, 3 * series * dim, &args.state);
+  return status != TS_OK ? status : start(device, kKernel_compress, a.batch.count * args.parts, kThreads, &args);
+}
+
 int32_t launch(ts_context& device, const ts_selective_scan_args& a) {
   const int64_t channels = width_of(a.x), numbers = width_of(a.b), rows = a.x.rows;
   if (channels < 1 || numbers < 1 || width_of(a.out) != channels || width_of(a.dt) != channels || width_of(a.c) != numbers) return TS_BAD_SHAPE;

@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kHeads = 4;    // of a task
 constexpr int kEntries = 32;  // of a tile
-constexpr int64_t kBeside = 2;  // numbers beside the sum in a result that another call continues
 
 // One head: what is summed up, relative to the largest score.
 struct Head {
@@ -129,24 +128,10 @@ void attend_task(void* opaque, int64_t index, int32_t thread) {
   }
 }
 
-int32_t check(const ts_entry_attention_args& a) {
-  int32_t status = check_layer(a.layer);
-  if (status != TS_OK) return status;
-  const EntryPages pages(a.layer, a.q.dim, a.rate);
-  status = pages.check();
-  if (status != TS_OK) return status;
-  if (a.out.rows != a.q.rows || a.out.heads != a.q.heads || (a.out.dim != a.q.dim && a.out.dim != a.q.dim + kBeside)) return TS_BAD_SHAPE;
-  if (a.before.data != nullptr && (a.before.rows != a.q.rows || a.before.heads != a.q.heads || a.before.dim != a.q.dim + kBeside))
-    return TS_BAD_SHAPE;
-  if (a.chosen.data != nullptr && a.chosen.rows != a.q.rows) return TS_BAD_SHAPE;
-  if ((a.sinks.data != nullptr && a.sinks.length != a.q.heads) || a.window < 0) return TS_BAD_SHAPE;
-  return check_entry_pages(a.layer, a.batch, a.q.rows, a.rate, a.window);
-}
-
 }  // namespace
 
 int32_t run(ts_context* context, const ts_entry_attention_args& a) {
-  const int32_t status = check(a);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK || a.batch.count == 0) return status;
   AttendJob job = {&a, static_cast<float*>(ts_scratch(context, static_cast<size_t>(4 * kEntries * a.q.dim * ts_threads(context))))};
   if (job.scratch == nullptr) return TS_NO_MEMORY;

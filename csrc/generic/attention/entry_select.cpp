@@ -45,10 +45,7 @@ void select_task(void* opaque, int64_t row, int32_t thread) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_entry_select_args& a) {
-  int32_t status = check_layer(a.layer);
-  if (status == TS_OK) status = EntryPages(a.layer, a.q.dim, a.rate).check();
-  if (status == TS_OK && (a.q.rows != a.out.rows || a.weights.rows != a.out.rows || width_of(a.weights) != a.q.heads)) status = TS_BAD_SHAPE;
-  if (status == TS_OK) status = check_entry_pages(a.layer, a.batch, a.q.rows, a.rate, 0);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK || a.batch.count == 0) return status;
   int64_t most = 0;
   for (int64_t s = 0; s < a.batch.count; ++s) most = most > a.batch.context_tokens[s] / a.rate ? most : a.batch.context_tokens[s] / a.rate;

@@ -17,12 +17,8 @@ void write_row(void* opaque, int64_t t, int32_t) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_entry_write_args& a) {
-  int32_t status = check_layer(a.layer);
-  if (status == TS_OK) status = EntryPages(a.layer, width_of(a.rows), a.rate).check();
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  if (a.slots.count != a.rows.rows || a.positions.count != a.rows.rows) return TS_BAD_SHAPE;
-  for (int64_t t = 0; t < a.slots.count; ++t)
-    if (a.slots.data[t] < 0 || a.slots.data[t] / TS_PAGE_TOKENS >= a.layer->num_pages) return TS_BAD_INDEX;
   ts_parallel(context, a.rows.rows, write_row, const_cast<ts_entry_write_args*>(&a));
   return TS_OK;
 }

@@ -141,12 +141,8 @@ int32_t run(ts_context* context, const ts_route_args& a) {
 }
 
 int32_t run(ts_context* context, const ts_route_by_token_args& a) {
-  const int64_t experts = width_of(a.logits), width = width_of(a.out), count = width / 2;
-  if (a.scores < 0 || a.scores >= kScoreKinds) return TS_BAD_FORMAT;
-  if (a.out.rows != a.logits.rows || a.token_ids.count != a.out.rows || width % 2 != 0 || width < 2) return TS_BAD_SHAPE;
-  if (experts < count || experts > kMostExperts || a.table.data == nullptr || a.table.length % count != 0) return TS_BAD_SHAPE;
-  for (int64_t t = 0; t < a.token_ids.count; ++t)
-    if (a.token_ids.data[t] < 0 || a.token_ids.data[t] >= a.table.length / count) return TS_BAD_INDEX;
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
   ts_parallel(context, a.out.rows, token_task, const_cast<ts_route_by_token_args*>(&a));
   return TS_OK;
 }

@@ -1,12 +1,12 @@
 // stream_shares: how a block reads streams and adds to them. A task is one row. Knows: rows, the thread pool. Must not know: models.
 #include "twostroke/activation.h"
+#include "twostroke/checks.h"
 #include "twostroke/context.h"
-#include "twostroke/ops.h"
 
 namespace twostroke {
 namespace {
 
-constexpr int64_t kMostStreams = 8, kMostShares = (2 + kMostStreams) * kMostStreams;
+constexpr int64_t kMostShares = (2 + kMostMixedStreams) * kMostMixedStreams;
 
 // Each number divided by the sum of its line and eps: a line is `n` numbers, `step` apart; lines begin `line` apart.
 void divide_lines(float* square, int64_t n, int64_t line, int64_t step, float eps) {
@@ -22,13 +22,13 @@ void shares_of_row(void* arg, int64_t row, int32_t) {
   const int64_t n = a.streams, width = width_of(a.x);
   const float *x = a.x.data + row * a.x.stride, eps = static_cast<float>(a.eps);
   float* out = a.out.data + row * a.out.stride;
-  float wide[kMostShares + kLanes] = {}, shares[2 * kMostStreams + kLanes];
+  float wide[kMostShares + kLanes] = {}, shares[2 * kMostMixedStreams + kLanes];
   for (int64_t i = 0; i < width; ++i) wide[i] = x[i] * a.factor.data[i < n ? 0 : i < 2 * n ? 1 : 2] + a.base.data[i];
   for (int64_t i = 0; i < 2 * n; i += kLanes) store(shares + i, sigmoid(load(wide + i)));
   for (int64_t i = 0; i < n; ++i) out[i] = shares[i] + eps;
   if (width == n) return;
   for (int64_t i = n; i < 2 * n; ++i) out[i] = 2.0f * shares[i];
-  float square[kMostStreams * kMostStreams + kLanes];
+  float square[kMostMixedStreams * kMostMixedStreams + kLanes];
   for (int64_t j = 0; j < n; ++j) {
     const float* from = wide + 2 * n + j * n;
     float largest = from[0], sum = 0.0f, powers[kLanes];
@@ -49,10 +49,8 @@ void shares_of_row(void* arg, int64_t row, int32_t) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_stream_shares_args& a) {
-  const int64_t n = a.streams, width = width_of(a.x);
-  if (n < 2 || n > kMostStreams || a.rounds < 1 || (width != n && width != (2 + n) * n)) return TS_BAD_SHAPE;
-  if (a.out.rows != a.x.rows || width_of(a.out) != width || a.base.length != width) return TS_BAD_SHAPE;
-  if (a.factor.length != (width == n ? 1 : 3)) return TS_BAD_SHAPE;
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
   ts_parallel(context, a.out.rows, shares_of_row, const_cast<ts_stream_shares_args*>(&a));
   return TS_OK;
 }

@@ -1,7 +1,7 @@
 // weigh_streams: weighted sums of the streams of a row. Every element by itself, so that a row's bits depend on that row alone.
 // Knows: rows, the thread pool. Must not know: models.
+#include "twostroke/checks.h"
 #include "twostroke/context.h"
-#include "twostroke/ops.h"
 
 namespace twostroke {
 namespace {
@@ -22,8 +22,8 @@ void weigh_row(void* arg, int64_t row, int32_t) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_weigh_streams_args& a) {
-  if (a.x.rows != a.out.rows || a.x.dim != a.out.dim || a.weights.rows != a.out.rows) return TS_BAD_SHAPE;
-  if (a.x.heads < 1 || width_of(a.weights) != a.out.heads * a.x.heads) return TS_BAD_SHAPE;
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
   ts_parallel(context, a.out.rows, weigh_row, const_cast<ts_weigh_streams_args*>(&a));
   return TS_OK;
 }

@@ -73,13 +73,9 @@ void compress_task(void* opaque, int64_t index, int32_t) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_compress_args& a) {
-  const int64_t dim = width_of(a.out), series = dim < 1 ? 0 : width_of(a.x) / (2 * dim);
-  if (series < 1 || series > 2 || width_of(a.x) != 2 * series * dim || a.out.rows != a.x.rows || a.rate < 1) return TS_BAD_SHAPE;
-  if (a.bias.length != a.rate * series * dim) return TS_BAD_SHAPE;
-  const int32_t status = check_states(a.state, a.slots, a.batch, a.x.rows, 3 * series * dim);
+  const int32_t status = check_compress(a);
   if (status != TS_OK) return status;
-  for (int64_t s = 0; s < a.batch.count; ++s)
-    if (a.batch.context_tokens[s] < a.batch.row_starts[s + 1] - a.batch.row_starts[s]) return TS_BAD_SHAPE;
+  const int64_t dim = width_of(a.out);
   ts_parallel(context, a.batch.count * ((dim + kChannelsPerTask - 1) / kChannelsPerTask), compress_task, const_cast<ts_compress_args*>(&a));
   return TS_OK;
 }

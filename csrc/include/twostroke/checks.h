@@ -8,6 +8,7 @@ namespace twostroke {
 
 constexpr int64_t kScoreKinds = 3;  // of route
 constexpr int64_t kRankStep = 8;    // what banks of low_rank are padded to
+constexpr int64_t kMostMixedStreams = 8;  // of stream_shares
 
 inline int32_t check_shapes(const ts_route_args& a) {
   const int64_t experts = width_of(a.logits), width = width_of(a.out);
@@ -19,6 +20,29 @@ inline int32_t check_shapes(const ts_route_args& a) {
   if (a.bias.data != nullptr && a.bias.length != experts) return TS_BAD_SHAPE;
   if (a.shares.data != nullptr && a.shares.length != experts) return TS_BAD_SHAPE;
   return TS_OK;
+}
+
+// And the rows' tokens; not what the table names, which may lie on a device.
+inline int32_t check_shapes(const ts_route_by_token_args& a) {
+  const int64_t experts = width_of(a.logits), width = width_of(a.out), count = width / 2;
+  if (a.scores < 0 || a.scores >= kScoreKinds) return TS_BAD_FORMAT;
+  if (a.out.rows != a.logits.rows || a.token_ids.count != a.out.rows || width % 2 != 0 || width < 2) return TS_BAD_SHAPE;
+  if (experts < count || experts > kMostExperts || a.table.data == nullptr || a.table.length % count != 0) return TS_BAD_SHAPE;
+  for (int64_t t = 0; t < a.token_ids.count; ++t)
+    if (a.token_ids.data[t] < 0 || a.token_ids.data[t] >= a.table.length / count) return TS_BAD_INDEX;
+  return TS_OK;
+}
+
+inline int32_t check_shapes(const ts_stream_shares_args& a) {
+  const int64_t n = a.streams, width = width_of(a.x);
+  if (n < 2 || n > kMostMixedStreams || a.rounds < 1 || (width != n && width != (2 + n) * n)) return TS_BAD_SHAPE;
+  if (a.out.rows != a.x.rows || width_of(a.out) != width || a.base.length != width) return TS_BAD_SHAPE;
+  return a.factor.length != (width == n ? 1 : 3) ? TS_BAD_SHAPE : TS_OK;
+}
+
+inline int32_t check_shapes(const ts_weigh_streams_args& a) {
+  if (a.x.rows != a.out.rows || a.x.dim != a.out.dim || a.weights.rows != a.out.rows) return TS_BAD_SHAPE;
+  return a.x.heads < 1 || width_of(a.weights) != a.out.heads * a.x.heads ? TS_BAD_SHAPE : TS_OK;
 }
 
 inline int32_t check_shapes(const ts_sparse_mixer_args& a) {

@@ -28,6 +28,18 @@ inline int32_t check_states(const ts_state& state, const ts_indices& slots, cons
   return TS_OK;
 }
 
+// TS_OK, or what is wrong with the operands of compress, of one series of entries or two.
+inline int32_t check_compress(const ts_compress_args& a) {
+  const int64_t dim = width_of(a.out), series = dim < 1 ? 0 : width_of(a.x) / (2 * dim);
+  if (series < 1 || series > 2 || width_of(a.x) != 2 * series * dim || a.out.rows != a.x.rows || a.rate < 1) return TS_BAD_SHAPE;
+  if (a.bias.length != a.rate * series * dim) return TS_BAD_SHAPE;
+  const int32_t status = check_states(a.state, a.slots, a.batch, a.x.rows, 3 * series * dim);
+  if (status != TS_OK) return status;
+  for (int64_t s = 0; s < a.batch.count; ++s)
+    if (a.batch.context_tokens[s] < a.batch.row_starts[s + 1] - a.batch.row_starts[s]) return TS_BAD_SHAPE;
+  return TS_OK;
+}
+
 constexpr int kMostHeadRows = 256;  // of one head's state in wkv6 and wkv7
 
 // TS_OK, or what is wrong with the operands that both scans of RWKV have.

@@ -6,6 +6,7 @@ Must not know: how an engine is put together, servers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from twostroke.assembly.guesses import GuessingModel
@@ -13,14 +14,17 @@ from twostroke.assembly.weights import settler_of
 from twostroke.backends.cpu.huge_pages import populate
 from twostroke.backends.cuda import CudaDevice
 from twostroke.backends.cuda.limits import ASKED_BYTES, lacking, sampling_bytes, scratch_bytes
-from twostroke.config import Resolved, Resolver
+from twostroke.config import Resolved, Resolver, kv_kind
 from twostroke.cost.memory import MemoryNeeds
+from twostroke.cost.what_if import WhatIf
+from twostroke.cost_here import costs_here, costs_on
 from twostroke.env import Machine
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.model import Model
 from twostroke.quant.formats import format_choice
 from twostroke.runner.backing import PoolBacking
-from twostroke.types.errors import BackendError, ConfigError, UnsupportedModel
+from twostroke.spec.hardware_guess import guessed_device
+from twostroke.types.errors import BackendError, ConfigError, TwostrokeError, UnsupportedModel
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.settle import Settler
 
@@ -31,15 +35,17 @@ def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
     """The device that was asked for, opened; None for the CPU. Settles `device` with its reason.
 
     auto takes the CPU where no device can be used for this model with these settings, and says why. Raises ConfigError
-    where cuda was asked for and there is none, or an option that it cannot honour; UnsupportedModel where it lacks
-    kernels.
+    where cuda was asked for and there is none; UnsupportedModel where it lacks kernels.
     """
     asked = resolver.asked_value("device") or CPU
     if asked == CPU:
         resolver.pick("device", CPU, "default: nothing has run on a GPU yet")
         return None
-    reason = _why_not(resolver, spec)
-    if reason is None:
+    missing = lacking(spec.program)
+    reason: TwostrokeError = UnsupportedModel(
+        "The cuda backend cannot run this model.", why=missing or "", fix="Use --device cpu."
+    )
+    if missing is None:
         ordinal = int(asked.partition(":")[2] or 0)
         try:
             device = CudaDevice(ordinal)
@@ -53,23 +59,15 @@ def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
     return None
 
 
-def _why_not(resolver: Resolver, spec: Model) -> ConfigError | UnsupportedModel | None:
-    settings = resolver.resolved()
-    for name in ("ttft", "itl"):
-        if settings[name] is not None:
-            return _cannot_honour(name, "Promises are kept by predicted step times, and no device was ever measured.")
-    missing = lacking(spec.program)
-    if missing is None:
-        return None
-    return UnsupportedModel("The cuda backend cannot run this model.", why=missing, fix="Use --device cpu.")
-
-
-def _cannot_honour(name: str, why: str) -> ConfigError:
-    return ConfigError(
-        f"--{name.replace('_', '-')} is not possible on a CUDA device yet.",
-        why=why,
-        fix="Leave it out, or use --device cpu.",
-    )
+def costs_for(device: CudaDevice | None, machine: Machine, settings: Resolved) -> Callable[[Model], WhatIf]:
+    """What steps of a model cost where it runs. No device was ever measured: it is guessed by its multiprocessors."""
+    weights, kind = settings["weights"], kv_kind(settings["kv_format"])
+    if device is None:
+        level, threads = settings["cpu_level"], settings["threads"]
+        return lambda model: costs_here(model, weights, kind, machine.cache_folder, level, threads)
+    facts = device.facts
+    guess = guessed_device(facts.name, facts.multiprocessors, facts.total_bytes)
+    return lambda model: costs_on(guess, model, weights, kind)
 
 
 def room_on(device: CudaDevice | None, machine: Machine) -> Machine:

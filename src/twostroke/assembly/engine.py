@@ -47,7 +47,6 @@ from twostroke.config import (
     Resolved,
     Resolver,
     collect,
-    kv_kind,
     objectives_of,
     resolve_engine,
     resolve_memory,
@@ -58,7 +57,7 @@ from twostroke.cost.explain.verdict import Explainer
 from twostroke.cost.history.ledger import Ledger, Sink
 from twostroke.cost.memory import KVPlan
 from twostroke.cost.what_if import WhatIf
-from twostroke.cost_here import check_objectives, costs_here
+from twostroke.cost_here import check_objectives
 from twostroke.engine.cold_steps import ColdSteps
 from twostroke.engine.isolate import IsolatingExecutor
 from twostroke.engine.limits import EngineLimits
@@ -204,10 +203,9 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     kv_plan = resolve_memory(
         resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, machine)
     )
-    kinds, level, threads = kv_kind(settings["kv_format"]), settings["cpu_level"], settings["threads"]
     whole = spec if adapters is None else adapters.counted
     counted = whole if division is None else division.counted(whole)
-    costs = costs_here(counted, settings["weights"], kinds, machine.cache_folder, level, threads)
+    costs = placing.costs_for(device, machine, settings)(counted)
     if objectives_of(settings).any:
         check_objectives(costs, objectives_of(settings))
         resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
@@ -221,8 +219,7 @@ def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: M
         return None
     found = locate(name, kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder))
     own = read_folder(found.path, compared_heads_folder(resolver, machine))
-    kinds, level, threads = kv_kind(settings["kv_format"]), settings["cpu_level"], settings["threads"]
-    draft = DraftModel(found, own, costs_here(own, settings["weights"], kinds, machine.cache_folder, level, threads))
+    draft = DraftModel(found, own)
     check_draft(draft, spec, folder.path)
     return draft
 
@@ -341,7 +338,8 @@ def _guessing(
         return ahead, (history,)
     if isinstance(guessing, DraftModel):
         own_weights = load(guessing.folder.path, guessing.spec, resolved, None, report).weights
-        return build_draft(guessing, own_weights, place, resolved, pools, told), ()
+        costs = placing.costs_for(found.device, found.machine, resolved)(guessing.spec)
+        return build_draft(guessing, own_weights, place, resolved, pools, costs.now, told), ()
     return None, ()
 
 

@@ -17,7 +17,6 @@ from twostroke.cache.manager import CacheManager
 from twostroke.config import Resolved, kv_kind
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.cost.what_if import WhatIf
 from twostroke.ops.step_memory import MemorySizes, StepMemory, page_table_bytes
 from twostroke.program.model import Model
 from twostroke.program.place import place as placement
@@ -66,7 +65,6 @@ class DraftModel:
 
     folder: ModelFolder
     spec: Model
-    costs: WhatIf
 
     @property
     def name(self) -> str:
@@ -171,16 +169,17 @@ def build_draft(
     place: RunPlace,
     settings: Resolved,
     pools: CachePools,
+    cost: StepCost,
     report: Callable[[Exception], None],
 ) -> DraftProposer:
-    """The draft model, loaded. pools: of its K and V."""
+    """The draft model, loaded. pools: of its K and V. cost: of its steps."""
     sequences, context = settings["max_sequences"], draft.context(settings)
     pools = replace(pools, state_slots=draft_slots(draft.spec, sequences))
     sizes = MemorySizes(pools.num_pages, context, draft.rows(settings), sequences, pools.state_slots)
     program, own, kind = draft.spec.program, place.weights(weights), kv_kind(settings["kv_format"])
     memory = StepMemory(program, own.matrices, own.vectors, kind, sizes, place.memory)
     runner = place.runner(place.compiled(program, memory), memory, draft.spec.vocab_size)
-    first_token_s = draft.costs.now.predict([Segment.decode(context // 4)]).seconds
+    first_token_s = cost.predict([Segment.decode(context // 4)]).seconds
     cache = CacheManager(pools, PAGE_TOKENS)
     return DraftProposer(runner, cache, sequences, context, time.perf_counter, first_token_s, report)
 

@@ -45,7 +45,7 @@ class WhatIf:
         """Where the figures come from, in words."""
         if isinstance(self.machine, Calibration):
             return f"{self.machine.title}, as `twostroke doctor` measured it"
-        return f"{self.machine.title} ({self.machine.source}); `twostroke doctor` measures this machine"
+        return f"{self.machine.title} ({self.machine.source})"
 
     @cached_property
     def now(self) -> StepCost:

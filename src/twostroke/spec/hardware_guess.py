@@ -1,6 +1,6 @@
-"""What a CPU that was not measured is taken to be, so that shares of a step can be given before `twostroke doctor` ran.
+"""What a CPU or a CUDA device that was not measured is taken to be, so that steps can be predicted before any was seen.
 
-Knows: a number of threads, the level of the kernels.
+Knows: a number of threads and the level of the kernels; a number of multiprocessors.
 Must not know: models, what this machine really does.
 """
 
@@ -20,6 +20,9 @@ OPERATIONS = {
     "i8mm": (8, 8, 64),
 }
 """f32, bf16 and int8 operations a cycle and core, by level: half of what the units could do."""
+DEVICE_CLOCK_HZ, MULTIPROCESSOR_BYTES_PER_S = 1e9, 2.5e9
+DEVICE_OPERATIONS = (16, 16, 64)
+"""The same a cycle and multiprocessor: an eighth of what units without matrices could do at compute capability 8.0."""
 
 
 def guessed_cpu(threads: int, level: str) -> HardwareSpec:
@@ -34,5 +37,23 @@ def guessed_cpu(threads: int, level: str) -> HardwareSpec:
         f32,
         bf16,
         int8,
-        f"a guess: {CLOCK_HZ / 1e9} GHz, {level} kernels, {THREAD_BYTES_PER_S / 1e9:.0f} GB/s a thread",
+        f"a guess: {CLOCK_HZ / 1e9} GHz, {level} kernels, {THREAD_BYTES_PER_S / 1e9:.0f} GB/s a thread; "
+        "`twostroke doctor` measures this machine",
+    )
+
+
+def guessed_device(name: str, multiprocessors: int, memory_bytes: int) -> HardwareSpec:
+    """A CUDA device unlikely to be faster than the real one. name: as the driver says it."""
+    f32, bf16, int8 = (multiprocessors * DEVICE_CLOCK_HZ * operations for operations in DEVICE_OPERATIONS)
+    return HardwareSpec(
+        "unmeasured",
+        f"{name}, not measured",
+        HardwareClass.GPU,
+        memory_bytes,
+        multiprocessors * MULTIPROCESSOR_BYTES_PER_S,
+        f32,
+        bf16,
+        int8,
+        f"a guess: {multiprocessors} multiprocessors, {DEVICE_CLOCK_HZ / 1e9} GHz, "
+        f"{MULTIPROCESSOR_BYTES_PER_S / 1e9} GB/s each; steps correct it as they are seen",
     )

@@ -20,7 +20,9 @@ PLAIN_AGAIN_STEPS = 64
 """Steps with guesses after which one without is due, to see what it takes by now."""
 EXPIRES_STEPS = 512
 """Evidence that is older than this is given up, so that one slow hour does not end guessing for ever."""
-LEAST, MOST = 0.1, 10.0
+LEAST, MOST = 0.001, 1000.0
+"""The bounds of measured over predicted. They are wide: a prediction may be a guess of a machine that nobody has seen.
+What pays is decided by the ratio of two steps, and bounds that both steps reach would hide it."""
 _KEPT_PREDICTIONS = 4096
 
 

@@ -1,5 +1,5 @@
-// route: the experts that each row chooses, and their weights. A block a row: its threads make the scores, the first one chooses, in the
-// order of csrc/generic/products/route.cpp.
+// route and route_by_token: the experts of each row, and their weights. A block a row: its threads make the scores, the first one
+// chooses, in the order of csrc/generic/products/route.cpp.
 // Knows: arithmetic.h. Must not know: experts' matrices.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/arithmetic.h"
@@ -80,20 +80,16 @@ TS_DEVICE_INLINE void close_groups(const RouteArgs& args) {
   for (int64_t e = 0; e < args.experts; ++e) route_taken[e] = 1 - group_taken[e / inside];
 }
 
-TS_KERNEL(route, RouteArgs) {
-  const float* logits = args.logits + block_index() * args.logits_stride;
-  make_scores(args, logits);
-  if (thread_index() != 0) return;
-  close_groups(args);
-  float *weights = args.out + block_index() * args.out_stride, *numbers = weights + args.count;
-  float sum = 0.0f;
-  for (int64_t i = 0; i < args.count; ++i) {
-    const int64_t best = largest_left(route_choices, route_taken, args.experts);
-    route_taken[best] = 1;
-    weights[i] = route_scores[best];
-    numbers[i] = static_cast<float>(best);
-    sum += weights[i];
-  }
+// Takes an expert as the row's next one, and adds its score to `sum`.
+TS_DEVICE_INLINE void take(float* weights, float* numbers, int64_t place, int64_t expert, float* sum) {
+  route_taken[expert] = 1;
+  weights[place] = route_scores[expert];
+  numbers[place] = static_cast<float>(expert);
+  *sum += weights[place];
+}
+
+// Scores of the chosen experts, whose sum is given, become weights.
+TS_DEVICE_INLINE void weigh(const RouteArgs& args, const float* logits, float* weights, const float* numbers, float sum) {
   bool clean = true;  // exp is bounded and would hide a logit that is not finite
   for (int64_t e = 0; e < args.experts; ++e) clean = clean && logits[e] - logits[e] == 0.0f;
   const float divisor = args.normalised != 0 ? (sum > args.least ? sum : args.least) + args.added : 1.0f;
@@ -101,6 +97,32 @@ TS_KERNEL(route, RouteArgs) {
     const float weight = clean ? weights[i] / divisor * args.factor : __builtin_nanf("");
     weights[i] = args.shares == nullptr ? weight : weight * args.shares[static_cast<int64_t>(numbers[i])];
   }
+}
+
+TS_KERNEL(route, RouteArgs) {
+  const float* logits = args.logits + block_index() * args.logits_stride;
+  make_scores(args, logits);
+  if (thread_index() != 0) return;
+  close_groups(args);
+  float *weights = args.out + block_index() * args.out_stride, *numbers = weights + args.count, sum = 0.0f;
+  for (int64_t i = 0; i < args.count; ++i) take(weights, numbers, i, largest_left(route_choices, route_taken, args.experts), &sum);
+  weigh(args, logits, weights, numbers, sum);
+}
+
+// The experts that a table names for the row's token; behind one that is taken, the next that is not.
+TS_KERNEL(route_by_token, RouteArgs) {
+  const float* logits = args.logits + block_index() * args.logits_stride;
+  make_scores(args, logits);
+  if (thread_index() != 0) return;
+  const float *named = args.table + args.token_ids[block_index()] * args.count, most = static_cast<float>(args.experts - 1);
+  float *weights = args.out + block_index() * args.out_stride, *numbers = weights + args.count, sum = 0.0f;
+  for (int64_t i = 0; i < args.count; ++i) {
+    const float whole = __builtin_rintf(named[i]);
+    int64_t expert = whole > 0.0f ? static_cast<int64_t>(whole < most ? whole : most) : 0;  // NaN is 0
+    while (route_taken[expert]) expert = (expert + 1) % args.experts;
+    take(weights, numbers, i, expert, &sum);
+  }
+  weigh(args, logits, weights, numbers, sum);
 }
 
 }  // namespace cuda

@@ -3,6 +3,7 @@
 // Knows: latents.h. Must not know: attention.
 #include "twostroke/cuda/attend.h"
 #include "twostroke/cuda/latents.h"
+#include "twostroke/cuda/sequences.h"
 
 namespace twostroke {
 namespace cuda {
@@ -11,21 +12,14 @@ TS_SHARED(float, index_query, kMostLatent);
 TS_SHARED(int32_t, digit_counts, kThreads);
 TS_SHARED(uint32_t, found_rank, 2);  // the least rank so far, and how many of it are still to be found
 
-// The sequence of a row, and how many positions the row sees.
-struct IndexRow {
-  int64_t sequence, positions;
-};
-
-TS_DEVICE_INLINE IndexRow index_row(const SelectArgs& args, int64_t row) {
-  int64_t sequence = 0;
-  while (args.row_starts[sequence + 1] <= row) ++sequence;
-  return {sequence, args.context_tokens[sequence] - (args.row_starts[sequence + 1] - row) + 1};
+TS_DEVICE_INLINE RowPlace place_of(const SelectArgs& args, int64_t row) {
+  return place_of_row(args.row_starts, args.context_tokens, args.sequences, row);
 }
 
 // A block a row and 64 positions.
 TS_KERNEL(index_scores, SelectArgs) {
-  const int64_t place = block_index() / args.tiles, row = args.first_row + place, dim = args.layer.head_dim;
-  const IndexRow of = index_row(args, row);
+  const int64_t place = block_index() / args.tiles, row = args.first_row + place, dim = args.dim;
+  const RowPlace of = place_of(args, row);
   const int64_t position = block_index() % args.tiles * kGroupThreads + thread_index();
   const bool seen = position < of.positions;
   float sum = 0.0f;
@@ -79,9 +73,9 @@ TS_DEVICE_INLINE void find_least(const float* scores, int64_t positions, int64_t
   }
 }
 
-// kThreads threads: one for each digit of eight bits.
+// kThreads threads: one for each digit of eight bits. `positions` are of scores: entries, where one stands for several.
 TS_KERNEL(index_choose, SelectArgs) {
-  const int64_t place = block_index(), row = args.first_row + place, positions = index_row(args, row).positions;
+  const int64_t place = block_index(), row = args.first_row + place, positions = place_of(args, row).positions / args.rate;
   const float* scores = args.scores + place * args.positions;
   const bool all = positions <= args.count;
   if (!all) find_least(scores, positions, args.count);

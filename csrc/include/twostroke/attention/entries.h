@@ -1,34 +1,14 @@
-// Pages of entries: vectors of which each stands for several positions. The law is src/twostroke/ops/attention/entries.py.
-// Knows: the layout, rounding. Must not know: which entries a row sees.
+// Entries of pages as the CPU reads, writes and multiplies them.
+// Knows: where entries lie, rounding. Must not know: which entries a row sees.
 #pragma once
+#include "twostroke/attention/entry_page.h"
 #include "twostroke/attention/kv_row.h"
-#include "twostroke/ops.h"
 #include "twostroke/simd.h"
 
 namespace twostroke {
 
-constexpr int64_t kMostEntry = 2048;  // numbers of an entry
-
-struct EntryPages {
-  const ts_kv_layer* layer;
-  KVLayout layout;
-  int64_t dim, rate;
-
-  EntryPages(const ts_kv_layer* of, int64_t numbers, int64_t positions) : layer(of), layout(of), dim(numbers), rate(positions) {}
-
-  int64_t bytes() const {
-    const int32_t kind = layer->kind;
-    return kind == TS_KV_F32 ? 4 * dim : kind == TS_KV_BF16 ? 2 * dim : kind == TS_KV_INT8 ? dim : dim / 2;
-  }
-  uint8_t* entry(int64_t page, int64_t place) const { return layout.keys(page, 0) + place * bytes(); }
-  uint8_t* scale(int64_t page, int64_t place) const { return layout.key_scales(layout.keys(page, 0)) + 2 * place; }
-
-  // TS_OK where a page has room for its entries.
-  int32_t check() const {
-    const int64_t places = (TS_PAGE_TOKENS + rate - 1) / rate;
-    if (layer->latent == 0 || dim < 2 || dim % 2 != 0 || dim > kMostEntry || rate < 1) return TS_BAD_SHAPE;
-    return places * bytes() > layout.key_bytes ? TS_BAD_SHAPE : TS_OK;
-  }
+struct EntryPages : EntryLayout {
+  using EntryLayout::EntryLayout;
 
   // Entry `index` of the sequence with this page table, as floats.
   void load(const int32_t* table, int64_t index, float* to) const {
@@ -74,23 +54,6 @@ struct EntryPages {
     }
   }
 };
-
-// Pages of all positions from that of the first visible entry on; `window` of entries, 0 for all.
-inline int32_t check_entry_pages(const ts_kv_layer* layer, const ts_sequences& s, int64_t rows, int64_t rate, int64_t window) {
-  if (s.row_starts == nullptr || s.context_tokens == nullptr || s.page_table == nullptr) return TS_BAD_POINTER;
-  if (s.count > 0 && (s.row_starts[0] != 0 || s.row_starts[s.count] != rows)) return TS_BAD_INDEX;
-  for (int64_t i = 0; i < s.count; ++i) {
-    const int64_t own = s.row_starts[i + 1] - s.row_starts[i], context = s.context_tokens[i];
-    if (own < 0 || own > context || context >= 1 << 24) return TS_BAD_SHAPE;
-    const int64_t seen = (context - own + 1) / rate, first = window > 0 && seen > window ? seen - window : 0, end = context / rate;
-    if (end > first && (end * rate - 1) / TS_PAGE_TOKENS >= s.max_pages) return TS_BAD_SHAPE;
-    for (int64_t entry = first; entry < end; ++entry) {
-      const int32_t page = s.page_table[i * s.max_pages + (entry * rate + rate - 1) / TS_PAGE_TOKENS];
-      if (page < 0 || page >= layer->num_pages) return TS_BAD_INDEX;
-    }
-  }
-  return TS_OK;
-}
 
 inline int64_t sequence_of_row(const ts_sequences& s, int64_t row) {
   int64_t found = 0;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "twostroke/abi.h"
+#include "twostroke/cuda/arguments/entries.h"
 #include "twostroke/cuda/arguments/rows.h"
 #include "twostroke/cuda/arguments/states.h"
 #include "twostroke/cuda/packed.h"
@@ -24,6 +25,7 @@ constexpr int kMostLatent = 1024;    // of a position's latent with what is behi
 constexpr int kMostChoices = 1024;   // experts of one layer
 constexpr int kMostHeadRows = 256;   // of a head's state in wkv6 and wkv7
 constexpr int kMostStateRows = 512;  // of a head's state in delta_rule
+constexpr int kEntryTile = 64;       // entries whose products with a vector a block has at once
 
 struct ElementArgs {  // add, activate, gate, multiply, scale, soft_cap
   float* out;
@@ -114,12 +116,14 @@ struct AttentionArgs {
   int64_t turned_stride, chosen_stride, choices;
 };
 
-struct SelectArgs {  // index_scores: scores (rows, positions) of rows from first_row on; index_choose: their largest `count` to out
+// index_scores, entry_scores: scores (rows, positions) of rows from first_row on; index_choose: their largest `count` to out. A score is of
+// `rate` positions, by a key of `dim` numbers.
+struct SelectArgs {
   ts_kv_layer layer;
   float *out, *scores;
   const float *q, *weights;
   const int32_t *row_starts, *context_tokens, *page_table;
-  int64_t out_stride, q_stride, weights_stride, heads, sequences, table_stride, first_row, positions, tiles, count;
+  int64_t out_stride, q_stride, weights_stride, heads, sequences, table_stride, first_row, positions, tiles, count, dim, rate;
 };
 
 // The first position that a query at `position` sees. window below 0: positions are in chunks of -window, and it sees its own chunk.
@@ -146,8 +150,12 @@ struct SampleArgs {
   K(add_pairs, PairArgs)              \
   K(attention_float, AttentionArgs)   \
   K(attention_whole, AttentionArgs)   \
+  K(compress, CompressArgs)           \
   K(delta_rule, DeltaArgs)            \
   K(embed, EmbedArgs)                 \
+  K(entry_attention, EntryArgs)       \
+  K(entry_scores, SelectArgs)         \
+  K(entry_write, EntryWriteArgs)      \
   K(gate, ElementArgs)                \
   K(gated_norm, GatedNormArgs)        \
   K(gather_pairs, PairArgs)           \
@@ -173,6 +181,7 @@ struct SampleArgs {
   K(rms_norm, NormArgs)               \
   K(rope, RopeArgs)                   \
   K(route, RouteArgs)                 \
+  K(route_by_token, RouteArgs)        \
   K(sample_adjust, SampleArgs)        \
   K(sample_best, SampleArgs)          \
   K(sample_choose, SampleArgs)        \
@@ -186,8 +195,10 @@ struct SampleArgs {
   K(soft_cap, ElementArgs)            \
   K(sparse_mixer, MixerArgs)          \
   K(ssd_scan, SsdArgs)                \
+  K(stream_shares, SharesArgs)        \
   K(take_columns, TakeArgs)           \
   K(token_shift, ConvArgs)            \
+  K(weigh_streams, MixArgs)           \
   K(wkv6, WkvArgs)                    \
   K(wkv7, WkvArgs)                    \
   K(xielu, ElementArgs)

@@ -5,6 +5,7 @@
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/sequences.h"
 #include "twostroke/attention/kv_page.h"
 
 namespace twostroke {
@@ -30,16 +31,11 @@ struct QueryRow {
 
 TS_DEVICE_INLINE QueryRow query_row(const AttentionArgs& args) {
   const int64_t token = block_index() / args.heads, head = block_index() % args.heads;
-  int64_t low = 0, high = args.sequences;  // row_starts[low] <= token < row_starts[high]
-  while (high - low > 1) {
-    const int64_t middle = (low + high) / 2;
-    if (args.row_starts[middle] <= token) low = middle;
-    else high = middle;
-  }
-  const int64_t context = args.context_tokens[low], position = context - (args.row_starts[low + 1] - token);
+  const RowPlace of = place_of_row(args.row_starts, args.context_tokens, args.sequences, token);
+  const int64_t context = args.context_tokens[of.sequence], position = of.positions - 1;
   const int64_t begin = first_seen(args.window, position);
   const int64_t end = position + 1 + args.ahead < context ? position + 1 + args.ahead : context;
-  return {token, head, head / (args.heads / args.layer.kv_heads), position, begin, end, args.page_table + low * args.table_stride};
+  return {token, head, head / (args.heads / args.layer.kv_heads), position, begin, end, args.page_table + of.sequence * args.table_stride};
 }
 
 // A soft cap and a slope, as attention/scores.h has them. position: of the key.

@@ -12,8 +12,12 @@ TS_LAUNCH(activate)
 TS_LAUNCH(add)
 TS_LAUNCH(attention)
 TS_LAUNCH(chosen_latent_attention)
+TS_LAUNCH(compress)
 TS_LAUNCH(delta_rule)
 TS_LAUNCH(embed)
+TS_LAUNCH(entry_attention)
+TS_LAUNCH(entry_select)
+TS_LAUNCH(entry_write)
 TS_LAUNCH(experts)
 TS_LAUNCH(feed_forward)
 TS_LAUNCH(gate)
@@ -37,6 +41,7 @@ TS_LAUNCH(multiply)
 TS_LAUNCH(rms_norm)
 TS_LAUNCH(rope)
 TS_LAUNCH(route)
+TS_LAUNCH(route_by_token)
 TS_LAUNCH(scale)
 TS_LAUNCH(scale_columns)
 TS_LAUNCH(selective_scan)
@@ -44,8 +49,10 @@ TS_LAUNCH(short_conv)
 TS_LAUNCH(soft_cap)
 TS_LAUNCH(sparse_mixer)
 TS_LAUNCH(ssd_scan)
+TS_LAUNCH(stream_shares)
 TS_LAUNCH(take_columns)
 TS_LAUNCH(token_shift)
+TS_LAUNCH(weigh_streams)
 TS_LAUNCH(wkv6)
 TS_LAUNCH(wkv7)
 TS_LAUNCH(xielu)
@@ -60,7 +67,38 @@ inline int64_t parts_of(int64_t width) { return divide_up(width, kThreads); }
 int32_t check_pages(const ts_sequences& batch, const ts_kv_layer& layer, int64_t rows, int64_t window);
 
 // Where kernels find the sequences of a step.
-int32_t mirror_sequences(ts_context& device, const ts_sequences& batch, AttentionArgs* args);
+template <class Args>
+int32_t mirror_sequences(ts_context& device, const ts_sequences& s, Args* args) {
+  args->row_starts = mirrored(device, s.row_starts, s.count + 1);
+  args->context_tokens = mirrored(device, s.context_tokens, s.count);
+  args->page_table = mirrored(device, s.page_table, s.count * s.max_pages);
+  args->sequences = s.count;
+  args->table_stride = s.max_pages;
+  const bool found = args->row_starts != nullptr && args->context_tokens != nullptr && args->page_table != nullptr;
+  return found ? TS_OK : TS_BAD_POINTER;
+}
+
+// The largest scores of the rows of index_select or entry_select: the kernel `scores` makes them, a block of `threads` a row and a tile of
+// kGroupThreads keys, each of `rate` positions.
+int32_t select_largest(ts_context& device, const SelectArgs& args, KernelNumber scores, int32_t threads, int64_t rows, const ts_sequences& batch);
+
+// The operands that both have.
+template <class Args>
+int32_t start_selection(ts_context& device, const Args& a, int64_t rate, KernelNumber scores, int32_t threads) {
+  SelectArgs args = {};
+  args.layer = *a.layer;
+  args.out = a.out.data;
+  args.q = a.q.data;
+  args.weights = a.weights.data;
+  args.out_stride = a.out.stride;
+  args.q_stride = a.q.stride;
+  args.weights_stride = a.weights.stride;
+  args.heads = a.q.heads;
+  args.count = width_of(a.out);
+  args.dim = a.q.dim;
+  args.rate = rate;
+  return select_largest(device, args, scores, threads, a.out.rows, a.batch);
+}
 
 // The kernel of attention over pages of this kind.
 KernelNumber attention_kernel(int32_t kv_kind);

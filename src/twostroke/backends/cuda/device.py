@@ -251,6 +251,8 @@ class CudaForward:
         self._logits = self._compiled(sizes)
         if len(row_results):
             self._device.sample(self._logits, where, asked.itemsize, row_results)
+        else:  # so that a step without samples has its own time, and its own failure
+            self._device.wait()
 
     def scored(self, rows: I32Array, asked: NDArray[Any], row_results: NDArray[Any], sizes: StepSizes) -> None:
         """See runner.device_sampler.SamplingForward."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twostroke.backends.cuda import library as native
+from twostroke.ops.attention.entry_select import EntrySelect
+from twostroke.ops.attention.entry_write import EntryWrite
 from twostroke.ops.attention.index_select import IndexSelect
 from twostroke.ops.products.experts import Experts
 from twostroke.program.op import FormatChoice
@@ -27,9 +29,9 @@ SAMPLED_AT_ONCE = 16
 ASKED_BYTES = 2 << 20
 """Room in the inputs' block for what rows ask of sampling: lists of tokens, masks."""
 SELECT_ROWS = 16
-"""Rows whose scores index_select holds: kSelectRows of csrc/cuda/host/launch_latents.cpp."""
+"""Rows whose scores index_select and entry_select hold: kSelectRows of csrc/cuda/host/launch_latents.cpp."""
 TILE = 64
-"""Positions of a tile."""
+"""Positions, or entries, of a tile."""
 SCRATCH_PART = 256
 """What each part of the scratch memory is rounded up to."""
 MOST_PARTS = 8
@@ -44,7 +46,15 @@ def lacking(program: Program) -> str | None:
     ops = sorted({call.NAME for call in program.calls} - native.cuda_op_numbers(native.LIBRARY_FOLDER).keys())
     if ops:
         return f"It has no kernels for {', '.join(ops)}."
-    return next((reason for kind in program.paged() if (reason := _too_wide(kind)) is not None), None)
+    return next((reason for kind in _of_positions(program) if (reason := _too_wide(kind)) is not None), None)
+
+
+def _of_positions(program: Program) -> Iterator[PagedKV]:
+    """The kinds of caches whose pages hold K and V or latents. Kernels read entries of every size that an op takes."""
+    entries = {call.layer for call in program.calls if isinstance(call, EntryWrite)}
+    for cache in program.caches:
+        if isinstance(cache.kind, PagedKV) and cache not in entries:
+            yield cache.kind
 
 
 def _too_wide(kind: PagedKV) -> str | None:
@@ -68,7 +78,14 @@ def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> I
         if isinstance(call, Experts):
             yield _pairs(call.routes.width // 2) * _of_pair(call, format_for)
         elif isinstance(call, IndexSelect):
-            yield 4 * SELECT_ROWS * -(-context_tokens // TILE) * TILE
+            yield _scores(context_tokens)
+        elif isinstance(call, EntrySelect):
+            yield _scores(-(-context_tokens // call.rate))
+
+
+def _scores(keys: int) -> int:
+    """Bytes of the scores of some rows, of whole tiles."""
+    return 4 * SELECT_ROWS * -(-keys // TILE) * TILE
 
 
 def _rounded(weight: Weight, weight_format: WeightFormat) -> int:

@@ -16,6 +16,8 @@ WINDOW_STEPS, USUAL_STEPS = 64, 15
 LEAST_EVIDENCE = 3
 """The fewest steps of a class that count alone. With fewer, the prior takes the places of those that are missing."""
 LEAST, MOST = 0.1, 10.0
+LEAST_OF_GUESS, MOST_OF_GUESS = 0.001, 1000.0
+"""A guess may be of a machine that nobody has seen."""
 HIGH = ITL_SHARE + 0.01
 """An ITL objective is met where 95% of the gaps keep it, so that 4% of the steps may pass."""
 LOW = 0.1
@@ -77,7 +79,8 @@ class _Ratios:
 class CostCorrection:
     """The ratio of measured to predicted times, by size class of a step.
 
-    The same observations at the same times give the same ratios. Each ratio is bounded to [1/10, 10].
+    The same observations at the same times give the same ratios. Each ratio is bounded to [1/10, 10]; where the cost
+    model is a guess, to [1/1000, 1000].
 
     `usual` is the median of the last 15 steps of a size class, `high` the 96th percentile of the last 64, without the
     slowest: one outlier moves neither. `low` is the 10th percentile of the last 64: the machine's own speed, where
@@ -91,6 +94,7 @@ class CostCorrection:
     def __init__(self, prior: float = 1.0, believed: bool = True) -> None:
         self._prior = prior
         self._believed = believed
+        self._bounds = (LEAST, MOST) if believed else (LEAST_OF_GUESS, MOST_OF_GUESS)
         self._classes: dict[int, _Ratios] = {}
         self._last_s: float | None = None
         self._weight = 1.0
@@ -118,8 +122,7 @@ class CostCorrection:
         self._cold.clear()
         if size not in self._classes:
             self._classes[size] = _Ratios(self._prior)
-        # Rounded, so that the last bits of sums of seconds never decide the size of a chunk.
-        self._classes[size].add(round(min(MOST, max(LEAST, measured_s / predicted_s)), 3))
+        self._classes[size].add(self._bounded(measured_s / predicted_s))
 
     def observe_cold(self, size: int, predicted_s: float, measured_s: float) -> None:
         """One step beside which memory was made ready: it counts until the next step that is not cold."""
@@ -152,6 +155,12 @@ class CostCorrection:
     def high(self, size: int) -> float:
         """What 96% of the steps of this class do not pass, in units of their predictions."""
         return self._weighted(max(ratios.high for ratios in self._nearest(size)))
+
+    def _bounded(self, ratio: float) -> float:
+        """Rounded, so that the last bits of sums of seconds never decide the size of a chunk."""
+        least, most = self._bounds
+        bounded = min(most, max(least, ratio))
+        return round(bounded, 3 if bounded >= LEAST else 6)
 
     def _weighted(self, ratio: float) -> float:
         return ratio if self._weight == 1.0 else ratio**self._weight

@@ -6,11 +6,13 @@
 namespace twostroke {
 namespace cuda {
 
-struct RouteArgs {  // route
+struct RouteArgs {  // route, route_by_token
   float* out;
   const float *logits, *bias, *shares;  // bias, shares: NULL for none
   int64_t out_stride, logits_stride, experts, count, normalised, scores, groups, kept, best;
   float least, added, factor;
+  const int32_t* token_ids;  // these two of route_by_token
+  const float* table;
 };
 
 struct MixerArgs {  // sparse_mixer
@@ -40,11 +42,18 @@ struct TakeArgs {  // take_columns: `width` of `from` columns
   int64_t out_stride, x_stride, width, from, parts;
 };
 
-struct MixArgs {  // mix_streams: rows of `made` streams of `width`, of `read` others
+struct MixArgs {  // mix_streams, weigh_streams: rows of `made` streams of `width`, of `read` others
   float* out;
   const float *base, *x, *weights;
   int64_t out_stride, base_stride, x_stride, weights_stride, made, read, width, parts;
   float shift;
+};
+
+struct SharesArgs {  // stream_shares
+  float* out;
+  const float *x, *base, *factor;
+  int64_t out_stride, x_stride, streams, width, rounds;
+  float eps;
 };
 
 struct LowRankArgs {  // low_rank_down: middle (rows, ranks) of x; low_rank_up: out += of middle

@@ -20,6 +20,14 @@ struct ConvArgs {  // short_conv, token_shift
   int64_t out_stride, x_stride, channels, width, activation, parts;
 };
 
+struct CompressArgs {  // compress: of `series` series of entries
+  StateArgs state;
+  float* out;
+  const float *x, *bias;
+  const int32_t* context_tokens;
+  int64_t out_stride, x_stride, dim, series, rate, parts;
+};
+
 struct SelectiveArgs {  // selective_scan
   StateArgs state;
   float* out;

@@ -1,0 +1,135 @@
+// entry_attention: softmax attention over entries, by the online softmax over tiles of those that a row sees, in their order: a block a row
+// and a head. Tiles and the order of every sum are those of csrc/generic/attention/entry_attention.cpp.
+// Knows: entries.h. Must not know: what entries are made of.
+#include "twostroke/cuda/attend.h"
+#include "twostroke/cuda/entries.h"
+
+namespace twostroke {
+namespace cuda {
+
+constexpr int kSeenTile = 32;                     // entries whose scores share a peak
+constexpr int kEntrySums = kMostEntry / kThreads;  // numbers of an entry that a thread adds up
+static_assert(kSeenTile <= kEntryTile, "products with a tile have room");
+
+TS_SHARED(float, seen_scores, kSeenTile);
+TS_SHARED(float, seen_weights, kSeenTile);
+
+// Entries of a row: `count` from `first` on; where `chosen` is given, those that it names there.
+struct SeenEntries {
+  const float* chosen;
+  int64_t first, count;
+
+  TS_MEMBER_INLINE int64_t at(int64_t i) const { return chosen == nullptr ? first + i : static_cast<int64_t>(chosen[i]); }
+};
+
+// How many of the choices, which rise and end with -1, are below `entry`.
+TS_DEVICE_INLINE int64_t choices_below(const float* chosen, int64_t choices, int64_t entry) {
+  int64_t low = 0, high = choices;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    const bool below = chosen[middle] >= 0.0f && chosen[middle] < static_cast<float>(entry);
+    low = below ? middle + 1 : low;
+    high = below ? high : middle;
+  }
+  return low;
+}
+
+TS_DEVICE_INLINE SeenEntries seen_by(const EntryArgs& args, int64_t row, int64_t positions) {
+  const int64_t end = positions / args.rate, first = args.window > 0 && end > args.window ? end - args.window : 0;
+  if (args.chosen == nullptr) return {nullptr, first, end - first};
+  const float* chosen = args.chosen + row * args.chosen_stride;
+  const int64_t begin = choices_below(chosen, args.choices, first);
+  return {chosen + begin, first, choices_below(chosen, args.choices, end) - begin};
+}
+
+// What a block has of a row's result, relative to the largest score: each thread has the sums of its own numbers.
+struct EntrySums {
+  float sums[kEntrySums], peak, total;
+
+  TS_MEMBER_INLINE void begin(const EntryArgs& args, const float* before) {
+    peak = before == nullptr ? kLowest : before[args.dim];
+    total = before == nullptr ? 0.0f : before[args.dim + 1];
+    TS_EVERY_SUM
+    for (int j = 0; j < kEntrySums; ++j) {
+      const int64_t d = thread_index() + j * kThreads;
+      sums[j] = before == nullptr || d >= args.dim ? 0.0f : before[d];
+    }
+  }
+  // Adds entries of which the scores are in seen_scores. entry_at(e) is the e-th.
+  template <class EntryAt>
+  TS_MEMBER_INLINE void add(int64_t dim, int64_t count, const EntryAt& entry_at) {
+    const int32_t thread = thread_index();
+    float highest = peak;
+    for (int64_t e = 0; e < count; ++e) highest = larger(seen_scores[e], highest);
+    if (thread < count) seen_weights[thread] = exp2_negative(seen_scores[thread] - highest);
+    const float kept = exp2_negative(peak - highest);
+    barrier();
+    peak = highest;
+    total *= kept;
+    for (int64_t e = 0; e < count; ++e) total += seen_weights[e];
+    TS_EVERY_SUM
+    for (int j = 0; j < kEntrySums; ++j) sums[j] *= kept;
+    for (int64_t e = 0; e < count; ++e) {
+      const EntryNumbers entry = entry_at(e);
+      const float weight = seen_weights[e];
+      TS_EVERY_SUM
+      for (int j = 0; j < kEntrySums; ++j) {
+        const int64_t d = thread + j * kThreads;
+        if (d < dim) sums[j] = fma(weight, entry[d], sums[j]);
+      }
+    }
+  }
+  // For a call that continues.
+  TS_MEMBER_INLINE void keep(float* out, int64_t dim) const {
+    store(out, dim, [&](float sum) { return sum; });
+    if (thread_index() != 0) return;
+    out[dim] = peak;
+    out[dim + 1] = total;
+  }
+  // sink: a score without an entry, whose part is thrown away; NULL for none.
+  TS_MEMBER_INLINE void finish(float* out, int64_t dim, const float* sink) const {
+    float kept = 1.0f, whole = total;
+    if (sink != nullptr) {
+      const float other = *sink * kLog2E, highest = larger(other, peak);
+      kept = exp2_negative(peak - highest);
+      whole = total * kept + exp2_negative(other - highest);
+    }
+    store(out, dim, [&](float sum) { return sum * kept / whole; });
+  }
+  template <class Made>
+  TS_MEMBER_INLINE void store(float* out, int64_t dim, const Made& made) const {
+    TS_EVERY_SUM
+    for (int j = 0; j < kEntrySums; ++j) {
+      const int64_t d = thread_index() + j * kThreads;
+      if (d < dim) out[d] = made(sums[j]);
+    }
+  }
+};
+
+TS_KERNEL(entry_attention, EntryArgs) {
+  const int64_t row = block_index() / args.heads, head = block_index() % args.heads, dim = args.dim;
+  const int32_t thread = thread_index();
+  const RowPlace of = place_of_row(args.row_starts, args.context_tokens, args.sequences, row);
+  const SeenEntries seen = seen_by(args, row, of.positions);
+  const EntryLayout layout(&args.layer, dim, args.rate);
+  const int32_t* pages = args.page_table + of.sequence * args.table_stride;
+  const float* q = args.q + row * args.q_stride + head * dim;
+  const float scale = args.scale * kLog2E;
+  EntrySums own;
+  own.begin(args, args.before == nullptr ? nullptr : args.before + row * args.before_stride + head * (dim + kBesideEntry));
+  for (int64_t first = 0; first < seen.count; first += kSeenTile) {
+    const int64_t count = seen.count - first < kSeenTile ? seen.count - first : kSeenTile;
+    const auto entry_at = [&](int64_t e) { return EntryNumbers(layout, pages, seen.at(first + e)); };
+    sum_entries(q, dim, count, entry_at);
+    barrier();
+    if (thread < count) seen_scores[thread] = product_with(thread) * scale;
+    barrier();
+    own.add(dim, count, entry_at);
+  }
+  float* out = args.out + row * args.out_stride + head * args.out_dim;
+  if (args.out_dim > dim) return own.keep(out, dim);
+  own.finish(out, dim, args.sinks == nullptr ? nullptr : args.sinks + head);
+}
+
+}  // namespace cuda
+}  // namespace twostroke

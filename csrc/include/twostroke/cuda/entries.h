@@ -1,0 +1,58 @@
+// Entries of pages as one thread reads them, and products of vectors with them by the threads of a block: sixteen partial sums, then one
+// fixed tree, as at the CPU's vector levels (attention/entries.h): the same bits.
+// Knows: where entries lie. Must not know: which entries a row sees.
+#pragma once
+#include "twostroke/attention/entry_page.h"
+#include "twostroke/cuda/arguments.h"
+#include "twostroke/cuda/arithmetic.h"
+
+namespace twostroke {
+namespace cuda {
+
+TS_SHARED(float, entry_lanes, kEntryTile* kLanes);
+
+// The numbers of one entry.
+struct EntryNumbers {
+  const uint8_t* bytes;
+  int32_t kind;
+  float scale;
+
+  // Entry `index` of the sequence with these pages.
+  TS_MEMBER_INLINE EntryNumbers(const EntryLayout& layout, const int32_t* pages, int64_t index) : bytes(nullptr), kind(layout.layer->kind), scale(1.0f) {
+    const int64_t position = index * layout.rate + layout.rate - 1, page = pages[position / TS_PAGE_TOKENS];
+    const int64_t place = position % TS_PAGE_TOKENS / layout.rate;
+    bytes = layout.entry(page, place);
+    if (has_scales(kind)) scale = widen(*reinterpret_cast<const uint16_t*>(layout.scale(page, place)));
+  }
+  TS_MEMBER_INLINE float operator[](int64_t d) const {
+    if (kind == TS_KV_F32) return reinterpret_cast<const float*>(bytes)[d];
+    if (kind == TS_KV_BF16) return widen(reinterpret_cast<const uint16_t*>(bytes)[d]);
+    if (kind == TS_KV_INT8) return static_cast<float>(static_cast<int8_t>(bytes[d])) * scale;
+    return static_cast<float>((bytes[d / 2] >> d % 2 * 4 & 15) - 8) * scale;
+  }
+};
+
+// Partial sums of q (dim,) with `count` entries, at most kEntryTile: entry_at(e) is the e-th. By all threads; a barrier must follow.
+template <class EntryAt>
+TS_DEVICE_INLINE void sum_entries(const float* q, int64_t dim, int64_t count, const EntryAt& entry_at) {
+  for (int64_t i = thread_index(); i < count * kLanes; i += threads()) {
+    const EntryNumbers entry = entry_at(i / kLanes);
+    float sum = 0.0f;
+    for (int64_t first = 0; first < dim; first += kLanes) {
+      const int64_t d = first + i % kLanes;  // lanes behind the last number add zeros, as on the CPU
+      sum = fma(d < dim ? q[d] : 0.0f, d < dim ? entry[d] : 0.0f, sum);
+    }
+    entry_lanes[i] = sum;
+  }
+}
+
+// The product with the e-th of these entries, behind the barrier.
+TS_DEVICE_INLINE float product_with(int64_t e) {
+  float lanes[kLanes];
+  TS_EVERY_LANE
+  for (int i = 0; i < kLanes; ++i) lanes[i] = entry_lanes[e * kLanes + i];
+  return sum_tree(lanes);
+}
+
+}  // namespace cuda
+}  // namespace twostroke

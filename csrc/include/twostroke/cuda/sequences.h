@@ -1,0 +1,24 @@
+// Which sequence a row of a step is of, and how many positions it sees.
+// Knows: simt.h. Must not know: pages, what is made of a row.
+#pragma once
+#include "twostroke/cuda/simt.h"
+
+namespace twostroke {
+namespace cuda {
+
+struct RowPlace {
+  int64_t sequence, positions;  // positions: its own and those before it
+};
+
+TS_DEVICE_INLINE RowPlace place_of_row(const int32_t* row_starts, const int32_t* context_tokens, int64_t sequences, int64_t row) {
+  int64_t low = 0, high = sequences;  // row_starts[low] <= row < row_starts[high]
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    if (row_starts[middle] <= row) low = middle;
+    else high = middle;
+  }
+  return {low, context_tokens[low] - (row_starts[low + 1] - row) + 1};
+}
+
+}  // namespace cuda
+}  // namespace twostroke

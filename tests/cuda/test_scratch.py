@@ -1,0 +1,70 @@
+"""The memory plan of a device holds the scratch memory that kernels really take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.bench.random_checkpoint import write_random
+from tests.bits import digests
+from tests.cuda.fake import controls, device
+from tests.cuda.operands import run_on
+from tests.models.families.whole import FAMILIES
+from tests.ops.test_entries_native import CONTEXTS, filled
+from tests.ops.test_latent_native import batch_of, normal
+from tests.runner.memories import write_rows
+from twostroke.backends.cpu.packer import NativePacker
+from twostroke.backends.cuda.limits import scratch_bytes
+from twostroke.models.common.registry import read_model
+from twostroke.ops.attention.entry_select import EntrySelect
+from twostroke.ops.attention.index_select import IndexSelect
+from twostroke.ops.step_memory import StepMemory
+from twostroke.program.op import Op
+from twostroke.program.program import Program
+from twostroke.quant.formats import format_choice
+from twostroke.runner.place_weights import placed
+from twostroke.spec.formats import KVKind
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.load import load_weights
+
+ROWS = 40
+
+
+@pytest.mark.parametrize("weights", ["f32", "int8"])
+@pytest.mark.parametrize("family", ["deepseek-v4", "deepseek-v3.2", "llama2-multi-head"])
+def test_what_kernels_take_was_planned(family: str, weights: str, tmp_path: Path) -> None:
+    config = FAMILIES[family]().to_dict()
+    write_random(config, tmp_path)
+    model, packer, formats = read_model(config), NativePacker(None, 1), format_choice(weights)
+    with Checkpoint.open(tmp_path) as checkpoint:
+        loaded = load_weights(checkpoint, model, formats, packer)
+    packer.close()
+    on = device()
+    there = placed(loaded, on)
+    memory = StepMemory(model.program, there.matrices, there.vectors, KVKind.BF16, digests.SIZES, on)
+    forward = on.compile(model.program, memory)
+    before = controls().fake_used()
+    forward(write_rows(memory, [7] * ROWS, 0, np.arange(8, dtype=np.int32)))
+    taken = controls().fake_used() - before
+    on.close()
+    assert 0 <= taken <= scratch_bytes(model.program, formats, ROWS)
+    assert taken > 0 or weights == "f32"
+
+
+@pytest.mark.parametrize(("family", "kind"), [("deepseek-v4", EntrySelect), ("deepseek-v3.2", IndexSelect)])
+def test_scores_of_a_long_text_were_planned(family: str, kind: type[Op]) -> None:
+    """They alone grow with the context."""
+    call = next(call for call in read_model(FAMILIES[family]().to_dict()).program.calls if isinstance(call, kind))
+    behind = (call.rate,) if isinstance(call, EntrySelect) else ()
+    layer, table = filled(KVKind.F32, 40, *(behind or (1,)))  # pages of latents have the same sizes as those of rate 1
+    batch = batch_of((max(CONTEXTS),), (ROWS,), table[-1:])
+    out, q, weights = np.zeros((ROWS, 9), np.float32), normal(ROWS, 2, 40), normal(ROWS, 2)
+    on = device()
+    before = controls().fake_used()
+    run_on(on, call.NAME, out, q, weights, layer, batch, *behind)
+    taken = controls().fake_used() - before
+    on.close()
+    alone = Program((call,), (), call.result, (), (), (), ())  # type: ignore[arg-type]
+    assert 4096 <= taken <= scratch_bytes(alone, format_choice("f32"), max(CONTEXTS))

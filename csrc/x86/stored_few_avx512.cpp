@@ -167,7 +167,10 @@ TS_INLINE const uint8_t* add_group(const uint8_t* data, int64_t sub, int64_t ste
         add_block<kHigh, kRows, kAlone>(codes, q, x.q_stride, integers);
       }
     } else if constexpr (kShape.nibbles) {
-      for (int64_t k = 0; k < sub; k += 8, q += 8, codes += kQuadBytes) add_nibbles<kShape.table, kRows, kAlone>(codes, q, x.q_stride, integers);
+      for (int64_t k = 0; k < sub; k += 16, q += 16, codes += 2 * kQuadBytes) {  // twice at once: a step has 16 columns or a multiple
+        add_nibbles<kShape.table, kRows, kAlone>(codes, q, x.q_stride, integers);
+        add_nibbles<kShape.table, kRows, kAlone>(codes + kQuadBytes, q + 8, x.q_stride, integers);
+      }
     } else {
       for (int64_t k = 0; k < sub; k += 4, q += 4, codes += kQuadBytes) add_bytes<kRows>(codes, q, x.q_stride, integers);
     }

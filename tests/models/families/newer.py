@@ -1,0 +1,98 @@
+"""Tiny configs of families that came late to the registry, new and old ones, by the names that tests call them.
+
+Knows: transformers configs.
+Must not know: Twostroke.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import transformers
+
+from tests.models.families.dense import Config, small
+from tests.models.families.wrapped import wrapped
+
+FOUR: dict[str, Any] = {"num_hidden_layers": 4, "sliding_window": 20}
+EXPERTS: dict[str, Any] = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
+GPT: dict[str, Any] = {
+    **{"vocab_size": 199, "n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 256, "initializer_range": 0.2},
+    **{"bos_token_id": 1, "eos_token_id": 2},
+}
+ONE_IN_FOUR = ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]
+ROPES = {
+    "full_attention": {"rope_type": "default", "rope_theta": 500000.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+}
+
+nanochat = small(transformers.NanoChatConfig, rms_norm_eps=1e-6)
+mellum = small(transformers.MellumConfig, head_dim=24, **FOUR, **EXPERTS, layer_types=ONE_IN_FOUR)
+mimo = small(
+    transformers.MiMoV2FlashConfig,
+    **{"head_dim": 24, "v_head_dim": 16, "n_routed_experts": 8, "num_experts_per_tok": 3},
+    **{"moe_intermediate_size": 40, "layer_types": ONE_IN_FOUR, **FOUR},
+)
+cohere2_moe = small(transformers.Cohere2MoeConfig, head_dim=24, num_experts=8, num_experts_per_tok=3, **FOUR)
+granite_moe_swa = small(
+    transformers.GraniteMoeSWAConfig,
+    **{"embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.22, "logits_scaling": 2.0},
+    **{"num_local_experts": 8, "num_experts_per_tok": 3, "intermediate_size": 40, **FOUR},
+)
+axk1 = small(
+    transformers.AXK1Config,
+    **{"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "n_group": 2, "topk_group": 1},
+    **{"kv_lora_rank": 24, "q_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 12, "v_head_dim": 16},
+    num_key_value_heads=4,
+)
+biogpt = small(transformers.BioGptConfig)
+
+NEWER: dict[str, Config] = {
+    "nanochat": nanochat(),
+    "nanochat-no-cap": nanochat(final_logit_softcapping=None, attention_bias=True, tie_word_embeddings=True),
+    "muse-glimmer": wrapped(
+        "MuseGlimmer",
+        {"head_dim": 16, **FOUR, "output_multiplier": 0.9},
+        vision_config={"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2},
+        out_hidden_size=64,
+        projector_hidden_size=24,
+    ),
+    "mllama": wrapped(
+        "Mllama",
+        {"num_hidden_layers": 4, "cross_attention_layers": [1, 3]},
+        vision_config={
+            **{"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_global_layers": 1},
+            **{"attention_heads": 2, "image_size": 28, "patch_size": 14, "vision_output_dim": 32},
+            "intermediate_layers_indices": [0],
+        },
+    ),
+    "gpt-bigcode": lambda: transformers.GPTBigCodeConfig(**GPT),
+    "gpt-bigcode-many-heads": lambda: transformers.GPTBigCodeConfig(
+        **GPT, multi_query=False, n_inner=112, tie_word_embeddings=False
+    ),
+    "gpt-neo": lambda: transformers.GPTNeoConfig(
+        **{"vocab_size": 199, "hidden_size": 64, "num_layers": 4, "num_heads": 4, "max_position_embeddings": 256},
+        **{"window_size": 20, "attention_types": [[["global", "local"], 2]], "initializer_range": 0.2},
+        **{"bos_token_id": 1, "eos_token_id": 2},
+    ),
+    "biogpt": biogpt(),
+    "biogpt-unscaled": biogpt(scale_embedding=False, tie_word_embeddings=False),
+    "mellum": mellum(),
+    "mellum-dense-layers": mellum(
+        mlp_layer_types=["dense", "sparse", "dense", "sparse"], norm_topk_prob=False, rope_parameters=ROPES
+    ),
+    "mimo-v2-flash": mimo(),
+    "mimo-v2-flash-plain": mimo(
+        attention_value_scale=None, attention_bias=True, mlp_layer_types=["dense", "sparse", "dense", "sparse"]
+    ),
+    "cohere2-moe": cohere2_moe(),
+    "cohere2-moe-sigmoid": cohere2_moe(
+        **{"expert_selection_fn": "sigmoid", "num_shared_experts": 2, "first_k_dense_replace": 1},
+        **{"prefix_dense_intermediate_size": 72, "rms_norm_eps": 1e-6, "attention_bias": True},
+    ),
+    "cohere2-moe-sum": cohere2_moe(num_shared_experts=1, shared_expert_combination_strategy="sum"),
+    "granite-moe-swa": granite_moe_swa(),
+    "granite-moe-swa-shared": granite_moe_swa(
+        shared_intermediate_size=56, layer_rope_theta=[0, 10000.0, 500.0, 0], tie_word_embeddings=True
+    ),
+    "axk1": axk1(),
+}

@@ -11,7 +11,7 @@ from typing import Any
 import transformers
 
 from tests.models.families.dense import Config, small
-from tests.models.families.wrapped import wrapped
+from tests.models.families.wrapped import TEXT, TOWER, wrapped
 
 FOUR: dict[str, Any] = {"num_hidden_layers": 4, "sliding_window": 20}
 EXPERTS: dict[str, Any] = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
@@ -45,6 +45,35 @@ axk1 = small(
     num_key_value_heads=4,
 )
 biogpt = small(transformers.BioGptConfig)
+olmo_hybrid = small(
+    transformers.OlmoHybridConfig,
+    **{"num_hidden_layers": 4, "layer_types": ["linear_attention", "full_attention"] * 2, "num_key_value_heads": 4},
+    **{"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 24, "linear_value_head_dim": 12},
+)  # transformers cuts its one convolution into three equal parts when it saves, so all are 48 wide
+modernbert_decoder = small(transformers.ModernBertDecoderConfig, num_hidden_layers=4, local_attention=20)
+aria = small(
+    transformers.AriaTextConfig,
+    **{"intermediate_size": 40, "moe_num_experts": 8, "moe_topk": 3, "moe_num_shared_experts": 2},
+)
+
+laguna = small(
+    transformers.LagunaConfig,
+    **{**FOUR, **EXPERTS, "head_dim": 24, "shared_expert_intermediate_size": 48, "layer_types": ONE_IN_FOUR},
+    num_attention_heads_per_layer=[4, 6, 2, 4],
+)
+
+
+def phi4_multimodal() -> transformers.PretrainedConfig:
+    """Towers of one block, and the sizes that its class computes positions of images from."""
+    tower = {**TOWER, "image_size": 28, "patch_size": 14, "crop_size": 28}
+    sound = {**TOWER, "num_blocks": 1, "num_attention_heads": 2, "intermediate_size": 24, "nemo_conv_channels": 8}
+    return transformers.Phi4MultimodalConfig(
+        **TEXT,
+        vision_config=tower,
+        audio_config={**sound, "ext_pw_out_channel": 16, "depthwise_separable_out_channel": 16, "input_size": 8},
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.75},
+    )
+
 
 NEWER: dict[str, Config] = {
     "nanochat": nanochat(),
@@ -95,4 +124,34 @@ NEWER: dict[str, Config] = {
         shared_intermediate_size=56, layer_rope_theta=[0, 10000.0, 500.0, 0], tie_word_embeddings=True
     ),
     "axk1": axk1(),
+    "laguna": laguna(),
+    "laguna-per-element": laguna(
+        **{"gating": "per-element", "moe_routed_scaling_factor": 1.7, "moe_router_logit_softcapping": 3.0},
+        **{"rope_parameters": ROPES, "attention_bias": True, "num_attention_heads_per_layer": None},
+    ),
+    "ernie-4.5-vl": wrapped(
+        "Ernie4_5_VLMoe",
+        {
+            **{"moe_num_experts": 8, "moe_k": 3, "moe_intermediate_size": [40, 24], "num_hidden_layers": 3},
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [3, 3, 2]},
+        },
+        vision_config={**TOWER, "depth": 1, "num_heads": 2},
+    ),
+    "olmo-hybrid": olmo_hybrid(),
+    "olmo-hybrid-no-rope": olmo_hybrid(
+        rope_parameters={"rope_type": "default", "rope_theta": None}, linear_allow_neg_eigval=False
+    ),
+    "modernbert-decoder": modernbert_decoder(),
+    "modernbert-decoder-biases": modernbert_decoder(
+        **{"norm_bias": True, "attention_bias": True, "mlp_bias": True, "classifier_bias": True},
+        **{"decoder_bias": False, "tie_word_embeddings": False, "global_attn_every_n_layers": 2},
+    ),
+    "aria-text": aria(),
+    "aria": wrapped(
+        "Aria",
+        {"intermediate_size": 40, "moe_num_experts": 8, "moe_topk": 3, "mlp_bias": True},
+        vision_config={**TOWER, "model_type": "idefics3_vision", "image_size": 28, "patch_size": 14},
+        projector_patch_to_query_dict={4: 2},
+    ),
+    "phi4-multimodal": phi4_multimodal,
 }

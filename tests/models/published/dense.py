@@ -204,4 +204,12 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
         },
         8.030,
     ),
+    "jhu-clsp/ettin-decoder-150m": (  # the name says 150m
+        sizes("ModernBertDecoderForCausalLM", 50_368, 768, 1152, 22, 12),
+        0.150,
+    ),
+    "microsoft/Phi-4-multimodal-instruct": (  # its language model is Phi-4-mini
+        sizes("Phi4MultimodalForCausalLM", 200_064, 3072, 8192, 32, 24, 8, partial_rotary_factor=0.75, **TIED),
+        3.836,
+    ),
 }

@@ -184,6 +184,17 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float | None, int, int]] = {
         ),
         309.0, 15.0, (9 * 4 + 39 * 8) * (192 + 128) * 2, 0,
     ),
+    "rhymes-ai/Aria": (
+        {
+            "architectures": ["AriaForConditionalGeneration"], "model_type": "aria",
+            "text_config": sizes(
+                "AriaTextForCausalLM", 100_352, 2560, 1664, 28, 20, 20, moe_num_experts=64, moe_topk=6,
+                moe_num_shared_experts=2, model_type="aria_text",
+            ),
+            "vocab_size": 100_352, "hidden_size": 2560,
+        },
+        24.9, None, 28 * 2 * 20 * 128 * 2, 0,
+    ),
     "zai-org/GLM-4.5V": (
         {
             "architectures": ["Glm4vMoeForConditionalGeneration"], "model_type": "glm4v_moe",

@@ -11,8 +11,9 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.spec.fields import Fields
 
 USUAL = {
-    **{"aya_vision": "cohere2", "cohere2_vision": "cohere2", "idefics2": "mistral", "lfm2_vl": "lfm2"},
-    **{"lighton_ocr": "qwen3", "qianfan_ocr": "qwen3", "llava_onevision": "qwen2", "fast_vlm": "qwen2"},
+    **{"aya_vision": "cohere2", "cohere2_vision": "cohere2", "idefics2": "mistral", "mistral3": "mistral"},
+    **{"lfm2_vl": "lfm2", "lfm3_vl": "lfm3", "internvl": "qwen2"},
+    **{"lighton_ocr": "qwen3", "qianfan_ocr": "qwen3", "llava_onevision": "qwen2"},
     **{"got_ocr2": "qwen2", "ovis2": "qwen2", "video_llama_3": "qwen2", "qwen2_audio": "qwen2"},
     **{"audioflamingo3": "qwen2", "granite_speech": "granite", "exaone4_5": "exaone4"},
     **{"minicpmv4_6": "qwen3_5_text", "hyperclovax_vision_v2": "hyperclovax"},
@@ -41,6 +42,7 @@ SPEAKING = {
     "AyaVisionForConditionalGeneration",
     "Cohere2VisionForConditionalGeneration",
     "Lfm2VlForConditionalGeneration",
+    "Lfm3VlForConditionalGeneration",
     "LightOnOcrForConditionalGeneration",
     "QianfanOCRForConditionalGeneration",
     "GotOcr2ForConditionalGeneration",
@@ -55,6 +57,7 @@ SPEAKING = {
     other_types=(
         *("llava_next", "llava_next_video", "llava_onevision", "video_llava", "vipllava", "mistral3", "internvl"),
         *("idefics2", "idefics3", "smolvlm", "aya_vision", "cohere2_vision", "lfm2_vl", "lighton_ocr", "qianfan_ocr"),
+        "lfm3_vl",
         *("got_ocr2", "ovis2", "video_llama_3", "exaone4_5", "minicpmv4_6", "deepseek_vl", "janus"),
         "hyperclovax_vision_v2",
     ),

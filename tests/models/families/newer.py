@@ -56,6 +56,7 @@ aria = small(
     **{"intermediate_size": 40, "moe_num_experts": 8, "moe_topk": 3, "moe_num_shared_experts": 2},
 )
 
+lfm3 = small(transformers.Lfm3Config, head_dim=24, sliding_window=20, num_hidden_layers=5)
 laguna = small(
     transformers.LagunaConfig,
     **{**FOUR, **EXPERTS, "head_dim": 24, "shared_expert_intermediate_size": 48, "layer_types": ONE_IN_FOUR},
@@ -98,6 +99,8 @@ NEWER: dict[str, Config] = {
     "gpt-bigcode-many-heads": lambda: transformers.GPTBigCodeConfig(
         **GPT, multi_query=False, n_inner=112, tie_word_embeddings=False
     ),
+    "codegen": lambda: transformers.CodeGenConfig(**{**GPT, "n_head": 8, "rotary_dim": 6}),
+    "codegen-whole-heads": lambda: transformers.CodeGenConfig(**{**GPT, "rotary_dim": 16, "n_inner": 112}),
     "gpt-neo": lambda: transformers.GPTNeoConfig(
         **{"vocab_size": 199, "hidden_size": 64, "num_layers": 4, "num_heads": 4, "max_position_embeddings": 256},
         **{"window_size": 20, "attention_types": [[["global", "local"], 2]], "initializer_range": 0.2},
@@ -136,6 +139,17 @@ NEWER: dict[str, Config] = {
             "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [3, 3, 2]},
         },
         vision_config={**TOWER, "depth": 1, "num_heads": 2},
+    ),
+    "lfm3": lfm3(),
+    "lfm3-plain": lfm3(
+        **{"use_sandwich_norm": False, "use_attention_gate": False, "conv_bias": True, "attention_bias": True},
+        **{"conv_L_cache": 4, "tie_word_embeddings": False, "rope_parameters": ROPES},
+    ),
+    "lfm3-vl": wrapped(
+        "Lfm3Vl",
+        {"model_type": "lfm3", "head_dim": 24, "sliding_window": 20, "num_hidden_layers": 3},
+        vision_config={**TOWER, "patch_size": 14, "image_size": 28},
+        projector_hidden_size=24,
     ),
     "olmo-hybrid": olmo_hybrid(),
     "olmo-hybrid-no-rope": olmo_hybrid(

@@ -172,6 +172,13 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
         },
         15.517,
     ),
+    "Salesforce/codegen-350M-mono": (  # the files hold 356,712,448
+        {
+            **{"architectures": ["CodeGenForCausalLM"], "vocab_size": 51_200, "n_embd": 1024, "n_head": 16},
+            **{"n_layer": 20, "rotary_dim": 32, "n_positions": 2048},
+        },
+        0.357,
+    ),
     "EleutherAI/gpt-neo-1.3B": (  # the name says 1.3B: the files hold 1,315,575,808
         {**GPT_NEO, "hidden_size": 2048, "num_layers": 24, "num_heads": 16, "attention_types": neo_layers(12)},
         1.316,

@@ -31,7 +31,7 @@ GATE_EPS = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class OlmoDelta:
     """key_dim, value_dim: of one head. strength: the most that a state is changed by, 2 where it may turn over."""
 
     hidden_size: int
@@ -75,13 +75,13 @@ def olmo_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     return replace(parts.facts, stored_prefixes=saved), decoder_program(parts.decoder, layer)
 
 
-def _delta(fields: Fields, hidden: int, heads: int) -> Delta:
+def _delta(fields: Fields, hidden: int, heads: int) -> OlmoDelta:
     keys = fields.optional_integer("linear_num_key_heads", 1, 4096) or heads
     values = fields.optional_integer("linear_num_value_heads", 1, 4096) or heads
     if values % keys:
         raise fields.wrong("linear_num_value_heads", f"It must be a multiple of the {keys} key heads.")
     key_dim = fields.optional_integer("linear_key_head_dim", 1, 4096) or int(0.75 * hidden / keys)
-    return Delta(
+    return OlmoDelta(
         hidden,
         keys,
         values,
@@ -92,7 +92,7 @@ def _delta(fields: Fields, hidden: int, heads: int) -> Delta:
     )
 
 
-def _net(t: Tracer, shape: Delta, x: Value) -> Value:
+def _net(t: Tracer, shape: OlmoDelta, x: Value) -> Value:
     """What the block makes of x (T, hidden)."""
     heads = shape.value_heads
     keys, values = shape.key_heads * shape.key_dim, heads * shape.value_dim

@@ -57,6 +57,8 @@ def test_layers_of_gpt_neo_are_said_in_pairs_or_one_by_one() -> None:
         ("gpt-neo", {"attention_layers": ["global"]}, "attention_types"),
         ("axk1", {"scoring_func": "softmax"}, "scoring_func"),
         ("nanochat", {"hidden_act": "no-function"}, "hidden_act"),
+        ("flint", {"layer_types": ["full_attention"]}, "layer_types"),
+        ("flint", {"num_experts_per_tok": 9}, "num_experts_per_tok"),
         ("lfm3", {"layer_types": ["conv", "mamba", "conv", "conv", "conv"]}, "layer_types"),
         ("lfm3", {"sliding_window": None}, "sliding_window"),
         ("codegen", {"n_head": 2}, "n_head"),

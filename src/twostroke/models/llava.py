@@ -18,7 +18,7 @@ USUAL = {
     **{"audioflamingo3": "qwen2", "granite_speech": "granite", "exaone4_5": "exaone4"},
     **{"minicpmv4_6": "qwen3_5_text", "hyperclovax_vision_v2": "hyperclovax"},
 }
-"""By the outer model_type that of the language model where its config does not say it. Without an entry: llama."""
+"""Outer model_type -> model_type of the language model where its config does not say it. Without an entry: llama."""
 SPEAKING = {
     **{"vocab_size": 131_072, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 30},
     **{"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5},
@@ -63,7 +63,10 @@ SPEAKING = {
     ),
 )
 def llava(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images, Pixtral's among them."""
+    """The language model of a checkpoint that also sees images, Pixtral's among them.
+
+    Factors of logits (Cohere, Granite, HyperCLOVA X) are those of the language model; transformers 5 leaves them out.
+    """
     return language_model_by_type(fields, USUAL.get(fields.text("model_type", ""), "llama"))
 
 
@@ -81,7 +84,7 @@ def listening(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("VoxtralForConditionalGeneration", model_type="voxtral")
 def voxtral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The same of a family whose config may leave out all of the language model's fields."""
+    """The language model of a checkpoint that also hears. Its config may leave out every field."""
     text = fields.group("text_config")
     if text is None:
         return language_model_by_type(fields)

@@ -70,7 +70,7 @@ class TurnedStack:
 
 
 def facing(tensors: Mapping[str, TensorSource], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorSource]:
-    """The tensors, where stacks whose matrices lie the other way round than the wanted shape says are turned.
+    """The tensors; stacks whose matrices lie the other way round than the wanted shape says are turned.
 
     Published checkpoints of Qwen3-VL-MoE hold (experts, columns, rows), those that transformers saves (experts, rows,
     columns).

@@ -56,6 +56,7 @@ aria = small(
     **{"intermediate_size": 40, "moe_num_experts": 8, "moe_topk": 3, "moe_num_shared_experts": 2},
 )
 
+flint = small(transformers.FlintConfig, head_dim=24, shared_expert_intermediate_size=48, **FOUR, **EXPERTS)
 lfm3 = small(transformers.Lfm3Config, head_dim=24, sliding_window=20, num_hidden_layers=5)
 laguna = small(
     transformers.LagunaConfig,
@@ -139,6 +140,11 @@ NEWER: dict[str, Config] = {
             "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [3, 3, 2]},
         },
         vision_config={**TOWER, "depth": 1, "num_heads": 2},
+    ),
+    "flint": flint(),
+    "flint-typed": flint(
+        **{"layer_types": ["sliding_attention", "full_attention"] * 2, "mlp_only_layers": [2], "norm_topk_prob": False},
+        **{"attention_bias": True, "tie_word_embeddings": True},
     ),
     "lfm3": lfm3(),
     "lfm3-plain": lfm3(

@@ -25,7 +25,7 @@ UNUSED = 2
 
 @architecture("BioGptForCausalLM", model_type="biogpt")
 def biogpt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Biases everywhere. layer_norm_eps is not read: norms have what layer norms have without one."""
+    """Every product has a bias. layer_norm_eps is not read: transformers leaves the norms at 1e-5."""
     fields = Fields(
         {**fields.values, "layer_norm_eps": 1e-5, "head_dim": None, "num_key_value_heads": None}, fields.place
     )

@@ -29,7 +29,7 @@ QKV = "attn.c_attn"
 
 @architecture("GPTBigCodeForCausalLM", model_type="gpt_bigcode")
 def gpt_bigcode(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """multi_query: one KV head, or as many as query heads, whose rows lie head by head."""
+    """multi_query: there is one KV head. Without it there are as many as query heads, and rows lie head by head."""
     refuse_setting(fields, "add_cross_attention", "The layers would also see an encoder's output.")
     fields = usual_names(fields, OWN_NAMES)
     heads = fields.integer("num_attention_heads", 1, 4096)

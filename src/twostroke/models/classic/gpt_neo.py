@@ -29,7 +29,7 @@ MASKS = r"attn.attention.bias"
 
 @architecture("GPTNeoForCausalLM", model_type="gpt_neo")
 def gpt_neo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attention_layers says global or local for each layer; attention_types the same with counts."""
+    """attention_layers says global or local for each layer; attention_types says the same with counts."""
     fields = usual_names(fields, OWN_NAMES)
     silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
     fields = Fields({**fields.values, "head_dim": None, "num_key_value_heads": None}, fields.place)

@@ -54,7 +54,7 @@ def glm4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("GlmOcrForConditionalGeneration", model_type="glm_ocr")
 def glm_ocr(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """GLM-OCR: the same without biases."""
+    """GLM-OCR: the language model of GLM-4.1V without biases."""
     return text_model(fields, Architecture("GlmOcrText", "glm_ocr_text", _of_glm_ocr), OCR_SILENT)
 
 
@@ -80,7 +80,7 @@ def _with_norms_after(parts: Parts, turn: RopeSpec) -> tuple[CommonFacts, Progra
 
 
 def _read(fields: Fields, silent: Mapping[str, object] = SILENT, partial: float = 0.5) -> tuple[Parts, RopeSpec]:
-    """silent: what is meant where config.json is silent. partial: the share of a head that turns, of the same."""
+    """silent: the values of absent fields. partial: the share of a head that turns where the field is absent."""
     parts = read_parts(fields, silent, kv_absent=2)
     biased = parts.fields.boolean("attention_bias", True)
     turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=partial)

@@ -70,7 +70,7 @@ def lfm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _layers(fields: Fields, layers: int) -> tuple[str, ...]:
-    """For each layer its word."""
+    """The word of layer_types for each layer."""
     words = fields.texts("layer_types")
     if not words:
         usual = {2: "full_attention", 0: "sliding_attention"}

@@ -27,7 +27,7 @@ from twostroke.spec.rope import rope_from_config
 SILENT = {"max_position_embeddings": 65_536, "eos_token_id": 100_257}
 LARGEST = 1 << 16
 GATE_EPS = 1e-5
-"""Of the norm behind the delta rule; no field says it."""
+"""The eps of the norm behind the delta rule; no field says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _delta(fields: Fields, hidden: int, heads: int) -> OlmoDelta:
 
 
 def _net(t: Tracer, shape: OlmoDelta, x: Value) -> Value:
-    """What the block makes of x (T, hidden)."""
+    """The block's output for rows x (T, hidden), not yet added."""
     heads = shape.value_heads
     keys, values = shape.key_heads * shape.key_dim, heads * shape.value_dim
     outputs = {

@@ -30,16 +30,16 @@ SILENT = {
 }
 THETAS = {"sliding_attention": ("swa_rope_theta", 10_000.0), "full_attention": ("rope_theta", 5_000_000.0)}
 SHARE = 0.334
-"""Of a head, what turns where the config is silent."""
+"""The share of a head that turns where the config is silent."""
 WORDS = {0: "full_attention", 1: "sliding_attention"}
-"""Of hybrid_layer_pattern, which published configs have in place of layer_types."""
+"""Numbers of hybrid_layer_pattern, which published configs have in place of layer_types."""
 MLP_WORDS = {0: "dense", 1: "sparse"}
-"""Of moe_layer_freq, in place of mlp_layer_types."""
+"""Numbers of moe_layer_freq, which published configs have in place of mlp_layer_types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is the same in all layers of one kind. window: 0 for none. v_dim: of one head. v_factor: of all values."""
+    """What all layers of one kind have. window: 0 for none. v_dim: elements of a head of V. v_factor: multiplies V."""
 
     kv_heads: int
     v_dim: int

@@ -54,7 +54,7 @@ class LinearRouter:
         if not self.choice_bias:
             return route(logits, self.rule)
         shape = self.choice_shape or (self.experts,)
-        # Of several rows the first is meant: the others belong to experts of images.
+        # Where there are several rows, the first is meant: the others belong to experts that images meet.
         added = Tensor(t.name(self.choice_bias), shape, matrix=0 if len(shape) > 1 and shape[0] > 1 else None)
         return route(logits, self.rule, t.vector_of((added,), self.experts))
 

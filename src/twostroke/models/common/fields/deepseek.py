@@ -34,12 +34,12 @@ NORMALISED_BY = 1e-20
 
 
 def biased_experts(parts: LatentParts) -> FeedForwardText:
-    """DeepSeek-V3's, added to the residual."""
+    """The block of DeepSeek-V3 with experts, added to the residual. See biased_mixture."""
     return mixture(biased_mixture(parts))
 
 
 def biased_mixture(parts: LatentParts) -> Mixture:
-    """The same, not yet added: scores by a sigmoid, a bias for the choice alone, groups by their two largest."""
+    """DeepSeek-V3's experts: scores by a sigmoid, a bias for the choice alone, groups by their two largest."""
     fields = parts.fields
     require(fields, "scoring_func", "sigmoid")
     require(fields, "topk_method", "noaux_tc")

@@ -105,7 +105,7 @@ SILENT_SIZES: Mapping[str, Mapping[str, object]] = {
     "mistral": _sizes(32_000, 4096, 14_336, 32, 32),
     "qwen2": _sizes(151_936, 4096, 22_016, 32, 32),
 }
-"""By model_type what transformers assumes where the group is silent: published ones leave even sizes out."""
+"""By model_type: what transformers assumes where the group is silent. Published configs leave even sizes out."""
 
 
 def language_model(
@@ -177,7 +177,7 @@ def _model(entry: Architecture, text: Fields) -> tuple[CommonFacts, ProgramText]
 
 
 TURNS = {"mrope": "default", "xdrope": "dynamic"}
-"""Kinds of rotations by several positions, each with what it is where all of them are equal."""
+"""Kinds of rotations by several positions, each with the kind that it equals where all positions are equal."""
 
 
 def _turning_once(text: Fields) -> Fields:
@@ -215,7 +215,7 @@ def _inner(fields: Fields, name: str) -> Fields:
 
 
 def with_own_head(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config of a checkpoint whose head is not the embedding, whatever it says, inside its groups too."""
+    """The config with tie_word_embeddings false, in its groups too: the checkpoint has a head of its own."""
     groups = {
         name: with_own_head(group)
         for name in ("text_config", "thinker_config")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
-from tests.models.families.whole import FAMILIES
+from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.models.parity import Loaded
 from twostroke.models.common.registry import read_model
+from twostroke.ops.reference import ReferenceOps
 from twostroke.types.errors import ModelError
 
 
@@ -36,6 +41,19 @@ def test_layers_of_gpt_neo_are_said_in_pairs_or_one_by_one() -> None:
     config = FAMILIES["gpt-neo"]().to_dict()
     listed = {**config, "attention_types": None, "attention_layers": ["global", "local"] * 2}
     assert program_of(listed) == program_of(config)
+
+
+def test_a_bias_for_the_choice_of_experts_that_is_absent_is_zero(tmp_path: Path) -> None:
+    """As in skt/A.X-K1, which transformers loads without it."""
+    make_checkpoint("axk1", tmp_path)
+    file, ids = tmp_path / "model.safetensors", list(range(20))
+    tensors = load_file(file)
+    biases = [name for name in tensors if name.endswith("e_score_correction_bias")]
+    assert len(biases) == 2
+    save_file({name: each * (name not in biases) for name, each in tensors.items()}, file)
+    zeroed = Loaded(tmp_path, ReferenceOps()).run(ids, [20])
+    save_file({name: each for name, each in tensors.items() if name not in biases}, file)
+    assert np.array_equal(Loaded(tmp_path, ReferenceOps()).run(ids, [20]), zeroed)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from twostroke.program.model import Model
 from twostroke.program.values import Tensor
 from twostroke.types.errors import CorruptModel
+from twostroke.weights.absent import with_zeros
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.quantized.tensor import ORDER
 from twostroke.weights.stacks import facing, unstacked
@@ -33,6 +34,10 @@ def with_prefix(checkpoint: Checkpoint, model: Model) -> Checkpoint:
     """The checkpoint under the names of the program."""
     names = program_names(checkpoint.names, model)
     checkpoint = checkpoint.renamed(names) if names else checkpoint
+    if model.zeros:
+        wanted = ((tensor.name, tensor.shape) for tensor in wanted_tensors(model))
+        tensors = with_zeros(checkpoint.tensors, wanted, model.zeros)
+        checkpoint = Checkpoint(checkpoint.folder, checkpoint.shards, tensors)
     if model.stacks:
         return Checkpoint(checkpoint.folder, checkpoint.shards, unstacked(checkpoint.tensors, model.stacks))
     stacks = {tensor.name: tensor.shape for tensor in wanted_tensors(model) if tensor.matrix is not None}

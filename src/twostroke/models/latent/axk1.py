@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.fields.deepseek import biased_mixture, layers_with_experts, prediction_layers
+from twostroke.models.common.fields.deepseek import CHOICE_BIAS, biased_mixture, layers_with_experts, prediction_layers
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.latent import attended, latent_layer, read_latent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
@@ -41,5 +41,6 @@ def axk1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         made = block(t, parts.norm(t, "post_attention_layernorm", x))
         return add(x, parts.norm(t, AFTER, made, in_place=True))
 
-    facts = replace(parts.facts, ignored=(*parts.facts.ignored, *unused))
+    # Published checkpoints choose experts without a bias.
+    facts = replace(parts.facts, ignored=(*parts.facts.ignored, *unused), zeros=(CHOICE_BIAS,))
     return facts, decoder_program(parts.decoder, layer)

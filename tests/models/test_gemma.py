@@ -118,8 +118,8 @@ def test_both_spellings_of_names_beside_images_are_read_and_other_tensors_are_re
         renamed = {name.replace(old, new) if name.startswith(old) else name: each for name, each in stored.items()}
         save_file(renamed, path, metadata={"format": "pt"})
         assert (Loaded(tmp_path, ReferenceOps()).run(ids(), [40]) == expected).all()
-    save_file({**stored, "audio_tower.weight": torch.zeros(2)}, path, metadata={"format": "pt"})
-    with pytest.raises(CorruptModel, match="audio_tower"):
+    save_file({**stored, "smell_tower.weight": torch.zeros(2)}, path, metadata={"format": "pt"})
+    with pytest.raises(CorruptModel, match="smell_tower"):
         load_folder(tmp_path, F32)
 
 

@@ -1,10 +1,11 @@
 // The activation functions, by their numbers in src/twostroke/ops/rows/activation.py. Knows: simd.h. Must not know: what applies them.
 #pragma once
 #include "twostroke/simd.h"
+#include "twostroke/softplus.h"
 
 namespace twostroke {
 
-enum Activation { kSilu = 0, kGelu = 1, kGeluTanh = 2, kRelu = 3, kRelu2 = 4, kSigmoid = 5, kIdentity = 6, kQuickGelu = 7, kActivations = 8 };
+enum Activation { kSilu = 0, kGelu = 1, kGeluTanh = 2, kRelu = 3, kRelu2 = 4, kSigmoid = 5, kIdentity = 6, kQuickGelu = 7, kSoftplus = 8, kActivations = 9 };
 
 TS_VECTOR_INLINE Vec sigmoid(Vec x) { return set1(1.0f) / (set1(1.0f) + exp(zero() - x)); }
 
@@ -51,6 +52,7 @@ TS_VECTOR_INLINE bool with_activation(int64_t number, const Apply& apply) {
     case kSigmoid: apply([](Vec x) { return sigmoid(x); }); return true;
     case kIdentity: apply([](Vec x) { return x; }); return true;
     case kQuickGelu: apply([](Vec x) { return quick_gelu(x); }); return true;
+    case kSoftplus: apply([](Vec x) { return softplus(x); }); return true;
     default: return false;
   }
 }

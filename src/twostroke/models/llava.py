@@ -1,25 +1,92 @@
-"""LLaVA and models built like it: a tower for images before a language model of any family (Liu et al. 2023).
+"""LLaVA and models built like it: a tower for images or sounds before a language model of any family (Liu et al. 2023).
 
 Knows: which architectures are built so. Must not know: the language models.
 """
 
 from __future__ import annotations
 
+from twostroke.models.common.fields.fields import with_silent
 from twostroke.models.common.fields.nested import language_model_by_type
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
+
+USUAL = {
+    **{"aya_vision": "cohere2", "cohere2_vision": "cohere2", "idefics2": "mistral", "mistral3": "mistral"},
+    **{"lfm2_vl": "lfm2", "lfm3_vl": "lfm3", "internvl": "qwen2"},
+    **{"lighton_ocr": "qwen3", "qianfan_ocr": "qwen3", "llava_onevision": "qwen2"},
+    **{"got_ocr2": "qwen2", "ovis2": "qwen2", "video_llama_3": "qwen2", "qwen2_audio": "qwen2"},
+    **{"audioflamingo3": "qwen2", "granite_speech": "granite", "exaone4_5": "exaone4"},
+    **{"minicpmv4_6": "qwen3_5_text", "hyperclovax_vision_v2": "hyperclovax"},
+}
+"""Outer model_type -> model_type of the language model where its config does not say it. Without an entry: llama."""
+SPEAKING = {
+    **{"vocab_size": 131_072, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 30},
+    **{"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5},
+    **{"rope_theta": 100_000_000.0, "head_dim": 128, "model_type": "llama"},
+}
+"""What Voxtral's language model has where its config is silent."""
 
 
 @architecture(
     "LlavaForConditionalGeneration",
     "LlavaNextForConditionalGeneration",
+    "LlavaNextVideoForConditionalGeneration",
+    "LlavaOnevisionForConditionalGeneration",
+    "VideoLlavaForConditionalGeneration",
+    "VipLlavaForConditionalGeneration",
     "Mistral3ForConditionalGeneration",
     "InternVLForConditionalGeneration",
+    "Idefics2ForConditionalGeneration",
     "Idefics3ForConditionalGeneration",
     "SmolVLMForConditionalGeneration",
+    "AyaVisionForConditionalGeneration",
+    "Cohere2VisionForConditionalGeneration",
+    "Lfm2VlForConditionalGeneration",
+    "Lfm3VlForConditionalGeneration",
+    "LightOnOcrForConditionalGeneration",
+    "QianfanOCRForConditionalGeneration",
+    "GotOcr2ForConditionalGeneration",
+    "Ovis2ForConditionalGeneration",
+    "VideoLlama3ForConditionalGeneration",
+    "Exaone4_5_ForConditionalGeneration",
+    "MiniCPMV4_6ForConditionalGeneration",
+    "DeepseekVLForConditionalGeneration",
+    "JanusForConditionalGeneration",
+    "HyperCLOVAXVisionV2ForConditionalGeneration",
     model_type="llava",
-    other_types=("llava_next", "mistral3", "internvl", "idefics3", "smolvlm"),
+    other_types=(
+        *("llava_next", "llava_next_video", "llava_onevision", "video_llava", "vipllava", "mistral3", "internvl"),
+        *("idefics2", "idefics3", "smolvlm", "aya_vision", "cohere2_vision", "lfm2_vl", "lighton_ocr", "qianfan_ocr"),
+        "lfm3_vl",
+        *("got_ocr2", "ovis2", "video_llama_3", "exaone4_5", "minicpmv4_6", "deepseek_vl", "janus"),
+        "hyperclovax_vision_v2",
+    ),
 )
 def llava(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images, Pixtral's among them."""
-    return language_model_by_type(fields)
+    """The language model of a checkpoint that also sees images, Pixtral's among them.
+
+    Factors of logits (Cohere, Granite, HyperCLOVA X) are those of the language model; transformers 5 leaves them out.
+    """
+    return language_model_by_type(fields, USUAL.get(fields.text("model_type", ""), "llama"))
+
+
+@architecture(
+    "Qwen2AudioForConditionalGeneration",
+    "AudioFlamingo3ForConditionalGeneration",
+    "GraniteSpeechForConditionalGeneration",
+    model_type="qwen2_audio",
+    other_types=("audioflamingo3", "granite_speech"),
+)
+def listening(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The language model of a checkpoint that also hears, without adapters that only sounds need."""
+    return language_model_by_type(fields, USUAL[fields.text("model_type", "qwen2_audio")])
+
+
+@architecture("VoxtralForConditionalGeneration", model_type="voxtral")
+def voxtral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The language model of a checkpoint that also hears. Its config may leave out every field."""
+    text = fields.group("text_config")
+    if text is None:
+        return language_model_by_type(fields)
+    inner = dict(with_silent(text, SPEAKING).values)
+    return language_model_by_type(Fields({**fields.values, "text_config": inner}, fields.place))

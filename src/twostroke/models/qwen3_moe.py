@@ -7,22 +7,64 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.banks import Banks, BankShape, EachExpert, Stacks
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, mixture
 from twostroke.models.common.families.dense import dense_program
 from twostroke.models.common.families.llama import Defaults, read_dense, sliding_window
 from twostroke.models.common.fields.fields import one_window, windows_by_layer
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.common.fields.nested import language_model_of_thinker, text_model
+from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
 from twostroke.spec.fields import Fields
+from twostroke.types.errors import UnsupportedModel
 
 DEFAULTS = Defaults(max_positions=32_768, kv_heads=4, sliding_window=4096)
 BANKS = EachExpert("mlp.experts")
+STACKS = Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj", transposed=True)
+VL_SILENT = {
+    **{"max_position_embeddings": 128_000, "num_key_value_heads": 16, "num_experts_per_tok": 4},
+    **{"moe_intermediate_size": 1408, "norm_topk_prob": True, "head_dim": None},
+    **{"tie_word_embeddings": True},
+}
+OMNI_SILENT = {"max_position_embeddings": 32_768, "norm_topk_prob": True, "head_dim": None}
+"""Where config.json is silent."""
 
 
-@architecture("Qwen3MoeForCausalLM", model_type="qwen3_moe")
+@architecture("Qwen3MoeForCausalLM", model_type="qwen3_moe", other_types=("qwen3_omni_moe_text",))
 def qwen3_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Head norms, attention_bias; one window for every layer; which layers have experts, and how many."""
+    return _read(fields, BANKS)
+
+
+@architecture("Qwen3VLMoeForConditionalGeneration", model_type="qwen3_vl_moe")
+def qwen3_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Qwen3-VL-MoE: the language model of a checkpoint that also sees images. Its experts lie in stacks."""
+    return text_model(fields, Architecture("Qwen3VLMoeText", "qwen3_vl_moe_text", _with_stacks), VL_SILENT)
+
+
+@architecture(
+    "Qwen3OmniMoeForConditionalGeneration",
+    "Qwen3OmniMoeThinkerForConditionalGeneration",
+    model_type="qwen3_omni_moe",
+    other_types=("qwen3_omni_moe_thinker",),
+)
+def qwen3_moe_omni(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Qwen3-Omni: the part that writes text of a checkpoint that also sees, hears and speaks."""
+    return language_model_of_thinker(fields, "Qwen3MoeForCausalLM", OMNI_SILENT)
+
+
+def _with_stacks(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    if not fields.boolean("norm_topk_prob", True):
+        raise UnsupportedModel(
+            f"{fields.place}: norm_topk_prob is false in a qwen3_vl_moe model.",
+            why="transformers divides the weights of experts by their sum whatever this field says.",
+            fix="Write true, as all published models have it.",
+        )
+    return _read(fields, STACKS, 60)
+
+
+def _read(fields: Fields, banks: Banks, usual_experts: int = 128) -> tuple[CommonFacts, ProgramText]:
+    """usual_experts: how many there are where the config is silent."""
     facts, shape = read_dense(fields, DEFAULTS)
     window = sliding_window(fields, DEFAULTS) if fields.boolean("use_sliding_window", False) else 0
     usual = (window,) * facts.num_layers
@@ -35,21 +77,21 @@ def qwen3_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         head_norms=True,
         windows=one_window(fields, "qwen3_moe", named, usual),
     )
-    count = _experts(fields)
+    count = _experts(fields, usual_experts)
     rule = RouteRule(
         fields.integer("num_experts_per_tok", 1, count, default=8), fields.boolean("norm_topk_prob", False)
     )
     inner = fields.integer("moe_intermediate_size", 1, 1 << 20, default=768)
-    block = mixture(Mixture(BankShape(count, shape.hidden_size, inner), LinearRouter("mlp.gate", count, rule), BANKS))
+    block = mixture(Mixture(BankShape(count, shape.hidden_size, inner), LinearRouter("mlp.gate", count, rule), banks))
     step, dense = fields.integer("decoder_sparse_step", 1, 4096, default=1), set(fields.integers("mlp_only_layers"))
     sparse = [layer not in dense and (layer + 1) % step == 0 for layer in range(facts.num_layers)]
     return facts, dense_program(shape, [block if each else None for each in sparse])
 
 
-def _experts(fields: Fields) -> int:
+def _experts(fields: Fields, usual: int) -> int:
     """num_experts, which transformers 5 writes as num_local_experts."""
     absent = fields.optional_integer("num_local_experts", 1, MOST_EXPERTS)
-    count = fields.integer("num_experts", 1, MOST_EXPERTS, default=absent or 128)
+    count = fields.integer("num_experts", 1, MOST_EXPERTS, default=absent or usual)
     if absent not in (None, count):
         raise fields.wrong("num_experts", f"num_local_experts is {absent}: both mean the same number.")
     return count

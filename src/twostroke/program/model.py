@@ -28,7 +28,8 @@ class CommonFacts:
     "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may be there and are not read; an entry
     that ends with a dot is the beginning of names. optional_prefix: what names of tensors begin with in the program,
     and in some checkpoints only. stored_prefixes: beginnings of names in some checkpoints, each with what the program
-    has in its place. stacks: of experts, in some checkpoints.
+    has in its place. stacks: of experts, in some checkpoints. zeros: endings of names of tensors that are zero where a
+    checkpoint lacks them.
     """
 
     vocab_size: int
@@ -42,6 +43,7 @@ class CommonFacts:
     optional_prefix: str = ""
     stored_prefixes: tuple[tuple[str, str], ...] = ()
     stacks: tuple[ExpertStack, ...] = ()
+    zeros: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from twostroke.models.common.fields.nested import with_own_head
 from twostroke.models.common.forms import Form
 from twostroke.models.common.registry import read_model
 from twostroke.program.model import Model
@@ -47,7 +48,7 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
     if model.task is not Task.GENERATE:
         return read_model(config, asked=asked)
     if HEAD in model.ignored and _has_other_head(folder, model, kept):
-        config = {**config, "tie_word_embeddings": False}
+        config = with_own_head(config)
     return read_model(config, asked=asked, apart=apart)
 
 
@@ -68,7 +69,7 @@ def _read_quantized(folder: Path, config: Mapping[str, Any], kept: Path | None, 
         stored, orders = stored_formats(named), column_orders(named)
         model = read_model(config, stored, orders)
         if model.task is Task.GENERATE and HEAD in model.ignored and has_other_head(checkpoint, model, kept):
-            config = {**config, "tie_word_embeddings": False}
+            config = with_own_head(config)
         return read_model(config, stored, orders, asked)
 
 

@@ -96,12 +96,18 @@ def rope_from_config(
 
 
 def ropes_by_layer_type(
-    config: Fields, head_dim: int, max_positions: int, thetas: Mapping[str, tuple[str, float]], scaled: str
+    config: Fields,
+    head_dim: int,
+    max_positions: int,
+    thetas: Mapping[str, tuple[str, float]],
+    scaled: str,
+    *,
+    partial: float | None = None,
 ) -> dict[str, RopeSpec]:
     """The rope of each layer type, of `rope_parameters` with one set of values for each, or of the older fields.
 
     thetas: for each layer type the older field of its base, and its base where the config is silent. scaled: the layer
-    type that the older `rope_scaling` is for; the others turn as trained.
+    type that the older `rope_scaling` is for; the others turn as trained. partial: see rope_from_config.
     """
     groups = config.group("rope_parameters") or Fields({}, config.place)
     scaling = config.group("rope_scaling")
@@ -111,7 +117,7 @@ def ropes_by_layer_type(
         group = groups.group(layer_type) or Fields({}, config.place)
         if scaling is not None and layer_type == scaled:
             group = Fields({**group.values, **scaling.values}, scaling.place)
-        found[layer_type] = _read_rope(config, group, head_dim, max_positions, None, theta)
+        found[layer_type] = _read_rope(config, group, head_dim, max_positions, partial, theta)
     unknown = [name for name in groups.values if name not in thetas]
     if unknown and any(isinstance(value, dict) for value in groups.values.values()):
         raise groups.wrong(unknown[0], f"There are layers of types {', '.join(thetas)}.")

@@ -48,6 +48,43 @@ class StackedTensor:
         return out
 
 
+@dataclass(frozen=True, slots=True)
+class TurnedStack:
+    """A stack (matrices, rows, columns) of one stored as (matrices, columns, rows). Satisfies `TensorSource`."""
+
+    stack: TensorSource
+
+    @property
+    def info(self) -> TensorInfo:
+        """Shape, dtype and place."""
+        whole = self.stack.info
+        count, columns, rows = whole.shape
+        return TensorInfo(whole.dtype, (count, rows, columns), whole.offset, whole.num_bytes)
+
+    def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
+        """See SafetensorsFile.read_rows: rows of the first axis are matrices."""
+        stored = self.stack.read_rows(first, count)
+        turned = out if out is not None else np.empty((count, *self.info.shape[1:]), stored.dtype)
+        turned.reshape(count, *self.info.shape[1:])[...] = stored.transpose(0, 2, 1)
+        return turned
+
+
+def facing(tensors: Mapping[str, TensorSource], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorSource]:
+    """The tensors; stacks whose matrices lie the other way round than the wanted shape says are turned.
+
+    Published checkpoints of Qwen3-VL-MoE hold (experts, columns, rows), those that transformers saves (experts, rows,
+    columns).
+    """
+    return {
+        name: TurnedStack(tensor) if _turned(tensor, shapes.get(name)) else tensor for name, tensor in tensors.items()
+    }
+
+
+def _turned(tensor: TensorSource, shape: tuple[int, ...] | None) -> bool:
+    found = tensor.info.shape
+    return shape is not None and len(shape) == 3 and found != shape and found == (shape[0], shape[2], shape[1])
+
+
 def unstacked(tensors: Mapping[str, TensorSource], stacks: Sequence[ExpertStack]) -> dict[str, TensorSource]:
     """The tensors, where stacks of three axes that divide into the named matrices are replaced by these."""
     found: dict[str, TensorSource] = {}

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from twostroke.program.model import Model
 from twostroke.program.values import Tensor
 from twostroke.types.errors import CorruptModel
+from twostroke.weights.absent import with_zeros
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.quantized.tensor import ORDER
-from twostroke.weights.stacks import unstacked
+from twostroke.weights.stacks import facing, unstacked
 
 HARMLESS = re.compile(r"(.*\.)?(rotary_emb\.(inv_freq|cos_cached|sin_cached)|attn\.(masked_)?bias)")
 """Buffers that old checkpoints carry and that are computed anew."""
@@ -33,9 +34,16 @@ def with_prefix(checkpoint: Checkpoint, model: Model) -> Checkpoint:
     """The checkpoint under the names of the program."""
     names = program_names(checkpoint.names, model)
     checkpoint = checkpoint.renamed(names) if names else checkpoint
-    if not model.stacks:
+    if model.zeros:
+        wanted = ((tensor.name, tensor.shape) for tensor in wanted_tensors(model))
+        tensors = with_zeros(checkpoint.tensors, wanted, model.zeros)
+        checkpoint = Checkpoint(checkpoint.folder, checkpoint.shards, tensors)
+    if model.stacks:
+        return Checkpoint(checkpoint.folder, checkpoint.shards, unstacked(checkpoint.tensors, model.stacks))
+    stacks = {tensor.name: tensor.shape for tensor in wanted_tensors(model) if tensor.matrix is not None}
+    if not stacks:
         return checkpoint
-    return Checkpoint(checkpoint.folder, checkpoint.shards, unstacked(checkpoint.tensors, model.stacks))
+    return Checkpoint(checkpoint.folder, checkpoint.shards, facing(checkpoint.tensors, stacks))
 
 
 def program_names(stored: frozenset[str], model: Model) -> dict[str, str]:

@@ -22,10 +22,12 @@ from tests.models.families.encoders import ENCODERS
 from tests.models.families.experts import EXPERTS
 from tests.models.families.latent import LATENT
 from tests.models.families.near_llama import NEAR
+from tests.models.families.newer import NEWER
 from tests.models.families.rwkv import Rwkv7Config, RWKV7ForCausalLM
 from tests.models.families.rwkv6 import Rwkv6Config, Rwkv6ForCausalLM
 from tests.models.families.states import STATES
 from tests.models.families.text_inside import INSIDE, Gemma3nForConditionalGeneration
+from tests.models.families.wrapped import WRAPPED
 from tests.models.grok1 import Grok1ModelForCausalLM
 from twostroke.models.common.registry import architecture_of, architectures
 from twostroke.spec.fields import Fields
@@ -121,6 +123,8 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     **LATENT,
     **NEAR,
     **INSIDE,
+    **WRAPPED,
+    **NEWER,
     "rwkv6": Rwkv6Config,
     "rwkv7": Rwkv7Config,
     "rwkv7-wide-heads": lambda: Rwkv7Config(hidden_size=96, head_dim=48, num_hidden_layers=2, intermediate_size=None),
@@ -174,7 +178,7 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
             elif parameter.ndim == 1:  # a norm: around what it begins with, 1 or 0
                 parameter.copy_(parameter.mean().round() + 0.3 * torch.randn_like(parameter))
         for name, buffer in model.named_buffers():
-            if name.endswith("bias"):  # of a choice of experts
+            if name.endswith("bias") and buffer.is_floating_point():  # of a choice of experts
                 buffer.copy_(0.3 * torch.randn_like(buffer))
             elif name.endswith("tid2eid"):  # experts of each token
                 numbers = [torch.randperm(model.config.n_routed_experts)[: buffer.shape[1]] for _ in buffer]

@@ -53,6 +53,14 @@ def sizes(
 GEMMA = {"head_dim": 256, "hidden_act": "gelu", "max_position_embeddings": 8192}
 FALCON = {"architectures": ["FalconForCausalLM"], "vocab_size": 65_024, "torch_dtype": "bfloat16"}
 OPT = {"architectures": ["OPTForCausalLM"], "vocab_size": 50_272, "num_attention_heads": 12, "torch_dtype": "float16"}
+
+
+def neo_layers(pairs: int) -> list[Any]:
+    """attention_types of GPT-Neo: every other layer has a window."""
+    return [[["global", "local"], pairs]]
+
+
+GPT_NEO = {"architectures": ["GPTNeoForCausalLM"], "vocab_size": 50_257}
 TIED = {"tie_word_embeddings": True}
 GEMMA2 = {"hidden_activation": "gelu_pytorch_tanh", "max_position_embeddings": 8192, "sliding_window": 4096}
 
@@ -156,5 +164,59 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
     "tencent/Hunyuan-7B-Instruct": (
         sizes("HunYuanDenseV1ForCausalLM", 128_167, 4096, 14_336, 32, 32, 8, head_dim=128, **TIED),
         7.505,
+    ),
+    "bigcode/starcoderbase": (  # the paper, Table 10: 15.5B
+        {
+            **{"architectures": ["GPTBigCodeForCausalLM"], "vocab_size": 49_152, "n_embd": 6144, "n_head": 48},
+            **{"n_inner": 24_576, "n_layer": 40, "n_positions": 8192, "multi_query": True},
+        },
+        15.517,
+    ),
+    "Salesforce/codegen-350M-mono": (  # the files hold 356,712,448
+        {
+            **{"architectures": ["CodeGenForCausalLM"], "vocab_size": 51_200, "n_embd": 1024, "n_head": 16},
+            **{"n_layer": 20, "rotary_dim": 32, "n_positions": 2048},
+        },
+        0.357,
+    ),
+    "EleutherAI/gpt-neo-1.3B": (  # the name says 1.3B: the files hold 1,315,575,808
+        {**GPT_NEO, "hidden_size": 2048, "num_layers": 24, "num_heads": 16, "attention_types": neo_layers(12)},
+        1.316,
+    ),
+    "EleutherAI/gpt-neo-2.7B": (  # the name says 2.7B: the files hold 2,651,307,520
+        {**GPT_NEO, "hidden_size": 2560, "num_layers": 32, "num_heads": 20, "attention_types": neo_layers(16)},
+        2.651,
+    ),
+    "microsoft/biogpt": (  # the paper: 347M
+        sizes("BioGptForCausalLM", 42_384, 1024, 4096, 24, 16, max_position_embeddings=1024, **TIED),
+        0.347,
+    ),
+    "karpathy/nanochat d20": (  # the announcement of the project: 561M
+        sizes("NanoChatForCausalLM", 65_536, 1280, 5120, 20, 10, 10),
+        0.561,
+    ),
+    "zai-org/GLM-4.1V-9B-Thinking": (  # its language model is GLM-4-9B-0414
+        {
+            **{"architectures": ["Glm4vForConditionalGeneration"], "model_type": "glm4v"},
+            "text_config": sizes(
+                "Glm4vForConditionalGeneration", 151_552, 4096, 13_696, 40, 32, 2, partial_rotary_factor=0.5
+            ),
+        },
+        9.400,
+    ),
+    "meta-llama/Llama-3.2-11B-Vision": (  # without its layers that see images it is Llama 3.1 8B: 8.03B
+        {
+            **{"architectures": ["MllamaForConditionalGeneration"], "model_type": "mllama"},
+            "text_config": sizes("MllamaForConditionalGeneration", 128_256, 4096, 14_336, 40, 32, 8),
+        },
+        8.030,
+    ),
+    "jhu-clsp/ettin-decoder-150m": (  # the name says 150m
+        sizes("ModernBertDecoderForCausalLM", 50_368, 768, 1152, 22, 12),
+        0.150,
+    ),
+    "microsoft/Phi-4-multimodal-instruct": (  # its language model is Phi-4-mini
+        sizes("Phi4MultimodalForCausalLM", 200_064, 3072, 8192, 32, 24, 8, partial_rotary_factor=0.75, **TIED),
+        3.836,
     ),
 }

@@ -177,11 +177,41 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float | None, int, int]] = {
         ),
         8.3, 1.5, 6 * 2 * 8 * 64 * 2, 18 * 2 * 2048 * 4,
     ),
+    "XiaomiMiMo/MiMo-V2-Flash": (
+        sizes(
+            "MiMoV2FlashForCausalLM", 152_576, 4096, 16_384, 48, 64, 4, head_dim=192, v_head_dim=128,
+            n_routed_experts=256, num_experts_per_tok=8, moe_intermediate_size=2048, sliding_window_size=128,
+        ),
+        309.0, 15.0, (9 * 4 + 39 * 8) * (192 + 128) * 2, 0,
+    ),
+    "rhymes-ai/Aria": (
+        {
+            "architectures": ["AriaForConditionalGeneration"], "model_type": "aria",
+            "text_config": sizes(
+                "AriaTextForCausalLM", 100_352, 2560, 1664, 28, 20, 20, moe_num_experts=64, moe_topk=6,
+                moe_num_shared_experts=2, model_type="aria_text",
+            ),
+            "vocab_size": 100_352, "hidden_size": 2560,
+        },
+        24.9, None, 28 * 2 * 20 * 128 * 2, 0,
+    ),
+    "zai-org/GLM-4.5V": (
+        {
+            "architectures": ["Glm4vMoeForConditionalGeneration"], "model_type": "glm4v_moe",
+            "text_config": sizes(
+                "Glm4vMoeForConditionalGeneration", 151_552, 4096, 10_944, 46, 96, 8, n_routed_experts=128,
+                num_experts_per_tok=8, moe_intermediate_size=1408, first_k_dense_replace=1, **glm(),
+            ),
+            "vocab_size": 151_552, "hidden_size": 4096,
+        },
+        106.0, 12.0, 46 * 2 * 8 * 128 * 2, 0,
+    ),
 }  # fmt: skip
 
 ROUGHLY = {
     "allenai/FlexOlmo-7x7B-1T": 1.0,
     "zai-org/GLM-4.5-Air": 1.0,
+    "zai-org/GLM-4.5V": 1.0,  # its language model is GLM-4.5-Air
     "ibm-granite/granite-3.1-1b-a400m-instruct": 0.1,
     "Qwen/Qwen3.5-35B-A3B": 1.0,
     "baidu/ERNIE-4.5-21B-A3B-PT": 1.0,

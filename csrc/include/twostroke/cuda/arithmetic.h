@@ -70,33 +70,6 @@ TS_DEVICE_INLINE float gelu(float x) {
   return larger(x, 0.0f) - magnitude * 0.5f * tail;
 }
 
-// By the numbers of src/twostroke/ops/rows/activation.py.
-TS_DEVICE_INLINE float activated(int64_t activation, float x) {
-  switch (activation) {
-    case 0: return x / (1.0f + exp(0.0f - x));
-    case 1: return gelu(x);
-    case 2: {
-      const float u = 0.7978845608028654f * fma(0.044715f * x * x, x, x);
-      return 0.5f * x * (1.0f + tanh(u));
-    }
-    case 3: return larger(x, 0.0f);
-    case 4: {
-      const float kept = larger(x, 0.0f);
-      return kept * kept;
-    }
-    case 5: return 1.0f / (1.0f + exp(0.0f - x));
-    case 7: return x / (1.0f + exp(-1.702f * x));
-    default: return x;
-  }
-}
-
-// float32 to bf16 bits, ties to even; NaN stays NaN.
-TS_DEVICE_INLINE uint16_t to_bf16(float value) {
-  const uint32_t bits = bits_of(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
 // 0 where x is finite, else NaN: to be added where a function of x is bounded (exp) and would hide it.
 TS_DEVICE_INLINE float nan_unless_finite(float x) { return x - x; }
 
@@ -116,6 +89,34 @@ TS_DEVICE_INLINE float log_of_one_plus(float e) {
 // max(x, 0) + log(1 + exp(-|x|)); NaN where x is not finite.
 TS_DEVICE_INLINE float softplus(float x) {
   return larger(x, 0.0f) + log_of_one_plus(exp(0.0f - larger(x, 0.0f - x))) + nan_unless_finite(x);
+}
+
+// By the numbers of src/twostroke/ops/rows/activation.py.
+TS_DEVICE_INLINE float activated(int64_t activation, float x) {
+  switch (activation) {
+    case 0: return x / (1.0f + exp(0.0f - x));
+    case 1: return gelu(x);
+    case 2: {
+      const float u = 0.7978845608028654f * fma(0.044715f * x * x, x, x);
+      return 0.5f * x * (1.0f + tanh(u));
+    }
+    case 3: return larger(x, 0.0f);
+    case 4: {
+      const float kept = larger(x, 0.0f);
+      return kept * kept;
+    }
+    case 5: return 1.0f / (1.0f + exp(0.0f - x));
+    case 7: return x / (1.0f + exp(-1.702f * x));
+    case 8: return softplus(x);
+    default: return x;
+  }
+}
+
+// float32 to bf16 bits, ties to even; NaN stays NaN.
+TS_DEVICE_INLINE uint16_t to_bf16(float value) {
+  const uint32_t bits = bits_of(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
 TS_DEVICE_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(0.0f - x)); }

@@ -103,7 +103,7 @@ int32_t start_selection(ts_context& device, const Args& a, int64_t rate, KernelN
 // The kernel of attention over pages of this kind.
 KernelNumber attention_kernel(int32_t kv_kind);
 
-constexpr int64_t kActivationKinds = 8;
+constexpr int64_t kActivationKinds = 9;
 
 }  // namespace cuda
 }  // namespace twostroke

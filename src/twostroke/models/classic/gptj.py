@@ -1,5 +1,7 @@
 """GPT-J: both blocks read one layer norm; interleaved rotations of some elements of each head (Wang 2021).
 
+CodeGen is the same with q, k and v in one tensor (Nijkamp et al. 2023).
+
 Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
 """
 
@@ -7,14 +9,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from twostroke.models.common.blocks.attend import Heads
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import parallel_layer
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
-from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
+from twostroke.program.values import HeadRows, Value, Weight
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import RopeKind, RopeSpec
 
@@ -29,9 +32,36 @@ OWN_NAMES = {
 THETA = 10_000.0
 
 
+SLICES = 4
+"""The rows of CodeGen's tensor lie in as many slices, of q, v and k of some heads each."""
+
+
 @architecture("GPTJForCausalLM", model_type="gptj")
 def gptj(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """rotary_dim elements of each head turn; null means all of them."""
+    return _program(*_read(fields))
+
+
+@architecture("CodeGenForCausalLM", model_type="codegen")
+def codegen(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The number of heads is a multiple of the number of slices."""
+    parts, turn = _read(fields)
+    if parts.heads.num_heads % SLICES:
+        raise fields.wrong("n_head", f"It must be a multiple of {SLICES}.")
+
+    def joined(t: Tracer, shape: Heads) -> Weight:
+        local, pairs = shape.query // SLICES, turn.rotary_dim // 2
+        orders = [
+            HeadRows(shape.num_heads // SLICES, shape.head_dim, shape.head_dim, (3 * index + place) * local, turned)
+            for place, turned in ((0, pairs), (2, pairs), (1, 0))
+            for index in range(SLICES)
+        ]
+        return t.selected("qkv", "attn.qkv_proj", 3 * shape.query, shape.hidden_size, orders)
+
+    return _program(replace(parts, heads=replace(parts.heads, joined=joined)), turn)
+
+
+def _read(fields: Fields) -> tuple[Parts, RopeSpec]:
     fields = usual_names(fields, OWN_NAMES)
     hidden = fields.integer("hidden_size", 2, 1 << 17)
     refuse_setting(fields, "tie_word_embeddings", "The head has biases, which an embedding has not.")
@@ -56,7 +86,10 @@ def gptj(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             last_norm="transformer.ln_f",
         ),
     )
+    return parts, turn
 
+
+def _program(parts: Parts, turn: RopeSpec) -> tuple[CommonFacts, ProgramText]:
     def layer(t: Tracer, _index: int, x: Value) -> Value:
         return parallel_layer(t, parts, x, turn=turn, norms=("ln_1",))
 

@@ -10,12 +10,9 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
-from twostroke.models.common.fields.read import Parts, read_parts
+from twostroke.models.common.fields.learned_positions import learned_positions
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.products.embed import embed
-from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
 from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
 
@@ -47,17 +44,10 @@ def opt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             embedding=DECODER + "embed_tokens",
             layers=DECODER + "layers",
             last_norm=DECODER + "final_layer_norm",
-            after_embedding=lambda t, x: _add_positions(t, parts, x),
+            after_embedding=learned_positions(DECODER + "embed_positions", parts.facts, OFFSET),
         ),
     )
     return pre_decoder(parts, norms=("self_attn_layer_norm", "final_layer_norm"))
-
-
-def _add_positions(t: Tracer, parts: Parts, x: Value) -> Value:
-    positions, width = parts.facts.max_positions, parts.facts.hidden_size
-    shape, rows = (positions + OFFSET, width), (OFFSET, positions + OFFSET)
-    table = Tensor(DECODER + "embed_positions.weight", shape, rows=rows)
-    return add(x, embed(t.weight("positions", positions, width, (table,)), t.positions, t))
 
 
 def _refuse(fields: Fields) -> None:

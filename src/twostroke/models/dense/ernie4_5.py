@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.nested import text_model_or_flat
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
@@ -26,9 +27,23 @@ SILENT = {
 @architecture("Ernie4_5ForCausalLM", model_type="ernie4_5")
 def ernie4_5(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """use_bias for all products of a layer."""
+    return _read(fields, interleaved=True)
+
+
+@architecture("PaddleOCRVLForConditionalGeneration", model_type="paddleocr_vl")
+def paddle_ocr(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """PaddleOCR-VL: the language model of a checkpoint that also sees images. The rotary pairs of a head lie apart."""
+    return text_model_or_flat(fields, Architecture("PaddleOCRText", "paddleocr_vl_text", _of_paddle))
+
+
+def _of_paddle(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    return _read(fields, interleaved=False)
+
+
+def _read(fields: Fields, *, interleaved: bool) -> tuple[CommonFacts, ProgramText]:
     parts = read_parts(fields, SILENT, kv_absent=2)
     biased = parts.fields.boolean("use_bias", False)
     turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, theta=500_000.0)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, interleaved=True)
+    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, interleaved=interleaved)
     parts = replace(parts, heads=heads, feed=replace(parts.feed, bias=biased))
     return pre_decoder(parts, turn)

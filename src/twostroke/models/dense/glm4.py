@@ -5,13 +5,15 @@ Knows: its config fields, the names of its norms. Must not know: the ops, which 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from twostroke.models.common.blocks.attend import attend
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.rows.add import add
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
@@ -25,6 +27,9 @@ SILENT = {
     "eos_token_id": [151_329, 151_336, 151_338],
 }
 
+VL_SILENT = {"max_position_embeddings": 32_768, "rms_norm_eps": 1e-5}
+OCR_SILENT = {"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "num_key_value_heads": 8}
+
 
 @architecture("GlmForCausalLM", model_type="glm")
 def glm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
@@ -36,7 +41,33 @@ def glm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @architecture("Glm4ForCausalLM", model_type="glm4")
 def glm4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """A norm before and one after each block."""
-    parts, turn = _read(fields)
+    return _with_norms_after(*_read(fields))
+
+
+@architecture(
+    "Glm4vForConditionalGeneration", "Glm46VForConditionalGeneration", model_type="glm4v", other_types=("glm46v",)
+)
+def glm4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """GLM-4.1V and GLM-4.6V-Flash: the language model of a checkpoint that also sees images."""
+    return text_model(fields, Architecture("Glm4vText", "glm4v_text", _of_glm4v), VL_SILENT)
+
+
+@architecture("GlmOcrForConditionalGeneration", model_type="glm_ocr")
+def glm_ocr(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """GLM-OCR: the language model of GLM-4.1V without biases."""
+    return text_model(fields, Architecture("GlmOcrText", "glm_ocr_text", _of_glm_ocr), OCR_SILENT)
+
+
+def _of_glm4v(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    return _with_norms_after(*_read(fields, {}, 1.0))
+
+
+def _of_glm_ocr(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    parts, turn = _read(fields, {}, 1.0)
+    return _with_norms_after(replace(parts, heads=replace(parts.heads, qkv_bias=False)), turn)
+
+
+def _with_norms_after(parts: Parts, turn: RopeSpec) -> tuple[CommonFacts, ProgramText]:
     norm = parts.norm
 
     def layer(t: Tracer, _index: int, x: Value) -> Value:
@@ -48,9 +79,10 @@ def glm4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     return parts.facts, decoder_program(parts.decoder, layer)
 
 
-def _read(fields: Fields) -> tuple[Parts, RopeSpec]:
-    parts = read_parts(fields, SILENT, kv_absent=2)
+def _read(fields: Fields, silent: Mapping[str, object] = SILENT, partial: float = 0.5) -> tuple[Parts, RopeSpec]:
+    """silent: the values of absent fields. partial: the share of a head that turns where the field is absent."""
+    parts = read_parts(fields, silent, kv_absent=2)
     biased = parts.fields.boolean("attention_bias", True)
-    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=0.5)
+    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=partial)
     heads = replace(parts.heads, qkv_bias=biased, interleaved=True)
     return replace(parts, heads=heads, feed=replace(parts.feed, gate_up="mlp.gate_up_proj")), turn

@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.nested import text_model_or_flat
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import RopeKind, RopeSpec, rope_from_config
 
 SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
+VL_SILENT = {"tie_word_embeddings": True}
 
 
 @architecture("HunYuanDenseV1ForCausalLM", model_type="hunyuan_v1_dense")
@@ -21,6 +23,12 @@ def hunyuan(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """A dense block in each layer."""
     parts, turn = read_hunyuan(fields)
     return pre_decoder(parts, turn)
+
+
+@architecture("HunYuanVLForConditionalGeneration", model_type="hunyuan_vl")
+def hunyuan_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """HunyuanOCR: the language model of a checkpoint that also sees images."""
+    return text_model_or_flat(fields, Architecture("HunYuanVLText", "hunyuan_vl_text", hunyuan), VL_SILENT)
 
 
 def read_hunyuan(fields: Fields) -> tuple[Parts, RopeSpec]:

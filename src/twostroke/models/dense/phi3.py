@@ -5,6 +5,7 @@ Knows: its config fields, the names of its tensors. Must not know: the ops, whic
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from twostroke.models.common.blocks.attend import joined_in_order
@@ -15,6 +16,10 @@ from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "eos_token_id": 32000}
+MULTIMODAL_SILENT = {
+    **{"max_position_embeddings": 131_072, "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-5},
+    **{"num_key_value_heads": 8, "bos_token_id": 199_999, "eos_token_id": [199_999, 200_020]},
+}
 OLD_LONGROPE = ("su", "yarn")
 """What early releases call longrope."""
 
@@ -23,11 +28,22 @@ OLD_LONGROPE = ("su", "yarn")
 def phi3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """longrope has two sets of factors. Which one is chosen once, by the longest context of the engine: a position's
     rotation must not change while a request grows (ops/attention/rope_tables.py)."""
+    return _read(fields, SILENT)
+
+
+@architecture("Phi4MultimodalForCausalLM", model_type="phi4_multimodal")
+def phi4_multimodal(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The language model of a checkpoint that also sees and hears, without adapters that only these need."""
+    facts, program = _read(fields, MULTIMODAL_SILENT)
+    return replace(facts, ignored=(*facts.ignored, "model.embed_tokens_extend.")), program
+
+
+def _read(fields: Fields, silent: Mapping[str, object]) -> tuple[CommonFacts, ProgramText]:
     scaling = fields.group("rope_scaling")
     if scaling is not None and scaling.text("rope_type", scaling.text("type", "")) in OLD_LONGROPE:
         renamed = {**scaling.values, "rope_type": "longrope"}
         fields = Fields({**fields.values, "rope_scaling": renamed}, fields.place)
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, silent)
     window = window_of(parts.fields, 0)
     turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=1.0)
     parts = replace(

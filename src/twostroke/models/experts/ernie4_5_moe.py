@@ -5,26 +5,30 @@ Knows: its config fields, the names of its tensors. Must not know: the ops, whic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import sparse_layer
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
+from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
-from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
-from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed_blocks, named_feed
+from twostroke.models.common.fields.nested import text_model
+from twostroke.models.common.fields.read import Parts, read_parts
+from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "moe_num_experts": 64},
     **{"bos_token_id": 1, "eos_token_id": 2, "moe_k": 6, "moe_num_shared_experts": 2, "moe_intermediate_size": 1536},
 }
+RESAMPLER = ("model.resampler_model.", "resampler_model.")
 CORRECTION = "mlp.moe_statics.e_score_correction_bias"
 
 
@@ -33,21 +37,58 @@ def ernie4_5_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Layers from moe_layer_start_index to moe_layer_end_index (-1: the last) have experts, by moe_layer_interval."""
     silu_only(fields)
     refuse_setting(fields, "use_bias", "Products with biases are not implemented in this family.")
-    parts = read_parts(fields, SILENT, kv_absent=4)
+    parts, turn = _parts(fields)
     fields, layers = parts.fields, parts.facts.num_layers
-    heads = replace(parts.heads, interleaved=True)
-    parts = replace(parts, heads=heads)
-    turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions, theta=500_000.0)
     first, step = fields.integer("moe_layer_start_index", 0, 4096, default=1), _interval(fields)
     last = fields.integer("moe_layer_end_index", -1, 4096, default=-1)
     last = layers - 1 if last == -1 else last
     block = mixture(_mixture(fields, parts.facts.hidden_size))
     sparse = [first <= index <= last and (index + 1) % step == 0 for index in range(layers)]
+    return parts.facts, _program(parts, turn, [block if each else None for each in sparse])
 
+
+@architecture(
+    "Ernie4_5_VLMoeForConditionalGeneration",
+    "Ernie4_5_VL_MoeForConditionalGeneration",
+    model_type="ernie4_5_vl_moe",
+)
+def ernie4_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The language model of a checkpoint that also sees images, with the experts that text meets."""
+    return text_model(fields, Architecture("Ernie4_5_VLText", "ernie4_5_vl_moe_text", _of_vl))
+
+
+def _of_vl(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """moe_intermediate_size: the width of an expert for text, and of one for images. Both kinds have as many experts,
+    in one list of tensors. mlp_layer_types says which layers have experts."""
+    silu_only(fields)
+    refuse_setting(fields, "use_bias", "Products with biases are not implemented in this family.")
+    sizes = fields.integers("moe_intermediate_size") or (1536, 512)
+    fields = Fields({**fields.values, "moe_intermediate_size": sizes[0]}, fields.place)
+    parts, turn = _parts(fields)
+    fields, layers, count = parts.fields, parts.facts.num_layers, expert_count(parts.fields)
+    router = replace(_router(fields, count), choice_shape=(2, count), transposed=True)
+    block = mixture(replace(_mixture(fields, parts.facts.hidden_size), router=router))
+    blocks = listed_blocks(fields, block, layers, 1)
+    unread = []
+    for index in (index for index in range(layers) if blocks[index]):
+        begin = f"model.layers.{index}.mlp."
+        unread += [f"{begin}gate.weight_1", *(f"{begin}experts.{count + each}." for each in range(count))]
+    facts = replace(parts.facts, ignored=(*parts.facts.ignored, *unread, *RESAMPLER))
+    return facts, _program(parts, turn, blocks)
+
+
+def _parts(fields: Fields) -> tuple[Parts, RopeSpec]:
+    parts = read_parts(fields, SILENT, kv_absent=4)
+    heads = replace(parts.heads, interleaved=True)
+    parts = replace(parts, heads=heads)
+    return parts, rope_from_config(parts.fields, heads.head_dim, parts.facts.max_positions, theta=500_000.0)
+
+
+def _program(parts: Parts, turn: RopeSpec, blocks: Sequence[FeedForwardText | None]) -> ProgramText:
     def layer(t: Tracer, index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, block if sparse[index] else None, x, turn=turn)
+        return sparse_layer(t, parts, blocks[index], x, turn=turn)
 
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return decoder_program(parts.decoder, layer)
 
 
 def _interval(fields: Fields) -> int:
@@ -56,14 +97,18 @@ def _interval(fields: Fields) -> int:
 
 def _mixture(fields: Fields, hidden: int) -> Mixture:
     count = expert_count(fields)
-    least = fields.number("moe_norm_min", 0.0, 1.0, default=1e-12)
-    rule = RouteRule(fields.integer("moe_k", 1, count), normalised=True, least=least)
     inner = fields.integer("moe_intermediate_size", 1, LARGEST)
     shared = fields.integer("moe_num_shared_experts", 0, MOST_EXPERTS)
     feed = named_feed(hidden, shared * inner, "mlp.shared_experts")
     return Mixture(
         BankShape(count, hidden, inner),
-        LinearRouter("mlp.gate", count, rule, choice_bias=CORRECTION, choice_shape=(1, count)),
+        _router(fields, count),
         EachExpert("mlp.experts"),
         shared=Shared(feed) if shared else None,
     )
+
+
+def _router(fields: Fields, count: int) -> LinearRouter:
+    least = fields.number("moe_norm_min", 0.0, 1.0, default=1e-12)
+    rule = RouteRule(fields.integer("moe_k", 1, count), normalised=True, least=least)
+    return LinearRouter("mlp.gate", count, rule, choice_bias=CORRECTION, choice_shape=(1, count))

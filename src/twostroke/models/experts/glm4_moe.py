@@ -11,9 +11,10 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import sparse_layer
 from twostroke.models.common.fields.deepseek import prediction_layers
 from twostroke.models.common.fields.mixture import blocks_by_layer, sigmoid_mixture
+from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.prediction import MtpHead, behind_the_last, predicts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
@@ -23,6 +24,7 @@ SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "moe_intermediate_size": 1408},
     **{"num_experts_per_tok": 8, "n_shared_experts": 1, "first_k_dense_replace": 1},
 }
+VL_SILENT = {"max_position_embeddings": 65_536, "attention_bias": True}
 
 
 @architecture("Glm4MoeForCausalLM", model_type="glm4_moe")
@@ -37,6 +39,12 @@ def glm4_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         return sparse_layer(t, parts, blocks[index], x, turn=turn)
 
     return replace(facts, ignored=(*facts.ignored, *prediction_layers(fields))), decoder_program(parts.decoder, layer)
+
+
+@architecture("Glm4vMoeForConditionalGeneration", model_type="glm4v_moe")
+def glm4_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """GLM-4.5V and 4.6V: the language model of a checkpoint that also sees images."""
+    return text_model(fields, Architecture("Glm4vMoeText", "glm4v_moe_text", glm4_moe), VL_SILENT)
 
 
 @predicts("Glm4MoeForCausalLM")

@@ -1,5 +1,7 @@
 """Granite with windows: a sink for each head, a window in three of four layers, rotations by layer (IBM 2026).
 
+With experts it is Granite MoE's block in the same layers.
+
 Knows: its config fields. Must not know: which backend runs.
 """
 
@@ -8,10 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.attend import AttentionNames
+from twostroke.models.common.blocks.banks import Stacks
 from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import pre_layer
-from twostroke.models.common.fields.fields import windows_by_layer
-from twostroke.models.common.fields.read import read_parts, window_of
+from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.mixture import mixture
+from twostroke.models.common.families.dense import FeedForwardText
+from twostroke.models.common.families.granite_mixture import granite_mixture
+from twostroke.models.common.fields.fields import silu_only, windows_by_layer
+from twostroke.models.common.fields.read import Parts, read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
@@ -23,12 +29,32 @@ SILENT = {
     **{"bos_token_id": 100_257, "eos_token_id": 100_257},
 }
 LARGEST = 1e6
+BANKS = Stacks("block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.experts.down_proj")
+ROUTER = "block_sparse_moe.router"
+
+
+MOE_SILENT = {"max_position_embeddings": 2048, "bos_token_id": 1, "eos_token_id": 2}
 
 
 @architecture("GraniteSWAForCausalLM", model_type="granite_swa")
 def granite_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_rope_theta: the base of each layer's rotations, 0 for none."""
+    """Dense blocks, with biases where mlp_bias says so."""
     parts = read_parts(fields, SILENT, kv_absent=4)
+    return _program(replace(parts, feed=replace(parts.feed, bias=parts.fields.boolean("mlp_bias", False))))
+
+
+@architecture("GraniteMoeSWAForCausalLM", model_type="granitemoe_swa")
+def granite_moe_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Experts in each layer, and a shared block unless its size is 0."""
+    silu_only(fields)
+    parts = read_parts(fields, MOE_SILENT)
+    shared = parts.fields.integer("shared_intermediate_size", 0, 1 << 20, default=0)
+    block = granite_mixture(parts.fields, parts.facts.hidden_size, parts.feed.inner_size, shared, BANKS, ROUTER)
+    return _program(parts, mixture(block, _factor(parts.fields)))
+
+
+def _program(parts: Parts, block: FeedForwardText | None = None) -> tuple[CommonFacts, ProgramText]:
+    """layer_rope_theta: the base of each layer's rotations, 0 for none. block: in place of the dense one."""
     fields, layers, dim = parts.fields, parts.facts.num_layers, parts.heads.head_dim
     window = window_of(fields, 128)
     windows = windows_by_layer(fields, layers, window, tuple(window if index % 4 else 0 for index in range(layers)))
@@ -36,7 +62,7 @@ def granite_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     thetas = (turn.theta,) * layers
     if fields.values.get("layer_rope_theta") is not None:
         thetas = fields.numbers("layer_rope_theta", layers, 0.0, 1e15)
-    factor = fields.number("residual_multiplier", 1e-6, LARGEST, default=1.0)
+    factor = _factor(fields)
     biased = fields.boolean("attention_bias", False)
     heads = replace(
         parts.heads,
@@ -50,10 +76,14 @@ def granite_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         embedding_scale=fields.number("embedding_multiplier", 1e-6, LARGEST, default=1.0),
         logit_scale=1.0 / fields.number("logits_scaling", 1e-6, LARGEST, default=1.0),
     )
-    parts = replace(parts, heads=heads, feed=replace(parts.feed, bias=fields.boolean("mlp_bias", False)))
+    parts = replace(parts, heads=heads)
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         own = replace(turn, theta=thetas[index]) if thetas[index] else None
-        return pre_layer(t, parts, x, window=windows[index], turn=own, factor=factor)
+        return sparse_layer(t, parts, block, x, window=windows[index], turn=own, factor=factor)
 
     return parts.facts, decoder_program(decoder, layer)
+
+
+def _factor(fields: Fields) -> float:
+    return fields.number("residual_multiplier", 1e-6, LARGEST, default=1.0)

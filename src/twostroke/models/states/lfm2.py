@@ -83,7 +83,7 @@ def _read(fields: Fields, block: FeedForwardText | None = None, dense: int = 0) 
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         h = norm(t, "operator_norm", x)
-        mixed = attend(t, heads, h, turn=turn) if attending[index] else _convolved(t, h, taps, biased)
+        mixed = attend(t, heads, h, turn=turn) if attending[index] else convolved(t, h, taps, biased)
         x = add(x, mixed)
         h = norm(t, "ffn_norm", x)
         return block(t, x, h) if block and index >= dense else add(x, feed(t, h))
@@ -91,7 +91,7 @@ def _read(fields: Fields, block: FeedForwardText | None = None, dense: int = 0) 
     return facts, decoder_program(replace(decoder_of(facts, norm, tied), last_norm="model.embedding_norm"), layer)
 
 
-def _convolved(t: Tracer, h: Value, taps: int, biased: bool) -> Value:
+def convolved(t: Tracer, h: Value, taps: int, biased: bool) -> Value:
     """out(C * conv(B * x)), [B | C | x] = in(h)."""
     width = h.width
     with t.layer("conv."):

@@ -8,6 +8,7 @@
     sigmoid    1 / (1 + exp(-x))
     identity   x
     quick_gelu x / (1 + exp(-1.702 x))                                  (the same, another approximation)
+    softplus   log(1 + exp(x))                                          (Dugas et al. 2000)
 
 Knows: the functions.
 Must not know: where they are applied.
@@ -35,6 +36,7 @@ class Activation(enum.IntEnum):
     SIGMOID = 5
     IDENTITY = 6
     QUICK_GELU = 7
+    SOFTPLUS = 8
 
 
 FLOPS = 5
@@ -74,6 +76,8 @@ def activated(x: F32Array, activation: int) -> NDArray[np.float64]:
             found = wide
         elif activation == Activation.QUICK_GELU:
             found = wide / (1.0 + np.exp(-1.702 * wide))
+        elif activation == Activation.SOFTPLUS:
+            found = np.logaddexp(0.0, wide)
         else:
             raise ValueError(f"there is no activation {activation}")
     return np.asarray(found, np.float64)

@@ -70,7 +70,8 @@ class Heads(HeadCounts):
     where `norm_after_rope`. wide_norm: of the whole of q and of k. interleaved: the checkpoint's rotary pairs lie side
     by side. slopes: of alibi, one for each query head. gated: q's tensor has the rows of a gate behind those of each
     head; what the head sees is multiplied by the gate's sigmoid. query_growth: how much queries grow with the logarithm
-    of their position, see RopeSpec; for heads that turn whole. ahead: see PagedKV.
+    of their position, see RopeSpec; for heads that turn whole. ahead: see PagedKV. gates: how many numbers the product
+    of names.gate makes, each for as many elements; 0 for one for each element. gate_function: of these numbers.
     """
 
     scale: float = 0.0
@@ -87,6 +88,8 @@ class Heads(HeadCounts):
     gated: bool = False
     query_growth: float = 0.0
     ahead: int = 0
+    gates: int = 0
+    gate_function: Activation = Activation.SIGMOID
 
 
 def joined_by_head(name: str) -> JoinedText:
@@ -142,8 +145,8 @@ def attend(
     factor = shape.scale or shape.head_dim**-0.5
     seen = attention(q, cache, factor, soft_cap=shape.soft_cap, sinks=sinks, slopes=_slopes(t, shape))
     if shape.names.gate:
-        gates = [linear(h, t.matrix("gate", {shape.names.gate: shape.query}, shape.hidden_size))]
-    seen = multiply(seen, gates[0], Activation.SIGMOID) if gates else seen.flat()
+        gates = [linear(h, t.matrix("gate", {shape.names.gate: shape.gates or shape.query}, shape.hidden_size))]
+    seen = multiply(seen, gates[0], shape.gate_function) if gates else seen.flat()
     return linear(seen, t.matrix("o", {shape.names.o: shape.hidden_size}, shape.query, bias=shape.output_bias))
 
 

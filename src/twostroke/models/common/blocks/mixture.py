@@ -19,6 +19,7 @@ from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.soft_cap import soft_cap
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Tensor, Value
 
@@ -33,7 +34,8 @@ Router = Callable[[Tracer, Value], Value]
 class LinearRouter:
     """A product and a rule. name: of the product's tensor. bias: the product has one. choice_bias: the full name behind
     the layer's prefix of the tensor that is added to the scores for the choice alone; empty for none. choice_shape: its
-    shape where it is not one axis."""
+    shape where it is not one axis. transposed: the product's tensor holds (columns, rows). soft_cap: of the product, 0
+    for none."""
 
     name: str
     experts: int
@@ -41,13 +43,19 @@ class LinearRouter:
     bias: bool = False
     choice_bias: str = ""
     choice_shape: tuple[int, ...] = ()
+    transposed: bool = False
+    soft_cap: float = 0.0
 
     def __call__(self, t: Tracer, h: Value) -> Value:
         """See Router."""
-        logits = linear(h, t.matrix("router", {self.name: self.experts}, h.width, bias=self.bias))
+        outputs = {self.name: self.experts}
+        product = linear(h, t.matrix("router", outputs, h.width, bias=self.bias, transposed=self.transposed))
+        logits = soft_cap(product, self.soft_cap)
         if not self.choice_bias:
             return route(logits, self.rule)
-        added = Tensor(t.name(self.choice_bias), self.choice_shape or (self.experts,))
+        shape = self.choice_shape or (self.experts,)
+        # Where there are several rows, the first is meant: the others belong to experts that images meet.
+        added = Tensor(t.name(self.choice_bias), shape, matrix=0 if len(shape) > 1 and shape[0] > 1 else None)
         return route(logits, self.rule, t.vector_of((added,), self.experts))
 
 

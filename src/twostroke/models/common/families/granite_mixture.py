@@ -16,6 +16,7 @@ from twostroke.spec.fields import Fields
 SMALLEST, LARGEST = 1e-9, 1e6
 """The smallest and the largest value of a factor."""
 BANKS = Stacks("block_sparse_moe.input_linear.weight", "block_sparse_moe.output_linear.weight")
+ROUTER = "block_sparse_moe.router.layer"
 
 
 def granite_factor(fields: Fields, name: str) -> float:
@@ -28,13 +29,15 @@ def granite_shared(hidden: int, inner: int) -> Feed:
     return Feed(hidden, inner, gate_up="shared_mlp.input_linear", down="shared_mlp.output_linear")
 
 
-def granite_mixture(fields: Fields, hidden: int, inner: int, shared: int) -> Mixture:
-    """inner: of an expert. shared: of the block that every row meets, 0 for none."""
+def granite_mixture(
+    fields: Fields, hidden: int, inner: int, shared: int, banks: Stacks = BANKS, router: str = ROUTER
+) -> Mixture:
+    """inner: of an expert. shared: of the block that every row meets, 0 for none. router: the name of its product."""
     count = expert_count(fields, 8)
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count, default=2), normalised=True)
     return Mixture(
         BankShape(count, hidden, inner),
-        LinearRouter("block_sparse_moe.router.layer", count, rule),
-        BANKS,
+        LinearRouter(router, count, rule),
+        banks,
         shared=Shared(granite_shared(hidden, shared)) if shared else None,
     )

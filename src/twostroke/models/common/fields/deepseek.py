@@ -34,7 +34,12 @@ NORMALISED_BY = 1e-20
 
 
 def biased_experts(parts: LatentParts) -> FeedForwardText:
-    """DeepSeek-V3's: scores by a sigmoid, a bias for the choice alone, groups by their two largest."""
+    """The block of DeepSeek-V3 with experts, added to the residual. See biased_mixture."""
+    return mixture(biased_mixture(parts))
+
+
+def biased_mixture(parts: LatentParts) -> Mixture:
+    """DeepSeek-V3's experts: scores by a sigmoid, a bias for the choice alone, groups by their two largest."""
     fields = parts.fields
     require(fields, "scoring_func", "sigmoid")
     require(fields, "topk_method", "noaux_tc")
@@ -50,7 +55,7 @@ def biased_experts(parts: LatentParts) -> FeedForwardText:
         added=NORMALISED_BY,
         factor=fields.number("routed_scaling_factor", 1e-6, 1e6, default=1.0),
     )
-    return _block(parts, count, LinearRouter("mlp.gate", count, rule, choice_bias=CHOICE_BIAS))
+    return _mixture(parts, count, LinearRouter("mlp.gate", count, rule, choice_bias=CHOICE_BIAS))
 
 
 def plain_experts(parts: LatentParts) -> FeedForwardText:
@@ -172,6 +177,10 @@ def _chosen(fields: Fields, count: int) -> int:
 
 
 def _block(parts: LatentParts, count: int, router: LinearRouter, banks: Banks = BANKS) -> FeedForwardText:
+    return mixture(_mixture(parts, count, router, banks))
+
+
+def _mixture(parts: LatentParts, count: int, router: LinearRouter, banks: Banks = BANKS) -> Mixture:
     fields, hidden = parts.fields, parts.facts.hidden_size
     inner = fields.integer("moe_intermediate_size", 1, 1 << 20)
     every = fields.integer("n_shared_experts", 0, MOST_EXPERTS, default=0)
@@ -183,5 +192,4 @@ def _block(parts: LatentParts, count: int, router: LinearRouter, banks: Banks = 
         parts.feed.bias,
         *(f"{prefix}{name}_proj" for name in ("gate", "up", "down")),
     )
-    block = Mixture(BankShape(count, hidden, inner), router, banks, shared=Shared(shared) if every else None)
-    return mixture(block)
+    return Mixture(BankShape(count, hidden, inner), router, banks, shared=Shared(shared) if every else None)

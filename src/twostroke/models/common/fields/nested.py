@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from twostroke.models.common.fields.fields import with_silent
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, causal_of_type, registered
@@ -15,19 +16,24 @@ from twostroke.spec.fields import Fields
 from twostroke.spec.refused_fields import refuse_fields
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 
+TIED = "tie_word_embeddings"
 NOTHING: Mapping[str, object] = {}
 OUTER = (
     "bos_token_id",
     "dtype",
     "eos_token_id",
     "quantization_config",
-    "tie_word_embeddings",
+    TIED,
     "torch_dtype",
 )
 """Outer fields that count where the inner group is silent."""
 
 PREFIXES = (
     ("language_model.model.blocks.", "model.layers."),  # Kimi K2.5 as transformers 5.23 writes it
+    ("language_model.model.encoder.layers.", "model.layers."),  # Qianfan-OCR as the same version writes it
+    ("model.language_model.lm_head.", "lm_head."),
+    ("thinker.model.language_model.", "model."),  # the part of Qwen Omni that writes text
+    ("thinker.", ""),
     ("language_model.model.", "model."),
     ("model.language_model.", "model."),
     ("model.text_model.", "model."),  # Idefics3 and SmolVLM
@@ -53,8 +59,53 @@ NOT_TEXT = (
     "model.embed_vision.",
     "model.audio_tower.",
     "model.embed_audio.",
+    "audio_tower.",
+    "encoder.",
+    "model.encoder.",
+    "projector.",
+    "vision_encoder.",
+    "model.vision_encoder.",
+    "vision_projection.",
+    "model.vision_projection.",
+    "model.visual_embeddings_table.",
+    "mlp1.",
+    "aligner.",
+    "model.aligner.",
+    "model.generation_aligner.",
+    "model.generation_embeddings.",
+    "model.generation_head.",
+    "model.merger.",
+    "model.vision_adapter.",
+    "model.vision_projector.",
+    "model.vqmodel.",
+    "vit.",
+    "model.vit.",
+    "image_tower.",
+    "model.image_tower.",
+    "video_tower.",
+    "model.video_tower.",
+    "mlp_AR.",
+    "model.projector.",
+    "talker.",
+    "token2wav.",
+    "code2wav.",
 )
 """Beginnings of the names of tensors that only images and sounds need."""
+
+
+def _sizes(vocab: int, hidden: int, inner: int, layers: int, heads: int) -> Mapping[str, object]:
+    return {
+        **{"vocab_size": vocab, "hidden_size": hidden, "intermediate_size": inner},
+        **{"num_hidden_layers": layers, "num_attention_heads": heads},
+    }
+
+
+SILENT_SIZES: Mapping[str, Mapping[str, object]] = {
+    "llama": _sizes(32_000, 4096, 11_008, 32, 32),
+    "mistral": _sizes(32_000, 4096, 14_336, 32, 32),
+    "qwen2": _sizes(151_936, 4096, 22_016, 32, 32),
+}
+"""By model_type: what transformers assumes where the group is silent. Published configs leave even sizes out."""
 
 
 def language_model(
@@ -64,7 +115,15 @@ def language_model(
 
     silent: what transformers assumes for the language model inside where its config is silent.
     """
-    return _model(registered(architecture), with_silent(_inner(fields, "text_config"), silent))
+    return text_model(fields, registered(architecture), silent)
+
+
+def text_model(
+    fields: Fields, entry: Architecture, silent: Mapping[str, object] = NOTHING
+) -> tuple[CommonFacts, ProgramText]:
+    """See language_model. entry: how the language model is read. No checkpoint holds it alone, so the registry has no
+    entry of it."""
+    return _model(entry, with_silent(_inner(fields, "text_config"), silent))
 
 
 def language_model_or_flat(
@@ -72,16 +131,35 @@ def language_model_or_flat(
 ) -> tuple[CommonFacts, ProgramText]:
     """See language_model. The family's older files have no group text_config: there all fields are the language
     model's."""
+    return text_model_or_flat(fields, registered(architecture), silent)
+
+
+def text_model_or_flat(
+    fields: Fields, entry: Architecture, silent: Mapping[str, object] = NOTHING
+) -> tuple[CommonFacts, ProgramText]:
+    """See language_model_or_flat. entry: see text_model."""
     if fields.has("text_config"):
-        return language_model(fields, architecture, silent)
+        return text_model(fields, entry, silent)
     flat = {name: value for name, value in fields.values.items() if name not in ("model_type", "vision_config")}
-    return _model(registered(architecture), with_silent(Fields(flat, fields.place), silent))
+    return _model(entry, with_silent(Fields(flat, fields.place), silent))
 
 
-def language_model_by_type(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The model of `text_config`, read as the architecture that its model_type belongs to."""
+def language_model_of_thinker(
+    fields: Fields, architecture: str, silent: Mapping[str, object] = NOTHING
+) -> tuple[CommonFacts, ProgramText]:
+    """See language_model. The model's fields stand inside `thinker_config`, beside those of parts that speak."""
+    inner = _inner(fields, "thinker_config") if fields.has("thinker_config") else fields
+    return language_model(inner, architecture, silent)
+
+
+def language_model_by_type(fields: Fields, usual: str = "llama") -> tuple[CommonFacts, ProgramText]:
+    """The model of `text_config`, read as the architecture that its model_type belongs to.
+
+    usual: the model_type where it is silent.
+    """
     text = _inner(fields, "text_config")
-    word = text.text("model_type", "llama")  # what transformers assumes
+    word = text.text("model_type", usual)
+    text = with_silent(text, SILENT_SIZES.get(word, NOTHING))
     entry = causal_of_type(word)
     if entry is None:
         raise UnsupportedModel(
@@ -98,13 +176,20 @@ def _model(entry: Architecture, text: Fields) -> tuple[CommonFacts, ProgramText]
     return replace(facts, ignored=(*facts.ignored, *NOT_TEXT), stored_prefixes=PREFIXES), program
 
 
+TURNS = {"mrope": "default", "xdrope": "dynamic"}
+"""Kinds of rotations by several positions, each with the kind that it equals where all positions are equal."""
+
+
 def _turning_once(text: Fields) -> Fields:
     """Rotations by time, height and width are those by position where there is text alone: all three are equal."""
     values = dict(text.values)
     for name in ("rope_scaling", "rope_parameters"):
         group = text.group(name)
-        if group is not None and "mrope" in (group.values.get("type"), group.values.get("rope_type")):
-            values[name] = {**group.values, "type": "default", "rope_type": "default"}
+        if group is None:
+            continue
+        turned = TURNS.get(str(group.values.get("rope_type") or group.values.get("type")))
+        if turned:
+            values[name] = {**group.values, "type": turned, "rope_type": turned}
     return Fields(values, text.place)
 
 
@@ -124,4 +209,16 @@ def _inner(fields: Fields, name: str) -> Fields:
         )
     outer = {key: fields.values[key] for key in OUTER if fields.values.get(key) is not None}
     inner = {key: value for key, value in group.values.items() if value is not None or key not in outer}
+    if outer.get(TIED) is True:  # transformers 5 goes by the outer one, older files by the inner
+        inner[TIED] = True
     return Fields({**outer, **inner}, group.place)
+
+
+def with_own_head(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with tie_word_embeddings false, in its groups too: the checkpoint has a head of its own."""
+    groups = {
+        name: with_own_head(group)
+        for name in ("text_config", "thinker_config")
+        if isinstance(group := config.get(name), dict)
+    }
+    return {**config, **groups, TIED: False}

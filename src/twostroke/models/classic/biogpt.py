@@ -1,0 +1,55 @@
+"""BioGPT: OPT with a scaled embedding and gelu (Luo et al. 2022).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.blocks.norm import NormKind
+from twostroke.models.common.fields.learned_positions import learned_positions
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.spec.fields import Fields
+
+SILENT = {
+    **{"max_position_embeddings": 1024, "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 2},
+    "layer_norm_eps": 1e-5,
+}
+UNUSED = 2
+"""The first rows of the table of positions belong to none."""
+
+
+@architecture("BioGptForCausalLM", model_type="biogpt")
+def biogpt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Every product has a bias. layer_norm_eps is not read: transformers leaves the norms at 1e-5."""
+    fields = Fields(
+        {**fields.values, "layer_norm_eps": 1e-5, "head_dim": None, "num_key_value_heads": None}, fields.place
+    )
+    parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=("hidden_act", "gelu"))
+    scaled = parts.fields.boolean("scale_embedding", True)
+    ignored = ("output_projection.weight",) if parts.decoder.tied else ()
+    parts = replace(
+        parts,
+        facts=replace(parts.facts, ignored=ignored, stored_prefixes=(("lm_head.", "output_projection."),)),
+        heads=replace(
+            parts.heads,
+            qkv_bias=True,
+            output_bias=True,
+            names=replace(parts.heads.names, o="self_attn.out_proj"),
+        ),
+        feed=replace(parts.feed, bias=True, gate="", up="fc1", down="fc2"),
+        decoder=replace(
+            parts.decoder,
+            embedding_scale=math.sqrt(parts.facts.hidden_size) if scaled else 1.0,
+            embedding="biogpt.embed_tokens",
+            layers="biogpt.layers",
+            last_norm="biogpt.layer_norm",
+            head="output_projection",
+            after_embedding=learned_positions("biogpt.embed_positions", parts.facts, UNUSED),
+        ),
+    )
+    return pre_decoder(parts, norms=("self_attn_layer_norm", "final_layer_norm"))

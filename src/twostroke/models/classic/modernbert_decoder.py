@@ -1,0 +1,79 @@
+"""ModernBERT as a decoder (Ettin): its gated blocks and windows, and BERT's block before the head (Weller et al. 2025).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.attend import AttentionNames, attend
+from twostroke.models.common.blocks.norm import NormKind
+from twostroke.models.common.fields.fields import activation, windows_by_layer
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.embed import embed
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import MAX_POSITIONS, ropes_by_layer_type
+
+SILENT = {
+    **{"norm_eps": 1e-5, "max_position_embeddings": 8192, "tie_word_embeddings": True},
+    **{"bos_token_id": 50_281, "eos_token_id": 50_282},
+}
+THETAS = {"sliding_attention": ("local_rope_theta", 10_000.0), "full_attention": ("global_rope_theta", 160_000.0)}
+TABLE = "model.embeddings.tok_embeddings"
+
+
+@architecture("ModernBertDecoderForCausalLM", model_type="modernbert-decoder")
+def modernbert_decoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Every third layer sees everything; the others half of local_attention. Layer 0 has no first norm."""
+    kind = NormKind.LAYER if fields.boolean("norm_bias", False) else NormKind.PLAIN_LAYER
+    fields = Fields({**fields.values, "num_key_value_heads": None, "head_dim": None}, fields.place)
+    parts = read_parts(fields, SILENT, kind=kind, eps="norm_eps", act=("hidden_activation", "gelu"))
+    fields, norm, layers, width = parts.fields, parts.norm, parts.facts.num_layers, parts.facts.hidden_size
+    window = fields.integer("local_attention", 2, MAX_POSITIONS, default=128) // 2
+    every = fields.integer("global_attn_every_n_layers", 1, 4096, default=3)
+    usual = tuple(window if index % every else 0 for index in range(layers))
+    windows = windows_by_layer(fields, layers, window, usual)
+    ropes = ropes_by_layer_type(fields, parts.heads.head_dim, parts.facts.max_positions, THETAS, "full_attention")
+    biased = fields.boolean("attention_bias", False)
+    names = AttentionNames(*(f"attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "Wo")))
+    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, names=names)
+    feed = replace(parts.feed, bias=fields.boolean("mlp_bias", False), gate_up="mlp.Wi", down="mlp.Wo")
+    last = activation(fields, "classifier_activation", "gelu")
+    tied = parts.decoder.tied
+    last_bias, head_bias = fields.boolean("classifier_bias", False), fields.boolean("decoder_bias", True)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        turn = ropes["sliding_attention" if windows[index] else "full_attention"]
+        h = norm(t, "attn_norm", x) if index else x
+        x = add(x, attend(t, heads, h, window=windows[index], turn=turn))
+        return add(x, feed(t, norm(t, "mlp_norm", x)))
+
+    def text(t: Tracer) -> Value:
+        vocabulary = parts.facts.vocab_size
+        bias = (Tensor("decoder.bias", (vocabulary,)),) if head_bias else ()
+        # Where the head is the embedding too, its bias lies beside the table; looking tokens up does not read it.
+        table = t.weight("embedding", vocabulary, width, (_table(TABLE, vocabulary, width),), bias if tied else ())
+        x = norm(t, "model.embeddings.norm", embed(table, t.token_ids, t), in_place=True)
+        for index in range(layers):
+            with t.layer(f"model.layers.{index}."):
+                x = layer(t, index, x)
+        rows = norm(t, "model.final_norm", gather_rows(x, t.logit_rows), in_place=True)
+        rows = activate(linear(rows, t.matrix("last", {"lm_head.dense": width}, width, bias=last_bias)), last)
+        rows = norm(t, "lm_head.norm", rows, in_place=True)
+        if tied:
+            return linear(rows, table)
+        return linear(rows, t.weight("head", vocabulary, width, (_table("decoder", vocabulary, width),), bias))
+
+    return replace(parts.facts, ignored=("decoder.weight",) if tied else ()), text
+
+
+def _table(name: str, vocabulary: int, width: int) -> Tensor:
+    return Tensor(f"{name}.weight", (vocabulary, width))

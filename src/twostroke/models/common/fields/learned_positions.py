@@ -1,0 +1,26 @@
+"""A table of learned positions that is added to the embedding (GPT-2, OPT).
+
+Knows: the ops.
+Must not know: any one architecture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twostroke.models.common.registry import CommonFacts
+from twostroke.ops.products.embed import embed
+from twostroke.ops.rows.add import add
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value
+
+
+def learned_positions(name: str, facts: CommonFacts, unused: int = 0) -> Callable[[Tracer, Value], Value]:
+    """name: of the table, without ".weight". unused: its first rows, which belong to no position."""
+    positions, width = facts.max_positions, facts.hidden_size
+
+    def added(t: Tracer, x: Value) -> Value:
+        table = Tensor(f"{name}.weight", (positions + unused, width), rows=(unused, positions + unused))
+        return add(x, embed(t.weight("positions", positions, width, (table,)), t.positions, t))
+
+    return added

@@ -1,0 +1,72 @@
+"""Muse Glimmer: a gate on what heads see, norms on both sides of each block, layers without rotations (Meta 2026).
+
+Knows: its config fields, the names of its norms. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.attend import AttentionNames, attend
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.fields.fields import windows_by_layer
+from twostroke.models.common.fields.nested import text_model
+from twostroke.models.common.fields.read import read_parts, window_of
+from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
+from twostroke.ops.rows.add import add
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 128},
+    **{"bos_token_id": 200_000, "eos_token_id": 200_001},
+}
+
+
+@architecture("MuseGlimmerForConditionalGeneration", model_type="muse_glimmer")
+def muse_glimmer(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The language model of a checkpoint that also sees images."""
+    return text_model(fields, Architecture("MuseGlimmerText", "muse_glimmer_text", _text))
+
+
+def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The last layer and every fourth before it see everything and do not turn, unless layer_types and
+    layer_rope_theta say others: of the second, only whether a number is 0 counts."""
+    parts = read_parts(fields, SILENT, kv_absent=2, act=("hidden_activation", "silu"))
+    fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
+    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions)
+    far = [(layers - 1 - index) % 4 == 0 for index in range(layers)]
+    window = window_of(fields, 2048)
+    windows = windows_by_layer(fields, layers, window, tuple(0 if each else window for each in far))
+    turning = [not each for each in far]
+    if fields.values.get("layer_rope_theta") is not None:
+        turning = [theta > 0 for theta in fields.numbers("layer_rope_theta", layers, 0.0, 1e15)]
+    eps, biased = fields.number("rms_norm_eps", 1e-12, 0.1), fields.boolean("attention_bias", False)
+    heads = replace(
+        parts.heads,
+        scale=fields.number("qk_scale_factor", 1e-6, 1e6, default=3.87) * parts.heads.head_dim**-0.5,
+        qkv_bias=biased,
+        output_bias=biased,
+        head_norm=Norm(eps, NormKind.UNIT),
+        names=AttentionNames(gate="self_attn.gate_proj"),
+    )
+    before = Norm(eps, plus=1.0)
+    after = Norm(fields.number("post_norm_eps", 1e-15, 0.1, default=1e-8), plus=1.0)
+    decoder = replace(
+        parts.decoder,
+        logit_scale=fields.number("output_multiplier", 1e-9, 1e6, default=0.19611613513818404),
+        soft_cap=fields.number("final_logit_softcapping", 1e-3, 1e6, default=20.0),
+        after_embedding=lambda t, x: Norm(eps, NormKind.UNIT)(t, "", x, in_place=True),
+    )
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        own = turn if turning[index] else None
+        seen = attend(t, heads, before(t, "input_layernorm", x), window=windows[index], turn=own)
+        x = add(x, after(t, "post_attention_layernorm", seen, in_place=True))
+        made = parts.feed(t, before(t, "pre_feedforward_layernorm", x))
+        return add(x, after(t, "post_feedforward_layernorm", made, in_place=True))
+
+    return facts, decoder_program(decoder, layer)

@@ -1,0 +1,119 @@
+"""OLMo Hybrid: three layers with the gated delta rule, whose states may turn over, for one of attention (Ai2 2026).
+
+Knows: its config fields, its tensors and its program. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import post_layer
+from twostroke.models.common.blocks.states.mamba2 import conv_taps
+from twostroke.models.common.fields.hybrid import attention_layers
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.states.delta_rule import delta_rule
+from twostroke.ops.states.gated_norm import gated_norm
+from twostroke.ops.states.short_conv import short_conv
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"max_position_embeddings": 65_536, "eos_token_id": 100_257}
+LARGEST = 1 << 16
+GATE_EPS = 1e-5
+"""The eps of the norm behind the delta rule; no field says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OlmoDelta:
+    """key_dim, value_dim: of one head. strength: the most that a state is changed by, 2 where it may turn over."""
+
+    hidden_size: int
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    taps: int
+    strength: float
+
+
+@architecture("OlmoHybridForCausalLM", model_type="olmo_hybrid")
+def olmo_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Every fourth layer attends, and the last where no other does, unless layer_types says others. Heads turn only
+    where rope_parameters or rope_theta name a base. Layers that attend have their norms behind the blocks."""
+    parts = read_parts(fields, SILENT)
+    fields, layers, heads = parts.fields, parts.facts.num_layers, parts.heads.num_heads
+    usual = [index % 4 == 3 for index in range(layers)]
+    usual[-1] = usual[-1] or not any(usual)
+    attending = attention_layers(fields, layers, tuple(usual))
+    group = fields.group("rope_parameters") or fields.group("rope_scaling")
+    based = fields.values.get("rope_theta") is not None or (group and group.values.get("rope_theta") is not None)
+    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions) if based else None
+    biased = fields.boolean("attention_bias", False)
+    parts = replace(parts, heads=replace(parts.heads, qkv_bias=biased, output_bias=biased, wide_norm=parts.norm))
+    shape = _delta(fields, parts.facts.hidden_size, heads)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        if attending[index]:
+            return post_layer(t, parts, x, turn=turn)
+        h = parts.norm(t, "attention_layer_norm", x)
+        with t.layer("linear_attn."):
+            x = add(x, _net(t, shape, h))
+        return add(x, parts.feed(t, parts.norm(t, "feedforward_layer_norm", x)))
+
+    saved = tuple(  # as transformers writes them
+        (f"model.layers.{index}.feedforward_layer_norm.", f"model.layers.{index}.post_attention_layernorm.")
+        for index in range(layers)
+        if attending[index]
+    )
+    return replace(parts.facts, stored_prefixes=saved), decoder_program(parts.decoder, layer)
+
+
+def _delta(fields: Fields, hidden: int, heads: int) -> OlmoDelta:
+    keys = fields.optional_integer("linear_num_key_heads", 1, 4096) or heads
+    values = fields.optional_integer("linear_num_value_heads", 1, 4096) or heads
+    if values % keys:
+        raise fields.wrong("linear_num_value_heads", f"It must be a multiple of the {keys} key heads.")
+    key_dim = fields.optional_integer("linear_key_head_dim", 1, 4096) or int(0.75 * hidden / keys)
+    return OlmoDelta(
+        hidden,
+        keys,
+        values,
+        key_dim,
+        fields.optional_integer("linear_value_head_dim", 1, 4096) or 2 * key_dim,
+        fields.integer("linear_conv_kernel_dim", 2, 64, default=4),
+        2.0 if fields.boolean("linear_allow_neg_eigval", True) else 1.0,
+    )
+
+
+def _net(t: Tracer, shape: OlmoDelta, x: Value) -> Value:
+    """The block's output for rows x (T, hidden), not yet added."""
+    heads = shape.value_heads
+    keys, values = shape.key_heads * shape.key_dim, heads * shape.value_dim
+    outputs = {
+        **{"q_proj": keys, "k_proj": keys, "v_proj": values, "g_proj": values},
+        **{"b_proj": heads, "a_proj": heads},
+    }
+    *parts, gate, b, a = linear(x, t.matrix("states_in", outputs, shape.hidden_size)).split(*outputs.values())
+    q, k, v = (
+        short_conv(part, conv_taps(t, f"{name}_conv1d", part.width, shape.taps), None, Activation.SILU).heads(count)
+        for name, part, count in zip("qkv", parts, (shape.key_heads, shape.key_heads, heads), strict=True)
+    )
+    scanned = delta_rule(
+        q,
+        k,
+        v,
+        a,
+        b,
+        decay=t.vector_of((Tensor(t.name("A_log"), (heads,)),), heads, negated_exp=True),
+        dt_bias=t.vector("dt_bias", heads, suffix=""),
+        strength=shape.strength,
+    )
+    normed = gated_norm(scanned, gate, t.vector("o_norm", shape.value_dim), GATE_EPS, heads, gate_first=False)
+    return linear(normed, t.matrix("states_out", {"o_proj": shape.hidden_size}, values))

@@ -1,0 +1,54 @@
+"""Mellum 2: Qwen3's experts, with windows and rotations of their own in some layers (JetBrains 2026).
+
+Knows: its config fields. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixture
+from twostroke.models.common.fields.fields import silu_only, windows_by_layer
+from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed_blocks
+from twostroke.models.common.fields.read import read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.route import RouteRule
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import ropes_by_layer_type
+
+SILENT = {
+    **{"max_position_embeddings": 131_072, "head_dim": 128, "moe_intermediate_size": 896, "norm_topk_prob": True},
+    **{"num_experts_per_tok": 8},
+}
+THETAS = {"sliding_attention": ("rope_local_base_freq", 10_000.0), "full_attention": ("rope_theta", 500_000.0)}
+PREDICTION = ("mtp.", "model.mtp.")
+"""Beginnings of the names of tensors of a layer that predicts a further token, which is not read."""
+
+
+@architecture("MellumForCausalLM", model_type="mellum")
+def mellum(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """layer_types says which layers have the window, mlp_layer_types which have experts: all where it is silent."""
+    silu_only(fields)
+    parts = read_parts(fields, SILENT, kv_absent=4)
+    fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
+    biased = fields.boolean("attention_bias", False)
+    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, head_norm=parts.norm)
+    parts = replace(parts, heads=heads)
+    ropes = ropes_by_layer_type(fields, heads.head_dim, facts.max_positions, THETAS, "full_attention")
+    windows = windows_by_layer(fields, layers, window_of(fields, 1024), (0,) * layers)
+    count = expert_count(fields, 64)
+    rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), fields.boolean("norm_topk_prob", True))
+    shape = BankShape(count, facts.hidden_size, fields.integer("moe_intermediate_size", 1, LARGEST))
+    block = mixture(Mixture(shape, LinearRouter("mlp.gate", count, rule), EachExpert("mlp.experts")))
+    blocks = listed_blocks(fields, block, layers, 0)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        turn = ropes["sliding_attention" if windows[index] else "full_attention"]
+        return sparse_layer(t, parts, blocks[index], x, window=windows[index], turn=turn)
+
+    return replace(facts, ignored=(*facts.ignored, *PREDICTION)), decoder_program(parts.decoder, layer)

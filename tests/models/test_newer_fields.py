@@ -1,0 +1,97 @@
+"""Fields of the families that came late: own names in published configs, and values that are refused by name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.models.parity import Loaded
+from twostroke.models.common.registry import read_model
+from twostroke.ops.reference import ReferenceOps
+from twostroke.types.errors import ModelError
+
+
+def program_of(config: dict[str, Any]) -> str:
+    return re.sub(" at 0x[0-9a-f]+", "", str(read_model(config).program))
+
+
+def changed(family: str, **changes: Any) -> dict[str, Any]:
+    """The family's config; a field of its language model where it has one inside."""
+    config = FAMILIES[family]().to_dict()
+    if "text_config" not in config:
+        return {**config, **changes}
+    return {**config, "text_config": {**config["text_config"], **changes}}
+
+
+def test_published_names_of_mimo_mean_what_transformers_names_mean() -> None:
+    config = FAMILIES["mimo-v2-flash"]().to_dict()
+    own = {name: value for name, value in config.items() if name not in ("layer_types", "mlp_layer_types")}
+    own |= {"hybrid_layer_pattern": [0, 1, 1, 0], "moe_layer_freq": [0, 1, 1, 1], "n_group": None}
+    own |= {"sliding_window_size": config["sliding_window"] - 1, "sliding_window": 128}
+    assert program_of(own) == program_of(config)
+
+
+def test_layers_of_gpt_neo_are_said_in_pairs_or_one_by_one() -> None:
+    config = FAMILIES["gpt-neo"]().to_dict()
+    listed = {**config, "attention_types": None, "attention_layers": ["global", "local"] * 2}
+    assert program_of(listed) == program_of(config)
+
+
+def test_a_bias_for_the_choice_of_experts_that_is_absent_is_zero(tmp_path: Path) -> None:
+    """As in skt/A.X-K1, which transformers loads without it."""
+    make_checkpoint("axk1", tmp_path)
+    file, ids = tmp_path / "model.safetensors", list(range(20))
+    tensors = load_file(file)
+    biases = [name for name in tensors if name.endswith("e_score_correction_bias")]
+    assert len(biases) == 2
+    save_file({name: each * (name not in biases) for name, each in tensors.items()}, file)
+    zeroed = Loaded(tmp_path, ReferenceOps()).run(ids, [20])
+    save_file({name: each for name, each in tensors.items() if name not in biases}, file)
+    assert np.array_equal(Loaded(tmp_path, ReferenceOps()).run(ids, [20]), zeroed)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "named"),
+    [
+        ("mimo-v2-flash", {"layer_types": None, "hybrid_layer_pattern": [0, 2, 1, 0]}, "hybrid_layer_pattern"),
+        ("mimo-v2-flash", {"num_key_value_heads": 4}, "num_key_value_heads"),
+        ("mimo-v2-flash", {"v_head_dim": 4096}, "v_head_dim"),
+        ("mimo-v2-flash", {"scoring_func": "softmax"}, "scoring_func"),
+        ("cohere2-moe", {"expert_selection_fn": "argmax"}, "expert_selection_fn"),
+        ("cohere2-moe", {"shared_expert_combination_strategy": "max"}, "shared_expert_combination_strategy"),
+        ("cohere2-moe", {"mlp_layer_types": ["dense"]}, "mlp_layer_types"),
+        ("mellum", {"mlp_layer_types": ["dense", "thick", "dense", "dense"]}, "mlp_layer_types"),
+        ("mllama", {"cross_attention_layers": [7]}, "cross_attention_layers"),
+        ("mllama", {"cross_attention_layers": [0, 1, 2, 3]}, "cross_attention_layers"),
+        ("mllama", {"tie_word_embeddings": True}, "tie_word_embeddings"),
+        ("gpt-bigcode", {"add_cross_attention": True}, "add_cross_attention"),
+        ("gpt-neo", {"attention_layers": None, "attention_types": [["global", "x"]]}, "attention_types"),
+        ("gpt-neo", {"attention_layers": ["global"]}, "attention_types"),
+        ("axk1", {"scoring_func": "softmax"}, "scoring_func"),
+        ("nanochat", {"hidden_act": "no-function"}, "hidden_act"),
+        ("flint", {"layer_types": ["full_attention"]}, "layer_types"),
+        ("flint", {"num_experts_per_tok": 9}, "num_experts_per_tok"),
+        ("lfm3", {"layer_types": ["conv", "mamba", "conv", "conv", "conv"]}, "layer_types"),
+        ("lfm3", {"sliding_window": None}, "sliding_window"),
+        ("codegen", {"n_head": 2}, "n_head"),
+        ("laguna", {"gating": "per-layer"}, "gating"),
+        ("laguna", {"moe_apply_router_weight_on_input": True}, "moe_apply_router_weight_on_input"),
+        ("laguna", {"num_attention_heads_per_layer": [4, 4]}, "num_attention_heads_per_layer"),
+        ("ernie-4.5-vl", {"use_bias": True}, "use_bias"),
+        ("ernie-4.5-vl", {"mlp_layer_types": ["dense", "sparse"]}, "mlp_layer_types"),
+        ("olmo-hybrid", {"linear_num_value_heads": 3}, "linear_num_value_heads"),
+        ("modernbert-decoder", {"classifier_activation": "no-function"}, "classifier_activation"),
+        ("aria-text", {"hidden_act": "relu"}, "hidden_act"),
+        ("phi4-multimodal", {"hidden_act": "no-function"}, "hidden_act"),
+        ("muse-glimmer", {"layer_rope_theta": [1.0]}, "layer_rope_theta"),
+    ],
+)
+def test_what_is_not_implemented_is_refused_by_name(family: str, changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(ModelError, match=named):
+        read_model(changed(family, **changes))

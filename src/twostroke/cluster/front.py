@@ -157,7 +157,7 @@ class FrontStepper:
         return b"".join(bytes([state]) * count for state, count in (*counts, (PageState.FREE, gauges.pages_free)))
 
     def explain(self, name: str) -> list[Explanation]:
-        """Where the time of an ended request went; replicas are asked. Any other thread; it waits for the answers."""
+        """Say where the time of an ended request went. It waits for replicas, so another thread must call it."""
         return self._records.explain(self.fleet, name)
 
     def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:

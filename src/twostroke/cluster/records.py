@@ -30,7 +30,7 @@ ANSWER_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Of one completion. answers: one for each of its stays."""
+    """What is asked about one completion. answers: one for each of its stays."""
 
     account: Account
     stays: tuple[ReplicaStay, ...]
@@ -46,18 +46,18 @@ class RecordCalls:
         self._waiting: dict[tuple[str, int], list[tuple[ReplicaStay, Future[Record]]]] = {}
 
     def explain(self, fleet: ReplicaFleet, name: str) -> list[Explanation]:
-        """Of a completion, or of each completion of a request; none for an unknown id."""
+        """Explain a completion, or each completion of a request; an unknown id has no explanation."""
         asked = self.ask(fleet, name)
         self._wake()
         return self.told(asked)
 
     def ask(self, fleet: ReplicaFleet, name: str) -> list[Question]:
-        """What `send` will send; for each completion."""
+        """Make one question for each completion; `send` sends them."""
         found = fleet.ledger.accounts.find(name)
         return [self._question(account, fleet.ledger.stays(account.request_id)) for account in found]
 
     def told(self, asked: Sequence[Question]) -> list[Explanation]:
-        """When the answers are there, or the time is over."""
+        """Wait until the answers are there or the time is over, and put the explanations together."""
         until_s = time.monotonic() + self._answer_s
         return [
             explained(
@@ -76,7 +76,7 @@ class RecordCalls:
         return question
 
     def send(self, fleet: ReplicaFleet) -> None:
-        """Questions go into the fleet's outbox, where the replica is the one that it was."""
+        """Put questions into the fleet's outbox. A replica that was started anew is not asked: its record is gone."""
         there = {member.name: member.instance for member in fleet.members}
         while self._asks:
             stay, group, answer = self._asks.popleft()
@@ -87,7 +87,7 @@ class RecordCalls:
                 _give(answer, gone(stay))
 
     def came(self, name: str, frame: RecordSent) -> None:
-        """An answer."""
+        """A replica has answered."""
         for stay, answer in self._waiting.pop((name, frame.number), ()):
             _give(answer, forgotten(stay) if frame.explanation is None else frame.explanation)
 
@@ -99,12 +99,12 @@ class RecordCalls:
 
 
 def gone(stay: ReplicaStay) -> str:
-    """Why there is no record."""
+    """The sentence for a replica that is not there any more."""
     return f"{stay.member} has ended since, and its record of this time with it"
 
 
 def forgotten(stay: ReplicaStay) -> str:
-    """Why there is no record."""
+    """The sentence for a replica that has dropped its oldest records."""
     return f"{stay.member} has no record of this time any more: newer requests took its place"
 
 

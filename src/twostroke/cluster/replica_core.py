@@ -212,7 +212,7 @@ class ReplicaCore:
             self._ended(self._book.abort(request_id, self._clock()))
 
     def record(self, asked: RecordAsked) -> RecordSent:
-        """Where the time of a stream went that has ended here."""
+        """Say where the time of a stream went that has ended here."""
         found = self._ledger.accounts.find(asked.group)
         own = [each for each in found if each.request_id.endswith(f".{asked.number}")]
         return RecordSent(asked.number, self._explainer.explanation(own[-1]) if own else None)
@@ -275,7 +275,7 @@ class ReplicaCore:
                     self._starts[request_id] = WireStart(link.numbers[request_id], waited_s, sequence.start)
 
     def _ended(self, events: Sequence[Event]) -> Sequence[Event]:
-        """The same, told to the ledger."""
+        """Tell the ledger of each end among the events, and give the events back."""
         for event in events:
             if isinstance(event, FinishedEvent):
                 self._ledger.finish(event)

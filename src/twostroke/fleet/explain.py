@@ -28,7 +28,7 @@ Record = Explanation | str
 
 
 def explained(account: Account, stays: Sequence[ReplicaStay], records: Sequence[Record]) -> Explanation:
-    """records: one for each stay. A replica that has refused the request has an empty string."""
+    """Put the records of all stays together, one record for each stay. A refused stay has an empty record."""
     story = _Story(account)
     for index, (stay, record) in enumerate(zip(stays, records, strict=True)):
         lost = stays[index - 1] if index and stays[index - 1].end is StayEnd.LOST else None
@@ -37,7 +37,7 @@ def explained(account: Account, stays: Sequence[ReplicaStay], records: Sequence[
 
 
 class _Story:
-    """What was found so far."""
+    """The parts, causes and advice that were found so far."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -50,7 +50,7 @@ class _Story:
         self._until_s, self._between_s = account.arrival_s, 0.0  # between_s: of left_s, after the first token
 
     def add(self, stay: ReplicaStay, record: Record, lost: ReplicaStay | None, several: bool) -> None:
-        """lost: the stay before, where this one goes on with a stream that was lost there."""
+        """Add one stay. lost: the stay before it, where the stream was lost there and goes on here."""
         self._left_s -= stay.seconds
         self._between_s += stay.since_s - self._until_s if stay.num_told else 0.0
         self._until_s = stay.until_s
@@ -84,7 +84,7 @@ class _Story:
         self.advice += [replace(each, text=prefix + each.text) for each in record.advice]
 
     def told(self, members: Sequence[str], records: Sequence[Explanation]) -> Explanation:
-        """The whole."""
+        """Add the front's own time, and give the explanation of the whole."""
         account, self.parts["front_s"] = self._account, self._left_s
         side = Verdict.STREAM if self._between_s > self._left_s / 2 else Verdict.START
         self._add(CauseKind.FRONT, side, self._left_s, "until it was sent to a replica, and between replicas")
@@ -113,15 +113,15 @@ class _Story:
         self.causes.append(Cause(kind, side, seconds, text, who))
 
     def _side(self, stay: ReplicaStay) -> Verdict:
-        """Where most of the stay was."""
+        """Was most of the stay before the first token or after it?"""
         token_s = self._account.first_token_s
         middle_s = (stay.since_s + stay.until_s) / 2
         return Verdict.START if token_s is None or middle_s <= token_s else Verdict.STREAM
 
 
 def _fitted(parts_s: Mapping[str, float], seconds: float) -> tuple[dict[str, float], float]:
-    """Parts that take no longer than the stay: a replica goes on until it hears that a stream has left it. -> parts,
-    and the seconds that were taken away from the end."""
+    """Shorten a replica's parts to the length of the stay, from their end: a replica goes on until it hears that a
+    stream has left it. -> the parts, and the seconds that were taken away."""
     excess_s = left_s = max(0.0, sum(parts_s.values()) - seconds)
     parts = dict(parts_s)
     for name in reversed(parts):
@@ -132,7 +132,7 @@ def _fitted(parts_s: Mapping[str, float], seconds: float) -> tuple[dict[str, flo
 
 
 def _shortened(causes: Sequence[Cause], seconds: float) -> list[Cause]:
-    """Without so many seconds, which are those of the stream as far as it goes."""
+    """Take so many seconds away from the causes, from those of the stream first."""
     found = []
     for cause in sorted(causes, key=lambda each: each.side is not Verdict.STREAM):
         taken_s = min(seconds, cause.seconds)
@@ -142,7 +142,7 @@ def _shortened(causes: Sequence[Cause], seconds: float) -> list[Cause]:
 
 
 def _again(cause: Cause, stay: ReplicaStay, lost: ReplicaStay) -> Cause:
-    """A prompt that is computed again is the price of the loss."""
+    """Call the computing of a prompt what it is here: the price of the loss."""
     if cause.kind is not CauseKind.OWN_PREFILL:
         return cause
     told = f" and {stay.num_told:,} tokens of its answer" if stay.num_told else ""

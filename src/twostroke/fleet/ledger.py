@@ -9,6 +9,7 @@ Must not know: sockets, clocks, what replicas know.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from twostroke.cost.history.account import Account, Phase, QueueStory
 from twostroke.cost.history.ledger import MAX_FINISHED, Ledger
@@ -18,9 +19,11 @@ from twostroke.types.event import FinishedEvent
 from twostroke.types.parts import TimeParts
 from twostroke.types.request import Request
 
+Kept = TypeVar("Kept")
+
 
 class FrontLedger(Ledger):
-    """A Ledger without steps. streams: of the fleet, by request id."""
+    """A Ledger without steps. streams: the fleet's live streams by request id."""
 
     def __init__(self, streams: Mapping[str, FleetStream]) -> None:
         super().__init__()
@@ -33,7 +36,7 @@ class FrontLedger(Ledger):
 
     def ended(self, stream: FleetStream) -> None:
         """The fleet has forgotten it; its FinishedEvent goes to `finish`."""
-        self._left[stream.request.request_id] = stream
+        _keep_latest(self._left, stream.request.request_id, stream)
 
     def finish(self, event: FinishedEvent) -> Account | None:
         """See Ledger."""
@@ -42,14 +45,11 @@ class FrontLedger(Ledger):
             return None
         account = _account(stream, event)
         self.accounts.add(account)
-        self._stays.pop(event.request_id, None)
-        self._stays[event.request_id] = tuple(stream.visits)
-        if len(self._stays) > MAX_FINISHED:
-            del self._stays[next(iter(self._stays))]
+        _keep_latest(self._stays, event.request_id, tuple(stream.visits))
         return account
 
     def stays(self, request_id: str) -> tuple[ReplicaStay, ...]:
-        """At which replicas a completion was that has ended; any thread may ask."""
+        """Say at which replicas an ended completion was; any thread may ask."""
         return self._stays.get(request_id, ())
 
     def live(self) -> list[LiveRequest]:
@@ -60,6 +60,13 @@ class FrontLedger(Ledger):
         """See Ledger."""
         stream = self._streams.get(request_id)
         return None if stream is None else _live(stream)
+
+
+def _keep_latest(kept: dict[str, Kept], name: str, value: Kept) -> None:
+    kept.pop(name, None)
+    kept[name] = value
+    if len(kept) > MAX_FINISHED:
+        del kept[next(iter(kept))]
 
 
 def _account(stream: FleetStream, event: FinishedEvent) -> Account:

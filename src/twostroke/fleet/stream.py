@@ -49,7 +49,7 @@ class ReplicaStay:
 
     @property
     def seconds(self) -> float:
-        """By the front's clock."""
+        """How long the stay was, by the front's clock."""
         return self.until_s - self.since_s
 
 
@@ -63,10 +63,9 @@ class FleetStream:
     lost_on: instances of replicas that were lost while it ran on them; deaths: how many of these have ended.
     search: see Search; refused_by: replicas that refused it; refusal: what the last one of them said; retry_at_s: when
     the first one of them may take it. unpromised: those that could not promise its first token in time and may hold it.
-    handed: its present replica was to take it over; stays: it is decoded where
-    its prompt is computed. heir: is to take it over; ahead: the number under which pages go there, or 0.
-    visits: the replicas that had it, the last one has it. away_s: without a token after a loss; away_since_s: the
-    present such time.
+    handed: its present replica was to take it over; stays: it is decoded where its prompt is computed. heir: is to take
+    it over; ahead: the number under which pages go there, or 0. visits: the replicas that had it; the last one has it.
+    away_s: the time without a token after losses; away_since_s: when the present such time began.
     """
 
     request: Request

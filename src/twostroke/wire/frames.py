@@ -230,14 +230,14 @@ class PagesSent(msgspec.Struct, tag=True, frozen=True):
 
 
 class RecordAsked(msgspec.Struct, tag=True, frozen=True):
-    """Where did the time of an ended stream go here? number, group: of its Assignment."""
+    """Asks where the time of an ended stream went at this replica. number, group: those of its Assignment."""
 
     number: int
     group: str
 
 
 class RecordSent(msgspec.Struct, tag=True, frozen=True):
-    """The answer. explanation: with the replica's own times; None where nothing is known of this stream any more."""
+    """Answers RecordAsked. explanation: the replica's own; None where it knows nothing of this stream any more."""
 
     number: int
     explanation: Explanation | None

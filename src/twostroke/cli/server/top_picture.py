@@ -140,7 +140,7 @@ def _latency(found: Mapping[str, Any]) -> Table:
 
 
 def _replicas(replicas: list[dict[str, Any]]) -> Table:
-    """Of a front; nothing of a server without replicas."""
+    """A row for each replica of a front; a server without replicas has no row."""
     table = Table(box=None, pad_edge=False)
     columns = ("name", "state", "role", "running", "waiting", "prompt_tokens", "pages_used", "step_s")
     for title in columns if replicas else ():

@@ -38,7 +38,7 @@ def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
 
 
 def front_about(resolved: Resolved, facts: ReplicaFacts, num_replicas: int, version: str) -> dict[str, Any]:
-    """Of a front: what all of its replicas have in common. kv_tokens: of all together."""
+    """The facts of a front: what all of its replicas have in common. kv_tokens: of all of them together."""
     return {
         "version": version,
         "model": resolved["served_name"],

@@ -341,7 +341,7 @@ class World:
 
 
 def explainer() -> Explainer:
-    """Of a replica; nothing is known of the machine's costs."""
+    """What a replica explains with; nothing is known of the machine's costs."""
     return Explainer(Ledger(), None, Options(16, 4))
 
 

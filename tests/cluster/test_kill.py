@@ -5,29 +5,22 @@ Real processes, real sockets, `kill -9`.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-from openai import OpenAI
 
-from twostroke.env import process_environment
+from tests.cluster.running import Running, serving
 from twostroke.llm import LLM
 from twostroke.types.grammar import Grammar
 from twostroke.types.sampling_params import SamplingParams
 
-SOURCE = Path(__file__).parents[2] / "src"
 SCHEMA = {
     "type": "object",
     "properties": {"word": {"type": "string", "maxLength": 40}, "count": {"type": "integer"}},
@@ -47,66 +40,10 @@ ASKED: list[dict[str, Any]] = [
 ]
 
 
-class Running:
-    """`twostroke serve spark --replicas 3`."""
-
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
-        self.process = process
-        self.client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=120)
-
-    def replicas(self) -> list[int]:
-        """Process ids."""
-        with contextlib.suppress(OSError):
-            path = Path(f"/proc/{self.process.pid}/task")
-            found = [child for task in path.iterdir() for child in (task / "children").read_text().split()]
-            return [int(child) for child in found if "replica" in Path(f"/proc/{child}/cmdline").read_text()]
-        return []
-
-    def answer(self, fields: dict[str, Any], piece: Callable[[], None] = lambda: None) -> list[Any]:
-        """The pieces of a stream, of each choice: text, log probabilities, finish reason. piece: called at each."""
-        messages: Any = [{"role": "user", "content": "Write three sentences about prefill and decode."}]
-        made: dict[int, list[Any]] = {}
-        with self.client.chat.completions.create(
-            model="spark", messages=messages, stream=True, **{"max_tokens": 160, **fields}
-        ) as stream:
-            for chunk in stream:
-                piece()
-                for choice in chunk.choices:
-                    parts = made.setdefault(choice.index, ["", [], None])
-                    parts[0] += choice.delta.content or ""
-                    found = choice.logprobs.content if choice.logprobs else None
-                    parts[1] += [(each.token, each.logprob) for each in found or ()]
-                    parts[2] = choice.finish_reason or parts[2]
-        return [made[index] for index in sorted(made)]
-
-
 @pytest.fixture(scope="module")
 def running() -> Iterator[Running]:
-    command = [sys.executable, "-P", "-m", "twostroke", "serve", "spark", "--replicas", "3", "--threads", "1"]
-    environment = process_environment() | {"PYTHONPATH": str(SOURCE)}
-    process = subprocess.Popen(
-        [*command, "--port", "0", "--kv-memory", "64MB", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-    )
-    try:
-        assert process.stdout is not None
-        lines = ""
-        while True:
-            line = process.stdout.readline()
-            assert line, "the server ended"
-            lines += line
-            with contextlib.suppress(ValueError):
-                yield Running(process, json.loads(lines)["url"])
-                break
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
+    with serving(3) as made:
+        yield made
 
 
 def test_killed_replicas_change_no_stream(running: Running) -> None:

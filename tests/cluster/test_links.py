@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.fleet.invented import InventedModel, whole_answer
-from tests.fleet.world import ARITHMETIC, SameTime, request_of
+from tests.fleet.world import ARITHMETIC, SameTime, explainer, request_of
 from twostroke.cache.manager import CacheManager
 from twostroke.cli.server.cluster import command as cluster
 from twostroke.cluster.framing import encode
@@ -54,7 +54,7 @@ class SlowGrammars:
 
 def core() -> ReplicaCore:
     scheduler = Scheduler(CacheManager(24, 4), SchedulerLimits(16, 4, 1))
-    return ReplicaCore(scheduler, InventedModel(), time.monotonic, SameTime(), print, lambda: None)  # type: ignore[arg-type]
+    return ReplicaCore(scheduler, InventedModel(), time.monotonic, SameTime(), print, lambda: None, explainer())  # type: ignore[arg-type]
 
 
 @contextmanager

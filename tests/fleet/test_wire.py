@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from tests.fleet.world import ARITHMETIC, request_of
 from tests.tiers import examples
 from twostroke.cluster.framing import MAX_FRAME_BYTES, FrameReader, WireError, encode
+from twostroke.cost.explain.explanation import Advice, Cause, CauseKind, Explanation, Verdict
 from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
+from twostroke.types.event import FinishedEvent
 from twostroke.types.grammar import Grammar
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import TokenLogprob
@@ -24,6 +26,8 @@ from twostroke.wire.frames import (
     Frame,
     Hello,
     Proof,
+    RecordAsked,
+    RecordSent,
     Refused,
     ReplicaFacts,
     ReplicaLoad,
@@ -36,11 +40,24 @@ from twostroke.wire.frames import (
 from twostroke.wire.translate import requests_of, wire_request
 
 LOGPROB = TokenLogprob(3, -0.25, ((3, -0.25), (4, -1.5)))
+
+
+def explained(request_id: str) -> Explanation:
+    cause = Cause(CauseKind.QUEUE, Verdict.START, 0.5, "behind q", ("q@1.8",))
+    advice = (Advice("more places", 0.5),)
+    return Explanation(
+        request_id, Verdict.START, "It waited.", 1.0, 0.6, None, 9, 0, 2, {"queue_s": 0.5}, (cause,), advice, ""
+    )
+
+
 FRAMES: list[Frame] = [
     Hello(1, b"n" * 32),
     Proof(b"d" * 32),
     ReplicaFacts("a", "i", "m", ARITHMETIC, 16, 1000, 500, 300, 8, 0.001),
     Cancel(9),
+    RecordAsked(9, "g"),
+    RecordSent(9, None),
+    RecordSent(9, explained("r@1.9")),
     Refused(3, "too long", 2.5),
     Beat(ReplicaLoad(running=2), draining=True),
     StepNews(
@@ -48,7 +65,7 @@ FRAMES: list[Frame] = [
         (WireStart(1, 0.5, 16),),
         (WirePrompt(1, (LOGPROB,)),),
         (WireToken(1, 7, LOGPROB), WireToken(2, 8)),
-        (WireEnd(1, FinishReason.STOP, 4, 16, 0, 7, LOGPROB),),
+        (WireEnd(1, FinishedEvent("r@1.1", FinishReason.STOP, 2.5, 20, 4, 16, 0, 1.5, 7, LOGPROB)),),
     ),
 ]
 
@@ -76,7 +93,7 @@ def test_pieces_do_not_matter(sizes: list[int]) -> None:
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(st.binary(max_size=200), st.integers(0, 6), st.integers(0, 60))
+@given(st.binary(max_size=200), st.integers(0, len(FRAMES) - 1), st.integers(0, 60))
 def test_noise_is_an_error_and_nothing_else(noise: bytes, which: int, place: int) -> None:
     good = encode(FRAMES[which])
     damaged = good[:place] + noise + good[place + len(noise) :]
@@ -104,11 +121,11 @@ def test_values_that_no_request_may_have_are_refused() -> None:
 def test_a_request_survives_the_way() -> None:
     request = full_request()
     (work,) = FrameReader().feed(encode(Assignment(4, wire_request(request, 6.0), (7, 8))))
-    assert isinstance(work, Assignment) and work.request.waited_s == 1.0
+    assert isinstance(work, Assignment) and work.request.arrival_s == -1.0
     found = requests_of(work, ["other"], [None], 50.0)[0]
     same = ("group_id", "prompt_token_ids", "params", "seed", "max_tokens", "end_token_ids", "cache_salt", "priority")
     assert all(getattr(found, name) == getattr(request, name) for name in (*same, "speculate"))
-    assert (found.request_id, found.resumed_token_ids, found.arrival_s) == ("other", (7, 8), 50.0)
+    assert (found.request_id, found.resumed_token_ids, found.arrival_s) == ("other", (7, 8), 49.0)
 
 
 def test_a_grammar_survives_the_way() -> None:

@@ -12,15 +12,25 @@ from functools import partial
 from typing import Any
 
 from tests.fleet.invented import PAGE_TOKENS, VOCABULARY, PagedModel
+from tests.scheduler.fakes import LineCost
 from twostroke.cache.manager import CacheManager
 from twostroke.cluster.framing import FrameReader, encode
 from twostroke.cluster.page_exchange import PageExchange
+from twostroke.cluster.records import RecordCalls
 from twostroke.cluster.replica_core import ReplicaCore
+from twostroke.cost.explain.advice import Options
+from twostroke.cost.explain.explanation import Explanation
+from twostroke.cost.explain.verdict import Explainer
+from twostroke.cost.history.ledger import Ledger
 from twostroke.fleet.fleet import ReplicaFleet
 from twostroke.fleet.moving import Sooner
+from twostroke.fleet.router import ReplicaRouter
 from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.scheduler.objectives.objective_policy import objective_policy
+from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
+from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.plan import Plan
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
@@ -34,6 +44,8 @@ from twostroke.wire.frames import (
     PagesAsked,
     PageSource,
     PagesSent,
+    RecordAsked,
+    RecordSent,
     ReplicaFacts,
     ReplicaRole,
     WirePage,
@@ -57,7 +69,8 @@ class SameTime:
 class World:
     """events: what the front's session would hear, by request; ended: how many were ends. rates: of cuts and deaths, a
     second. roles: of replicas in turn. lost_pages, flipped_pages: shares of answers with pages that do not come, or are
-    damaged. pages_ahead: of pages_kept, those that came while no request waited for them. sooner: see ReplicaFleet.
+    damaged. pages_ahead: of pages_kept, those that came while no request waited for them.
+    sooner, router: see ReplicaFleet. objectives: promised by replicas, whose steps are predicted to take STEP_S.
     """
 
     seed: int
@@ -76,10 +89,13 @@ class World:
     pages_kept: int = 0
     pages_ahead: int = 0
     sooner: Sooner = operator.lt
+    objectives: LatencyObjectives = NO_OBJECTIVES
+    router: ReplicaRouter | None = None
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
-        self.fleet = ReplicaFleet(PAGE_TOKENS, sooner=self.sooner)
+        self.fleet = ReplicaFleet(PAGE_TOKENS, self.router, self.sooner)
+        self.records = RecordCalls(lambda: None, answer_s=0.0)
         self._page_asks: dict[tuple[int, int], int] = {}
         self._page_links: dict[tuple[int, int], tuple[int, str, ReplicaCore]] = {}
         self.cores: dict[str, ReplicaCore] = {}
@@ -115,7 +131,17 @@ class World:
         """What the session hears."""
         for event in events:
             self.events[event.request_id].append(event)
-            self.ended += isinstance(event, FinishedEvent)
+            if isinstance(event, FinishedEvent):
+                self.ended += 1
+                self.fleet.ledger.finish(event)
+
+    def explain(self, request_id: str) -> list[Explanation]:
+        """As a client of the front is told, when the answers of replicas had two seconds."""
+        asked = self.records.ask(self.fleet, request_id)
+        self.records.send(self.fleet)
+        self._flush()
+        self.run(self.now + 2.0, lambda: False)
+        return self.records.told(asked)
 
     def tokens_of(self, request_id: str) -> list[int]:
         """The answer as it was sent."""
@@ -131,10 +157,13 @@ class World:
 
     def _begin(self, name: str) -> None:
         cache, model = CacheManager(self.num_pages, PAGE_TOKENS), PagedModel()
-        scheduler = Scheduler(cache, SchedulerLimits(max_step_tokens=16, max_sequences=4, watermark_pages=1))
+        limits = SchedulerLimits(max_step_tokens=16, max_sequences=4, watermark_pages=1)
+        scheduler = Scheduler(cache, limits, self._policy(limits))
         faults: list[BaseException] = []
         pages = PageExchange(cache, model)
-        core = ReplicaCore(scheduler, model, lambda: self.now, SameTime(), faults.append, lambda: None, pages)  # type: ignore[arg-type]
+        core = ReplicaCore(
+            scheduler, model, lambda: self.now, SameTime(), faults.append, lambda: None, explainer(), pages
+        )  # type: ignore[arg-type]
         self.cores[name] = core
         self.hung.discard(name)
         self._connect(name)
@@ -147,6 +176,10 @@ class World:
         ):
             if rate:
                 self.at(self.dice.expovariate(rate), lambda happens=happens: happens(name, core))
+
+    def _policy(self, limits: SchedulerLimits) -> Policy:
+        cost = LineCost(STEP_S, 0.0, 0.0)
+        return objective_policy(cost, self.objectives, limits, PAGE_TOKENS) if self.objectives.any else ArrivalPolicy()
 
     def _connect(self, name: str) -> None:
         link = self.links[name] = next(self._link_numbers)
@@ -251,6 +284,9 @@ class World:
     def _deliver(self, name: str, link: int, frame: Frame, to_front: bool) -> None:
         if self.links.get(name) != link:
             return  # that connection is gone
+        if isinstance(frame, RecordSent):
+            self.records.came(name, frame)
+            return
         if to_front:
             self.hear(self.fleet.heard(name, frame, self.now))
             return
@@ -263,6 +299,8 @@ class World:
             core.cancel(link, frame.number)
         elif isinstance(frame, PagesAhead):
             core.ahead(link, frame)
+        elif isinstance(frame, RecordAsked):
+            self._send(name, link, core.record(frame), to_front=True)
 
     def _cut(self, name: str) -> None:
         """The connection is gone; the front knows at once."""
@@ -271,6 +309,7 @@ class World:
             return
         if name in self.cores:
             self.cores[name].close(link)
+        self.records.lost(name)
         self.fleet.lost(name, self.now)
         self.at(self.dice.uniform(0.1, 0.6), lambda: self._connect_again(name))
 
@@ -296,8 +335,14 @@ class World:
         link = self.links.pop(name, None)
         del self.cores[name]
         if link is not None:
+            self.records.lost(name)
             self.fleet.lost(name, self.now)
         self.at(self.dice.uniform(0.2, 1.0), lambda: self._begin(name))
+
+
+def explainer() -> Explainer:
+    """What a replica explains with; nothing is known of the machine's costs."""
+    return Explainer(Ledger(), None, Options(16, 4))
 
 
 def instance_of(core: ReplicaCore) -> str:

@@ -12,15 +12,15 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from tests.serve.harness import Live, serving
-from twostroke.server.build import build_server
+from tests.cluster.in_process import spark_server
+from tests.serve.harness import Live
 
 ASK: Any = [{"role": "user", "content": "What is prefill?"}]
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Live]:
-    with build_server("spark", {"kv_memory": "20MB", "threads": 2}) as built, serving(built.parts) as live:
+@pytest.fixture(scope="module", params=["engine", "front"])
+def spark(request: pytest.FixtureRequest) -> Iterator[Live]:
+    with spark_server(request.param, {"kv_memory": "20MB", "threads": 2}) as live:
         yield live
 
 

@@ -21,7 +21,7 @@ from twostroke.cluster.link import secret_key
 from twostroke.cluster.page_exchange import PageExchange
 from twostroke.cluster.replica import ReplicaServer
 from twostroke.cluster.replica_core import PREFILL_TOKENS, ReplicaCore
-from twostroke.config import collect, refuse_adapters
+from twostroke.config import collect, objectives_of, refuse_adapters
 from twostroke.cost.shape import Segment
 from twostroke.env import asked_by_environment
 from twostroke.runner.pool_pages import PoolPages
@@ -84,10 +84,18 @@ def build_replica(
         token_s=prompt_s / PREFILL_TOKENS,
         role=role,
         page_bytes=0 if pages is None else pages.page_bytes,
+        objectives=objectives_of(resolved),
     )
     exchange = None if pages is None else PageExchange(heart.cache, pages)
     core = ReplicaCore(
-        heart.scheduler, stepper.executor, stepper.clock, times, stepper.report_fault, stepper.probe, exchange
+        heart.scheduler,
+        stepper.executor,
+        stepper.clock,
+        times,
+        stepper.report_fault,
+        stepper.probe,
+        heart.explainer,
+        exchange,
     )
     replica = ReplicaServer(core, facts, heart.grammars, listener, secret_key(secret), say)
     shown = {each: resolved[each] for each in ("weights", "kv_format", "cpu_level", "threads", "kv_tokens", "context")}

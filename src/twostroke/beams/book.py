@@ -70,6 +70,10 @@ class BeamBook:
         else:
             group.members.append(request)
 
+    def holds(self, request_id: str) -> bool:
+        """See Scheduler."""
+        return self._scheduler.holds(request_id)
+
     def abort(self, request_id: str, now: float) -> list[Event]:
         """End a request. A beam's whole group ends with it."""
         return self.finish(request_id, FinishReason.ABORT, now)

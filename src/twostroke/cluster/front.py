@@ -15,16 +15,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from twostroke.cache.page_group import PageState
 from twostroke.cluster.arithmetic import difference
 from twostroke.cluster.link import FrameLink, LinkLost
+from twostroke.cluster.records import RecordCalls
 from twostroke.cluster.waker import Waker
+from twostroke.cost.explain.explanation import Explanation
 from twostroke.engine.session import Session
 from twostroke.fleet.fleet import ReplicaFleet
+from twostroke.fleet.router import FleetMember
 from twostroke.scheduler.gauges import Gauges
 from twostroke.types.errors import ConfigError
 from twostroke.types.event import Event
 from twostroke.types.output import Delta, Prompt
-from twostroke.wire.frames import Frame, ReplicaFacts
+from twostroke.wire.frames import Frame, RecordSent, ReplicaFacts, ReplicaLoad
 
 WAIT_S = 0.05
 CALL_AGAIN_S = 0.3
@@ -73,6 +77,7 @@ class FrontStepper:
         self._waker = Waker()
         self._selector.register(self._waker, selectors.EVENT_READ)
         self._early: list[Event] = []
+        self._records = RecordCalls(self._waker.wake)
         self.facts: ReplicaFacts | None = None
         self.fleet = ReplicaFleet(page_tokens)
         self._session: Session | None = None
@@ -93,21 +98,17 @@ class FrontStepper:
             self._exchange()
         return self.facts
 
-    def look(self, timeout_s: float) -> list[dict[str, str]]:
+    def look(self, timeout_s: float) -> list[dict[str, Any]]:
         """Call until all replicas have answered, or the time is over; what is known of each, for people."""
         until_s = self.clock() + timeout_s
         while len(self.fleet.members) < len(self._callers) and self.clock() < until_s:
             self._exchange()
-        roles: dict[str, str] = {member.name: member.role for member in self.fleet.members}
-        return [
-            {
-                "address": f"{caller.address[0]}:{caller.address[1]}",
-                "state": caller.state,
-                "name": caller.name,
-                "role": roles.get(caller.name, ""),
-            }
-            for caller in self._callers
-        ]
+        return self.replicas()
+
+    def replicas(self) -> list[dict[str, Any]]:
+        """What is known of each address, for people; any thread may ask."""
+        members = {member.name: member for member in self.fleet.members}
+        return [_shown(caller, members.get(caller.name)) for caller in list(self._callers)]
 
     def use(self, session: Session) -> None:
         """The session whose book is `fleet`."""
@@ -149,6 +150,16 @@ class FrontStepper:
         }
         return Gauges(**total)
 
+    def pages(self) -> bytes:
+        """A PageState for each page of all replicas: in use, then cached, then free."""
+        gauges = self.gauges()
+        counts = ((PageState.OWN, gauges.pages_used), (PageState.CACHED, gauges.pages_cached))
+        return b"".join(bytes([state]) * count for state, count in (*counts, (PageState.FREE, gauges.pages_free)))
+
+    def explain(self, name: str) -> list[Explanation]:
+        """Say where the time of an ended request went. It waits for replicas, so another thread must call it."""
+        return self._records.explain(self.fleet, name)
+
     def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:
         """Queue a prompt; its request id. Raises InvalidRequest, Overloaded."""
         name = self.session.submit(prompt, self.clock() if arrival_s is None else arrival_s)
@@ -188,6 +199,7 @@ class FrontStepper:
             else:
                 self._attend(key.data, events)
         self._end_silence()
+        self._records.send(self.fleet)
         self._flush()
 
     def _follow_addresses(self) -> None:
@@ -241,6 +253,8 @@ class FrontStepper:
             if caller.name:
                 raise LinkLost("it says twice what it is")
             self._join(caller, frame, now)
+        elif caller.name and isinstance(frame, RecordSent):
+            self._records.came(caller.name, frame)
         elif caller.name:
             self._early += self.fleet.heard(caller.name, frame, now)
 
@@ -271,6 +285,7 @@ class FrontStepper:
         caller.sock, caller.link, caller.state, caller.try_at_s = None, None, why, now + CALL_AGAIN_S
         if name:
             self._say(f"replica {name} is lost: {why}")
+            self._records.lost(name)
             self.fleet.lost(name, now)
 
     def _flush(self) -> None:
@@ -288,5 +303,25 @@ class FrontStepper:
 
     def _watch_writes(self, caller: _Caller) -> None:
         if caller.link is not None and caller.sock is not None:
-            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if caller.link.wants_to_write else 0)
-            self._selector.modify(caller.sock, wanted, caller)
+            self._selector.modify(caller.sock, caller.link.events, caller)
+
+
+def _shown(caller: _Caller, member: FleetMember | None) -> dict[str, Any]:
+    """pages: of the whole pool. prompt_tokens: of prompts that are not computed yet. output_tokens: that it made for
+    this front since it came."""
+    state, load = caller.state, ReplicaLoad() if member is None else member.load
+    if member is not None:
+        state = "draining" if member.draining else "silent" if member.suspect else state
+    return {
+        "name": caller.name,
+        "address": f"{caller.address[0]}:{caller.address[1]}",
+        "state": state,
+        "role": "" if member is None else member.role,
+        "running": load.running,
+        "waiting": load.waiting,
+        "pages_used": load.pages_used,
+        "pages": load.pages_used + load.pages_cached + load.pages_free,
+        "prompt_tokens": 0 if member is None else max(load.prefill_tokens, member.sent_tokens),
+        "step_s": load.step_s,
+        "output_tokens": 0 if member is None else member.output_tokens,
+    }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import selectors
 import socket
 
 from twostroke.cluster.framing import FrameReader, WireError, encode
@@ -44,9 +45,9 @@ class FrameLink:
         self.send(Hello(WIRE_VERSION, self._nonce))
 
     @property
-    def wants_to_write(self) -> bool:
-        """True while something is unsent."""
-        return bool(self._unsent)
+    def events(self) -> int:
+        """What a selector should wait for."""
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
 
     @property
     def unsent_bytes(self) -> int:

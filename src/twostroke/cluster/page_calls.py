@@ -155,7 +155,7 @@ def _frames(line: _Line, left_s: float) -> list[Frame]:
         line.waker.clear()
         return []
     own, waker = link.sock.fileno(), line.waker.fileno()
-    readable, writable, _ = select.select([own, waker], [own] if link.wants_to_write else [], [], left_s)
+    readable, writable, _ = select.select([own, waker], [own] if link.unsent_bytes else [], [], left_s)
     if waker in readable:
         line.waker.clear()
     if writable:

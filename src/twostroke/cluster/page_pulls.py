@@ -125,5 +125,5 @@ class PagePulls:
 
 
 def _name(key: int) -> str:
-    """The name under which the cache holds the pages of this pull. Names of requests begin with a link's number."""
+    """The name under which the cache holds the pages of this pull. Names of requests have a number behind an @."""
     return f"pages for {key}"

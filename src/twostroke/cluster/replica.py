@@ -32,6 +32,7 @@ from twostroke.wire.frames import (
     PagesAhead,
     PagesAsked,
     PagesSent,
+    RecordAsked,
     Refused,
     ReplicaFacts,
 )
@@ -174,7 +175,7 @@ class ReplicaServer:
         except LinkLost as error:
             self._drop(selector, link_id, str(error))
             return
-        self._watch_writes(selector, front, link_id)
+        selector.modify(front.link.sock, front.link.events, link_id)
 
     def _take(self, link_id: LinkId, frame: Frame) -> None:
         if isinstance(frame, Cancel):
@@ -186,6 +187,8 @@ class ReplicaServer:
             self._command(lambda: self._ask(link_id, frame))
         elif isinstance(frame, PagesAhead):
             self._command(lambda: self._core.ahead(link_id, frame))
+        elif isinstance(frame, RecordAsked):  # behind a Cancel that came before it
+            self._command(lambda: self._tell(link_id, self._core.record(frame)))
         else:
             raise LinkLost(f"a front does not send {type(frame).__name__}")
 
@@ -245,11 +248,7 @@ class ReplicaServer:
         except LinkLost as error:
             self._drop(selector, link_id, str(error))
             return
-        self._watch_writes(selector, front, link_id)
-
-    def _watch_writes(self, selector: selectors.BaseSelector, front: _Front, link_id: LinkId) -> None:
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if front.link.wants_to_write else 0)
-        selector.modify(front.link.sock, wanted, link_id)
+        selector.modify(front.link.sock, front.link.events, link_id)
 
     def _drop(self, selector: selectors.BaseSelector, link_id: LinkId, why: str) -> None:
         front = self._fronts.pop(link_id)

@@ -7,13 +7,15 @@ Must not know: sockets, which fronts listen, tokenizers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from twostroke.beams.book import BeamBook
 from twostroke.cluster.page_exchange import PageExchange
 from twostroke.cluster.page_feeds import LinkId, PageFeeds
 from twostroke.cluster.page_pulls import PagePulls, Pull
+from twostroke.cost.explain.explanation import replica_name
+from twostroke.cost.explain.verdict import Explainer
 from twostroke.cost.shape import Segment
 from twostroke.engine.core import EngineCore
 from twostroke.engine.executor import Executor
@@ -21,7 +23,7 @@ from twostroke.engine.forgive import ForgivingExecutor
 from twostroke.scheduler.estimates.step_time import StepTime
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
-from twostroke.types.event import Event
+from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.grammar import TokenMask
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
@@ -30,6 +32,8 @@ from twostroke.wire.frames import (
     PagesAhead,
     PagesAsked,
     PagesSent,
+    RecordAsked,
+    RecordSent,
     Refused,
     ReplicaLoad,
     StepNews,
@@ -41,6 +45,7 @@ from twostroke.wire.frames import (
 from twostroke.wire.translate import requests_of, wire_event
 
 MAX_FAULTS_IN_A_ROW = 3
+NO_PROMISE = "Its first token cannot be promised in time here."
 PREFILL_TOKENS = 256
 """The predicted seconds of a prompt's token are those of a chunk of this size."""
 
@@ -67,6 +72,7 @@ class _Link:
 
 class ReplicaCore:
     """One thread at a time. clock: seconds. times: predicts steps. report: called with every fault in full.
+    explainer: its ledger hears of each request and each step.
 
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
     second of pages that came, as measured by who calls `pages_came`.
@@ -80,6 +86,7 @@ class ReplicaCore:
         times: StepTime,
         report: Callable[[BaseException], None],
         probe: Probe,
+        explainer: Explainer,
         pages: PageExchange | None = None,
     ) -> None:
         self.pulls = None if pages is None else PagePulls(pages)
@@ -91,6 +98,7 @@ class ReplicaCore:
         self._clock = clock
         self._times = times
         self._probe = probe
+        self._explainer, self._ledger = explainer, explainer.ledger
         self._links: dict[LinkId, _Link] = {}
         self._starts: dict[str, WireStart] = {}
         self._step_s = 0.0
@@ -160,17 +168,26 @@ class ReplicaCore:
         return None if refused is None else (pull.link_id, refused)
 
     def _queue(self, link_id: LinkId, link: _Link, work: Assignment, masks: Sequence[TokenMask]) -> Refused | None:
-        names, now = {f"{link_id}/{number}": number for number in (work.number, *work.beams)}, self._clock()
+        beams = (f"{work.request.group_id}/{place}" for place in range(1, 1 + len(work.beams)))
+        pairs = zip((work.request.request_id, *beams), (work.number, *work.beams), strict=True)
+        names = {replica_name(name, link_id, number): number for name, number in pairs}
+        now = self._clock()
         try:
-            for request in requests_of(work, list(names), masks or [None] * len(names), now):
+            requests = requests_of(work, list(names), masks or [None] * len(names), now)
+            for request in requests:
                 self._book.add(request)
         except Overloaded as error:
             return Refused(work.number, str(error), error.retry_after_s)
         except (TwostrokeError, ValueError) as error:
             return Refused(work.number, str(error))
+        first = requests[0].request_id  # other beams are copies of it: they compute no prompt
+        if work.promised and self._book.holds(first):
+            self._book.abort(first, now)
+            return Refused(work.number, NO_PROMISE, 0.0, may_hold=True)
+        for request in requests:
+            self._ledger.arrive(replace(request, arrival_s=now))  # what was before is the front's
         for request_id, number in names.items():
             link.numbers[request_id], link.ids[number] = number, request_id
-        first = next(iter(names))  # other beams are copies of it: they compute no prompt
         link.came_s[first] = now
         link.tokens[first] = len(work.request.prompt_token_ids) + len(work.resumed)
         return None
@@ -182,7 +199,7 @@ class ReplicaCore:
         link = self._links.get(link_id)
         request_id = None if link is None else link.ids.get(number)
         if link is not None and request_id is not None:
-            for event in self._book.abort(request_id, self._clock()):
+            for event in self._ended(self._book.abort(request_id, self._clock())):
                 _forget(link, event.request_id)
 
     def close(self, link_id: LinkId) -> None:
@@ -192,7 +209,13 @@ class ReplicaCore:
             self._feeds.close(link_id)
         link = self._links.pop(link_id, None)
         for request_id in [] if link is None else list(link.numbers):
-            self._book.abort(request_id, self._clock())
+            self._ended(self._book.abort(request_id, self._clock()))
+
+    def record(self, asked: RecordAsked) -> RecordSent:
+        """Say where the time of a stream went that has ended here."""
+        found = self._ledger.accounts.find(asked.group)
+        own = [each for each in found if each.request_id.endswith(f".{asked.number}")]
+        return RecordSent(asked.number, self._explainer.explanation(own[-1]) if own else None)
 
     def step(self) -> list[tuple[LinkId, StepNews]] | None:
         """One step, and its StepNews for each front; None where nothing can be computed.
@@ -203,7 +226,8 @@ class ReplicaCore:
         if step is None:
             return None
         starts, self._starts = self._starts, {}
-        news = self._news(step.events, starts)
+        news = self._news(self._ended(step.events), starts)
+        self._ledger.close_step(self._clock())
         if self._forgiving.faults_in_a_row >= MAX_FAULTS_IN_A_ROW:
             self._ask_probe()
         return news
@@ -239,6 +263,7 @@ class ReplicaCore:
     def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
         """Learn from a step's time before it is committed, and note the sequences that it computed for the first
         time."""
+        self._ledger.step(plan, result, begin_s, commit_s)
         self._step_s = commit_s - begin_s
         if not (result.cold or result.faulty):
             self._times.observe(plan.sequences, self._step_s, commit_s)
@@ -248,6 +273,13 @@ class ReplicaCore:
                 if (came_s := link.came_s.pop(request_id, None)) is not None:
                     waited_s = max(0.0, begin_s - came_s)
                     self._starts[request_id] = WireStart(link.numbers[request_id], waited_s, sequence.start)
+
+    def _ended(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Tell the ledger of each end among the events, and give the events back."""
+        for event in events:
+            if isinstance(event, FinishedEvent):
+                self._ledger.finish(event)
+        return events
 
     def _news(self, events: Iterable[Event], starts: dict[str, WireStart]) -> list[tuple[LinkId, StepNews]]:
         outgoing: list[tuple[LinkId, StepNews]] = []

@@ -20,10 +20,12 @@ from __future__ import annotations
 import itertools
 import operator
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import replace
 
+from twostroke.fleet.ledger import FrontLedger
 from twostroke.fleet.moving import Placed, Sooner, place_split, place_whole
 from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, ReplicaRouter, prefix_keys
+from twostroke.fleet.stream import FleetStream, Search, StayEnd
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.request import FinishReason, Request
@@ -38,10 +40,8 @@ from twostroke.wire.frames import (
     ReplicaFacts,
     ReplicaLoad,
     StepNews,
-    WireEnd,
-    WireStart,
 )
-from twostroke.wire.translate import finished, wire_request
+from twostroke.wire.translate import wire_request
 
 SUSPECT_S, SILENCE_S = 1.0, 3.0
 MOST_DEATHS = 3
@@ -50,50 +50,10 @@ MOST_WAITING = 4096
 KILLER = "This request ran on three replicas when they ended. It is not tried again."
 
 
-@dataclass(eq=False, slots=True)
-class FleetStream:
-    """One request. told: its output so far, as sent. number: of its present Assignment; 0 while it waits for a replica.
-
-    party: the streams that one replica must compute, and that end together: the beams of a search, or this one alone.
-    The first leads: it is placed, and its Assignment names the others.
-    prompt_told: log probabilities of the prompt that were sent; prompt_seen: of the present Assignment.
-    lost_on: instances of replicas that were lost while it ran on them; deaths: how many of these have ended.
-    refused_by: replicas that refused it. handed: its present replica was to take it over; stays: it is decoded where
-    its prompt is computed. heir: is to take it over; ahead: the number under which pages go there, or 0.
-    """
-
-    request: Request
-    told: list[int] = field(default_factory=list)
-    number: int = 0
-    member: FleetMember | None = None
-    lost_on: set[str] = field(default_factory=set)
-    deaths: int = 0
-    refused_by: set[str] = field(default_factory=set)
-    started: WireStart | None = None
-    first_scheduled_s: float | None = None
-    sent_s: float = 0.0
-    sent_tokens: int = 0
-    prompt_told: int = 0
-    prompt_seen: int = 0
-    handed: bool = False
-    stays: bool = False
-    heir: FleetMember | None = None
-    ahead: int = 0
-    party: list[FleetStream] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.party.append(self)
-
-    @property
-    def leads(self) -> bool:
-        """Is it the one of its party that is placed?"""
-        return self.party[0] is self
-
-
 class ReplicaFleet:
     """Satisfies engine.session.RequestBook. outbox: (replica's name, frame), to be sent in this order. moved: streams
     that were taken from a lost replica. handed_over: streams that went from where their prompt was computed to where
-    they are decoded. sooner: decides between a split and the whole."""
+    they are decoded. sooner: decides between a split and the whole. ledger: the front's own, for its session."""
 
     def __init__(self, page_tokens: int, router: ReplicaRouter | None = None, sooner: Sooner = operator.lt) -> None:
         self.outbox: deque[tuple[str, Frame]] = deque()
@@ -103,6 +63,7 @@ class ReplicaFleet:
         self._members: dict[str, FleetMember] = {}
         self._instances: dict[str, str] = {}  # the last one of each name
         self._streams: dict[str, FleetStream] = {}
+        self.ledger = FrontLedger(self._streams)
         self._numbers: dict[int, FleetStream] = {}
         self._waiting: deque[FleetStream] = deque()
         self._parties: dict[str, list[FleetStream]] = {}  # by group id, of which some members have not come yet
@@ -151,7 +112,7 @@ class ReplicaFleet:
         self._cancel(stream)
         count = len(stream.told) if num_output_tokens is None else num_output_tokens
         live = [each for each in stream.party if each.request.request_id in self._streams]
-        return [self._end(each, WireEnd(each.number, reason, count, self._cached(each), 0), now) for each in live]
+        return [self._end(each, FinishedEvent("", reason, now, 0, count, 0, 0, None), now) for each in live]
 
     # The replicas' side.
 
@@ -201,7 +162,7 @@ class ReplicaFleet:
         self._router.forget(member)
         streams = [stream for stream in self._streams.values() if stream.member is member]
         for stream in streams:
-            self._take_back(stream)
+            self._take_back(stream, StayEnd.LOST)
             stream.lost_on.add(member.instance)
             self.moved += 1
         for stream in streams:
@@ -219,6 +180,7 @@ class ReplicaFleet:
 
     def _news(self, member: FleetMember, news: StepNews, now: float) -> list[Event]:
         member.load = news.load
+        member.output_tokens += len(news.tokens)
         events: list[Event] = []
         for start in news.started:
             if (stream := self._of(member, start.number)) is not None:
@@ -235,32 +197,49 @@ class ReplicaFleet:
                     events.append(PromptEvent(stream.request.request_id, new))
         for token in news.tokens:
             if (stream := self._of(member, token.number)) is not None:
-                stream.told.append(token.token_id)
+                stream.take(token.token_id, now)
                 events.append(TokenEvent(stream.request.request_id, token.token_id, token.logprob, now))
         for end in news.ended:
-            if (stream := self._of(member, end.number)) is not None:
-                events.append(self._end(stream, end, now))
+            if (stream := self._of(member, end.number)) is None:
+                continue
+            if end.event.retry_after_s is None or stream.told:
+                events.append(self._end(stream, end.event, now))
+            else:  # it was held until it was too late
+                refused = Refused(end.number, end.event.error or "", end.event.retry_after_s)
+                events += self._refused(member, refused, now)
         self._hand_over(member, news)
         self._place_waiting()
         return events
 
     def _refused(self, member: FleetMember, refused: Refused, now: float) -> list[Event]:
-        """Give the request to one other replica; where that one refuses it too, end it with an error."""
+        """Give the request to a replica that was not asked yet.
+
+        Each is asked to promise its first token in time. Where none does, one that may hold it does so, until it can
+        promise or must refuse; then the others are asked once more. It ends with an error where all have refused.
+        """
         stream = self._of(member, refused.number)
         if stream is None:
             return []
         for each in stream.party:
-            self._take_back(each)
+            self._take_back(each, StayEnd.REFUSED)
         if stream.handed:
             stream.stays = True
             self._place_or_wait(stream)
             return []
-        stream.refused_by.add(member.name)
-        others = [m for m in self._usable() if m.name not in stream.refused_by]
-        if refused.retry_after_s is not None and others and len(stream.refused_by) < 2:
-            self._place_or_wait(stream)
-            return []
-        return [self._failed(each, refused.message, now, refused.retry_after_s) for each in stream.party]
+        if refused.may_hold:
+            stream.unpromised.add(member.name)
+        else:
+            stream.refuse(member.name, refused, now)
+        left = [m for m in self._usable() if m.name not in stream.refused_by]
+        if left and stream.search is Search.PROMISE and all(m.name in stream.unpromised for m in left):
+            stream.search = Search.HOLD
+            stream.unpromised.clear()
+        if stream.search is Search.NOTHING or all(m.name in stream.unpromised for m in left):
+            retry_s = None if stream.search is Search.NOTHING else max(0.0, stream.retry_at_s - now)
+            message = stream.refusal or refused.message
+            return [self._failed(each, message, now, retry_s) for each in stream.party]
+        self._place_or_wait(stream)
+        return []
 
     def _usable(self) -> list[FleetMember]:
         """Suspected replicas only where there is no other one."""
@@ -282,12 +261,13 @@ class ReplicaFleet:
                 if not ahead:
                     self._end_ahead(stream)
                 self._cancel(stream)
-                self._take_back(stream)
+                self._take_back(stream, StayEnd.HANDED)
                 self._place(stream, asked, Placed(heir, source), ahead, handed=True)
                 self.handed_over += 1
 
     def _placed(self, stream: FleetStream) -> bool:
-        members = [m for m in self._usable() if m.name not in stream.refused_by]
+        usable = self._usable()
+        members = [m for m in usable if m.name not in stream.refused_by | stream.unpromised] or usable
         if members:
             asked = self._placing(stream)
             self._place(stream, asked, self._chosen(stream, asked, members))
@@ -312,7 +292,7 @@ class ReplicaFleet:
         request, member = stream.request, placed.member
         self._router.remember(asked, member)
         for each in stream.party:
-            each.number, each.member, each.sent_s = next(self._next), member, self._now
+            each.sent_to(member, next(self._next), self._now)
             member.streams += 1
             self._numbers[each.number] = each
         stream.sent_tokens, stream.prompt_seen, stream.handed = 1 if handed else asked.num_tokens, 0, handed
@@ -320,7 +300,8 @@ class ReplicaFleet:
         member.sent_tokens += stream.sent_tokens
         beams, told = tuple(each.number for each in stream.party[1:]), tuple(stream.told)
         source = None if placed.source is None else _where(placed.source)
-        work = Assignment(stream.number, wire_request(request, self._now), told, source, beams, ahead)
+        promised = stream.search is not Search.HOLD and len(self._members) > 1
+        work = Assignment(stream.number, wire_request(request, self._now), told, source, beams, ahead, promised)
         self.outbox.append((member.name, work))
         if placed.heir is not None and asked.keys:
             stream.ahead = next(self._next)
@@ -351,34 +332,40 @@ class ReplicaFleet:
             stream.member.sent_tokens -= stream.sent_tokens
         stream.sent_tokens = 0
 
-    def _take_back(self, stream: FleetStream) -> None:
+    def _take_back(self, stream: FleetStream, end: StayEnd) -> None:
         """Take a stream back from its replica, if it has one."""
         self._unsend(stream)
         self._end_ahead(stream)
         self._numbers.pop(stream.number, None)
         if stream.member is not None:
             stream.member.streams -= 1
-        stream.member, stream.number = None, 0
+        stream.left(end, self._now)
 
     def _cancel(self, stream: FleetStream) -> None:
         if stream.member is not None:
             self.outbox.append((stream.member.name, Cancel(stream.number)))
 
-    def _cached(self, stream: FleetStream) -> int:
-        return 0 if stream.started is None else stream.started.cached_tokens
-
     def _failed(self, stream: FleetStream, error: str, now: float, retry_s: float | None = None) -> FinishedEvent:
         self._cancel(stream)
-        told, cached = len(stream.told), self._cached(stream)
-        end = WireEnd(stream.number, FinishReason.ERROR, told, cached, 0, error=error, retry_after_s=retry_s)
-        return self._end(stream, end, now)
+        event = FinishedEvent("", FinishReason.ERROR, now, 0, len(stream.told), 0, 0, None, error=error)
+        return self._end(stream, replace(event, retry_after_s=retry_s), now)
 
-    def _end(self, stream: FleetStream, end: WireEnd, now: float) -> FinishedEvent:
+    def _end(self, stream: FleetStream, event: FinishedEvent, now: float) -> FinishedEvent:
+        """-> the event with the front's name and times, and what was cached at the stream's first start."""
         if stream.member is None and stream in self._waiting:
             self._waiting.remove(stream)
-        self._take_back(stream)
+        self._take_back(stream, StayEnd.ENDED)
+        self.ledger.ended(stream)
         del self._streams[stream.request.request_id]
-        return finished(stream.request, end, now, self._cached(stream), stream.first_scheduled_s)
+        return replace(
+            event,
+            request_id=stream.request.request_id,
+            at_s=now,
+            num_prompt_tokens=len(stream.request.prompt_token_ids),
+            num_cached_tokens=0 if stream.started is None else stream.started.cached_tokens,
+            first_scheduled_s=stream.first_scheduled_s,
+            prefix_miss=None,  # it speaks of the replica's own requests
+        )
 
 
 def _where(member: FleetMember) -> PageSource:

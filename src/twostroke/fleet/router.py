@@ -26,7 +26,8 @@ FULL_S = 60.0
 @dataclass(eq=False, slots=True)
 class FleetMember:
     """A replica as the front sees it. sent_tokens: of prompts that were sent and have not started. streams: that it
-    computes for this front. instance, role, page_bytes: see ReplicaFacts. heard_s: when it last said something."""
+    computes for this front; output_tokens: that came from it. instance, role, page_bytes: see ReplicaFacts. heard_s:
+    when it last said something."""
 
     name: str
     instance: str
@@ -34,6 +35,7 @@ class FleetMember:
     load: ReplicaLoad = field(default_factory=ReplicaLoad)
     sent_tokens: int = 0
     streams: int = 0
+    output_tokens: int = 0
     page_bytes: int = 0
     heard_s: float = 0.0
     draining: bool = False

@@ -50,6 +50,9 @@ class Policy(Protocol):
     def ended(self, sequence: Sequence) -> None:
         """A sequence has left."""
 
+    def holds(self, sequence: Sequence) -> bool:
+        """Does it wait for a promise that could not be given yet?"""
+
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
         """Waiting sequences that are refused after all, each with its refusal. Called after a step."""
 
@@ -97,6 +100,10 @@ class ArrivalPolicy:
 
     def ended(self, sequence: Sequence) -> None:
         """Do nothing."""
+
+    def holds(self, sequence: Sequence) -> bool:
+        """Nothing is promised."""
+        return False
 
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
         """Refuse no request."""

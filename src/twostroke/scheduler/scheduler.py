@@ -41,11 +41,7 @@ class Scheduler:
     """Deterministic: the same calls give the same plans."""
 
     def __init__(
-        self,
-        cache: CacheManager,
-        limits: SchedulerLimits,
-        policy: Policy | None = None,
-        drafter: Drafter | None = None,
+        self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None, drafter: Drafter | None = None
     ) -> None:
         self._cache = cache
         self._queues = Queues()
@@ -95,6 +91,10 @@ class Scheduler:
         self._assign_rank(sequence)
         self._num_added += 1
         self._queues.enqueue(sequence)
+
+    def holds(self, request_id: str) -> bool:
+        """Does it wait for a promise that the policy could not give yet?"""
+        return (sequence := self._queues.find(request_id)) is not None and self._policy.holds(sequence)
 
     def abort(self, request_id: str, now: float) -> list[Event]:
         """End a request; its pages are free at once. An unknown id changes nothing."""

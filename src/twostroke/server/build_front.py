@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from twostroke import __version__
 from twostroke.assembly import folders as assemble_folders
@@ -26,9 +26,12 @@ from twostroke.sampling.random_draw import sibling_seed
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.build import door_rules
 from twostroke.server.built import BuiltServer
-from twostroke.server.errors import HttpProblem, not_explained
 from twostroke.server.gate.body_budget import BodyBudget
 from twostroke.server.gate.door import Door
+from twostroke.server.gate.fleet_forecast import FleetForecast
+from twostroke.server.gate.forecast import Listeners
+from twostroke.server.live.about import front_about
+from twostroke.server.live.view import EngineView
 from twostroke.server.parts import Limits, ServerParts
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.spec.formats import PAGE_TOKENS
@@ -75,15 +78,16 @@ def build_front(
     resolved = resolver.resolved()
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, facts.vocab_size, ends)
-    metrics = ServerMetrics()
+    metrics, forecast = ServerMetrics(), FleetForecast(lambda: stepper.fleet.members)
     session = Session(
         stepper.fleet,
         tokenizer,
-        EngineLimits(facts.context_tokens, facts.vocab_size, facts.pool_tokens, ends),
+        EngineLimits(facts.context_tokens, facts.vocab_size, facts.pool_tokens, ends, facts.objectives),
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
-        observer=metrics,
+        observer=Listeners(metrics, forecast),
         grammars=grammars,
+        ledger=stepper.fleet.ledger,
     )
     stepper.use(session)
     parts = ServerParts(
@@ -98,12 +102,19 @@ def build_front(
         fingerprint=_fingerprint(facts),
         created_s=int(time.time()),
         limits=Limits(deadline_s=resolved["deadline"]),
-        door=Door(door_rules(resolved)),
+        door=Door(door_rules(resolved), forecast.wait_s),
         bodies=BodyBudget(resolved["body_memory"]),
         fields=FieldCheck(strict=resolved["strict_fields"]),
         drain_s=resolved["drain"],
         metrics=metrics,
-        explain=_explain_nothing,
+        explain=stepper.explain,
+        view=EngineView(
+            stepper.fleet.ledger,
+            stepper.pages,
+            stepper.clock,
+            front_about(resolved, facts, len(addresses), __version__),
+            stepper.replicas,
+        ),
         special_texts=read_special_tokens(folder.path).texts,
     )
     shown = {"served_name": resolved["served_name"], "replicas": len(addresses), "weights": facts.arithmetic.weights}
@@ -113,10 +124,6 @@ def build_front(
         grammars.close()
 
     return BuiltServer(parts, resolved, shown | {"context": facts.context_tokens}, close)
-
-
-def _explain_nothing(_request_id: str) -> NoReturn:
-    raise HttpProblem(not_explained())
 
 
 def _fingerprint(facts: ReplicaFacts) -> str:

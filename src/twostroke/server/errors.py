@@ -137,16 +137,6 @@ def unknown_request(asked: str) -> Problem:
     )
 
 
-def not_explained() -> Problem:
-    """501 at a front: replicas keep no account of where a request's time went."""
-    return Problem(
-        501,
-        "A front does not explain requests: its replicas keep no account of steps. Ask a server without replicas.",
-        SERVER,
-        code="not_explained",
-    )
-
-
 def unknown_response(asked: str) -> Problem:
     """404 for an answer of /v1/responses that a client wants back."""
     return Problem(

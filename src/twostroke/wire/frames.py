@@ -1,7 +1,7 @@
 """The messages of fronts and replicas: typed frames. cluster/framing.py makes bytes of them.
 
-    front -> replica    Hello, Proof, Assignment, PagesAhead, Cancel
-    replica -> front    Hello, Proof, ReplicaFacts, Refused, StepNews (one a step, for all streams), Beat
+    front -> replica    Hello, Proof, Assignment, PagesAhead, Cancel, RecordAsked
+    replica -> front    Hello, Proof, ReplicaFacts, Refused, StepNews (one a step, for all streams), Beat, RecordSent
     replica -> replica  as a front, and PagesAsked; the answer is PagesSent
 
 The front gives a stream a new number with each Assignment. News of an older number is left out.
@@ -16,12 +16,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from twostroke.types.objectives import LatencyObjectives
-from twostroke.types.request import FinishReason
+from twostroke.cost.explain.explanation import Explanation
+from twostroke.types.event import FinishedEvent
+from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
+from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
-from twostroke.types.sampling_params import SamplingParams
 
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 NONCE_BYTES = 32
 ReplicaRole = Literal["both", "prefill", "decode"]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
@@ -58,7 +59,7 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
 
     pool_tokens: what its KV pool holds. token_s: predicted seconds a token of a prompt. role: what it computes where
     there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts. page_bytes: of
-    one page of positions as it is sent; 0 where pages cannot be sent.
+    one page of positions as it is sent; 0 where pages cannot be sent. objectives: what it promises to each request.
     """
 
     name: str
@@ -73,25 +74,7 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     token_s: float
     role: ReplicaRole = "both"
     page_bytes: int = 0
-
-
-class WireRequest(msgspec.Struct, frozen=True):
-    """types.request.Request without what belongs to one process: its mask and its times.
-
-    waited_s: how long ago it came to the front.
-    """
-
-    group: str
-    prompt_token_ids: tuple[int, ...]
-    params: SamplingParams
-    seed: int
-    max_tokens: int
-    end_token_ids: frozenset[int]
-    cache_salt: str
-    priority: int
-    objectives: LatencyObjectives | None
-    waited_s: float
-    speculate: str | None = None
+    objectives: LatencyObjectives = NO_OBJECTIVES
 
 
 class PageSource(msgspec.Struct, array_like=True, frozen=True):
@@ -103,17 +86,20 @@ class PageSource(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Assignment(msgspec.Struct, tag=True, frozen=True):
-    """Compute a request. resumed: output tokens that another replica has made already. pages_from: ask there first for
-    pages that are not here; what does not come is computed. ahead: the number of the PagesAhead that has asked for them
-    already, or 0. beams: the numbers of the other members of a beam search,
-    which end with it."""
+    """Compute a request. It has no mask: the replica makes one of its own from the grammar. Its arrival_s is minus how
+    long ago it came to the front. resumed: output tokens that another replica has made already. pages_from: ask there
+    first for pages that are not here; what does not come is computed. ahead: the number of the PagesAhead that has
+    asked for them already, or 0. beams: the numbers of the other members of a beam search, which end with it. promised:
+    refuse it rather than hold it where its first token cannot be promised in time: another replica may promise it.
+    """
 
     number: int
-    request: WireRequest
+    request: Request
     resumed: tuple[int, ...] = ()
     pages_from: PageSource | None = None
     beams: tuple[int, ...] = ()
     ahead: int = 0
+    promised: bool = False
 
 
 class PagesAhead(msgspec.Struct, tag=True, frozen=True):
@@ -155,11 +141,15 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
-    """The replica does not take a Assignment. retry_after_s: when it may; None where it never will."""
+    """The replica does not take an Assignment. retry_after_s: when it may; None where it never will.
+
+    may_hold: it would take the request without `promised`.
+    """
 
     number: int
     message: str
     retry_after_s: float | None = None
+    may_hold: bool = False
 
 
 class WireToken(msgspec.Struct, array_like=True, frozen=True):
@@ -186,18 +176,10 @@ class WireStart(msgspec.Struct, array_like=True, frozen=True):
 
 
 class WireEnd(msgspec.Struct, array_like=True, frozen=True):
-    """A stream's end."""
+    """A stream's end. event: with the replica's name of the stream and its times."""
 
     number: int
-    reason: FinishReason
-    num_output_tokens: int
-    num_cached_tokens: int
-    num_preemptions: int
-    stopped_by: int | None = None
-    end_logprob: TokenLogprob | None = None
-    error: str | None = None
-    retry_after_s: float | None = None
-    score: float | None = None
+    event: FinishedEvent
 
 
 class StepNews(msgspec.Struct, tag=True, frozen=True):
@@ -247,6 +229,32 @@ class PagesSent(msgspec.Struct, tag=True, frozen=True):
     over: bool = False
 
 
+class RecordAsked(msgspec.Struct, tag=True, frozen=True):
+    """Asks where the time of an ended stream went at this replica. number, group: those of its Assignment."""
+
+    number: int
+    group: str
+
+
+class RecordSent(msgspec.Struct, tag=True, frozen=True):
+    """Answers RecordAsked. explanation: the replica's own; None where it knows nothing of this stream any more."""
+
+    number: int
+    explanation: Explanation | None
+
+
 Frame = (
-    Hello | Proof | ReplicaFacts | Assignment | PagesAhead | Cancel | Refused | StepNews | Beat | PagesAsked | PagesSent
+    Hello
+    | Proof
+    | ReplicaFacts
+    | Assignment
+    | PagesAhead
+    | Cancel
+    | Refused
+    | StepNews
+    | Beat
+    | PagesAsked
+    | PagesSent
+    | RecordAsked
+    | RecordSent
 )

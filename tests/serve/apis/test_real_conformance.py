@@ -12,9 +12,9 @@ import transformers
 from anthropic import Anthropic
 from openai import OpenAI
 
-from tests.serve.harness import Live, serving
+from tests.cluster.in_process import spark_server
+from tests.serve.harness import Live
 from twostroke.assets import spark_path
-from twostroke.server.build import build_server
 
 ASK: Any = [{"role": "user", "content": "What is prefill?"}]
 CITY: Any = {
@@ -32,8 +32,8 @@ TOOLS: Any = [
 TEXTS = ["Prefill reads the whole prompt at once.", "Decode makes one token after another, and is slow.", "a"]
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Live]:
+@pytest.fixture(scope="module", params=["engine", "front"])
+def spark(request: pytest.FixtureRequest) -> Iterator[Live]:
     options = {
         "kv_memory": "20MB",
         "threads": 2,
@@ -42,7 +42,7 @@ def spark() -> Iterator[Live]:
         "max_step_tokens": 16,
         "max_sequences": 5,
     }
-    with build_server("spark", options) as built, serving(built.parts) as live:
+    with spark_server(request.param, options) as live:
         yield live
 
 

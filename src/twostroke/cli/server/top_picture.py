@@ -73,12 +73,15 @@ class Picture:
             "pages": {name: gauges.get(f"pages_{name}", 0) for name in ("used", "cached", "free")},
             "preemptions": gauges.get("preemptions_total", 0),
             "requests": [self._request(row) for row in self._frame["requests"]],
+            "replicas": self._frame.get("replicas", []),
         }
 
     def drawing(self) -> Group:
         """The figures as a picture of the terminal's width."""
         found = self.figures()
-        return Group(_head(found), _bars(found), _latency(found), _requests(found["requests"]))
+        return Group(
+            _head(found), _bars(found), _latency(found), _replicas(found["replicas"]), _requests(found["requests"])
+        )
 
     def _request(self, row: list[Any]) -> dict[str, Any]:
         name, phase, arrival_s, _, token_s, prompt, computed, cached = row
@@ -133,6 +136,19 @@ def _latency(found: Mapping[str, Any]) -> Table:
         objective_s, within = each["objective_s"], each.get("within")
         cells = [_late(each.get(f"p{share}_s"), objective_s) for share in (50, 90, 99)]
         table.add_row(name.upper(), *cells, _ms(objective_s), "-" if within is None else f"{within:.1%}")
+    return table
+
+
+def _replicas(replicas: list[dict[str, Any]]) -> Table:
+    """A row for each replica of a front; a server without replicas has no row."""
+    table = Table(box=None, pad_edge=False)
+    columns = ("name", "state", "role", "running", "waiting", "prompt_tokens", "pages_used", "step_s")
+    for title in columns if replicas else ():
+        title = {"name": "replica", "step_s": "last step"}.get(title, title.replace("_", " "))
+        table.add_column(title, justify="left" if title in ("replica", "state", "role") else "right")
+    for each in replicas:
+        shown = {**each, "name": each["name"] or each["address"], "step_s": _ms(each["step_s"] or None)}
+        table.add_row(*(str(shown[name]) for name in columns))
     return table
 
 

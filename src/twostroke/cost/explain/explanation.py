@@ -7,11 +7,14 @@ Must not know: how they were found.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from twostroke.cost.history.account import Share
+
+_OF_REPLICA = re.compile(r"@\d+\.\d+$")
 
 
 class Verdict(enum.StrEnum):
@@ -22,7 +25,10 @@ class Verdict(enum.StrEnum):
 
 
 class CauseKind(enum.StrEnum):
-    """What time can go to. OWN_PREFILL and DECODE are the work itself; the others could be avoided."""
+    """What time can go to. OWN_PREFILL and DECODE are the work itself; the others could be avoided.
+
+    FRONT to LOST: only where a front has replicas.
+    """
 
     QUEUE = "queue"
     SHARED_PREFILL = "others' prefill"
@@ -35,6 +41,10 @@ class CauseKind(enum.StrEnum):
     HOST = "host gap"
     BUSY = "busy processor"
     DECODE = "decode"
+    FRONT = "in the front"
+    TRANSFER = "transfer"
+    RESUME = "resume"
+    LOST = "lost replica"
 
     @property
     def is_work(self) -> bool:
@@ -113,9 +123,19 @@ def duration(seconds: float) -> str:
     return f"{milliseconds:.0f} ms" if milliseconds >= 10 else f"{milliseconds:.{1 if milliseconds >= 1 else 2}f} ms"
 
 
+def replica_name(request_id: str, link_id: int, number: int) -> str:
+    """What a replica calls a stream that one of its fronts calls request_id. No two streams have one name."""
+    return f"{request_id}@{link_id}.{number}"
+
+
+def front_name(name: str) -> str:
+    """The inverse of replica_name; other names stay as they are."""
+    return _OF_REPLICA.sub("", name)
+
+
 def short(request_id: str) -> str:
-    """A completion's name without the index of an only one."""
-    return request_id.removesuffix("/0")
+    """A completion's name as clients know it, without the index of an only one."""
+    return front_name(request_id).removesuffix("/0")
 
 
 def names(found: Sequence[Share], most: int = 3) -> str:

@@ -23,30 +23,31 @@ AVOIDABLE_SHARE = 0.1
 
 
 class Explainer:
-    """May be asked from any thread. what_if: None where nothing is known of the machine's costs."""
+    """May be asked from any thread. ledger: whose accounts are explained. what_if: None where nothing is known of the
+    machine's costs."""
 
     def __init__(self, ledger: Ledger, what_if: WhatIf | None, options: Options) -> None:
-        self._ledger = ledger
+        self.ledger = ledger
         self._what_if = what_if
         self._options = options
 
     def explain(self, name: str) -> list[Explanation]:
         """Explanations of a completion, or of each completion of a request; none for an unknown id."""
-        return [self.explanation(account) for account in self._ledger.accounts.find(name)]
+        return [self.explanation(account) for account in self.ledger.accounts.find(name)]
 
     def explanation(self, account: Account) -> Explanation:
         """The explanation of one account."""
-        cost = self._ledger.cost
+        cost = self.ledger.cost
         cold = Cold() if cost is None else self._cold(account, cost)
         measured = self._what_if is not None and self._what_if.measured
         scene = Scene(account, cost, cold, self._options.step_tokens, measured)
         causes = causes_of(scene)
-        verdict = _verdict(account, causes)
+        verdict = verdict_of(account, causes)
         outputs = account.num_output_tokens
         return Explanation(
             request_id=account.request_id,
             verdict=verdict,
-            summary=_summary(account, causes, verdict),
+            summary=summary_of(account, causes, verdict),
             e2e_s=account.e2e_s,
             ttft_s=account.ttft_s,
             mean_itl_s=account.stream_s / (outputs - 1) if outputs > 1 and account.ttft_s is not None else None,
@@ -63,11 +64,12 @@ class Explainer:
         if account.first_scheduled_s is None:
             return Cold()
         otherwise = 1.0 if self._what_if is not None and self._what_if.measured else None
-        seen = StepsSeen.of(self._ledger.history, cost, otherwise)
-        return seen.cold(self._ledger.history, cost, account.first_ordinal)
+        seen = StepsSeen.of(self.ledger.history, cost, otherwise)
+        return seen.cold(self.ledger.history, cost, account.first_ordinal)
 
 
-def _verdict(account: Account, causes: list[Cause]) -> Verdict:
+def verdict_of(account: Account, causes: list[Cause]) -> Verdict:
+    """Which of the two could have been better."""
     avoidable = {side: _avoidable(causes, side) for side in Verdict}
     if max(avoidable.values()) >= AVOIDABLE_SHARE * account.e2e_s:
         return max(avoidable, key=lambda side: avoidable[side])
@@ -78,7 +80,8 @@ def _avoidable(causes: list[Cause], side: Verdict) -> float:
     return sum(cause.seconds for cause in causes if cause.side is side and not cause.kind.is_work)
 
 
-def _summary(account: Account, causes: list[Cause], verdict: Verdict) -> str:
+def summary_of(account: Account, causes: list[Cause], verdict: Verdict) -> str:
+    """One sentence. causes: most seconds first."""
     if account.ttft_s is None:
         return f"It ended ({account.reason.value}) after {duration(account.e2e_s)} without a token."
     of_side = [cause for cause in causes if cause.side is verdict]

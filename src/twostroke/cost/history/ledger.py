@@ -371,8 +371,8 @@ class Ledger:
             first_token_s=token_s,
             finished_s=event.at_s,
             num_prompt_tokens=len(request.prompt_token_ids),
-            # The end token is generated, and took a step, but is no token of the output.
-            num_output_tokens=event.num_output_tokens + (event.stopped_by is not None),
+            # The end token is generated, and took a step, but is no token of the output. Resumed ones took none here.
+            num_output_tokens=event.num_output_tokens + (event.stopped_by is not None) - len(request.resumed_token_ids),
             num_cached_tokens=event.num_cached_tokens,
             priority=request.priority,
             parts=live.parts(),

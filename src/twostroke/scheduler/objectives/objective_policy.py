@@ -56,7 +56,7 @@ class ObjectivePolicy:
     def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
         """Rank by promise; Overloaded where its first token would come too late. Siblings of an accepted one follow.
 
-        A preempted stream comes here again and is not refused.
+        A preempted stream comes here again and is not refused, nor is one that another replica has begun.
         """
         self._times.at(now)
         request = sequence.request
@@ -66,7 +66,7 @@ class ObjectivePolicy:
         sequence.prefill_tokens = sequence.remaining - cached
         sequence.prefill_s = self._times.usual_s([Segment.prefill(cached, sequence.prefill_tokens, True)])
         sequence.rank = self._order.rank(sequence)
-        if sequence.num_preemptions:
+        if sequence.num_preemptions or sequence.num_output:
             return
         if self._first is not None and request.group_id == self._first.request.group_id:
             self._gate.follow(sequence, self._first)
@@ -115,6 +115,11 @@ class ObjectivePolicy:
     def ended(self, sequence: Sequence) -> None:
         """Learn how long answers are."""
         self._gate.ended(sequence)
+        self._first = None if self._first is sequence else self._first
+
+    def holds(self, sequence: Sequence) -> bool:
+        """See Policy."""
+        return self._gate.holds(sequence)
 
     def overdue(self, queues: Queues, now: float) -> list[tuple[Sequence, Overloaded]]:
         """The sequences that were held and could not be in time any more, each with its refusal."""

@@ -64,6 +64,10 @@ class TtftGate:
             sibling.rank = self._order.held(sibling)
             self._held.append(sibling)
 
+    def holds(self, sequence: Sequence) -> bool:
+        """Is it held?"""
+        return sequence in self._held
+
     def promise(self, queues: Queues, now: float) -> None:
         """Give promises to held sequences that are predicted to be in time now. Call it before a step."""
         self._held = [s for s in self._held if queues.find(s.request.request_id) is s]

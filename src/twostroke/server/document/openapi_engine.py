@@ -59,6 +59,19 @@ _REQUEST = _row(
 )
 _LATENCY = object_of(count=COUNT, objective_s=_MAYBE_SECONDS)
 _GUESSES = object_of(guessed=COUNT, accepted=COUNT, won_s=_SECONDS, lost_s=_SECONDS)
+_REPLICA = object_of(
+    name=TEXT,
+    address=TEXT,
+    state=TEXT,
+    role=TEXT,
+    running=COUNT,
+    waiting=COUNT,
+    pages_used=COUNT,
+    pages=COUNT,
+    prompt_tokens=COUNT,
+    step_s=_SECONDS,
+    output_tokens=COUNT,
+)
 FRAME: dict[str, Any] = {
     **object_of(
         frame={"type": "integer", "minimum": 1},
@@ -82,6 +95,7 @@ FRAME: dict[str, Any] = {
         pages=list_of(_row({"enum": [0, 1, 2, 3, 4]}, COUNT)),
         latency=object_of(ttft=_LATENCY, itl=_LATENCY),
         names=list_of(TEXT),
+        replicas=list_of(_REPLICA),
     ),
     "description": "What happened since the last frame; one a server-sent event.",
 }

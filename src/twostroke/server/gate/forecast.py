@@ -30,30 +30,37 @@ class Room:
     max_step_tokens: int
 
 
-class Forecast(NoObserver):
-    """Listens as the engine's observer; asked from another thread, which sees whole values or the ones before.
+class TypicalAnswer(NoObserver):
+    """How many tokens an answer has, by the latest ones. Listens as the engine's observer."""
 
-    places_free: False while a request waits although there is room in the batch, so that only an end lets one in.
-    """
-
-    def __init__(self, times: StepTime, room: Room) -> None:
-        self._times = times
-        self._room = room
-        self._last: tuple[Sequence[PlannedSequence], Container[str]] = ((), ())
+    def __init__(self) -> None:
         self._outputs = Window(OUTPUTS_KEPT)
         self._typical = float(UNKNOWN_OUTPUT_TOKENS)
-
-    def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """Correct the cost model; remember what runs."""
-        if not (result.cold or result.faulty):
-            self._times.observe(plan.sequences, max(duration_s, result.model_s + result.sampling_s))
-        self._last = (plan.sequences, result.sampled)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
         """Learn how long answers are."""
         if finished.num_output_tokens:
             self._outputs.add(finished.num_output_tokens)
             self._typical = self._outputs.quantile(0.5) or self._typical
+
+
+class Forecast(TypicalAnswer):
+    """Listens as the engine's observer; asked from another thread, which sees whole values or the ones before.
+
+    places_free: False while a request waits although there is room in the batch, so that only an end lets one in.
+    """
+
+    def __init__(self, times: StepTime, room: Room) -> None:
+        super().__init__()
+        self._times = times
+        self._room = room
+        self._last: tuple[Sequence[PlannedSequence], Container[str]] = ((), ())
+
+    def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
+        """Correct the cost model; remember what runs."""
+        if not (result.cold or result.faulty):
+            self._times.observe(plan.sequences, max(duration_s, result.model_s + result.sampling_s))
+        self._last = (plan.sequences, result.sampled)
 
     def wait_s(self, requests: int, tokens: int, places_free: bool = True) -> float:
         """Seconds until this many waiting requests, with this many prompt tokens, have their first token."""

@@ -12,6 +12,7 @@ from typing import Any
 from twostroke.config import Resolved
 from twostroke.cost.what_if import WhatIf
 from twostroke.spec.formats import PAGE_TOKENS, WeightKind
+from twostroke.wire.frames import ReplicaFacts
 
 SHOWN = ("weights", "kv_format", "threads", "cpu_level", "context", "max_step_tokens", "max_sequences", "kv_tokens")
 
@@ -33,6 +34,24 @@ def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
             "flops_per_s": costs.machine.product_rate(kind),
             "unit": "int8 operations" if kind in (WeightKind.INT8, WeightKind.INT4) else "FLOPs",
         },
+    }
+
+
+def front_about(resolved: Resolved, facts: ReplicaFacts, num_replicas: int, version: str) -> dict[str, Any]:
+    """The facts of a front: what all of its replicas have in common. kv_tokens: of all of them together."""
+    return {
+        "version": version,
+        "model": resolved["served_name"],
+        "page_tokens": facts.page_tokens,
+        "settings": {
+            "weights": facts.arithmetic.weights,
+            "kv_format": facts.arithmetic.kv_format,
+            "context": facts.context_tokens,
+            "max_sequences": facts.max_sequences * num_replicas,
+            "kv_tokens": facts.pool_tokens * num_replicas,
+            "replicas": num_replicas,
+        },
+        "objectives": {"ttft_s": facts.objectives.ttft_s, "itl_s": facts.objectives.itl_s},
     }
 
 

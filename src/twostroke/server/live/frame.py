@@ -5,7 +5,7 @@
                "preempted": [name, ...], "prefill_share": 0.4, "predicted_s": [first, last], "flops": [first, last],
                "bytes": [first, last], "begin_s": ..., "times": [[begin, whole, model, sampling, waiting], ...]}, ...],
      "requests": [[name, phase, arrival_s, first planned s, first token s, prompt, computed, cached], ...],
-     "ended": [{...}], "gauges": {...}, "pages": [[state, count], ...], "latency": {...}}
+     "ended": [{...}], "gauges": {...}, "pages": [[state, count], ...], "latency": {...}, "replicas": [{...}]}
 
 A run is steps of one batch; its figures go evenly from first to last step, times are whole microseconds, the first of
 each since begin_s. A name is a place in `names`. What does not
@@ -95,6 +95,7 @@ class Frames:
             "gauges": _counts(gauges),
             "pages": _spans(self._view.pages()),
             "latency": dict(latency),
+            "replicas": [dict(each) for each in self._view.replicas()],
             "names": names.all(),
         }
 

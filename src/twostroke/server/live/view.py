@@ -7,7 +7,7 @@ Must not know: HTTP, viewers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,11 @@ from twostroke.cost.history.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """pages: a PageState for each page. clock: the engine's. about: facts that do not change while it runs."""
+    """pages: a PageState for each page. clock: the engine's. about: facts that do not change while it runs. replicas:
+    what a front knows of each of them; none of an engine in this process."""
 
     ledger: Ledger = field(default_factory=Ledger)
     pages: Callable[[], bytes] = bytes
     clock: Callable[[], float] = time.perf_counter
     about: Mapping[str, Any] = field(default_factory=dict)
+    replicas: Callable[[], Sequence[Mapping[str, Any]]] = tuple

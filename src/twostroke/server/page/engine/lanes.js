@@ -66,6 +66,14 @@ function told(each) {
   return PHASES[each.phase] ?? each.phase;
 }
 
+/** Behind a front there are no steps: prefill until the first token, then decode. */
+function whole({ first, token, ended }, now) {
+  const end = ended?.finished_s ?? now;
+  if (!first) return [];
+  const prefill = { kind: "prefill", begin: first, end: token ?? end };
+  return token ? [prefill, { kind: "decode", begin: token, end }] : [prefill];
+}
+
 function paint(canvas, each, from, now) {
   const found = surface(canvas);
   if (!found) return;
@@ -77,8 +85,9 @@ function paint(canvas, each, from, now) {
     context.fillRect(x(begin), top, Math.max(1, x(end) - x(begin)), height - 2 * top);
   };
   if (each.arrival) bar("queued", each.arrival, each.first ?? now, 6);
-  each.spans.forEach((span, place) => {
-    const open = span.kind === "preempted" && span.end === span.begin && place === each.spans.length - 1 && !each.ended;
+  const spans = each.spans.length ? each.spans : whole(each, now);
+  spans.forEach((span, place) => {
+    const open = span.kind === "preempted" && span.end === span.begin && place === spans.length - 1 && !each.ended;
     bar(span.kind, span.begin, open ? now : span.end, span.kind === "preempted" ? 6 : 2);
     if (span.kind === "prefill" && span.end >= from) {
       context.fillStyle = colour("card"); // chunks stay apart

@@ -5,6 +5,7 @@ import { PageMap } from "/page/engine/kv.js";
 import { Lanes } from "/page/engine/lanes.js";
 import { Latency } from "/page/engine/latency.js";
 import { Predicted } from "/page/engine/predicted.js";
+import { Replicas } from "/page/engine/replicas.js";
 import { Roofline } from "/page/engine/roofline.js";
 import { Summary } from "/page/engine/summary.js";
 import { Timeline } from "/page/engine/timeline.js";
@@ -26,9 +27,8 @@ export class Live {
     this.drawers = [
       new Summary(store, explain),
       new Lanes(store, explain),
-      this.timeline,
-      new Roofline(store, about.limits),
-      new Predicted(store),
+      new Replicas(store, about),
+      ...(about.limits ? [this.timeline, new Roofline(store, about.limits), new Predicted(store)] : []),
       new PageMap(store, about.page_tokens),
       new Latency(store),
     ];

@@ -10,6 +10,10 @@ const PARTS = {
   recompute_s: ["computed again", "cached"],
   host_gap_s: ["host gap", "host"],
   client_stall_s: ["slow reader", "sampling"],
+  front_s: ["in the front", "queued"],
+  transfer_s: ["transfer", "shared"],
+  resume_s: ["resumed", "cached"],
+  lost_s: ["lost replica", "preempted"],
 };
 
 /** {name, colour, seconds} of each part that took time. */

@@ -1,6 +1,7 @@
 // The contents of the frames so far: the latest steps, and one record for each request. Bounded.
 const MOST_STEPS = 60_000,
-  MOST_REQUESTS = 96;
+  MOST_REQUESTS = 96,
+  TOLD_S = 10;
 
 export class Store {
   constructor() {
@@ -9,6 +10,7 @@ export class Store {
     this.frame = null;
     this.skipped = 0;
     this.heardAt = 0;
+    this.tolds = []; // of the last seconds: when, and how many tokens each replica had made
   }
 
   /** The engine's clock now, as far as the last frame shows it. */
@@ -20,6 +22,8 @@ export class Store {
     this.frame = frame;
     this.heardAt = performance.now();
     this.skipped += frame.skipped_steps;
+    this.tolds.push({ at: frame.now_s, made: new Map(frame.replicas.map((each) => [each.name, each.output_tokens])) });
+    while (this.tolds[0].at < frame.now_s - TOLD_S) this.tolds.shift();
     for (const run of frame.runs) this.addRun(run, frame.names);
     for (const row of frame.requests) this.addLive(row, frame.names);
     for (const ended of frame.ended) this.addEnded(ended);
@@ -94,7 +98,18 @@ export class Store {
     own.phase = ended.reason;
     own.arrival = ended.arrival_s;
     own.first ??= ended.arrival_s + (ended.parts_s.queue_s || 0);
+    own.token ??= ended.ttft_s === null ? null : ended.arrival_s + ended.ttft_s;
     own.prompt = ended.prompt_tokens;
+  }
+
+  /** Tokens that a replica has made in the last seconds; one that was started anew counts from its start. */
+  told({ name, output_tokens: made }) {
+    const before = this.tolds[0].made.get(name) ?? 0;
+    return made < before ? made : made - before;
+  }
+
+  toldSeconds() {
+    return this.tolds.at(-1).at - this.tolds[0].at;
   }
 
   /** Steps of the last `seconds` before the last step: an idle engine keeps its last figures. */

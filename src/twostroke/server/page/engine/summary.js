@@ -73,17 +73,20 @@ export class Summary {
     return `${words[0].toUpperCase()}${words.slice(1)}.`;
   }
 
-  figures({ gauges, latency, pages }) {
+  figures({ gauges, latency, pages, replicas }) {
     const steps = this.store.recent(WINDOW_S);
     const sum = (name, from = steps) => from.reduce((total, step) => total + step[name], 0);
     const decoding = steps.filter((step) => step.decodeTokens);
     const all = pages.reduce((total, [, many]) => total + many, 0);
+    const told = replicas.reduce((total, each) => total + this.store.told(each), 0);
     const used = pages.reduce((total, [state, many]) => total + (state >= 1 && state <= 3 ? many : 0), 0);
     return {
       running: count(gauges.running ?? 0),
       waiting: count(gauges.waiting ?? 0),
       prefill: rate(sum("prefillTokens"), sum("prefill")),
-      decode: rate(sum("decodeTokens"), sum("seconds", decoding)),
+      decode: replicas.length
+        ? rate(told, this.store.toldSeconds())
+        : rate(sum("decodeTokens"), sum("seconds", decoding)),
       "token gap": duration(latency.itl?.p50_s),
       "KV memory": all ? `${Math.round((100 * used) / all)}%` : "–",
     };

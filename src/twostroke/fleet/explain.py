@@ -1,0 +1,150 @@
+"""Why a request behind a front took as long as it did: what its replicas say, and the front's own part.
+
+A stay at a replica has the replica's own account of it, and what is left of it by the front's clock is transfer. What
+is left of the whole time was spent in the front. So the parts add up to the whole.
+
+Knows: accounts, stays, explanations.
+Must not know: sockets, how a replica is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from twostroke.cost.explain.causes import LEAST_SHARE
+from twostroke.cost.explain.explanation import Advice, Cause, CauseKind, Explanation, Verdict, front_name
+from twostroke.cost.explain.verdict import summary_of, verdict_of
+from twostroke.cost.history.account import Account
+from twostroke.fleet.stream import ReplicaStay, StayEnd
+from twostroke.types.parts import TimeParts
+
+FRONT_PARTS = ("front_s", "transfer_s", "resume_s", "lost_s")
+"""Seconds beside those of TimeParts: at no replica; on the way and before a replica's own queue; computed again after
+a loss; at replicas whose records are gone."""
+
+Record = Explanation | str
+"""What a replica says of a stay, or why nothing is known of it."""
+
+
+def explained(account: Account, stays: Sequence[ReplicaStay], records: Sequence[Record]) -> Explanation:
+    """Put the records of all stays together, one record for each stay. A refused stay has an empty record."""
+    story = _Story(account)
+    for index, (stay, record) in enumerate(zip(stays, records, strict=True)):
+        lost = stays[index - 1] if index and stays[index - 1].end is StayEnd.LOST else None
+        story.add(stay, record, lost, several=len(stays) > 1)
+    return story.told([stay.member for stay in stays], [each for each in records if isinstance(each, Explanation)])
+
+
+class _Story:
+    """The parts, causes and advice that were found so far."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self.parts = dict.fromkeys((*TimeParts().by_name(), *FRONT_PARTS), 0.0)
+        self.causes: list[Cause] = []
+        self.advice: list[Advice] = []
+        late_s = self.parts["client_stall_s"] = account.parts.client_stall_s
+        self._add(CauseKind.CLIENT, Verdict.STREAM, late_s, "its reader did not take the pieces that lay ready")
+        self._left_s = account.e2e_s - late_s
+        self._until_s, self._between_s = account.arrival_s, 0.0  # between_s: of left_s, after the first token
+
+    def add(self, stay: ReplicaStay, record: Record, lost: ReplicaStay | None, several: bool) -> None:
+        """Add one stay. lost: the stay before it, where the stream was lost there and goes on here."""
+        self._left_s -= stay.seconds
+        self._between_s += stay.since_s - self._until_s if stay.num_told else 0.0
+        self._until_s = stay.until_s
+        side = self._side(stay)
+        if isinstance(record, str):
+            refused = stay.end is StayEnd.REFUSED
+            kind = CauseKind.TRANSFER if refused else CauseKind.LOST
+            self.parts["transfer_s" if refused else "lost_s"] += stay.seconds
+            self._add(kind, side, stay.seconds, f"{stay.member} refused it" if refused else record)
+            return
+        parts, excess_s = _fitted(record.parts_s, stay.seconds)
+        transfer_s = stay.seconds - sum(parts.values())
+        causes = _shortened(record.causes, excess_s)
+        if lost is not None:
+            parts["resume_s"] = parts.pop("own_prefill_s", 0.0)
+            causes = [_again(cause, stay, lost) for cause in causes]
+        for name, seconds in parts.items():
+            self.parts[name] = self.parts.get(name, 0.0) + seconds
+        self.parts["transfer_s"] += transfer_s
+        text = f"to {stay.member} and back, and what comes before its queue there: pages of another one, a grammar"
+        self._add(CauseKind.TRANSFER, side, transfer_s, text)
+        prefix = f"{stay.member}: " if several else ""
+        for cause in causes:
+            self._add(
+                cause.kind,
+                Verdict.STREAM if stay.num_told else cause.side,
+                cause.seconds,
+                prefix + cause.text,
+                tuple(front_name(name) for name in cause.who),
+            )
+        self.advice += [replace(each, text=prefix + each.text) for each in record.advice]
+
+    def told(self, members: Sequence[str], records: Sequence[Explanation]) -> Explanation:
+        """Add the front's own time, and give the explanation of the whole."""
+        account, self.parts["front_s"] = self._account, self._left_s
+        side = Verdict.STREAM if self._between_s > self._left_s / 2 else Verdict.START
+        self._add(CauseKind.FRONT, side, self._left_s, "until it was sent to a replica, and between replicas")
+        least_s = LEAST_SHARE * account.e2e_s
+        causes = [cause for cause in self.causes if cause.seconds > least_s or cause.kind is CauseKind.PREFIX]
+        causes.sort(key=lambda cause: -cause.seconds)
+        verdict, outputs = verdict_of(account, causes), account.num_output_tokens
+        where = f" Computed at {', then at '.join(members)}." if members else " No replica had it."
+        return Explanation(
+            request_id=account.request_id,
+            verdict=verdict,
+            summary=summary_of(account, causes, verdict) + where,
+            e2e_s=account.e2e_s,
+            ttft_s=account.ttft_s,
+            mean_itl_s=account.stream_s / (outputs - 1) if outputs > 1 and account.ttft_s is not None else None,
+            num_prompt_tokens=account.num_prompt_tokens,
+            num_cached_tokens=account.num_cached_tokens,
+            num_output_tokens=outputs,
+            parts_s=self.parts,
+            causes=tuple(causes),
+            advice=tuple(sorted(self.advice, key=lambda each: -each.saves_s)),
+            source=records[0].source if records else "none",
+        )
+
+    def _add(self, kind: CauseKind, side: Verdict, seconds: float, text: str, who: tuple[str, ...] = ()) -> None:
+        self.causes.append(Cause(kind, side, seconds, text, who))
+
+    def _side(self, stay: ReplicaStay) -> Verdict:
+        """Was most of the stay before the first token or after it?"""
+        token_s = self._account.first_token_s
+        middle_s = (stay.since_s + stay.until_s) / 2
+        return Verdict.START if token_s is None or middle_s <= token_s else Verdict.STREAM
+
+
+def _fitted(parts_s: Mapping[str, float], seconds: float) -> tuple[dict[str, float], float]:
+    """Shorten a replica's parts to the length of the stay, from their end: a replica goes on until it hears that a
+    stream has left it. -> the parts, and the seconds that were taken away."""
+    excess_s = left_s = max(0.0, sum(parts_s.values()) - seconds)
+    parts = dict(parts_s)
+    for name in reversed(parts):
+        taken_s = min(left_s, parts[name])
+        parts[name] -= taken_s
+        left_s -= taken_s
+    return parts, excess_s
+
+
+def _shortened(causes: Sequence[Cause], seconds: float) -> list[Cause]:
+    """Take so many seconds away from the causes, from those of the stream first."""
+    found = []
+    for cause in sorted(causes, key=lambda each: each.side is not Verdict.STREAM):
+        taken_s = min(seconds, cause.seconds)
+        seconds -= taken_s
+        found.append(replace(cause, seconds=cause.seconds - taken_s))
+    return found
+
+
+def _again(cause: Cause, stay: ReplicaStay, lost: ReplicaStay) -> Cause:
+    """Call the computing of a prompt what it is here: the price of the loss."""
+    if cause.kind is not CauseKind.OWN_PREFILL:
+        return cause
+    told = f" and {stay.num_told:,} tokens of its answer" if stay.num_told else ""
+    text = f"its prompt{told} were computed again, because {lost.member} was lost"
+    return replace(cause, kind=CauseKind.RESUME, text=text)

@@ -1,0 +1,141 @@
+"""One request of a front while it lives: its output so far, and at which replicas it was.
+
+Knows: the request, times as arguments.
+Must not know: frames that are sent, which replica is chosen.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, field
+
+from twostroke.fleet.router import FleetMember
+from twostroke.types.request import Request
+from twostroke.wire.frames import Refused, WireStart
+
+
+class StayEnd(enum.Enum):
+    """How a stream left a replica. HANDED: its prompt was computed there, and it is decoded elsewhere."""
+
+    ENDED = 0
+    LOST = 1
+    HANDED = 2
+    REFUSED = 3
+
+
+class Search(enum.Enum):
+    """PROMISE: a replica is looked for that promises its first token in time. HOLD: none does, and one may hold it
+    until it can. AGAIN: that one had to refuse it after all, and the others are asked once more. NOTHING: no replica
+    will ever take it."""
+
+    PROMISE = 0
+    HOLD = 1
+    AGAIN = 2
+    NOTHING = 3
+
+
+@dataclass(eq=False, slots=True)
+class ReplicaStay:
+    """A stream at one replica, from its Assignment (`number`) until it left. num_told: output tokens before it."""
+
+    member: str
+    instance: str
+    number: int
+    since_s: float
+    num_told: int
+    until_s: float = 0.0
+    end: StayEnd = StayEnd.ENDED
+
+    @property
+    def seconds(self) -> float:
+        """How long the stay was, by the front's clock."""
+        return self.until_s - self.since_s
+
+
+@dataclass(eq=False, slots=True)
+class FleetStream:
+    """One request. told: its output so far, as sent. number: of its present Assignment; 0 while it waits for a replica.
+
+    party: the streams that one replica must compute, and that end together: the beams of a search, or this one alone.
+    The first leads: it is placed, and its Assignment names the others.
+    prompt_told: log probabilities of the prompt that were sent; prompt_seen: of the present Assignment.
+    lost_on: instances of replicas that were lost while it ran on them; deaths: how many of these have ended.
+    search: see Search; refused_by: replicas that refused it; refusal: what the last one of them said; retry_at_s: when
+    the first one of them may take it. unpromised: those that could not promise its first token in time and may hold it.
+    handed: its present replica was to take it over; stays: it is decoded where its prompt is computed. heir: is to take
+    it over; ahead: the number under which pages go there, or 0. visits: the replicas that had it; the last one has it.
+    away_s: the time without a token after losses; away_since_s: when the present such time began.
+    """
+
+    request: Request
+    told: list[int] = field(default_factory=list)
+    number: int = 0
+    member: FleetMember | None = None
+    lost_on: set[str] = field(default_factory=set)
+    deaths: int = 0
+    refused_by: set[str] = field(default_factory=set)
+    refusal: str = ""
+    retry_at_s: float = math.inf
+    unpromised: set[str] = field(default_factory=set)
+    search: Search = Search.PROMISE
+    started: WireStart | None = None
+    first_scheduled_s: float | None = None
+    first_token_s: float | None = None
+    sent_s: float = 0.0
+    sent_tokens: int = 0
+    prompt_told: int = 0
+    prompt_seen: int = 0
+    handed: bool = False
+    stays: bool = False
+    heir: FleetMember | None = None
+    ahead: int = 0
+    party: list[FleetStream] = field(default_factory=list)
+    visits: list[ReplicaStay] = field(default_factory=list)
+    away_s: float = 0.0
+    away_since_s: float | None = None
+
+    def __post_init__(self) -> None:
+        self.party.append(self)
+
+    @property
+    def leads(self) -> bool:
+        """Is it the one of its party that is placed?"""
+        return self.party[0] is self
+
+    def sent_to(self, member: FleetMember, number: int, now: float) -> None:
+        """It is at `member` from now on."""
+        self.number, self.member, self.sent_s = number, member, now
+        self.visits.append(ReplicaStay(member.name, member.instance, number, now, len(self.told)))
+
+    def left(self, end: StayEnd, now: float) -> None:
+        """It is at no replica any more."""
+        if self.member is not None:
+            self.visits[-1].until_s, self.visits[-1].end = now, end
+            if end is StayEnd.LOST and self.told and self.away_since_s is None:
+                self.away_since_s = now
+        self.member, self.number = None, 0
+
+    def refuse(self, name: str, refused: Refused, now: float) -> None:
+        """A replica does not take it, whatever it would have to promise."""
+        self.refused_by.add(name)
+        self.refusal = refused.message
+        if self.search is Search.HOLD:
+            self.search = Search.AGAIN
+        if refused.retry_after_s is None:
+            self.search = Search.NOTHING
+        else:
+            self.retry_at_s = min(self.retry_at_s, now + refused.retry_after_s)
+
+    def take(self, token_id: int, now: float) -> None:
+        """The next output token."""
+        self.told.append(token_id)
+        if self.first_token_s is None:
+            self.first_token_s = now
+        self.come_back(now)
+
+    def come_back(self, now: float) -> None:
+        """It goes on after a loss, or it ends."""
+        if self.away_since_s is not None:
+            self.away_s += now - self.away_since_s
+            self.away_since_s = None

@@ -1,0 +1,37 @@
+"""How long the queue of a front takes: what its Retry-After says, from what replicas say of themselves.
+
+Knows: loads of replicas, how long answers are.
+Must not know: HTTP, sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from twostroke.fleet.router import FleetMember
+from twostroke.server.gate.door import UNKNOWN_WAIT_S
+from twostroke.server.gate.forecast import TypicalAnswer
+
+LEAST_S = 1e-6
+
+
+class FleetForecast(TypicalAnswer):
+    """Satisfies what Door asks of a forecast. members: gives the replicas that are there now."""
+
+    def __init__(self, members: Callable[[], Sequence[FleetMember]]) -> None:
+        super().__init__()
+        self._members = members
+
+    def wait_s(self, requests: int, tokens: int) -> float:
+        """Seconds until this many waiting requests, with this many prompt tokens, have their first token."""
+        members = [member for member in self._members() if not member.draining]
+        if not members:
+            return UNKNOWN_WAIT_S
+        tokens_a_second = sum(1 / max(LEAST_S, member.load.token_s) for member in members)
+        return max(tokens / tokens_a_second, self._places_s(requests, members))
+
+    def _places_s(self, requests: int, members: Sequence[FleetMember]) -> float:
+        """Seconds until so many have a place in a batch: of S streams of L tokens, S / L end in a step."""
+        free = sum(max(0, each.max_sequences - each.load.running - each.load.waiting) for each in members)
+        ends_a_second = sum(each.load.running / max(LEAST_S, each.load.step_s) for each in members) / self._typical
+        return max(0, requests - free) / ends_a_second if ends_a_second else 0.0

@@ -1,0 +1,100 @@
+"""`twostroke serve spark --replicas N` as a process, and a client of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from openai import OpenAI
+
+from twostroke.env import process_environment
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+class Running:
+    """A server with replicas, with a client."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process, self.url = process, url
+        self.client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=120)
+
+    def replicas(self) -> list[int]:
+        """Process ids."""
+        with contextlib.suppress(OSError):
+            path = Path(f"/proc/{self.process.pid}/task")
+            found = [child for task in path.iterdir() for child in (task / "children").read_text().split()]
+            return [int(child) for child in found if "replica" in Path(f"/proc/{child}/cmdline").read_text()]
+        return []
+
+    def feed(self) -> list[dict[str, Any]]:
+        """The replicas, as the live view shows them."""
+        found = httpx2.get(f"{self.url}/v1/engine/steps", params={"frames": 1}, timeout=30).text
+        frame = json.loads(found.partition("data: ")[2].partition("\n")[0])
+        replicas: list[dict[str, Any]] = frame["replicas"]
+        return replicas
+
+    def kill_one_that_computes(self) -> str:
+        """Its name; empty where none does."""
+        name = next((str(each["name"]) for each in self.feed() if each["running"]), "")
+        for pid in self.replicas():
+            with contextlib.suppress(OSError):
+                if name and name in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+                    os.kill(pid, signal.SIGKILL)
+        return name
+
+    def answer(self, fields: dict[str, Any], piece: Callable[[], None] = lambda: None) -> list[Any]:
+        """The pieces of a stream, of each choice: text, log probabilities, finish reason. piece: called at each."""
+        messages: Any = [{"role": "user", "content": "Write three sentences about prefill and decode."}]
+        made: dict[int, list[Any]] = {}
+        with self.client.chat.completions.create(
+            model="spark", messages=messages, stream=True, **{"max_tokens": 160, **fields}
+        ) as stream:
+            for chunk in stream:
+                piece()
+                for choice in chunk.choices:
+                    parts = made.setdefault(choice.index, ["", [], None])
+                    parts[0] += choice.delta.content or ""
+                    found = choice.logprobs.content if choice.logprobs else None
+                    parts[1] += [(each.token, each.logprob) for each in found or ()]
+                    parts[2] = choice.finish_reason or parts[2]
+        return [made[index] for index in sorted(made)]
+
+
+@contextmanager
+def serving(replicas: int, *words: str) -> Iterator[Running]:
+    """Until the end of the block."""
+    command = [sys.executable, "-P", "-m", "twostroke", "serve", "spark", "--replicas", str(replicas), "--threads", "1"]
+    environment = process_environment() | {"PYTHONPATH": str(SOURCE)}
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--kv-memory", "64MB", "--json", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert process.stdout is not None
+        lines = ""
+        while True:
+            line = process.stdout.readline()
+            assert line, "the server ended"
+            lines += line
+            with contextlib.suppress(ValueError):
+                yield Running(process, json.loads(lines)["url"])
+                break
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()

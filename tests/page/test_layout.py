@@ -99,7 +99,7 @@ def test_each_picture_has_a_name_and_a_line_that_explains_it(chromium: webdriver
     canvases = chromium.find_elements("css selector", "canvas")
     assert len(canvases) >= 5
     assert [each.get_attribute("id") for each in canvases if len(each.accessible_name) < 10] == []
-    places = chromium.find_elements("css selector", "#engine figure, #engine details")
+    places = chromium.find_elements("css selector", "#engine figure:not([hidden]), #engine details")
     assert len(places) == 7
     explained = [each.find_element("css selector", ".says").text for each in places]
     assert all(len(words.split()) >= 5 and words.endswith(".") for words in explained), explained

@@ -1,62 +1,312 @@
-// Products with a group of stored codes for AVX-512 with VNNI.
-// Knows: unpacked groups, quantized rows, 512-bit registers. Must not know: how codes were packed, threads.
+// Products with stored codes as they lie, for AVX-512 with VNNI: few rows by a panel that is read once, because a stream waits for memory,
+// and many rows by one group after the other.
+// Knows: the layouts, quantized rows, 512-bit registers. Must not know: threads, what becomes of the sums.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stored.h"
+#include "twostroke/stream.h"
 #include "twostroke/vnni.h"
 
 namespace twostroke {
 namespace {
 
+// How a line is fetched ahead (stream.h). One row of nibbles is quickest without where the CPU's own prefetchers follow one stretch of
+// memory; more rows look farther ahead, because they take longer beside a line. kAlone: one such row on such a CPU.
+template <bool kNibbles, int kRows, bool kAlone>
+TS_INLINE void fetch(const uint8_t* line) {
+  if constexpr (kAlone) return;
+  if constexpr (kNibbles && kRows == 1) return prefetch_line(line);
+  if constexpr (!kNibbles && kRows == 1) return prefetch_line(line);
+  if constexpr (!kNibbles && kRows <= 3) return Ahead{kFarOfOne, kNearOfOne}.prefetch(line);
+  Ahead{kFarOfSome, kNearOfSome}.prefetch(line);
+}
+
+// What the codes of one group are multiplied by and what is taken off: (steps, 64) each. Read as a whole before the codes, so that memory
+// is read front to back.
+template <int32_t kKind>
+struct Head {
+  static constexpr StoredShape kShape = stored_shape(kKind);
+  static constexpr int64_t kScaleBytes = kShape.floats ? 4 : 2, kMostSteps = kStoredGroup / kSubgroup;
+  // Codes are multiplied as unsigned bytes: these many more than meant.
+  static constexpr int32_t kMore = kShape.table ? 12 : static_cast<int32_t>(kShape.offset);
+
+  alignas(64) float multipliers[kMostSteps * kPanel], minima[kShape.minimum ? kMostSteps * kPanel : 1];
+
+  static TS_INLINE __m512 scale(const uint8_t* from, int64_t index) {
+    if constexpr (kShape.floats) return _mm512_loadu_ps(from + 4 * index);
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 2 * index)));
+  }
+
+  template <bool kSigned>
+  static TS_INLINE __m512 whole(const uint8_t* from) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return _mm512_cvtepi32_ps(kSigned ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
+  }
+
+  // (steps, 64) numbers at `from`; of super kinds whole ones, times the panel's scales.
+  template <bool kSigned, class Fetch>
+  static TS_INLINE const uint8_t* widen(const uint8_t* from, const uint8_t* scales, int64_t steps, const Fetch& ahead, float* to) {
+    constexpr int64_t kBytes = kPanel * (kShape.super ? 1 : kScaleBytes);
+    for (int64_t s = 0; s < steps; ++s, from += kBytes) {
+      for (int64_t line = 0; line < kBytes; line += 64) ahead(from + line);
+      TS_UNROLL
+      for (int j = 0; j < kVectors; ++j) {
+        const __m512 found = kShape.super ? _mm512_mul_ps(whole<kSigned>(from + 16 * j), scale(scales, 16 * j)) : scale(from, 16 * j);
+        _mm512_store_ps(to + s * kPanel + 16 * j, found);
+      }
+    }
+    return from;
+  }
+
+  // ahead: called with each line. Returns where the codes begin.
+  template <class Fetch>
+  TS_INLINE const uint8_t* read(const uint8_t* group, int64_t steps, const Fetch& ahead) {
+    const uint8_t* at = group;
+    if constexpr (kShape.super) {
+      at += (kShape.minimum ? 2 : 1) * kPanel * kScaleBytes;
+      for (const uint8_t* line = group; line < at; line += 64) ahead(line);
+    }
+    at = widen<true>(at, group, steps, ahead, multipliers);
+    if constexpr (kShape.minimum) at = widen<false>(at, group + kPanel * kScaleBytes, steps, ahead, minima);
+    return at;
+  }
+};
+
+// integers += 4 columns of 64 rows of the panel by the quads of kRows rows.
 template <int kRows>
-void tile(const StoredGroup& weights, const Group& group, const TileRows& x, float* sums) {
-  alignas(64) float waiting[kRows][kPanel] = {};
-  const int64_t parts = weights.sub / kSubgroup;
-  const int8_t* q = x.q + group.first;
-  const uint8_t* bytes = weights.bytes;
-  const int32_t* corrections = x.sub_corrections + group.first / kSubgroup;
-  for (int64_t s = 0; s < group.columns / weights.sub; ++s, corrections += parts) {
+TS_INLINE void add_quads(const __m512i (&quads)[kVectors], const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
+  multiply<kRows, kVectors>(quads, q, stride, integers);
+}
+
+// 4 columns of codes of 8 bits at `at`.
+template <int kRows, bool kAlone>
+TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
+  __m512i quads[kVectors];
+  TS_UNROLL
+  for (int j = 0; j < kVectors; ++j) {
+    quads[j] = load(at + 64 * j);
+    fetch<false, kRows, kAlone>(at + 64 * j);
+  }
+  add_quads<kRows>(quads, q, stride, integers);
+}
+
+// Bits of each byte moved up by `places`, or down; a mask takes away what comes from the byte beside it.
+TS_INLINE __m512i moved(__m512i bytes, int places) {
+  if (places == 0) return bytes;
+  return places > 0 ? _mm512_slli_epi16(bytes, static_cast<unsigned>(places)) : _mm512_srli_epi16(bytes, static_cast<unsigned>(-places));
+}
+
+// 8 columns of nibbles at `at`: the low ones are the first 4.
+template <bool kTable, int kRows, bool kAlone>
+TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
+  const __m512i mask = _mm512_set1_epi8(15);
+  // Twice the values of E2M1, 12 more.
+  const __m512i doubled = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+  __m512i low[kVectors], high[kVectors];
+  TS_UNROLL
+  for (int j = 0; j < kVectors; ++j) {
+    const __m512i both = load(at + 64 * j);
+    fetch<true, kRows, kAlone>(at + 64 * j);
+    low[j] = _mm512_and_si512(both, mask);
+    high[j] = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
+    if constexpr (kTable) {
+      low[j] = _mm512_shuffle_epi8(doubled, low[j]);
+      high[j] = _mm512_shuffle_epi8(doubled, high[j]);
+    }
+  }
+  add_quads<kRows>(low, q, stride, integers);
+  add_quads<kRows>(high, q + 4, stride, integers);
+}
+
+// One block of a plane of the codes' highest bits and of nibbles: 32 / kHigh columns.
+template <int kHigh, int kRows, bool kAlone>
+TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
+  const __m512i mask = _mm512_set1_epi8(15), place = _mm512_set1_epi8(((1 << kHigh) - 1) << 4);
+  const uint8_t* nibbles = at + kQuadBytes;
+  TS_UNROLL
+  for (int j = 0; j < kVectors; ++j) fetch<true, kRows, kAlone>(at + 64 * j);
+  TS_UNROLL
+  for (int pair = 0; pair < 4 / kHigh; ++pair, nibbles += kQuadBytes, q += 8) {
+    __m512i low[kVectors], high[kVectors];
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      const __m512i both = load(nibbles + 64 * j), bits = load(at + 64 * j);
+      fetch<true, kRows, kAlone>(nibbles + 64 * j);
+      const int first = 2 * pair * kHigh, second = first + kHigh;  // where the bits of both quads begin; they belong at bit 4
+      low[j] = _mm512_or_si512(_mm512_and_si512(both, mask), _mm512_and_si512(moved(bits, 4 - first), place));
+      high[j] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(both, 4), mask), _mm512_and_si512(moved(bits, 4 - second), place));
+    }
+    add_quads<kRows>(low, q, stride, integers);
+    add_quads<kRows>(high, q + 4, stride, integers);
+  }
+}
+
+// totals += the codes of one group, in `steps` steps of `sub` columns. Returns where they end.
+template <int32_t kKind, int kRows, bool kAlone>
+TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes, int64_t sub, int64_t steps, int64_t first, int64_t index,
+                                   const TileRows& x, __m512 (&totals)[kRows][kVectors]) {
+  constexpr StoredShape kShape = stored_shape(kKind);
+  const int64_t parts = sub / kSubgroup;
+  const int8_t* q = x.q + first;
+  const int32_t* corrections = x.sub_corrections + first / kSubgroup;
+  __m512 waiting[kRows][kVectors];
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) waiting[r][j] = _mm512_setzero_ps();
+  }
+  for (int64_t s = 0; s < steps; ++s, corrections += parts) {
     __m512i integers[kRows][kVectors];
     int32_t eights[kRows];
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
       eights[r] = eights_of(corrections + r * x.subgroups, parts);
       TS_UNROLL
-      for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_set1_epi32(16 * eights[r]);
+      for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_set1_epi32(eights[r] / 8 * Head<kKind>::kMore);
     }
-    for (int64_t k = 0; k < weights.sub; k += 4, q += 4, bytes += kQuadBytes) {
-      __m512i quads[kVectors];
-      TS_UNROLL
-      for (int j = 0; j < kVectors; ++j) quads[j] = load(bytes + 64 * j);
-      TS_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const __m512i four = broadcast_quad(q + r * x.q_stride);
-        TS_UNROLL
-        for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], quads[j], four);
+    if constexpr (kShape.high > 0) {
+      constexpr int kHigh = static_cast<int>(kShape.high), kBlock = 32 / kHigh;
+      for (int64_t k = 0; k < sub; k += kBlock, q += kBlock, codes += (1 + 4 / kHigh) * kQuadBytes) {
+        add_block<kHigh, kRows, kAlone>(codes, q, x.q_stride, integers);
       }
+    } else if constexpr (kShape.nibbles) {
+      for (int64_t k = 0; k < sub; k += 16, q += 16, codes += 2 * kQuadBytes) {  // twice at once: a step has 16 columns or a multiple
+        add_nibbles<kShape.table, kRows, kAlone>(codes, q, x.q_stride, integers);
+        add_nibbles<kShape.table, kRows, kAlone>(codes + kQuadBytes, q + 8, x.q_stride, integers);
+      }
+    } else {
+      for (int64_t k = 0; k < sub; k += 4, q += 4, codes += kQuadBytes) add_bytes<kRows, kAlone>(codes, q, x.q_stride, integers);
     }
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) {
-      const __m512 step = _mm512_loadu_ps(weights.steps + s * kPanel + 16 * j);
+      const __m512 step = _mm512_load_ps(head.multipliers + s * kPanel + 16 * j);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        __m512 total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[r][j]), step, _mm512_load_ps(waiting[r] + 16 * j));
-        if (weights.minima != nullptr) {
-          const __m512 minimum = _mm512_loadu_ps(weights.minima + s * kPanel + 16 * j);
-          total = _mm512_fnmadd_ps(minimum, _mm512_set1_ps(static_cast<float>(eights[r] / -8)), total);
+        waiting[r][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[r][j]), step, waiting[r][j]);
+        if constexpr (kShape.minimum) {
+          waiting[r][j] = _mm512_fnmadd_ps(_mm512_load_ps(head.minima + s * kPanel + 16 * j), _mm512_set1_ps(static_cast<float>(eights[r] / -8)), waiting[r][j]);
         }
-        _mm512_store_ps(waiting[r] + 16 * j, total);
       }
     }
   }
-  add_scaled(waiting, x.scales + group.index * x.pair_stride, sums);
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const __m512 scale = _mm512_set1_ps(x.scales[index * x.pair_stride + r]);
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) totals[r][j] = _mm512_fmadd_ps(waiting[r][j], scale, totals[r][j]);
+  }
+  return codes;
+}
+
+// A whole panel, read front to back. kKind stands for all kinds that differ from it in `sub` alone.
+template <int32_t kKind, int kRows, bool kAlone>
+__attribute__((noinline)) void whole_panel(const Panel& panel, int64_t sub, const TileRows& x, float* sums) {
+  __m512 totals[kRows][kVectors];
+  for (auto& row : totals) {
+    for (__m512& total : row) total = _mm512_setzero_ps();
+  }
+  const uint8_t* data = panel.data;
+  Head<kKind> head;
+  for (int64_t first = 0, group = 0; first < panel.columns; first += kStoredGroup, ++group) {
+    const int64_t left = panel.columns - first, columns = left < kStoredGroup ? left : kStoredGroup;
+    const uint8_t* codes = head.read(data, columns / sub, fetch<stored_shape(kKind).nibbles, kRows, kAlone>);
+    data = add_codes<kKind, kRows, kAlone>(head, codes, sub, columns / sub, first, group, x, totals);
+  }
+  store_rows(totals, sums);
+}
+
+// sums += one group, by kRows rows of a tile; nothing is fetched ahead, for the group lies in a cache.
+template <int32_t kKind, int kRows>
+TS_INLINE void add_tile(const Head<kKind>& head, const uint8_t* codes, int64_t sub, const Group& group, const TileRows& x, float* sums) {
+  __m512 totals[kRows][kVectors];
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) totals[r][j] = _mm512_loadu_ps(sums + r * kPanel + 16 * j);
+  }
+  add_codes<kKind, kRows, true>(head, codes, sub, group.columns / sub, group.first, group.index, x, totals);
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(sums + r * kPanel + 16 * j, totals[r][j]);
+  }
+}
+
+TS_INLINE TileRows rows_after(TileRows x, int64_t rows) {
+  x.q += rows * x.q_stride;
+  x.scales += rows;
+  x.sub_corrections += rows * x.subgroups;
+  return x;
+}
+
+// Many rows by one group, four at a time: more would not fit the registers beside the codes.
+template <int32_t kKind>
+__attribute__((noinline)) void add_rows(const Group& group, int64_t sub, TileRows x, int64_t rows, float* sums) {
+  constexpr int kTile = 4;
+  Head<kKind> head;
+  const uint8_t* codes = head.read(group.data, group.columns / sub, fetch<true, 1, true>);
+  for (; rows > 0; rows -= kTile, sums += kTile * kPanel) {
+    switch (rows) {
+      case 1: add_tile<kKind, 1>(head, codes, sub, group, x, sums); break;
+      case 2: add_tile<kKind, 2>(head, codes, sub, group, x, sums); break;
+      case 3: add_tile<kKind, 3>(head, codes, sub, group, x, sums); break;
+      default: add_tile<kKind, kTile>(head, codes, sub, group, x, sums);
+    }
+    x = rows_after(x, kTile);
+  }
+}
+
+// kLike: a kind that differs in the columns of a step alone.
+template <int32_t kKind, int32_t kLike, int kRows, bool kAlone>
+void panel_of_kind(const Panel& panel, const TileRows& x, float* sums) {
+  whole_panel<kLike, kRows, kAlone>(panel, stored_shape(kKind).sub, x, sums);
+}
+
+template <int32_t kKind, int32_t kLike>
+TileKernel few_rows_of(int64_t rows, bool in_turn) {
+  if (stored_shape(kKind).nibbles && rows == 1 && !in_turn) return panel_of_kind<kKind, kLike, 1, stored_shape(kKind).nibbles>;
+  return kernel_of<TileKernel, kStoredFewRows>(rows, [](auto number) { return panel_of_kind<kKind, kLike, decltype(number)::value, false>; });
+}
+
+struct Kernels {
+  TileKernel (*few)(int64_t rows, bool in_turn);
+  void (*many)(const Group&, int64_t sub, TileRows, int64_t rows, float* sums);
+};
+
+template <int32_t kKind, int32_t kLike = kKind>
+constexpr Kernels kernels_of() {
+  return {few_rows_of<kKind, kLike>, add_rows<kLike>};
+}
+
+Kernels kernels(int32_t kind) {
+  switch (kind) {
+    case TS_W_FLAT8: return kernels_of<TS_W_FLAT8>();
+    case TS_W_FLAT4: return kernels_of<TS_W_FLAT4>();
+    case TS_W_FLAT8_MIN: return kernels_of<TS_W_FLAT8_MIN>();
+    case TS_W_SUPER8: return kernels_of<TS_W_SUPER8>();
+    case TS_W_SUPER8_MIN: return kernels_of<TS_W_SUPER8_MIN>();
+    case TS_W_SUPER4_16: return kernels_of<TS_W_SUPER4_16>();
+    case TS_W_SUPER4_MIN_16: return kernels_of<TS_W_SUPER4_MIN_16, TS_W_SUPER4_MIN>();
+    case TS_W_SUPER5_MIN: return kernels_of<TS_W_SUPER5_MIN>();
+    case TS_W_SUPER6: return kernels_of<TS_W_SUPER6>();
+    case TS_W_SUPER6_MIN: return kernels_of<TS_W_SUPER6_MIN>();
+    case TS_W_AFFINE4_128: return kernels_of<TS_W_AFFINE4_128, TS_W_AFFINE4_32>();
+    case TS_W_AFFINE4_64: return kernels_of<TS_W_AFFINE4_64, TS_W_AFFINE4_32>();
+    case TS_W_AFFINE4_32: return kernels_of<TS_W_AFFINE4_32>();
+    case TS_W_AFFINE8_128: return kernels_of<TS_W_AFFINE8_128, TS_W_AFFINE8_32>();
+    case TS_W_AFFINE8_64: return kernels_of<TS_W_AFFINE8_64, TS_W_AFFINE8_32>();
+    case TS_W_AFFINE8_32: return kernels_of<TS_W_AFFINE8_32>();
+    case TS_W_E2M1_32: return kernels_of<TS_W_E2M1_32>();
+    case TS_W_E2M1_16: return kernels_of<TS_W_E2M1_16, TS_W_E2M1_32>();
+    default: return kernels_of<TS_W_SUPER4_MIN>();
+  }
 }
 
 }  // namespace
 
-void multiply_stored(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t rows, float* sums) {
-  typedef void (*Tile)(const StoredGroup&, const Group&, const TileRows&, float*);
-  constexpr Tile tiles[kTileRows] = {tile<1>, tile<2>, tile<3>, tile<4>, tile<5>, tile<6>};
-  tiles[rows - 1](weights, group, x, sums);
+TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn) { return kernels(kind).few(rows, in_turn); }
+
+void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums) {
+  kernels(kind).many(group, stored_shape(kind).sub, x, rows, sums);
 }
 
 }  // namespace twostroke

@@ -62,12 +62,18 @@ void quantize_slice(ts_context* context, Job& job) {
   }
 }
 
+#if defined(TS_LEVEL_AVX512)
+void stored_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
+  multiply_stored_rows(job.w.kind, group, tile_rows(job, first_row), last_row - first_row, sums);
+}
+#else
 void stored_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
   const StoredGroup weights = unpack_stored(job.w.kind, group.data, group.columns, block);
   each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
     multiply_stored(weights, group, tile_rows(job, row), rows, sums + (row - first_row) * kPanel);
   });
 }
+#endif
 
 // One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second.
 #if defined(TS_LEVEL_AVX512)

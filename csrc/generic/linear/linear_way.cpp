@@ -9,8 +9,8 @@ namespace {
 
 // Names are those of the functions that multiply; tests look for them in the sources.
 constexpr Way kFloats = {"float_kernel", nullptr, nullptr};
-constexpr Way kStored = {"unpack_stored, then multiply_stored", nullptr, stored_by_group};
 #if defined(TS_LEVEL_AVX512)
+constexpr Way kStored = {"multiply_stored_rows", nullptr, stored_by_group};
 constexpr Way kStoredFew = {"stored_few_rows", read_on, nullptr};
 constexpr Way kInTurn = {"stream_kernel; few_rows_kernel for the last panels", read_in_turn, nullptr};
 constexpr Way kFewRows = {"few_rows_kernel", read_on, nullptr};
@@ -19,6 +19,7 @@ constexpr Way kBlocks = {"block_group", nullptr, blocks_by_group};
 constexpr Way kSeveralRows = {"several_rows_kernel", read_several_on, nullptr};
 #endif
 #else
+constexpr Way kStored = {"unpack_stored, then multiply_stored", nullptr, stored_by_group};
 constexpr Way kInt8 = {"int8_kernel", nullptr, int8_by_group};
 constexpr Way kUnpackedInt4 = {"unpack_int4, then int8_kernel", nullptr, unpacked_by_group};
 #if defined(TS_LEVEL_DOTPROD)

@@ -53,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if option.grid_seed is None:
         option.grid_seed = int(time.strftime("%Y%m%d", time.gmtime()))
     TIER.quick, TIER.seed = option.quick, option.grid_seed
+    if option.quick:  # A second thread of an engine mostly waits, and spins, beside the other worker's tests.
+        os.environ.setdefault("TWOSTROKE_THREADS", "1")
     folder = private_cache.enter()
     config.add_cleanup(lambda: private_cache.leave(folder))
     # A busy machine fails no test: neither a slow example nor slow drawing of examples is an error.

@@ -3,6 +3,7 @@ guesses, bit for bit."""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from twostroke.types.grammar import Grammar
 from twostroke.types.output import Prompt
 
 SMALL = {"context": "128", "max_step_tokens": "48", "max_sequences": "4", "kv_memory": "2MB"}
+INT8 = {**SMALL, "weights": "int8"}
 QUESTIONS = ("what is ttft", "what is a kv cache")
 PARAMS = (
     SamplingParams(temperature=0.0, max_tokens=12, logprobs=2, ignore_eos=True),
@@ -54,6 +56,13 @@ def model_of(way: str, folder: Path) -> tuple[str, str]:
     return "spark", way
 
 
+@cache
+def answers_of_the_cpu(model: str, level: str) -> list[Any]:
+    """Without guesses; most ways have the same model."""
+    with LLM(model, cpu_level=level, **INT8) as plain:
+        return answers(plain, "off")
+
+
 @pytest.mark.usefixtures("fake")
 @pytest.mark.parametrize(
     "way", ["suffix", "draft:spark-draft", "medusa", "eagle", "eagle-3", "mtp", "mtp, two layers", "draft with states"]
@@ -65,10 +74,8 @@ def test_guesses_change_no_bit_and_bring_no_logits(way: str, tmp_path: Path, mon
     if level is None:
         pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")
     model, option = model_of(way, tmp_path)
-    options = {**SMALL, "weights": "int8"}
-    with LLM(model, cpu_level=level, **options) as plain:
-        expected = answers(plain, "off")
-    with LLM(model, device="cuda", speculate=option, **options) as llm:
+    expected = answers_of_the_cpu(model, level)
+    with LLM(model, device="cuda", speculate=option, **INT8) as llm:
         llm._built.guesser._limiter = AllOfThem(llm._built.guesser._limiter.times)
         assert answers(llm, option.partition(":")[0]) == expected
         assert llm._built.guesser.totals.guessed > 0 and llm._built.guesser.totals.accepted > 0

@@ -11,6 +11,7 @@ from tools.gpu.compare import every_case, on_device
 
 from tests.cuda.fake import built_folder, controls, device, wrong
 from tests.cuda.test_sample import any_sequence, both, rows_of
+from tests.tiers import fewer, thinned
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.backends.cuda.library import cuda_op_numbers
 from twostroke.ops.operands import PackedWeight
@@ -58,7 +59,7 @@ def test_ops(gpu: CudaDevice) -> None:
 
 
 def test_sampling(gpu: CudaDevice) -> None:
-    for seed in range(4):
+    for seed in thinned(range(4), "sampling", fewer(4, quick=1)):
         rng = np.random.default_rng(seed)
         controls(watched=True).fake_orders(seed)
         sequences = [any_sequence(rng, index, 300) for index in range(18)]

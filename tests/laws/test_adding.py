@@ -226,18 +226,35 @@ def test_the_line_of_the_header_says_the_fields_of_the_class(clamp: ModuleType) 
     assert f"OP(clamp,{line})" in PAGE
 
 
-def test_the_kernel_of_the_page_gives_the_bits_of_the_reference(
-    clamp: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def with_clamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The native sources with the kernel of the page and its line in the header. Returns the kernel's file."""
     shutil.copytree(ROOT / "csrc", tmp_path / "csrc")
     header = tmp_path / "csrc" / "include" / "twostroke" / "ops.h"
     first_line = "#define TS_OPS(OP)"
     begin, middle, rest = header.read_text().partition(first_line)
     until, _, ops = rest.partition("\n")
     header.write_text(f"{begin}{middle}{until}\n{block('OP(clamp').rstrip()}\n{ops}")
-    (tmp_path / "csrc" / "generic" / "rows" / "clamp.cpp").write_text(block("csrc/generic/rows/clamp.cpp"))
+    kernel = tmp_path / "csrc" / "generic" / "rows" / "clamp.cpp"
+    kernel.write_text(block("csrc/generic/rows/clamp.cpp"))
     monkeypatch.setattr(build, "ROOT", tmp_path)
     monkeypatch.setattr(build, "HEADERS", tmp_path / "csrc" / "include")
+    return kernel
+
+
+def test_the_kernel_of_the_page_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = with_clamp(tmp_path, monkeypatch)
+    assert kernel in build.sources(build.machine())
+    machine = build.machine()
+    flags = (*build.FLAGS, "-O0", "-target", build.TRIPLES[machine], *build.level_flags(machine, "generic"))
+    (made,) = build.compile_all(build.shared_cache(), build.zig(), [(kernel, flags)])
+    assert b"ts_clamp" in made.read_bytes()
+
+
+@pytest.mark.slow
+def test_the_kernel_of_the_page_gives_the_bits_of_the_reference(
+    clamp: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_clamp(tmp_path, monkeypatch)
     # The new line of the header makes every unit another one: they are compiled without optimizing, which is quick.
     build.build_all(tmp_path / "lib", build.machine(), (*build.RELEASE, "-O0"), levels=["generic"])
 

@@ -57,6 +57,7 @@ def test_aarch64_says_the_same_bits() -> None:
     assert output(str(QEMU), str(there)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(COMPILER is None, reason="no system compiler with sanitizers (the package needs none)")
 @pytest.mark.parametrize("level", SANITIZED)
 def test_the_address_sanitizer_has_nothing_to_say(level: str) -> None:

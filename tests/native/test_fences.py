@@ -8,9 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
-from tests.tiers import TIER
+from tests.tiers import TIER, fewer, thinned
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = (
@@ -42,13 +40,17 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
+SIDES = thinned(("start", "end"), "sides", fewer(2, quick=1))
+TODAY = thinned(GRIDS, "fences", fewer(len(GRIDS), quick=2))
+"""A quick run takes two files of the grid and one side; others each day."""
+
+
 def test_the_grid_between_forbidden_pages() -> None:
     def under(side: str) -> subprocess.CompletedProcess[str]:
-        return run("-m", "tests.native.fences", side, *TIER.arguments(), *GRIDS)
+        return run("-m", "tests.native.fences", side, *TIER.arguments(), *TODAY)
 
     with ThreadPoolExecutor(max_workers=2) as pool:
-        for result in pool.map(under, ("start", "end")):
+        for result in pool.map(under, SIDES):
             assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
 
 

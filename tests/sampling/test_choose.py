@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tiers import examples
+from tests.tiers import examples, fewer
 from twostroke.ops.attention.token_weights import weigh
 from twostroke.sampling.choose import choose
 from twostroke.sampling.logprobs import token_logprob
@@ -61,7 +61,7 @@ def test_a_draw_lands_inside_the_plain_distribution(data, size, temperature, top
 def test_frequencies_follow_the_plain_distribution(top_k, top_p, min_p):
     logits = np.random.default_rng(1).normal(0, 2, 30).astype(np.float32)
     expected = plain_distribution(logits, 0.8, top_k, top_p, min_p)
-    draws = 20_000
+    draws = fewer(20_000, quick=5_000)
     counts: dict[int, int] = {}
     for position in range(draws):
         token = choose(weigh, logits, 0.8, top_k, top_p, min_p, draw(7, position))

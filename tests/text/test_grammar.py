@@ -257,7 +257,7 @@ def test_one_that_takes_too_much_memory_is_ended_by_its_limit(tokenizer: Tokeniz
 
 
 def test_grammars_beyond_the_limit_of_waiting_are_refused(tokenizer: Tokenizer) -> None:
-    compiler = small(tokenizer, compile_s=1.5, waiting=2)
+    compiler = small(tokenizer, compile_s=0.75, waiting=2)
     told: list[str] = []
 
     def ask(number: int) -> None:
@@ -335,14 +335,14 @@ def test_the_process_does_not_outlive_a_parent_that_was_killed(at_work: bool) ->
     """Idle, it sees the end of its input; at work on something endless, its own timer ends it."""
     code = (
         "import os, threading, time\n"
-        "from tests.text.kinds import make\nfrom tests.text.test_grammar import EXPLODING\n"
+        "from tests.text.kinds import make\n"
         "from twostroke.text.grammar.compiler import GrammarCompiler, GrammarLimits\n"
         "from twostroke.types.grammar import Grammar\n"
         "t = make('byte_level')\n"
         "c = GrammarCompiler(t, t.vocab_size, t.end_token_ids, GrammarLimits(compile_s=1.0))\n"
         "c.compile(Grammar.regex('a'))\n"
         "print(c._guard._process.pid, flush=True)\n"
-        f"c.submit(EXPLODING) if {at_work} else None\n"
+        f"c.submit(Grammar.json_schema({_parsed(EXPLODING)!r})) if {at_work} else None\n"
         "time.sleep(0.3)\nos.kill(os.getpid(), 9)\n"
     )
     killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.tiers import examples
 from tests.weights.checkpoints import CONFIG, QWEN2, QWEN3, random_tensors, write
-from twostroke.models.common.registry import read_model
+from tests.weights.packed_start import INT8, Start, leaves
 from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.checkpoint import Checkpoint
@@ -27,42 +27,13 @@ from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed import cache as packed_cache
 from twostroke.weights.packed import file as packed_file
 from twostroke.weights.packed.block_sums import BLOCK_BYTES, SECTOR_BYTES, block_sums
-from twostroke.weights.packed.cache import cache_entry, cached_weights
 from twostroke.weights.packed.file import header_of, map_file, open_file
 from twostroke.weights.packed.fingerprint import fingerprint
 from twostroke.weights.packed.header import PREAMBLE_BYTES, StaleFile, preamble
 from twostroke.weights.packed.numpy_packer import NumpyPacker
 
 ROOT = Path(__file__).resolve().parents[2]
-INT8 = WeightFormat(WeightKind.INT8, 64)
 INT4 = WeightFormat(WeightKind.INT4, 64)
-
-
-class Start:
-    """One start of an engine on a folder, and what it did."""
-
-    def __init__(self, model: Path, cache: Path, config=CONFIG, weight_format=INT8) -> None:
-        self.spec = read_model(config)
-        self.choose = lambda weight: BF16 if weight.role == "embedding" else weight_format
-        self.packed_bytes = 0
-        self.warnings: list[str] = []
-        with Checkpoint.open(model) as checkpoint:
-            self.entry = cache_entry(cache, checkpoint, self.spec, self.choose)
-            loaded = cached_weights(
-                cache, checkpoint, self.spec, self.choose, NumpyPacker(), self.progress, self.warnings.append
-            )
-        self.weights, self.file = loaded.weights, loaded.file
-
-    def progress(self, done_bytes: int, total_bytes: int, name: str) -> None:
-        self.packed_bytes = done_bytes
-
-
-def leaves(weights: ModelWeights) -> dict[str, np.ndarray]:
-    found: dict[str, np.ndarray] = dict(weights.vectors)
-    for key, packed in weights.matrices.items():
-        found[key + ".data"] = packed.data
-        found.update({f"{key}.{n}": a for n in ("scales", "bias") if (a := getattr(packed, n)) is not None})
-    return found
 
 
 def assert_equal(one: ModelWeights, two: ModelWeights) -> None:
@@ -342,7 +313,8 @@ def test_unfinished_blobs_never_become_a_file(model, cache):
 CHILD = """
 import sys, hashlib
 from pathlib import Path
-from tests.weights.test_packed_cache import Start, leaves, packed_cache
+from tests.weights.packed_start import Start, leaves
+from twostroke.weights.packed import cache as packed_cache
 packed_cache.KEPT_FREE_BYTES = 0
 start = Start(Path(sys.argv[1]), Path(sys.argv[2]))
 digest = hashlib.sha256()

@@ -17,6 +17,7 @@ from openai import OpenAI
 
 from tests.serve.harness import Live, serving, wait_until
 from tests.serve.shown.test_metrics import scrape
+from tests.tiers import fewer
 from twostroke.server.build import build_server
 
 ASK: Any = [{"role": "user", "content": "What is prefill?"}]
@@ -173,11 +174,12 @@ def test_others_stream_on_while_a_hostile_grammar_is_compiled(spark: Live, clien
         assert asked.status == 400
         refused.append(time.monotonic())
 
-    threads = [threading.Thread(target=attack, args=(number,)) for number in range(3)]
+    attacks = fewer(3, quick=2)
+    threads = [threading.Thread(target=attack, args=(number,)) for number in range(attacks)]
     for thread in threads:
         thread.start()
     finished: list[float] = []
-    while len(refused) < 3:
+    while len(refused) < attacks:
         assert content(ask(spark, max_tokens=5, temperature=0)) is not None
         finished.append(time.monotonic())
     for thread in threads:

@@ -31,7 +31,7 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 
-CHOSEN = thinned([families[0] for families in generating().values()], "ranks", fewer(len(FAMILIES), quick=3))
+CHOSEN = thinned([families[0] for families in generating().values()], "ranks", fewer(len(FAMILIES), quick=2))
 """Every architecture, by its first family; a quick run takes three a day."""
 WIDE = "llama2-multi-head"
 Load = Callable[[str, str], tuple[Path, Model, ModelWeights]]

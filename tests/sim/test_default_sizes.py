@@ -70,7 +70,7 @@ def run(setup: ReplicaSetup, wanted: Objectives) -> Found:
 
 
 @pytest.mark.parametrize(
-    ("model", "weights"), thinned(list(itertools.product(MODELS, ["int8", "int4"])), "sizes", fewer(6, quick=2))
+    ("model", "weights"), thinned(list(itertools.product(MODELS, ["int8", "int4"])), "sizes", fewer(6, quick=1))
 )
 def test_the_default_is_within_a_tenth_of_the_best_fixed_size_and_keeps_the_rule(model: str, weights: str) -> None:
     spec = read_model({**MODELS[model], "hidden_act": "silu", "torch_dtype": "bfloat16"})

@@ -65,7 +65,7 @@ def random_load(dice: random.Random) -> list[WorkloadRequest]:
     return found
 
 
-@settings(max_examples=fewer(100, quick=30), deadline=None)
+@settings(max_examples=fewer(100, quick=15), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_every_request_is_served_once_and_skipping_changes_nothing(seed: int) -> None:
     dice = random.Random(seed)

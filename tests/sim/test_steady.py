@@ -114,7 +114,7 @@ def simulate(
     return {name: asdict(seen) for name, seen in notebook.seen.items()}, replica
 
 
-@settings(max_examples=fewer(200, quick=25), deadline=None)
+@settings(max_examples=fewer(200, quick=15), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 @example(seed=90)  # a prompt's last page is in the tree already, and the pool is nearly full
 @example(seed=510)
@@ -147,7 +147,7 @@ def test_skipping_changes_nothing(seed: int) -> None:
     assert not fast.outstanding and not slow.outstanding
 
 
-@settings(max_examples=fewer(100, quick=30), deadline=None)
+@settings(max_examples=fewer(100, quick=15), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_at_every_moment_counts_are_those_of_single_steps(seed: int) -> None:
     dice = random.Random(seed)

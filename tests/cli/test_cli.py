@@ -12,8 +12,9 @@ import sys
 import urllib.request
 
 import pytest
+from click.testing import CliRunner
 
-from twostroke.cli.main import VERBS
+from twostroke.cli.main import VERBS, main
 
 
 def run(
@@ -167,12 +168,15 @@ def test_the_line_to_try_has_a_key_where_one_is_needed() -> None:
 def test_a_key_is_never_printed():
     key = "sk-do-not-print-me"
     asked = [["config", "--api-key", key], ["config", "--json"], ["config", "--api-key", key, "--port", "x"]]
-    for words in asked:
-        result = run(*words, environ={"TWOSTROKE_API_KEY": key})
-        assert key not in result.stdout + result.stderr
-    assert json.loads(run("config", "--json", "--api-key", key).stdout)["api_key"]["value"] == "(set)"
-    empty = run("config", "--host", "0.0.0.0", "--api-key", " ")
-    assert empty.returncode == 2
+    for words in asked:  # the last one in a process of its own
+        result = CliRunner().invoke(main, words, env={"TWOSTROKE_API_KEY": key})
+        assert result.output and key not in result.stdout + result.stderr
+    result = run(*asked[-1], environ={"TWOSTROKE_API_KEY": key})
+    assert result.returncode == 2 and key not in result.stdout + result.stderr
+    found = CliRunner().invoke(main, ["config", "--json", "--api-key", key])
+    assert json.loads(found.stdout)["api_key"]["value"] == "(set)"
+    empty = CliRunner().invoke(main, ["config", "--host", "0.0.0.0", "--api-key", " "])
+    assert empty.exit_code == 2
 
 
 def test_generate_explains_after_the_answer_and_in_json(tmp_path):

@@ -26,7 +26,7 @@ from twostroke.planner.model_config import read_model
 from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.types.errors import ConfigError, OutOfMemory
 
-LITTLE = Effort(ring_bytes=fewer(256, quick=64) << 20, rounds=1, rows=(1, 8, 64), few_rows=(1, 8), least_s=0.001)
+LITTLE = Effort(ring_bytes=fewer(256, quick=160) << 20, rounds=1, rows=(1, 8, 64), few_rows=(1, 8), least_s=0.001)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.cost.machines import calibration
-from tests.tiers import fewer
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
@@ -26,7 +25,7 @@ from twostroke.planner.model_config import read_model
 from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.types.errors import ConfigError, OutOfMemory
 
-LITTLE = Effort(ring_bytes=fewer(256, quick=160) << 20, rounds=1, rows=(1, 8, 64), few_rows=(1, 8), least_s=0.001)
+LITTLE = Effort(ring_bytes=256 << 20, rounds=1, rows=(1, 8, 64), few_rows=(1, 8), least_s=0.001)
 
 
 @pytest.fixture(scope="module")

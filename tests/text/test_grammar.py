@@ -257,7 +257,7 @@ def test_one_that_takes_too_much_memory_is_ended_by_its_limit(tokenizer: Tokeniz
 
 
 def test_grammars_beyond_the_limit_of_waiting_are_refused(tokenizer: Tokenizer) -> None:
-    compiler = small(tokenizer, compile_s=0.75, waiting=2)
+    compiler = small(tokenizer, compile_s=1.5, waiting=2)
     told: list[str] = []
 
     def ask(number: int) -> None:

@@ -29,7 +29,8 @@ PIECE_BYTES, ID_BYTES, ENTRY_BYTES = 96, 8, 72
 class StreamReader:
     """Only its own loop touches `mail` (with when it was sent) and what follows it.
 
-    wake: called on the loop when there is news; it may be called again before `take` is.
+    wake: called on the loop when there is news, once for all pieces that came together; it may be called again before
+    `take` is, and must not raise.
     hang_up: ends the request in the engine; called with this reader, any number of times.
     """
 
@@ -80,7 +81,8 @@ class StreamReader:
         self.waiting = True
 
     def put(self, sent_s: float, delta: Delta, most_unread_bytes: int) -> None:
-        """The engine's side, on the reader's loop. A reader that lets more than that lie loses its request."""
+        """The engine's side, on the reader's loop; `wake` comes after it. A reader that lets more than that lie loses
+        its request."""
         if isinstance(self.error, UnreadOverflow):
             return
         self.mail.append((sent_s, delta))
@@ -89,7 +91,6 @@ class StreamReader:
             self.mail.clear()
             self.error = UnreadOverflow(f"More than {most_unread_bytes:,} bytes of answer were not read.")
             self.close()
-        self.wake()
 
     def fail(self, error: TwostrokeError) -> None:
         """The engine's side, on the reader's loop: nothing more will come."""

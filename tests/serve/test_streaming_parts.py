@@ -14,13 +14,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from twostroke.server.api.shapes.openai_envelope import TextTemplate
+from twostroke.server.api.messages_request import messages_call
+from twostroke.server.api.responses_request import responses_call
+from twostroke.server.api.shape import Counts, Shape
+from twostroke.server.api.shapes.chat import ChatShape
+from twostroke.server.api.shapes.completion import CompletionShape
+from twostroke.server.api.shapes.messages import MessagesShape
+from twostroke.server.api.shapes.responses import ResponsesShape
+from twostroke.server.api.sse import Event, EventTemplate, raw_event
 from twostroke.server.begun import Begun
+from twostroke.server.calls import Call
 from twostroke.server.gate.protocol import ChunkConnection
 from twostroke.server.lazy_timer import LazyTimer
+from twostroke.server.parts import ServerParts
+from twostroke.server.prompts import chat_call, completion_call
 from twostroke.server.serve import SWITCH_S, short_turns
-from twostroke.server.stream import raw_event
 from twostroke.server.telemetry.gaps import Gaps
+from twostroke.types.output import Delta
+from twostroke.types.request import FinishReason
+from twostroke.types.result import TokenLogprob
 
 from .fakes import FakeEngine, fake_parts
 from .harness import serving
@@ -28,23 +40,60 @@ from .harness import serving
 BOUNDS = (0.001, 0.01, 0.1, 1.0)
 
 
-def chunk(text: str) -> dict[str, Any]:
-    return {"id": "a", "model": 'a"b', "choices": [{"index": 0, "delta": {"content": text}, "logprobs": None}], "x": 1}
+CHAT = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+STREAMED: list[tuple[Callable[[bytes, ServerParts], Call], Callable[[Call, ServerParts], Shape], dict[str, Any]]] = [
+    (chat_call, ChatShape, CHAT),
+    (chat_call, ChatShape, {**CHAT, "stream_options": {"include_usage": True}}),
+    (chat_call, ChatShape, {**CHAT, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}),
+    (chat_call, ChatShape, {**CHAT, "logprobs": True, "top_logprobs": 2}),
+    (completion_call, CompletionShape, {"prompt": "hi"}),
+    (completion_call, CompletionShape, {"prompt": "hi", "logprobs": 2}),
+    (completion_call, CompletionShape, {"prompt": "hi", "echo": True}),
+    (completion_call, CompletionShape, {"prompt": "hi", "echo": True, "logprobs": 1}),
+    (messages_call, MessagesShape, CHAT),
+    (responses_call, ResponsesShape, {"input": "hi"}),
+    (responses_call, ResponsesShape, {"input": "hi", "top_logprobs": 2, "include": ["message.output_text.logprobs"]}),
+]
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=9)
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",))))
-def test_a_chunk_from_a_template_has_the_bytes_of_the_whole(text: str) -> None:
-    from twostroke.server.api.shape import Event
-
-    made = TextTemplate(chunk("MARK-1"), "MARK-1").event(text)
-    assert raw_event(made) == raw_event(Event(None, chunk(text)))
-    assert json.loads(raw_event(made)[6:]) == chunk(text)
+@pytest.mark.parametrize("case", range(len(STREAMED)))
+@given(texts=st.lists(TEXTS, max_size=6), told=st.booleans())
+def test_short_ways_of_shapes_have_the_bytes_of_the_whole(case: int, texts: list[str], told: bool) -> None:
+    read, make, body = STREAMED[case]
+    parts = fake_parts()
+    call = read(json.dumps({"model": parts.served_name, "stream": True, **body}).encode(), parts)
+    short, long = make(call, parts), make(call, parts)
+    asked = call.logprobs is not None
+    used = 0
+    for place, text in enumerate([*texts, "end"]):
+        ids = tuple(text.encode()) if told else ()
+        delta = Delta(
+            request_id="r",
+            index=0,
+            text=text,
+            token_ids=ids,
+            logprobs=tuple(TokenLogprob(i, -0.5, ((i, -0.5), (7, -2.25))) for i in ids) if asked else (),
+            finish_reason=FinishReason.LENGTH if place == len(texts) else None,
+            prompt_logprobs=(TokenLogprob(105, -1.0),) if call.scores_prompt and not place else (),
+        )
+        counts = Counts(place, 3)
+        made = short.text_event(0, delta)
+        used += made is not None
+        whole = b"".join(map(raw_event, long.events(0, delta, counts)))
+        assert whole == (b"".join(map(raw_event, short.events(0, delta, counts))) if made is None else made)
+    last = Counts(len(texts), 3)
+    assert [*map(raw_event, short.last_events(last))] == [*map(raw_event, long.last_events(last))]
+    takes_it = not (call.continuous_usage or call.scores_prompt)
+    assert used >= takes_it * (len([*filter(None, texts)]) - 1)
 
 
 def test_a_mark_that_stands_elsewhere_too_is_refused() -> None:
     for mark in ("a", "not there"):
         with pytest.raises(ValueError, match="mark"):
-            TextTemplate({"text": "a", "other": "a", "more": "xa"}, mark)
+            EventTemplate(Event(None, {"text": "a", "other": "a", "more": "xa"}), mark)
+    with pytest.raises(ValueError, match="mark"):
+        EventTemplate(Event(None, {"text": "one", "other": "two"}), "two", "one")
 
 
 @pytest.mark.parametrize(

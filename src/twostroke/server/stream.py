@@ -21,7 +21,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from twostroke.server.api.field_check import HEADER
-from twostroke.server.api.shape import Counts, Event, Shape
+from twostroke.server.api.shape import Counts, Shape
+from twostroke.server.api.sse import Event, raw_event
 from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of
@@ -44,7 +45,6 @@ _STREAM_HEADERS = [
 
 WRITE_BYTES = 32 * 1024
 """The most bytes of events that are written together; a longer event is written alone."""
-_json = msgspec.json.Encoder()
 
 
 class Answer(Response):
@@ -127,7 +127,8 @@ class Answer(Response):
         return len(raw) < WRITE_BYTES
 
     def _raw(self, piece: tuple[int, Delta], generation: Generation) -> bytes:
-        return b"".join(map(raw_event, self._shape.events(*piece, _counts(generation))))
+        raw = self._shape.text_event(*piece)
+        return b"".join(map(raw_event, self._shape.events(*piece, _counts(generation)))) if raw is None else raw
 
     def _more_headers(self) -> list[tuple[bytes, bytes]]:
         ignored = self._call.ignored_fields
@@ -163,12 +164,6 @@ class Answer(Response):
 
 def _counts(generation: Generation) -> Counts:
     return Counts(generation.completion_tokens, generation.cached_tokens)
-
-
-def raw_event(event: Event) -> bytes:
-    """The event's bytes as they are sent; JSON holds no line end."""
-    data = event.data if isinstance(event.data, bytes) else _json.encode(event.data)
-    return b"data: %b\n\n" % data if event.name is None else b"event: %b\ndata: %b\n\n" % (event.name.encode(), data)
 
 
 class EventWriter:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from uvicorn.protocols.http.flow_control import FlowControl
 
 from twostroke.server.api.messages_request import messages_call
 from twostroke.server.api.responses_request import responses_call
@@ -24,12 +25,13 @@ from twostroke.server.api.shapes.responses import ResponsesShape
 from twostroke.server.api.sse import Event, EventTemplate, raw_event
 from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
-from twostroke.server.gate.protocol import ChunkConnection
+from twostroke.server.gate.protocol import ChunkConnection, ChunkWriter
 from twostroke.server.lazy_timer import LazyTimer
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import chat_call, completion_call
 from twostroke.server.serve import SWITCH_S, short_turns
 from twostroke.server.telemetry.gaps import Gaps
+from twostroke.types.errors import EngineStopped
 from twostroke.types.output import Delta
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
@@ -130,6 +132,60 @@ def test_chunks_are_framed_as_h11_frames_them(pieces: list[bytes], sized: bool) 
         sent.append([connection.send(event) for event in (*events, h11.EndOfMessage())])
         assert connection.our_state is h11.DONE
     assert sent[0] == sent[1]
+
+
+class Transport(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.ends = list[bytes](), False
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.ends
+
+
+def test_a_body_writer_writes_while_the_body_goes_on_and_the_client_reads() -> None:
+    async def main() -> None:
+        connection, transport = ChunkConnection(h11.SERVER), Transport()
+        flow = FlowControl(transport)
+        writer = ChunkWriter(connection, transport, flow)
+        connection.receive_data(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n")
+        while type(connection.next_event()) is not h11.EndOfMessage:
+            pass
+        assert not writer.takes_now
+        connection.send(h11.Response(status_code=200, headers=[]))
+        assert writer.takes_now
+        writer.write(b"data: 1\n\n")
+        assert transport.written == [connection.send(h11.Data(data=b"data: 1\n\n"))]
+        flow.pause_writing()
+        assert not writer.takes_now
+        flow.resume_writing()
+        transport.ends = True
+        assert not writer.takes_now
+        transport.ends = False
+        connection.send(h11.EndOfMessage())
+        assert not writer.takes_now
+
+    asyncio.run(main())
+
+
+def test_a_fault_in_the_short_way_ends_the_stream_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(shape: ChatShape, index: int, delta: Delta) -> bytes | None:
+        if delta.text == "w":
+            raise EngineStopped("The device is gone.")
+        return None
+
+    monkeypatch.setattr(ChatShape, "text_event", broken)
+    with serving(fake_parts(FakeEngine("hello world"))) as live:
+        body = {"model": live.parts.served_name, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+        *pieces, problem, done = live.post("/v1/chat/completions", body).events
+        assert "".join(each["choices"][0]["delta"]["content"] for each in pieces) == "hello "
+        assert "not running" in problem["error"]["message"] and done == "[DONE]"
+        assert live.parts.engine.live == 0
 
 
 @given(st.lists(st.lists(st.floats(0, 2), min_size=1, max_size=9), max_size=9), st.sampled_from(BOUNDS))

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, cast
 
 import h11
+from starlette.types import Scope
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -40,14 +41,14 @@ class ChunkConnection(h11.Connection):
     def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]
         """See h11.Connection."""
         if isinstance(event, h11.Data) and self.in_chunks:
-            return chunk(event.data) if event.data else b""
+            return chunk(bytes(event.data)) if event.data else b""
         raw = super().send(event)
         if isinstance(event, h11.Response):
             self._chunked = raw is not None and b"\r\ntransfer-encoding: chunked\r\n" in raw.lower()
         return raw
 
 
-def chunk(data: bytes | bytearray | memoryview) -> bytes:
+def chunk(data: bytes) -> bytes:
     """One chunk of a chunked body. data: not empty, which would end the body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
@@ -76,7 +77,9 @@ class DeadlineProtocol(H11Protocol):
 
     def __init__(self, *args: Any, header_s: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.conn = ChunkConnection(h11.SERVER, self.config.h11_max_incomplete_event_size or MAX_HEADER_BYTES)
+        self.conn = self._chunks = ChunkConnection(
+            h11.SERVER, self.config.h11_max_incomplete_event_size or MAX_HEADER_BYTES
+        )
         self._header_s = header_s
         self._deadline: asyncio.TimerHandle | None = None
         self.logger = _quiet  # a client that sends nonsense must not fill our log
@@ -96,7 +99,8 @@ class DeadlineProtocol(H11Protocol):
         """Read requests from what was received. The app gets the body writer with its scope."""
         super().handle_events()
         if self.cycle is not None and not self.cycle.response_started and self.cycle.scope["method"] == "POST":
-            give_body_writer(self.cycle.scope, ChunkWriter(self.conn, self.transport, self.flow))
+            scope = cast(Scope, self.cycle.scope)
+            give_body_writer(scope, ChunkWriter(self._chunks, self.transport, self.flow))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -204,6 +205,33 @@ def test_a_reader_that_is_behind_gets_pieces_together() -> None:
             assert tuple(each for piece in pieces for each in piece.logprobs) == whole.logprobs
             assert [piece.finish_reason for piece in pieces][:-1] == [None] * (len(pieces) - 1)
             assert pieces[-1].num_output_tokens == whole.num_output_tokens
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_is_behind_wakes_each_reader_once() -> None:
+    made = bench()
+
+    async def main() -> None:
+        async with running(made) as engine:
+            woken: list[str] = []
+            readers = [
+                engine.open(made.prompt(f"q{i}", "abcdef", max_tokens=6), partial(woken.append, f"q{i}"))
+                for i in (1, 2)
+            ]
+
+            def num_ended() -> int:
+                posts = [each for post in engine._posts.values() for each in list(post)]
+                return sum(delta.finish_reason is not None for _, mail in posts for _, delta in mail)
+
+            while num_ended() < len(readers):
+                time.sleep(0.001)  # the loop does nothing meanwhile
+            await until(lambda: bool(woken))
+            assert sorted(woken) == ["q1", "q2"]
+            for reader in readers:
+                piece = reader.take()
+                assert piece is not None and len(piece.token_ids) == 6 and reader.done
+                reader.close()
 
     asyncio.run(main())
 

@@ -13,14 +13,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from uvicorn.protocols.http.flow_control import FlowControl
 
-from twostroke.server.api.shapes.openai_envelope import TextTemplate
+from twostroke.server.api.messages_request import messages_call
+from twostroke.server.api.responses_request import responses_call
+from twostroke.server.api.shape import Counts, Shape
+from twostroke.server.api.shapes.chat import ChatShape
+from twostroke.server.api.shapes.completion import CompletionShape
+from twostroke.server.api.shapes.messages import MessagesShape
+from twostroke.server.api.shapes.responses import ResponsesShape
+from twostroke.server.api.sse import Event, EventTemplate, raw_event
 from twostroke.server.begun import Begun
-from twostroke.server.gate.protocol import ChunkConnection
+from twostroke.server.calls import Call
+from twostroke.server.gate.protocol import ChunkConnection, ChunkWriter
 from twostroke.server.lazy_timer import LazyTimer
+from twostroke.server.parts import ServerParts
+from twostroke.server.prompts import chat_call, completion_call
 from twostroke.server.serve import SWITCH_S, short_turns
-from twostroke.server.stream import raw_event
 from twostroke.server.telemetry.gaps import Gaps
+from twostroke.types.errors import EngineStopped
+from twostroke.types.output import Delta
+from twostroke.types.request import FinishReason
+from twostroke.types.result import TokenLogprob
 
 from .fakes import FakeEngine, fake_parts
 from .harness import serving
@@ -28,23 +42,60 @@ from .harness import serving
 BOUNDS = (0.001, 0.01, 0.1, 1.0)
 
 
-def chunk(text: str) -> dict[str, Any]:
-    return {"id": "a", "model": 'a"b', "choices": [{"index": 0, "delta": {"content": text}, "logprobs": None}], "x": 1}
+CHAT = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+STREAMED: list[tuple[Callable[[bytes, ServerParts], Call], Callable[[Call, ServerParts], Shape], dict[str, Any]]] = [
+    (chat_call, ChatShape, CHAT),
+    (chat_call, ChatShape, {**CHAT, "stream_options": {"include_usage": True}}),
+    (chat_call, ChatShape, {**CHAT, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}),
+    (chat_call, ChatShape, {**CHAT, "logprobs": True, "top_logprobs": 2}),
+    (completion_call, CompletionShape, {"prompt": "hi"}),
+    (completion_call, CompletionShape, {"prompt": "hi", "logprobs": 2}),
+    (completion_call, CompletionShape, {"prompt": "hi", "echo": True}),
+    (completion_call, CompletionShape, {"prompt": "hi", "echo": True, "logprobs": 1}),
+    (messages_call, MessagesShape, CHAT),
+    (responses_call, ResponsesShape, {"input": "hi"}),
+    (responses_call, ResponsesShape, {"input": "hi", "top_logprobs": 2, "include": ["message.output_text.logprobs"]}),
+]
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=9)
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",))))
-def test_a_chunk_from_a_template_has_the_bytes_of_the_whole(text: str) -> None:
-    from twostroke.server.api.shape import Event
-
-    made = TextTemplate(chunk("MARK-1"), "MARK-1").event(text)
-    assert raw_event(made) == raw_event(Event(None, chunk(text)))
-    assert json.loads(raw_event(made)[6:]) == chunk(text)
+@pytest.mark.parametrize("case", range(len(STREAMED)))
+@given(texts=st.lists(TEXTS, max_size=6), told=st.booleans())
+def test_short_ways_of_shapes_have_the_bytes_of_the_whole(case: int, texts: list[str], told: bool) -> None:
+    read, make, body = STREAMED[case]
+    parts = fake_parts()
+    call = read(json.dumps({"model": parts.served_name, "stream": True, **body}).encode(), parts)
+    short, long = make(call, parts), make(call, parts)
+    asked = call.logprobs is not None
+    used = 0
+    for place, text in enumerate([*texts, "end"]):
+        ids = tuple(text.encode()) if told else ()
+        delta = Delta(
+            request_id="r",
+            index=0,
+            text=text,
+            token_ids=ids,
+            logprobs=tuple(TokenLogprob(i, -0.5, ((i, -0.5), (7, -2.25))) for i in ids) if asked else (),
+            finish_reason=FinishReason.LENGTH if place == len(texts) else None,
+            prompt_logprobs=(TokenLogprob(105, -1.0),) if call.scores_prompt and not place else (),
+        )
+        counts = Counts(place, 3)
+        made = short.text_event(0, delta)
+        used += made is not None
+        whole = b"".join(map(raw_event, long.events(0, delta, counts)))
+        assert whole == (b"".join(map(raw_event, short.events(0, delta, counts))) if made is None else made)
+    last = Counts(len(texts), 3)
+    assert [*map(raw_event, short.last_events(last))] == [*map(raw_event, long.last_events(last))]
+    takes_it = not (call.continuous_usage or call.scores_prompt)
+    assert used >= takes_it * (len([*filter(None, texts)]) - 1)
 
 
 def test_a_mark_that_stands_elsewhere_too_is_refused() -> None:
     for mark in ("a", "not there"):
         with pytest.raises(ValueError, match="mark"):
-            TextTemplate({"text": "a", "other": "a", "more": "xa"}, mark)
+            EventTemplate(Event(None, {"text": "a", "other": "a", "more": "xa"}), mark)
+    with pytest.raises(ValueError, match="mark"):
+        EventTemplate(Event(None, {"text": "one", "other": "two"}), "two", "one")
 
 
 @pytest.mark.parametrize(
@@ -81,6 +132,60 @@ def test_chunks_are_framed_as_h11_frames_them(pieces: list[bytes], sized: bool) 
         sent.append([connection.send(event) for event in (*events, h11.EndOfMessage())])
         assert connection.our_state is h11.DONE
     assert sent[0] == sent[1]
+
+
+class Transport(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.ends = list[bytes](), False
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.ends
+
+
+def test_a_body_writer_writes_while_the_body_goes_on_and_the_client_reads() -> None:
+    async def main() -> None:
+        connection, transport = ChunkConnection(h11.SERVER), Transport()
+        flow = FlowControl(transport)
+        writer = ChunkWriter(connection, transport, flow)
+        connection.receive_data(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n")
+        while type(connection.next_event()) is not h11.EndOfMessage:
+            pass
+        assert not writer.takes_now
+        connection.send(h11.Response(status_code=200, headers=[]))
+        assert writer.takes_now
+        writer.write(b"data: 1\n\n")
+        assert transport.written == [connection.send(h11.Data(data=b"data: 1\n\n"))]
+        flow.pause_writing()
+        assert not writer.takes_now
+        flow.resume_writing()
+        transport.ends = True
+        assert not writer.takes_now
+        transport.ends = False
+        connection.send(h11.EndOfMessage())
+        assert not writer.takes_now
+
+    asyncio.run(main())
+
+
+def test_a_fault_in_the_short_way_ends_the_stream_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(shape: ChatShape, index: int, delta: Delta) -> bytes | None:
+        if delta.text == "w":
+            raise EngineStopped("The device is gone.")
+        return None
+
+    monkeypatch.setattr(ChatShape, "text_event", broken)
+    with serving(fake_parts(FakeEngine("hello world"))) as live:
+        body = {"model": live.parts.served_name, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+        *pieces, problem, done = live.post("/v1/chat/completions", body).events
+        assert "".join(each["choices"][0]["delta"]["content"] for each in pieces) == "hello "
+        assert "not running" in problem["error"]["message"] and done == "[DONE]"
+        assert live.parts.engine.live == 0
 
 
 @given(st.lists(st.lists(st.floats(0, 2), min_size=1, max_size=9), max_size=9), st.sampled_from(BOUNDS))

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from twostroke.cost.history.ledger import Ledger
 from twostroke.engine.alarm import Alarm
@@ -34,6 +35,7 @@ _RETRY_S = 0.05  # between attempts where there is work but no plan
 
 
 _Mail = list[tuple[StreamReader, Delta]]
+_Post = deque[tuple[float, _Mail]]  # steps whose pieces were sent to a loop and not delivered yet
 
 
 class Steps(Protocol):
@@ -78,7 +80,9 @@ class AsyncEngine:
         self._max_unread_bytes = max_unread_bytes
         self._session = stepper.session
         self._changed = threading.Condition()
-        self._mailed: dict[str, StreamReader] = {}  # whose pieces go where; touched by the step thread alone
+        # Both touched by the step thread alone: whose pieces go where, and what each loop has not got yet.
+        self._mailed: dict[str, StreamReader] = {}
+        self._posts: WeakKeyDictionary[asyncio.AbstractEventLoop, _Post] = WeakKeyDictionary()
         # Everything below is guarded by `_changed`.
         self._commands: deque[StreamReader | str] = deque()  # submit this stream, or abort this request id
         self._streams: dict[str, StreamReader] = {}  # by request id; a closed stream's id is free at once
@@ -206,10 +210,19 @@ class AsyncEngine:
                 self._changed.notify_all()
                 self._stepper.wake()
 
-    def _deliver(self, sent_s: float, mail: _Mail) -> None:
-        """Runs on the readers' loop, once a step for all of them."""
-        for stream, delta in mail:
-            stream.put(sent_s, delta, self._max_unread_bytes)
+    def _deliver(self, loop: asyncio.AbstractEventLoop, post: _Post) -> None:
+        """Runs on the readers' loop. A loop that is behind gets the pieces of several steps at once, and each reader is
+        woken once for all of its own."""
+        woken: dict[StreamReader, None] = {}
+        for _ in range(len(post)):  # not until it is empty: a device may be faster than this loop
+            sent_s, mail = post.popleft()
+            for stream, delta in mail:
+                stream.put(sent_s, delta, self._max_unread_bytes)
+                woken[stream] = None
+        if post:
+            loop.call_soon(self._deliver, loop, post)
+        for stream in woken:
+            stream.wake()
 
     # From here on: the step thread.
 
@@ -257,7 +270,8 @@ class AsyncEngine:
             self._fail(stream, BackendError("The request could not be queued."))
 
     def _send(self, deltas: list[Delta]) -> None:
-        """Hand pieces to their streams. One wakeup for each loop, however many streams it has."""
+        """Hand pieces to their streams. One wakeup for each loop, however many streams it has, and none for a loop that
+        has not taken the pieces of the step before."""
         if not deltas:
             return
         sent_s = self._stepper.clock()
@@ -266,9 +280,14 @@ class AsyncEngine:
             stream = self._mailed[delta.request_id]
             by_loop.setdefault(stream.loop, []).append((stream, delta))
         for loop, mail in by_loop.items():
+            post = self._posts.setdefault(loop, deque())
+            post.append((sent_s, mail))
+            if len(post) > 1:  # a delivery is under way, which finds this one too
+                continue
             try:
-                loop.call_soon_threadsafe(self._deliver, sent_s, mail)
+                loop.call_soon_threadsafe(self._deliver, loop, post)
             except RuntimeError:  # that loop is closed: these streams will not be read
+                post.clear()
                 for stream, _ in mail:
                     self._close(stream)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+
+import msgspec
 
 from twostroke.text.detokenizer import Vocabulary, detokenizer_for
 from twostroke.text.stops import StopMatcher
@@ -19,7 +20,7 @@ from twostroke.types.result import TokenLogprob
 from twostroke.types.sampling_params import SamplingParams
 
 
-class Piece(NamedTuple):
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """Text that is sure, and the tokens whose text is now out completely. One is made for each token."""
 
     text: str = ""

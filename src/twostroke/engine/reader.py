@@ -27,9 +27,10 @@ PIECE_BYTES, ID_BYTES, ENTRY_BYTES = 96, 8, 72
 
 @dataclass(slots=True, eq=False)
 class StreamReader:
-    """Only its own loop touches `mail` (with when it was sent) and what follows it.
+    """Only its own loop touches `mail` (pieces with when each was sent, and its size in bytes) and what follows it.
 
-    wake: called on the loop when there is news; it may be called again before `take` is.
+    wake: called on the loop when there is news, once for all pieces that came together; it may be called again before
+    `take` is, and must not raise.
     hang_up: ends the request in the engine; called with this reader, any number of times.
     """
 
@@ -39,7 +40,7 @@ class StreamReader:
     wake: Callable[[], None]
     watch: ReaderWatch
     hang_up: Callable[[StreamReader], None]
-    mail: deque[tuple[float, Delta]] = field(default_factory=deque)
+    mail: deque[tuple[float, Delta, int]] = field(default_factory=deque)
     error: TwostrokeError | None = None
     unread_bytes: int = 0
     num_open: int = 0  # completions whose last piece was not taken
@@ -80,16 +81,17 @@ class StreamReader:
         self.waiting = True
 
     def put(self, sent_s: float, delta: Delta, most_unread_bytes: int) -> None:
-        """The engine's side, on the reader's loop. A reader that lets more than that lie loses its request."""
+        """The engine's side, on the reader's loop; `wake` comes after it. A reader that lets more than that lie loses
+        its request."""
         if isinstance(self.error, UnreadOverflow):
             return
-        self.mail.append((sent_s, delta))
-        self.unread_bytes += size_bytes(delta)
+        size = size_bytes(delta)
+        self.mail.append((sent_s, delta, size))
+        self.unread_bytes += size
         if self.unread_bytes > most_unread_bytes and not self.waiting:
             self.mail.clear()
             self.error = UnreadOverflow(f"More than {most_unread_bytes:,} bytes of answer were not read.")
             self.close()
-        self.wake()
 
     def fail(self, error: TwostrokeError) -> None:
         """The engine's side, on the reader's loop: nothing more will come."""
@@ -103,13 +105,13 @@ class StreamReader:
 
     def _oldest(self) -> tuple[float, Delta]:
         """The oldest piece, joined with the pieces behind it, and when it was sent."""
-        sent_s, piece = self.mail.popleft()
-        self.unread_bytes -= size_bytes(piece)
+        sent_s, piece, size = self.mail.popleft()
+        self.unread_bytes -= size
         while self.mail and len(piece.token_ids) < MOST_TOKENS_TOGETHER:
             both = piece.followed_by(self.mail[0][1])
             if both is None:
                 break
-            self.unread_bytes -= size_bytes(self.mail.popleft()[1])
+            self.unread_bytes -= self.mail.popleft()[2]
             piece = both
         return sent_s, piece
 

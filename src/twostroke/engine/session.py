@@ -330,11 +330,11 @@ class Session:
 
     def _of_one(self, live: _Live, piece: Piece) -> Delta | None:
         """The same as `_joined` for one piece, which is the case for nearly every token."""
-        text, token_ids, logprobs = piece
+        text, token_ids = piece.text, piece.token_ids
         if not (text or token_ids):
             return None
-        request, num_tokens = live.request, live.text.num_tokens
-        return Delta(request.group_id, live.index, text, token_ids, logprobs, num_output_tokens=num_tokens)
+        group_id, num_tokens = live.request.group_id, live.text.num_tokens
+        return Delta(group_id, live.index, text, token_ids, piece.logprobs, num_output_tokens=num_tokens)
 
     def _joined(self, live: _Live, pieces: list[Piece], end: FinishedEvent | None, timings: Timings | None) -> Delta:
         prompt_logprobs, live.prompt_logprobs = tuple(live.prompt_logprobs), []

@@ -367,20 +367,21 @@ class Scheduler:
 
     def _take_token(self, sequence: Sequence, sampled: SampledToken, now: float, events: list[Event]) -> Ending | None:
         request, token_id = sequence.request, sampled.token_id
-        if request.steered:
+        if request.params.use_beam_search:
             sequence.role = Role.DECODE
             self._queues.pause(sequence)
             events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now))
             return None
-        if request.ends_with(token_id, sequence.num_output):
-            return Ending(FinishReason.STOP, stopped_by=sampled)
         known = sequence.known
+        num_output = len(known) - len(request.prompt_token_ids)
+        if request.ends_with(token_id, num_output):
+            return Ending(FinishReason.STOP, stopped_by=sampled)
         known.append(token_id)
         sequence.role = Role.DECODE
         if request.mask is not None:
             request.mask.feed(token_id)
         events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now))
-        if len(known) - len(request.prompt_token_ids) >= request.max_tokens:
+        if num_output + 1 >= request.max_tokens:
             return Ending(FinishReason.LENGTH)
         if not self._pages.fits_ever(sequence):
             return Ending(FinishReason.ERROR, error=self._too_long(sequence))

@@ -7,6 +7,7 @@ Must not know: JSON, sockets.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 
@@ -29,7 +30,8 @@ MOST_AT_ONCE = 32
 class Generation:
     """`async with Generation(call, parts, facts) as g: while (piece := await g.next(timeout_s)): ...`
 
-    `take` gives what is there already. Leaving the block closes the engine's readers, which aborts whatever still runs.
+    `take` gives what is there already. `listen` spares the task a turn for each piece. Leaving the block closes the
+    engine's readers, which aborts whatever still runs.
     """
 
     def __init__(self, call: Call, parts: ServerParts, facts: RequestFacts, visit: Visit | None = None) -> None:
@@ -42,10 +44,12 @@ class Generation:
         self._answered = False
         self._stay: Stay | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._expired = False
+        self._fault: Exception | None = None  # of the deadline or of the receiver, for the task to raise
         self._cached = [0] * len(call.prompts)
         self._readers: list[tuple[int, ServedReader]] = []  # (a prompt's place, its reader) where not done
         self._waiter: asyncio.Future[bool] | None = None
+        self._receiver: Callable[[], bool] | None = None
+        self._timeout_s: float | None = None
         self._silence = LazyTimer(partial(self._wake, False))
         self._at_once = 0
         self._tokens = [0] * call.num_choices
@@ -141,10 +145,15 @@ class Generation:
             raise EngineFault(f"The engine's stream ended with {len(self._open)} completions unfinished.")
         return None
 
+    def listen(self, receiver: Callable[[], bool]) -> None:
+        """Call `receiver` for news while `next` waits; it calls `take`. Where it gives True, it has dealt with all that
+        is there, and `next` waits on. What it raises, `next` raises."""
+        self._receiver = receiver
+
     def take(self) -> tuple[int, Delta] | None:
         """The next piece, where it is there; None where `next` would wait, and after the last. Raises as `next`."""
-        if self._expired:
-            raise HttpProblem(DEADLINE)
+        if self._fault is not None:
+            raise self._fault
         for each in self._readers:
             place, reader = each
             delta = reader.take()
@@ -158,11 +167,9 @@ class Generation:
     async def _more(self, timeout_s: float | None) -> None:
         """Wait until a reader has news. Raises TimeoutError."""
         self._at_once = 0
-        for _, reader in self._readers:
-            reader.rest()
+        self._timeout_s = timeout_s
+        self._rest()
         waiter = self._waiter = asyncio.get_running_loop().create_future()
-        if timeout_s is not None:
-            self._silence.set(timeout_s)
         try:
             if not await waiter:
                 raise TimeoutError
@@ -174,7 +181,25 @@ class Generation:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(news)
 
+    def _rest(self) -> None:
+        """All that came was dealt with: the silence begins again."""
+        for _, reader in self._readers:
+            reader.rest()
+        if self._timeout_s is not None:
+            self._silence.set(self._timeout_s)
+
     def _news(self) -> None:
+        """The receiver gets it where there is one and `next` waits; the task goes on where something is left to do."""
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._receiver is not None:
+            try:
+                taken = self._receiver()
+            except Exception as error:
+                self._fault, taken = error, False
+            if taken and self._readers:
+                self._rest()
+                return
         self._wake(True)
 
     def _close_readers(self) -> None:
@@ -194,7 +219,7 @@ class Generation:
 
     def _expire(self) -> None:
         """The deadline is here: the engine's work ends now, whether or not a client reads."""
-        self._expired = True
+        self._fault = HttpProblem(DEADLINE)
         self._close_readers()
         self._news()
 

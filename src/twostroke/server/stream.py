@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,11 +21,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from twostroke.server.api.field_check import HEADER
-from twostroke.server.api.shape import Counts, Event, Shape
+from twostroke.server.api.shape import Counts, Shape
+from twostroke.server.api.sse import Event, raw_event
 from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of
 from twostroke.server.facts import RequestFacts, facts_of
+from twostroke.server.gate.body_writer import BodyWriter, body_writer_of
 from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
 from twostroke.server.telemetry.progress import PROGRESS_S, PromptProgress
@@ -42,7 +45,6 @@ _STREAM_HEADERS = [
 
 WRITE_BYTES = 32 * 1024
 """The most bytes of events that are written together; a longer event is written alone."""
-_json = msgspec.json.Encoder()
 
 
 class Answer(Response):
@@ -61,11 +63,17 @@ class Answer(Response):
         self._visit = visit_of(scope, self._parts.limits.deadline_s, self._parts.door.clock())
         self._facts = facts_of(scope)
         self._facts.ignored_fields = self._call.ignored_fields
-        body = self._stream(send) if self._call.stream else self._whole(scope, receive, send)
+        if self._call.stream:
+            body = self._stream(
+                EventWriter(send, self._parts.limits.stalled_s, self._more_headers(), body_writer_of(scope))
+            )
+        else:
+            body = self._whole(scope, receive, send)
         await until_disconnect(receive, body)
 
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with Generation(self._call, self._parts, self._facts, self._visit) as generation:
+            generation.listen(partial(self._collect, generation))
             while (piece := await generation.next()) is not None:
                 self._shape.collect(*piece)
         answer = self._shape.whole(_counts(generation))
@@ -73,11 +81,17 @@ class Answer(Response):
         response.raw_headers += self._more_headers()
         await response(scope, receive, send)
 
-    async def _stream(self, send: Send) -> None:
-        events = EventWriter(send, self._parts.limits.stalled_s, self._more_headers())
+    def _collect(self, generation: Generation) -> bool:
+        while (piece := generation.take()) is not None:
+            self._shape.collect(*piece)
+        return True
+
+    async def _stream(self, events: EventWriter) -> None:
         try:
             async with Generation(self._call, self._parts, self._facts, self._visit) as generation:
+                send_now = partial(self._send_now, generation, events)
                 while (piece := await self._next(generation, events)) is not None:
+                    generation.listen(send_now)  # from the first piece on: before it, progress may be reported
                     raw = self._raw(piece, generation)
                     try:
                         while len(raw) < WRITE_BYTES and (piece := generation.take()) is not None:
@@ -99,8 +113,22 @@ class Answer(Response):
             await events.send(self._shape.problem_events(problem_of(error)))
         await events.finish(self._shape.closing)
 
+    def _send_now(self, generation: Generation, events: EventWriter) -> bool:
+        """Send what is there without a turn of the task: most tokens go this way. False where the task must go on."""
+        if not events.takes_now:
+            return False
+        raw = b""
+        try:
+            while len(raw) < WRITE_BYTES and (piece := generation.take()) is not None:
+                raw += self._raw(piece, generation)
+        finally:
+            if raw:
+                events.write_now(raw)
+        return len(raw) < WRITE_BYTES
+
     def _raw(self, piece: tuple[int, Delta], generation: Generation) -> bytes:
-        return b"".join(map(raw_event, self._shape.events(*piece, _counts(generation))))
+        raw = self._shape.text_event(*piece)
+        return b"".join(map(raw_event, self._shape.events(*piece, _counts(generation)))) if raw is None else raw
 
     def _more_headers(self) -> list[tuple[bytes, bytes]]:
         ignored = self._call.ignored_fields
@@ -138,17 +166,18 @@ def _counts(generation: Generation) -> Counts:
     return Counts(generation.completion_tokens, generation.cached_tokens)
 
 
-def raw_event(event: Event) -> bytes:
-    """The event's bytes as they are sent; JSON holds no line end."""
-    data = event.data if isinstance(event.data, bytes) else _json.encode(event.data)
-    return b"data: %b\n\n" % data if event.name is None else b"event: %b\ndata: %b\n\n" % (event.name.encode(), data)
-
-
 class EventWriter:
     """The headers go out with the first event. Raises SlowReader when a write stays unread too long."""
 
-    def __init__(self, send: Send, stalled_s: float, more_headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    def __init__(
+        self,
+        send: Send,
+        stalled_s: float,
+        more_headers: Sequence[tuple[bytes, bytes]] = (),
+        body_writer: BodyWriter | None = None,
+    ) -> None:
         self.started = False
+        self._body_writer = body_writer
         self._headers = [*_STREAM_HEADERS, *more_headers]
         self._send = send
         self._stalled_s = stalled_s
@@ -170,6 +199,16 @@ class EventWriter:
             self.started = True
             await self._put({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
         await self._put({"type": "http.response.body", "body": raw, "more_body": True})
+
+    @property
+    def takes_now(self) -> bool:
+        """True where `write_now` may be called: the connection has room, and its server can write a body directly."""
+        return self.started and self._body_writer is not None and self._body_writer.takes_now
+
+    def write_now(self, raw: bytes) -> None:
+        """The same bytes as `write`, without waiting and without a call of every layer in between."""
+        if self._body_writer is not None:
+            self._body_writer.write(raw)
 
     async def _put(self, message: dict[str, Any]) -> None:
         """A write that has room is over at once: it needs no timer."""

@@ -9,15 +9,16 @@ Must not know: text, HTTP.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+
+import msgspec
 
 from twostroke.types.prefix import PrefixMiss
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
 
 
-class TokenEvent(NamedTuple):
-    """One new output token. at_s: the `now` of the commit. A tuple, because there are thousands a second."""
+class TokenEvent(msgspec.Struct, frozen=True, gc=False):
+    """One new output token. at_s: the `now` of the commit. A Struct is made quickly: there are thousands a second."""
 
     request_id: str
     token_id: int

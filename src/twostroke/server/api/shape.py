@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from twostroke.server.api.sse import Event
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece, Said, Thought
@@ -25,13 +26,6 @@ class Counts(NamedTuple):
     cached: int
 
 
-class Event(NamedTuple):
-    """One server-sent event. name: of its `event:` line, None for none. data: to be sent as JSON; bytes are JSON."""
-
-    name: str | None
-    data: Any
-
-
 class Shape(Protocol):
     """One answer in one API's form, either streamed or whole."""
 
@@ -39,6 +33,10 @@ class Shape(Protocol):
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
         """What this piece of choice `index` lets one say."""
+
+    def text_event(self, index: int, delta: Delta) -> bytes | None:
+        """The bytes of what `events` would give for a piece that adds text and nothing else: most tokens are that. None
+        where `events` must say it."""
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
         """How far the prompt is, where this API has words for it."""
@@ -173,10 +171,11 @@ class ChatTurn:
             self.stop_reason = delta.stop_reason
         return steps
 
-    def adds_text(self, delta: Delta) -> bool:
-        """True where the delta adds text to an open block of text and does nothing else. `take` may be left out then;
-        the block does not keep that text, which a stream does not need."""
-        return bool(delta.text) and self._plain and delta.finish_reason is None and self.made.in_text
+    @property
+    def text_alone(self) -> bool:
+        """True from when all that may come is more text for the open block, and the end. `take` may be left out then
+        for pieces before the end, but the block does not have their text."""
+        return self._plain and self.made.in_text
 
     def _belongs(self, piece: Piece) -> bool:
         """Text of an answer that must be calls is a call that broke off before its name: no text for the user."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, cast
 
 import h11
+from starlette.types import Scope
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from twostroke.server.errors import Problem
+from twostroke.server.gate.body_writer import give_body_writer
 
 WRITE_BUFFER_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -30,15 +33,40 @@ class ChunkConnection(h11.Connection):
 
     _chunked = False
 
+    @property
+    def in_chunks(self) -> bool:
+        """True while the body of an answer may go on, and is sent in chunks."""
+        return self._chunked and self.our_state is h11.SEND_BODY
+
     def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]
         """See h11.Connection."""
-        if self._chunked and isinstance(event, h11.Data) and self.our_state is h11.SEND_BODY:
-            data = event.data
-            return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+        if isinstance(event, h11.Data) and self.in_chunks:
+            return chunk(bytes(event.data)) if event.data else b""
         raw = super().send(event)
         if isinstance(event, h11.Response):
             self._chunked = raw is not None and b"\r\ntransfer-encoding: chunked\r\n" in raw.lower()
         return raw
+
+
+def chunk(data: bytes) -> bytes:
+    """One chunk of a chunked body. data: not empty, which would end the body."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+class ChunkWriter:
+    """Satisfies BodyWriter, for the present answer of a connection."""
+
+    def __init__(self, conn: ChunkConnection, transport: asyncio.Transport, flow: FlowControl) -> None:
+        self._conn, self._transport, self._flow = conn, transport, flow
+
+    @property
+    def takes_now(self) -> bool:
+        """See BodyWriter."""
+        return self._conn.in_chunks and not (self._flow.write_paused or self._transport.is_closing())
+
+    def write(self, data: bytes) -> None:
+        """See BodyWriter."""
+        self._transport.write(chunk(data))
 
 
 class DeadlineProtocol(H11Protocol):
@@ -49,7 +77,9 @@ class DeadlineProtocol(H11Protocol):
 
     def __init__(self, *args: Any, header_s: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.conn = ChunkConnection(h11.SERVER, self.config.h11_max_incomplete_event_size or MAX_HEADER_BYTES)
+        self.conn = self._chunks = ChunkConnection(
+            h11.SERVER, self.config.h11_max_incomplete_event_size or MAX_HEADER_BYTES
+        )
         self._header_s = header_s
         self._deadline: asyncio.TimerHandle | None = None
         self.logger = _quiet  # a client that sends nonsense must not fill our log
@@ -64,6 +94,13 @@ class DeadlineProtocol(H11Protocol):
         """See asyncio.Protocol."""
         super().data_received(data)
         self._watch()
+
+    def handle_events(self) -> None:
+        """Read requests from what was received. The app gets the body writer with its scope."""
+        super().handle_events()
+        if self.cycle is not None and not self.cycle.response_started and self.cycle.scope["method"] == "POST":
+            scope = cast(Scope, self.cycle.scope)
+            give_body_writer(scope, ChunkWriter(self._chunks, self.transport, self.flow))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from twostroke.cost.history.account import record_of
 from twostroke.cost.history.record import RequestRecord, StepRecord
-from twostroke.server.api.shape import Event
+from twostroke.server.api.sse import Event
 from twostroke.server.errors import OVERLOADED, HttpProblem, SlowReader
 from twostroke.server.live.frame import Frames
 from twostroke.server.parts import ServerParts

@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any
 
 from twostroke.server.api.logprobs import chat_logprobs
-from twostroke.server.api.shape import Block, ChatTurn, Closed, Counts, Event, Opened, Step
-from twostroke.server.api.shapes.openai_envelope import Envelope, TextTemplate, usage_of
+from twostroke.server.api.shape import Block, ChatTurn, Closed, Counts, Opened, Step
+from twostroke.server.api.shapes.openai_envelope import Envelope, usage_of
+from twostroke.server.api.sse import Event, EventTemplate
 from twostroke.server.calls import Call
 from twostroke.server.parts import ServerParts
 from twostroke.types.output import Delta
@@ -28,17 +29,12 @@ class ChatShape(Envelope):
         super().__init__(call, parts, "chat.completion", "chat.completion.chunk")
         self._turns = [ChatTurn(call, parts.new_id) for _ in range(call.num_choices)]
         self._begun: set[int] = set()
-        self._templates: dict[int, TextTemplate | None] = {}
+        self._templates: dict[int, EventTemplate] = {}
         self._items: list[list[TokenLogprob]] = [[] for _ in self._turns]
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
         """The role comes with the first token, never before: clients take the first chunk for the first token."""
         turn = self._turns[index]
-        if turn.adds_text(delta) and not delta.logprobs and index in self._begun:
-            if index not in self._templates:
-                self._templates[index] = self.template(partial(self._text_choice, index))
-            if (template := self._templates[index]) is not None:
-                return [template.event(delta.text)]
         said = [part for step in turn.take(delta) if (part := self._said(turn, step)) is not None]
         logprobs = self._logprobs(delta.logprobs) if delta.logprobs else None
         if index not in self._begun and (delta.token_ids or said or delta.finish_reason):
@@ -53,8 +49,22 @@ class ChatShape(Envelope):
             choices[-1]["finish_reason"] = self._finish(turn) if delta.finish_reason else None
         return [self.chunk([choice], counts) for choice in choices]
 
-    def _text_choice(self, index: int, text: str) -> dict[str, Any]:
-        return self._chunk_choice(index, {"content": text})
+    def text_event(self, index: int, delta: Delta) -> bytes | None:
+        """See Shape."""
+        if not delta.text or delta.finish_reason is not None:
+            return None
+        template = self._templates.get(index)
+        if template is None:
+            if not (index in self._begun and self._turns[index].text_alone):
+                return None
+            template = self.template(partial(self._text_choice, index))
+            if template is None:
+                return None
+            self._templates[index] = template
+        return template.raw(delta.text, self._logprobs(delta.logprobs) if delta.logprobs else None)
+
+    def _text_choice(self, index: int, text: str, logprobs: str) -> dict[str, Any]:
+        return self._chunk_choice(index, {"content": text}) | {"logprobs": logprobs}
 
     def _chunk_choice(self, index: int, part: dict[str, Any]) -> dict[str, Any]:
         return {"index": index, "delta": part, "logprobs": None, "finish_reason": None}

@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any
 
 from twostroke.server.api.logprobs import CompletionLogprobs
-from twostroke.server.api.shape import Counts, Event
-from twostroke.server.api.shapes.openai_envelope import Envelope, TextTemplate
+from twostroke.server.api.shape import Counts
+from twostroke.server.api.shapes.openai_envelope import Envelope
+from twostroke.server.api.sse import Event, EventTemplate
 from twostroke.server.calls import Call
 from twostroke.server.parts import ServerParts
 from twostroke.types.output import Delta
@@ -26,18 +27,13 @@ class CompletionShape(Envelope):
         super().__init__(call, parts, "text_completion", "text_completion")
         self._logprobs: dict[int, CompletionLogprobs] = {}
         self._begun: set[int] = set()
-        self._templates: dict[int, TextTemplate | None] = {}
+        self._templates: dict[int, EventTemplate] = {}
         self._deltas: list[list[Delta]] = [[] for _ in range(call.num_choices)]
         self._scores: list[list[TokenLogprob]] = [[] for _ in call.prompts]
         self._waiting: list[tuple[int, Delta]] = []  # for the log probabilities of their prompt
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
         """A choice says nothing before the whole prompt is scored, where its log probabilities are part of it."""
-        if self._adds_text(index, delta):
-            if index not in self._templates:
-                self._templates[index] = self.template(partial(self._chunk_choice, index))
-            if (template := self._templates[index]) is not None:
-                return [template.event(delta.text)]
         self._scores[index // self.call.n] += delta.prompt_logprobs
         self._waiting.append((index, delta))
         ready = [(i, d) for i, d in self._waiting if self._scored(i)]
@@ -45,18 +41,22 @@ class CompletionShape(Envelope):
         made = [choice for i, d in ready if (choice := self._piece(i, d)) is not None]
         return [self.chunk([choice], counts) for choice in made]
 
-    def _adds_text(self, index: int, delta: Delta) -> bool:
-        """The delta is text and nothing else."""
-        return (
-            bool(delta.text)
-            and delta.finish_reason is None
-            and self.call.logprobs is None
-            and index in self._begun
-            and not self._waiting
-        )
+    def text_event(self, index: int, delta: Delta) -> bytes | None:
+        """See Shape."""
+        if not delta.text or delta.finish_reason is not None:
+            return None
+        template = self._templates.get(index)
+        if template is None:
+            if self.call.scores_prompt or index not in self._begun:
+                return None
+            template = self.template(partial(self._chunk_choice, index))
+            if template is None:
+                return None
+            self._templates[index] = template
+        return template.raw(delta.text, self._logprobs_of(index, delta.logprobs) if delta.logprobs else None)
 
-    def _chunk_choice(self, index: int, text: str) -> dict[str, Any]:
-        return {"index": index, "text": text, "logprobs": None, "finish_reason": None}
+    def _chunk_choice(self, index: int, text: str, logprobs: Any = None) -> dict[str, Any]:
+        return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
 
     def collect(self, index: int, delta: Delta) -> None:
         """See Shape."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from twostroke.server.api.shape import Block, ChatTurn, Closed, Counts, Event, Opened, Step
+from twostroke.server.api.shape import Block, ChatTurn, Closed, Counts, Grew, Opened, Step
+from twostroke.server.api.sse import Event, EventTemplate, new_mark
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem, messages_problem
 from twostroke.server.parts import ServerParts
@@ -30,6 +31,7 @@ class MessagesShape:
         self._parts = parts
         self._turn = ChatTurn(call, parts.new_id)
         self._begun = False
+        self._template: EventTemplate | None = None
 
     def events(self, _index: int, delta: Delta, counts: Counts) -> list[Event]:
         """See Shape. How much of the prompt was cached is known at the end: message_delta says it."""
@@ -38,6 +40,17 @@ class MessagesShape:
             self._begun = True
             made.append(_event("message_start", message=self._message([], counts)))
         return made + [_step_event(step) for step in self._turn.take(delta)]
+
+    def text_event(self, _index: int, delta: Delta) -> bytes | None:
+        """See Shape."""
+        if not delta.text or delta.finish_reason is not None:
+            return None
+        if self._template is None:
+            if not (self._begun and self._turn.text_alone):
+                return None
+            mark = new_mark()
+            self._template = EventTemplate(_step_event(Grew(self._turn.made.blocks[-1], mark)), mark)
+        return self._template.raw(delta.text)
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
         """See Shape."""

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 
-from twostroke.server.api.shape import HEARTBEAT, Counts, Event
+from twostroke.server.api.shape import HEARTBEAT, Counts
+from twostroke.server.api.sse import Event, EventTemplate, new_mark
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
 
-_json = msgspec.json.Encoder()
 DONE = b"data: [DONE]\n\n"
 
 
@@ -30,22 +29,6 @@ def usage_of(call: Call, counts: Counts) -> dict[str, Any]:
         "total_tokens": prompt_tokens + counts.completion,
         "prompt_tokens_details": {"cached_tokens": counts.cached},
     }
-
-
-class TextTemplate:
-    """A chunk whose text alone changes, as JSON: nearly every token is sent in one.
-
-    mark: stands for the text in `chunk`, and nowhere else.
-    """
-
-    def __init__(self, chunk: Any, mark: str) -> None:
-        self._before, found, self._after = _json.encode(chunk).partition(_json.encode(mark))
-        if not found or mark.encode() in self._after:
-            raise ValueError("the mark does not stand in the chunk once")
-
-    def event(self, text: str) -> Event:
-        """The chunk with this text: byte for byte what the encoder makes of the whole."""
-        return Event(None, self._before + _json.encode(text) + self._after)
 
 
 class Envelope:
@@ -78,12 +61,13 @@ class Envelope:
             made["usage"] = self.usage(counts) if self.call.continuous_usage else None
         return Event(None, made)
 
-    def template(self, choice: Callable[[str], dict[str, Any]]) -> TextTemplate | None:
-        """A template for chunks with one such choice of a text; None where a chunk has more that changes."""
+    def template(self, choice: Callable[[str, str], dict[str, Any]]) -> EventTemplate | None:
+        """A template for chunks with one such choice of a text and its log probabilities; None where a chunk has more
+        that changes."""
         if self.call.include_usage and self.call.continuous_usage:
             return None
-        mark = f"{self.call.response_id}-{uuid4().hex}"
-        return TextTemplate(self.chunk([choice(mark)], Counts(0, 0)).data, mark)
+        marks = new_mark(), new_mark()
+        return EventTemplate(self.chunk([choice(*marks)], Counts(0, 0)), *marks)
 
     def usage(self, counts: Counts) -> dict[str, Any]:
         """The usage of the answer so far."""

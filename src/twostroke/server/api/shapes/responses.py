@@ -13,7 +13,8 @@ import msgspec
 
 from twostroke.server.api.logprobs import chat_logprobs
 from twostroke.server.api.responses_request import ResponsesRequest
-from twostroke.server.api.shape import HEARTBEAT, Block, ChatTurn, Closed, Counts, Event, Grew, Opened, Step
+from twostroke.server.api.shape import HEARTBEAT, Block, ChatTurn, Closed, Counts, Grew, Opened, Step
+from twostroke.server.api.sse import Event, EventTemplate, new_mark
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
@@ -36,6 +37,7 @@ class ResponsesShape:
         self._number = 0
         self._begun = False
         self._items: list[TokenLogprob] = []
+        self._template: EventTemplate | None = None
 
     def events(self, _index: int, delta: Delta, _counts: Counts) -> list[Event]:
         """See Shape."""
@@ -49,6 +51,24 @@ class ResponsesShape:
         for step in self._steps(delta):
             made += self._step_events(step, fresh)
         return made
+
+    def text_event(self, _index: int, delta: Delta) -> bytes | None:
+        """See Shape. The last events repeat the whole text: the block gets it here too."""
+        if not delta.text or delta.finish_reason is not None:
+            return None
+        if self._template is None:
+            if not (self._begun and self._turn.text_alone):
+                return None
+            self._template = self._text_template(self._turn.made.blocks[-1])
+        self._turn.made.blocks[-1].text += delta.text
+        self._items += delta.logprobs
+        number, self._number = self._number, self._number + 1
+        return self._template.raw(number, delta.text, self._logprobs(delta.logprobs))
+
+    def _text_template(self, block: Block) -> EventTemplate:
+        number, text, logprobs = new_mark(), new_mark(), new_mark()
+        kind, data = self._grown(block, text, logprobs)
+        return EventTemplate(Event(kind, {"type": kind, "sequence_number": number, **data}), number, text, logprobs)
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
         """See Shape."""
@@ -99,11 +119,15 @@ class ResponsesShape:
         if isinstance(step, Grew):
             if block.kind == "call":
                 return [self._event("response.function_call_arguments.delta", **at, delta=step.text)]
-            extra = {"logprobs": logprobs} if block.kind == "text" else {}
-            return [
-                self._event(f"response.{_KINDS[block.kind]}.delta", **at, content_index=0, delta=step.text, **extra)
-            ]
+            kind, data = self._grown(block, step.text, logprobs)
+            return [self._event(kind, **data)]
         return self._closing_events(block, at)
+
+    def _grown(self, block: Block, text: str, logprobs: Any) -> tuple[str, dict[str, Any]]:
+        """The name and the fields of the event with more text of this block, whose number is not among them."""
+        extra = {"logprobs": logprobs} if block.kind == "text" else {}
+        at = {"output_index": block.index, "item_id": self._item_id(block)}
+        return f"response.{_KINDS[block.kind]}.delta", {**at, "content_index": 0, "delta": text, **extra}
 
     def _closing_events(self, block: Block, at: dict[str, Any]) -> list[Event]:
         if block.kind == "call":

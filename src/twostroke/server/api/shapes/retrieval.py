@@ -12,7 +12,8 @@ from typing import Any
 from twostroke.retrieval.embedder import VectorOptions
 from twostroke.retrieval.reranker import ranked
 from twostroke.server.api.retrieval_request import text_of
-from twostroke.server.api.shape import HEARTBEAT, Counts, Event
+from twostroke.server.api.shape import HEARTBEAT, Counts
+from twostroke.server.api.sse import Event
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
@@ -36,6 +37,10 @@ class WholeShape:
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
         """No events: nothing is streamed."""
         return []
+
+    def text_event(self, index: int, delta: Delta) -> bytes | None:
+        """No events: nothing is streamed."""
+        return None
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
         """No events: nothing is streamed."""

@@ -132,7 +132,7 @@ def _fitted(parts_s: Mapping[str, float], seconds: float) -> tuple[dict[str, flo
 
 
 def _shortened(causes: Sequence[Cause], seconds: float) -> list[Cause]:
-    """Take so many seconds away from the causes, from those of the stream first."""
+    """Take this many seconds away from the causes, from those of the stream first."""
     found = []
     for cause in sorted(causes, key=lambda each: each.side is not Verdict.STREAM):
         taken_s = min(seconds, cause.seconds)

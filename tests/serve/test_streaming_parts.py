@@ -37,7 +37,7 @@ from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
 
 from .fakes import FakeEngine, fake_parts
-from .harness import serving
+from .harness import serving, wait_until
 
 BOUNDS = (0.001, 0.01, 0.1, 1.0)
 
@@ -180,12 +180,13 @@ def test_a_fault_in_the_short_way_ends_the_stream_with_its_words(monkeypatch: py
         return None
 
     monkeypatch.setattr(ChatShape, "text_event", broken)
-    with serving(fake_parts(FakeEngine("hello world"))) as live:
+    engine = FakeEngine("hello world")
+    with serving(fake_parts(engine)) as live:
         body = {"model": live.parts.served_name, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
         *pieces, problem, done = live.post("/v1/chat/completions", body).events
         assert "".join(each["choices"][0]["delta"]["content"] for each in pieces) == "hello "
         assert "not running" in problem["error"]["message"] and done == "[DONE]"
-        assert live.parts.engine.live == 0
+        wait_until(lambda: engine.live == 0, "the request ended")
 
 
 @given(st.lists(st.lists(st.floats(0, 2), min_size=1, max_size=9), max_size=9), st.sampled_from(BOUNDS))

@@ -96,10 +96,10 @@ NEWER: dict[str, Config] = {
             "intermediate_layers_indices": [0],
         },
     ),
-    "gpt-bigcode": lambda: transformers.GPTBigCodeConfig(**GPT),
     "gpt-bigcode-many-heads": lambda: transformers.GPTBigCodeConfig(
         **GPT, multi_query=False, n_inner=112, tie_word_embeddings=False
     ),
+    "gpt-bigcode": lambda: transformers.GPTBigCodeConfig(**GPT),
     "codegen": lambda: transformers.CodeGenConfig(**{**GPT, "n_head": 8, "rotary_dim": 6}),
     "codegen-whole-heads": lambda: transformers.CodeGenConfig(**{**GPT, "rotary_dim": 16, "n_inner": 112}),
     "gpt-neo": lambda: transformers.GPTNeoConfig(

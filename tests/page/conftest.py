@@ -32,14 +32,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(NOT_RUN, yellow=True, bold=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[Live]:
     settings = {"kv_memory": "20MB", "threads": 1, "max_step_tokens": 128, "ttft": "2s", "itl": "100ms"}
     with build_server("spark", settings) as built, serving(built.parts) as live:
         yield live
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def patient() -> Iterator[Live]:
     """Without objectives: prompts are read in order of arrival."""
     settings = {"kv_memory": "40MB", "threads": 1, "max_step_tokens": 128}

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "twostroke/exchange.h"
 #include "twostroke/waiting.h"
@@ -180,8 +181,15 @@ ts_exchange* ts_exchange_sockets(const int32_t* sockets, int32_t rank, int32_t r
   e->ranks = ranks;
   e->limit_ns = limit_ns;
   e->peers = peers;
-  for (int32_t r = 0; r < ranks; ++r) peers[r].socket = sockets[r];
-  return e;
+  bool held = true;
+  for (int32_t r = 0; r < ranks; ++r) {
+    // A descriptor of our own: the caller's number may mean another file once the caller has closed it.
+    peers[r].socket = r == rank || sockets[r] < 0 ? -1 : fcntl(sockets[r], F_DUPFD_CLOEXEC, 0);
+    held = held && (r == rank || sockets[r] < 0 || peers[r].socket >= 0);
+  }
+  if (held) return e;
+  ts_exchange_destroy(e);
+  return nullptr;
 }
 
 void ts_exchange_begin(ts_exchange* exchange, int64_t number) {
@@ -198,7 +206,10 @@ void ts_exchange_spent(const ts_exchange* exchange, int64_t* figures) {
 
 void ts_exchange_destroy(ts_exchange* exchange) {
   if (exchange == nullptr) return;
-  for (int32_t r = 0; exchange->peers != nullptr && r < exchange->ranks; ++r) free(exchange->peers[r].room);
+  for (int32_t r = 0; exchange->peers != nullptr && r < exchange->ranks; ++r) {
+    free(exchange->peers[r].room);
+    if (exchange->peers[r].socket >= 0) close(exchange->peers[r].socket);
+  }
   free(exchange->peers);
   free(exchange->mine.room);
   free(exchange);

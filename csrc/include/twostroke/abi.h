@@ -91,7 +91,7 @@ const char* ts_op_signature(int32_t op);  // "add: value out; value x;", by numb
 
 // Where ranks of one model meet inside a step (gather, hand_over, receive). ts_exchange_shared: in memory that all ranks map, zeros at first,
 // of ts_exchange_bytes; piece_bytes, a multiple of 64, holds at least one row of what they exchange. ts_exchange_sockets: over connected
-// stream sockets, one to each other rank, which the caller keeps open. limit_ns: the longest wait for another rank, then TS_RANK_LOST.
+// stream sockets, one to each other rank, of which it takes copies. limit_ns: the longest wait for another rank, then TS_RANK_LOST.
 // NULL where a size does not fit. ts_context_join: the ops of this context meet there; NULL for none; it must outlive the context.
 // ts_exchange_begin: the pass that follows has this number. ts_exchange_end: from any thread, ends all waits of all ranks for good.
 // ts_exchange_spent: of all passes so far, 4 figures: calls, bytes sent, nanoseconds in calls, nanoseconds of these in which it waited.

@@ -28,8 +28,8 @@ def ask(running: Running, number: int, **fields: Any) -> httpx2.Response:
 
 
 def test_a_crowd_is_served_as_far_as_promised_and_the_rest_is_told_when_to_come_again(running: Running) -> None:
-    """How many are refused depends on how fast this machine is, none on a quick one: tests/fleet/test_objectives_across.py
-    holds under a virtual clock when a request is refused."""
+    """How many are refused depends on how fast this machine is; a quick one may refuse none. When a request is refused
+    is held under a virtual clock, in tests/fleet/test_objectives_across.py."""
     with ThreadPoolExecutor(CALLS) as threads:
         found = list(threads.map(lambda number: ask(running, number), range(CALLS)))
     refused = [each for each in found if each.status_code == 503]

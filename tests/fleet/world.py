@@ -136,7 +136,7 @@ class World:
                 self.fleet.ledger.finish(event)
 
     def explain(self, request_id: str) -> list[Explanation]:
-        """As a client of the front is told, when the answers of replicas had two seconds."""
+        """The explanation that a client of the front gets, after replicas had two seconds to answer."""
         asked = self.records.ask(self.fleet, request_id)
         self.records.send(self.fleet)
         self._flush()

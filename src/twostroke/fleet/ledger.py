@@ -1,6 +1,6 @@
 """The front's ledger: what a front itself sees of where a completion's time went. Replicas have the rest.
 
-Queue, prefill and decode are told apart by a stream's first step and its first token.
+A stream's first step ends its queue time. Its first token ends its prefill time and begins its decode time.
 
 Knows: streams of the fleet, accounts.
 Must not know: sockets, clocks, what replicas know.

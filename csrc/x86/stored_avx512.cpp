@@ -14,8 +14,7 @@ namespace {
 template <bool kNibbles, int kRows, bool kAlone>
 TS_INLINE void fetch(const uint8_t* line) {
   if constexpr (kAlone) return;
-  if constexpr (kNibbles && kRows == 1) return prefetch_line(line);
-  if constexpr (!kNibbles && kRows == 1) return prefetch_line(line);
+  if constexpr (kRows == 1) return prefetch_line(line);
   if constexpr (!kNibbles && kRows <= 3) return Ahead{kFarOfOne, kNearOfOne}.prefetch(line);
   Ahead{kFarOfSome, kNearOfSome}.prefetch(line);
 }
@@ -71,12 +70,6 @@ struct Head {
   }
 };
 
-// integers += 4 columns of 64 rows of the panel by the quads of kRows rows.
-template <int kRows>
-TS_INLINE void add_quads(const __m512i (&quads)[kVectors], const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
-  multiply<kRows, kVectors>(quads, q, stride, integers);
-}
-
 // 4 columns of codes of 8 bits at `at`.
 template <int kRows, bool kAlone>
 TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
@@ -86,7 +79,7 @@ TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, __m
     quads[j] = load(at + 64 * j);
     fetch<false, kRows, kAlone>(at + 64 * j);
   }
-  add_quads<kRows>(quads, q, stride, integers);
+  multiply(quads, q, stride, integers);
 }
 
 // Bits of each byte moved up by `places`, or down; a mask takes away what comes from the byte beside it.
@@ -113,8 +106,8 @@ TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, _
       high[j] = _mm512_shuffle_epi8(doubled, high[j]);
     }
   }
-  add_quads<kRows>(low, q, stride, integers);
-  add_quads<kRows>(high, q + 4, stride, integers);
+  multiply(low, q, stride, integers);
+  multiply(high, q + 4, stride, integers);
 }
 
 // One block of a plane of the codes' highest bits and of nibbles: 32 / kHigh columns.
@@ -135,8 +128,8 @@ TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m
       low[j] = _mm512_or_si512(_mm512_and_si512(both, mask), _mm512_and_si512(moved(bits, 4 - first), place));
       high[j] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(both, 4), mask), _mm512_and_si512(moved(bits, 4 - second), place));
     }
-    add_quads<kRows>(low, q, stride, integers);
-    add_quads<kRows>(high, q + 4, stride, integers);
+    multiply(low, q, stride, integers);
+    multiply(high, q + 4, stride, integers);
   }
 }
 

@@ -80,18 +80,6 @@ TS_INLINE void fold(const __m512i (&integers)[kRows][kAcross], const float* x_sc
   }
 }
 
-// A group's sums that wait for the scale of their row of x: sums += waiting * scale.
-template <int kRows>
-TS_INLINE void add_scaled(const float (&waiting)[kRows][kPanel], const float* scales, float* sums) {
-  for (int r = 0; r < kRows; ++r) {
-    const __m512 scale = _mm512_set1_ps(scales[r]);
-    for (int j = 0; j < kVectors; ++j) {
-      float* at = sums + r * kPanel + 16 * j;
-      _mm512_storeu_ps(at, _mm512_fmadd_ps(_mm512_load_ps(waiting[r] + 16 * j), scale, _mm512_loadu_ps(at)));
-    }
-  }
-}
-
 template <int kRows>
 TS_INLINE void store_rows(const __m512 (&from)[kRows][kVectors], float* sums) {
   TS_UNROLL

@@ -209,6 +209,17 @@ def test_a_reader_that_is_behind_gets_pieces_together() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("reason", [FinishReason.ERROR, FinishReason.ABORT])
+def test_the_text_before_a_fault_is_a_piece_of_its_own(reason: FinishReason) -> None:
+    """A fault is raised where its piece is taken: text that was joined with it would be lost."""
+    text, more = Delta("q", 0, "he", (1,)), Delta("q", 0, "llo", (2,))
+    both = text.followed_by(more)
+    assert both is not None and both.text == "hello" and both.token_ids == (1, 2)
+    assert both.followed_by(Delta("q", 0, "", finish_reason=reason, error="why")) is None
+    ended = both.followed_by(Delta("q", 0, "!", (3,), finish_reason=FinishReason.STOP))
+    assert ended is not None and ended.text == "hello!" and ended.finish_reason is FinishReason.STOP
+
+
 def test_a_loop_that_is_behind_wakes_each_reader_once() -> None:
     made = bench()
 

@@ -117,8 +117,11 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     rows_sum: bytes = b""
 
     def followed_by(self, later: Delta) -> Delta | None:
-        """Both as one piece; None where they must stay apart: other completions, or log probabilities of the prompt."""
+        """Both as one piece; None where they must stay apart: other completions, log probabilities of the prompt, or a
+        later piece that ends the answer by a fault, which is raised and would take this one's text with it."""
         if later.index != self.index or self.finish_reason or self.prompt_logprobs or later.prompt_logprobs:
+            return None
+        if later.finish_reason in (FinishReason.ERROR, FinishReason.ABORT):
             return None
         return replace(
             later,

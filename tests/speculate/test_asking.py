@@ -93,7 +93,8 @@ def test_a_budget_is_spent_once() -> None:
     assert not budget.allows(1e-3)
     for _ in range(100):
         budget.step(1e-3)
-    assert budget.allows(0.9e-3) and not budget.allows(0.9e-3)
+    spared_s = 100 * 1e-3 * PROBE_SHARE
+    assert budget.allows(0.9 * spared_s) and not budget.allows(0.05 * spared_s)
 
 
 def test_a_timed_proposer_says_the_same_and_how_long_it_took() -> None:

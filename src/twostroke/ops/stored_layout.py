@@ -191,8 +191,8 @@ def pack_stored(rows: StoredValues, weight_format: WeightFormat) -> U8Array:
 def _codes(codes: I8Array, kind: WeightKind) -> tuple[U8Array, int]:
     if kind.is_e2m1:
         return nibbles_of(_e2m1_bits(codes), 4, 8), STEP_COLUMNS
-    full = (codes.astype(np.int16) + code_offset(kind)).astype(np.uint8)
-    if kind.has_nibbles and (full >> np.uint8(4 + kind.high_bits)).any():
+    full = codes.view(np.uint8) + np.uint8(code_offset(kind))  # as bytes: what is still negative is above 127
+    if kind.has_nibbles and full.max(initial=0) >> (4 + kind.high_bits):
         raise ValueError(f"a code has more than {4 + kind.high_bits} bits")
     if kind.high_bits:
         columns = _block_columns(kind)
@@ -200,8 +200,8 @@ def _codes(codes: I8Array, kind: WeightKind) -> tuple[U8Array, int]:
         return np.concatenate((_planes_of(full >> np.uint8(4), kind), nibbles), axis=2), columns
     if kind.has_nibbles:
         return nibbles_of(full, 4, 8), STEP_COLUMNS
-    quads = full.reshape(-1, PANEL_ROWS, codes.shape[1] // 4, 4).transpose(0, 2, 1, 3)
-    return np.ascontiguousarray(quads).reshape(len(quads), quads.shape[1], -1), 4
+    quads = np.ascontiguousarray(full.view(np.uint32).reshape(-1, PANEL_ROWS, codes.shape[1] // 4).transpose(0, 2, 1))
+    return quads.view(np.uint8).reshape(len(quads), quads.shape[1], -1), 4
 
 
 def code_offset(kind: WeightKind) -> int:
@@ -217,11 +217,13 @@ def _block_columns(kind: WeightKind) -> int:
 
 
 def _planes_of(high: U8Array, kind: WeightKind) -> U8Array:
-    """(N, K') high bits -> (P, blocks, 256): (64, 4) bytes of each panel and block."""
-    shifts = np.arange(8 // kind.high_bits, dtype=np.uint8) * np.uint8(kind.high_bits)
-    quads = high.reshape(len(high) // PANEL_ROWS, PANEL_ROWS, -1, len(shifts), 4)
-    bytes_of: U8Array = np.bitwise_or.reduce(quads << shifts[:, None], axis=3)
-    return bytes_of.transpose(0, 2, 1, 3).reshape(len(bytes_of), bytes_of.shape[2], -1)
+    """(N, K') high bits, C-contiguous -> (P, blocks, 256): (64, 4) bytes of each panel and block."""
+    quads = high.view(np.uint32).reshape(len(high) // PANEL_ROWS, PANEL_ROWS, -1, 8 // kind.high_bits)
+    planes = quads[..., 0].copy()
+    for index in range(1, quads.shape[3]):
+        planes |= quads[..., index] << np.uint32(index * kind.high_bits)
+    blocks = np.ascontiguousarray(planes.transpose(0, 2, 1))
+    return blocks.view(np.uint8).reshape(len(blocks), blocks.shape[1], -1)
 
 
 def _planes_to(planes: U8Array, kind: WeightKind) -> U8Array:

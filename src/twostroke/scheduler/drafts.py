@@ -39,7 +39,7 @@ class Drafter(Protocol):
 
 PROMISED_SHARE = 0.8
 """The share of a promised gap between tokens that a step with guesses may be predicted to take."""
-TOLD_STEPS = 8
+TOLD_STEPS = 16
 """The drafter observes one of this many steps without guesses, to learn how long such steps take."""
 
 

@@ -40,7 +40,7 @@ class AskRecord:
         return self._tokens / self._asks
 
 
-PROBE_SHARE = 0.01
+PROBE_SHARE = 0.005
 """The share of the steps' time that asking may take where it does not pay."""
 
 

@@ -42,6 +42,9 @@ Progress = Callable[[int, int, str], None]
 class Packer(Protocol):
     """Quantizes and lays out rows. A panel's bytes depend on its rows alone: blocks of panels may be packed apart."""
 
+    num_threads: int
+    """How many threads packing may use."""
+
     def pack(self, source: SourceArray, weight_format: WeightFormat, data: U8Array, scales: U16Array | None) -> None:
         """source: (rows, columns) C-contiguous float32, or uint16 bf16 bits -> all of `data` and `scales`.
 
@@ -81,7 +84,7 @@ def pack_into(
         chosen = format_for(weight)
         if chosen.kind.is_stored:
             done = partial(meter.add, name=weight.parts[0].name)
-            pack_stored_matrix(target, weight, checkpoint, chosen, done)
+            pack_stored_matrix(target, weight, checkpoint, chosen, done, packer.num_threads)
         else:
             _pack_matrix(target, weight, checkpoint, chosen, packer, meter)
     for vector in program.vectors:

@@ -7,12 +7,16 @@ Must not know: where in a block its parts lie, kernels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
-from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.passes.column_orders import KeptOrder, OrderChoice
 from twostroke.ops.stored_layout import StoredValues, canonical, holds_columns, pack_stored
 from twostroke.program.model import Model
@@ -26,6 +30,8 @@ from twostroke.weights.quantized.matrix import BankMatrix
 from twostroke.weights.quantized.tensor import ORDER, QuantizedTensor
 from twostroke.weights.tensor_source import TensorInfo
 from twostroke.weights.tensors import with_prefix
+
+Made = TypeVar("Made")
 
 PIECE_ELEMENTS = 1 << 21
 """Packed at a time; NumPy holds a few copies of them on the way."""
@@ -149,22 +155,47 @@ def tell_stored(model: Model, checkpoint: Checkpoint, report: Callable[[str], No
 
 
 def pack_stored_matrix(
-    target: BlobTarget, weight: Weight, checkpoint: Checkpoint, weight_format: WeightFormat, done: Callable[[int], None]
+    target: BlobTarget,
+    weight: Weight,
+    checkpoint: Checkpoint,
+    weight_format: WeightFormat,
+    done: Callable[[int], None],
+    num_threads: int = 1,
 ) -> None:
     """All matrices of a weight, some panels at a time. done: called with the bytes read. Raises CorruptModel."""
     panel_bytes, panels_each = weight_format.data_bytes(1, weight.columns), math.ceil(weight.rows / PANEL_ROWS)
     step = max(1, PIECE_ELEMENTS // (PANEL_ROWS * weight.columns)) * PANEL_ROWS
     key = weight.key + ".data"
-    for matrix in range(weight.matrices):
-        for first in range(0, weight.rows, step):
-            count = min(step, weight.rows - first)
-            rows, read_bytes = _rows(weight, checkpoint, matrix * weight.rows + first, count, weight_format.kind)
-            packed = pack_stored(rows, weight_format)
-            begin = (matrix * panels_each + first // PANEL_ROWS) * panel_bytes
-            area = target.area(key, begin, len(packed))
-            area[:] = packed
-            target.put(key, begin, area)
-            done(read_bytes)
+
+    def packed(matrix: int, first: int) -> tuple[int, U8Array, int]:
+        count = min(step, weight.rows - first)
+        rows, read_bytes = _rows(weight, checkpoint, matrix * weight.rows + first, count, weight_format.kind)
+        begin = (matrix * panels_each + first // PANEL_ROWS) * panel_bytes
+        return begin, pack_stored(rows, weight_format), read_bytes
+
+    pieces = [
+        partial(packed, matrix, first) for matrix in range(weight.matrices) for first in range(0, weight.rows, step)
+    ]
+    for begin, piece, read_bytes in _in_turn(pieces, num_threads):
+        area = target.area(key, begin, len(piece))
+        area[:] = piece
+        target.put(key, begin, area)
+        done(read_bytes)
+
+
+def _in_turn(calls: Sequence[Callable[[], Made]], num_threads: int) -> Iterator[Made]:
+    """What the calls return, in their order. Threads are ahead by one call each, so that little memory is taken."""
+    if num_threads == 1 or len(calls) == 1:
+        yield from (call() for call in calls)
+        return
+    with ThreadPoolExecutor(num_threads) as pool:
+        under_way: deque[Future[Made]] = deque()
+        for call in calls:
+            under_way.append(pool.submit(call))
+            if len(under_way) > num_threads:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
 
 
 def _rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> tuple[StoredValues, int]:

@@ -23,6 +23,7 @@ from twostroke.program.model import Model
 from twostroke.quant.formats import STORED, format_choice
 from twostroke.runner.folder import read_folder
 from twostroke.spec.formats import BF16, F32, WeightKind
+from twostroke.weights import stored
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.load import load_weights
@@ -78,6 +79,21 @@ def test_every_value_is_the_file_s(mix, made):
             expected = np.concatenate([bf16_to_f32(p) if p.dtype == np.uint16 else p for p in parts])
             assert np.array_equal(unpack(weights.matrices[weight.key]), expected), weight.key
         assert expanded_sentence(model, checkpoint) is None
+
+
+class ManyThreads(NumpyPacker):
+    num_threads = 4
+
+
+def test_bytes_do_not_depend_on_threads(made, monkeypatch):
+    """Pieces are put down in their order, however many are made at once."""
+    folder = unfold(made("Q4_K_M", q4_k_m), None)
+    model = read_folder(folder)
+    monkeypatch.setattr(stored, "PIECE_ELEMENTS", 1 << 15)
+    with Checkpoint.open(folder) as checkpoint:
+        one, many = (load_weights(checkpoint, model, format_choice(STORED), p()) for p in (NumpyPacker, ManyThreads))
+    for key, matrix in one.matrices.items():
+        assert np.array_equal(matrix.data, many.matrices[key].data), key
 
 
 def logits(folder: Path, weights: str, ids: list[int]) -> np.ndarray:

@@ -16,6 +16,7 @@ class NativeContext:
 
     def __init__(self, level: str | None, num_threads: int) -> None:
         self.level = level or best_level()
+        self.num_threads = num_threads
         self._library = load_library(self.level)
         self._context = self._library.ts_context_create(num_threads) if 1 <= num_threads <= MAX_THREADS else None
         if not self._context:

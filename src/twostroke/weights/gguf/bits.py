@@ -18,5 +18,8 @@ def halves(raw: U8Array) -> F32Array:
 
 def fields(raw: U8Array, bits: int) -> U8Array:
     """(..., k) bytes -> (..., 8 / bits, k): the fields of `bits` bits of each byte, the lowest first."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return (raw[..., None, :] >> shifts[:, None]) & np.uint8((1 << bits) - 1)
+    found = np.empty((*raw.shape[:-1], 8 // bits, raw.shape[-1]), np.uint8)
+    for index in range(8 // bits):
+        np.right_shift(raw, np.uint8(index * bits), out=found[..., index, :])
+    found &= np.uint8((1 << bits) - 1)
+    return found

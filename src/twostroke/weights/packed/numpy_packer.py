@@ -17,6 +17,8 @@ from twostroke.weights.tensor_source import SourceArray
 class NumpyPacker:
     """Satisfies `load.Packer`."""
 
+    num_threads = 1
+
     def pack(self, source: SourceArray, weight_format: WeightFormat, data: U8Array, scales: U16Array | None) -> None:
         """See load.Packer."""
         values: F32Array = bf16_to_f32(source.view(np.uint16)) if source.dtype == np.uint16 else source.view(np.float32)

@@ -2,9 +2,8 @@
 // and many rows by one group after the other.
 // Knows: the layouts, quantized rows, 512-bit registers. Must not know: threads, what becomes of the sums.
 #if defined(TS_LEVEL_AVX512)
-#include "twostroke/stored.h"
+#include "twostroke/stored_codes.h"
 #include "twostroke/stream.h"
-#include "twostroke/vnni.h"
 
 namespace twostroke {
 namespace {
@@ -19,57 +18,6 @@ TS_INLINE void fetch(const uint8_t* line) {
   Ahead{kFarOfSome, kNearOfSome}.prefetch(line);
 }
 
-// What the codes of one group are multiplied by and what is taken off: (steps, 64) each. Read as a whole before the codes, so that memory
-// is read front to back.
-template <int32_t kKind>
-struct Head {
-  static constexpr StoredShape kShape = stored_shape(kKind);
-  static constexpr int64_t kScaleBytes = kShape.floats ? 4 : 2, kMostSteps = kStoredGroup / kSubgroup;
-  // Codes are multiplied as unsigned bytes: these many more than meant.
-  static constexpr int32_t kMore = kShape.table ? 12 : static_cast<int32_t>(kShape.offset);
-
-  alignas(64) float multipliers[kMostSteps * kPanel], minima[kShape.minimum ? kMostSteps * kPanel : 1];
-
-  static TS_INLINE __m512 scale(const uint8_t* from, int64_t index) {
-    if constexpr (kShape.floats) return _mm512_loadu_ps(from + 4 * index);
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 2 * index)));
-  }
-
-  template <bool kSigned>
-  static TS_INLINE __m512 whole(const uint8_t* from) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-    return _mm512_cvtepi32_ps(kSigned ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
-  }
-
-  // (steps, 64) numbers at `from`; of super kinds whole ones, times the panel's scales.
-  template <bool kSigned, class Fetch>
-  static TS_INLINE const uint8_t* widen(const uint8_t* from, const uint8_t* scales, int64_t steps, const Fetch& ahead, float* to) {
-    constexpr int64_t kBytes = kPanel * (kShape.super ? 1 : kScaleBytes);
-    for (int64_t s = 0; s < steps; ++s, from += kBytes) {
-      for (int64_t line = 0; line < kBytes; line += 64) ahead(from + line);
-      TS_UNROLL
-      for (int j = 0; j < kVectors; ++j) {
-        const __m512 found = kShape.super ? _mm512_mul_ps(whole<kSigned>(from + 16 * j), scale(scales, 16 * j)) : scale(from, 16 * j);
-        _mm512_store_ps(to + s * kPanel + 16 * j, found);
-      }
-    }
-    return from;
-  }
-
-  // ahead: called with each line. Returns where the codes begin.
-  template <class Fetch>
-  TS_INLINE const uint8_t* read(const uint8_t* group, int64_t steps, const Fetch& ahead) {
-    const uint8_t* at = group;
-    if constexpr (kShape.super) {
-      at += (kShape.minimum ? 2 : 1) * kPanel * kScaleBytes;
-      for (const uint8_t* line = group; line < at; line += 64) ahead(line);
-    }
-    at = widen<true>(at, group, steps, ahead, multipliers);
-    if constexpr (kShape.minimum) at = widen<false>(at, group + kPanel * kScaleBytes, steps, ahead, minima);
-    return at;
-  }
-};
-
 // 4 columns of codes of 8 bits at `at`.
 template <int kRows, bool kAlone>
 TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
@@ -82,29 +30,14 @@ TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, __m
   multiply(quads, q, stride, integers);
 }
 
-// Bits of each byte moved up by `places`, or down; a mask takes away what comes from the byte beside it.
-TS_INLINE __m512i moved(__m512i bytes, int places) {
-  if (places == 0) return bytes;
-  return places > 0 ? _mm512_slli_epi16(bytes, static_cast<unsigned>(places)) : _mm512_srli_epi16(bytes, static_cast<unsigned>(-places));
-}
-
 // 8 columns of nibbles at `at`: the low ones are the first 4.
 template <bool kTable, int kRows, bool kAlone>
 TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
-  const __m512i mask = _mm512_set1_epi8(15);
-  // Twice the values of E2M1, 12 more.
-  const __m512i doubled = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
   __m512i low[kVectors], high[kVectors];
   TS_UNROLL
   for (int j = 0; j < kVectors; ++j) {
-    const __m512i both = load(at + 64 * j);
     fetch<true, kRows, kAlone>(at + 64 * j);
-    low[j] = _mm512_and_si512(both, mask);
-    high[j] = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
-    if constexpr (kTable) {
-      low[j] = _mm512_shuffle_epi8(doubled, low[j]);
-      high[j] = _mm512_shuffle_epi8(doubled, high[j]);
-    }
+    split_nibbles<kTable>(load(at + 64 * j), low[j], high[j]);
   }
   multiply(low, q, stride, integers);
   multiply(high, q + 4, stride, integers);
@@ -113,7 +46,6 @@ TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, _
 // One block of a plane of the codes' highest bits and of nibbles: 32 / kHigh columns.
 template <int kHigh, int kRows, bool kAlone>
 TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
-  const __m512i mask = _mm512_set1_epi8(15), place = _mm512_set1_epi8(((1 << kHigh) - 1) << 4);
   const uint8_t* nibbles = at + kQuadBytes;
   TS_UNROLL
   for (int j = 0; j < kVectors; ++j) fetch<true, kRows, kAlone>(at + 64 * j);
@@ -122,11 +54,8 @@ TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m
     __m512i low[kVectors], high[kVectors];
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) {
-      const __m512i both = load(nibbles + 64 * j), bits = load(at + 64 * j);
       fetch<true, kRows, kAlone>(nibbles + 64 * j);
-      const int first = 2 * pair * kHigh, second = first + kHigh;  // where the bits of both quads begin; they belong at bit 4
-      low[j] = _mm512_or_si512(_mm512_and_si512(both, mask), _mm512_and_si512(moved(bits, 4 - first), place));
-      high[j] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(both, 4), mask), _mm512_and_si512(moved(bits, 4 - second), place));
+      split_pair<kHigh>(load(nibbles + 64 * j), load(at + 64 * j), pair, low[j], high[j]);
     }
     multiply(low, q, stride, integers);
     multiply(high, q + 4, stride, integers);
@@ -262,7 +191,7 @@ TileKernel few_rows_of(int64_t rows, bool in_turn) {
 
 struct Kernels {
   TileKernel (*few)(int64_t rows, bool in_turn);
-  void (*many)(const Group&, int64_t sub, TileRows, int64_t rows, float* sums);
+  void (*some)(const Group&, int64_t sub, TileRows, int64_t rows, float* sums);
 };
 
 template <int32_t kKind, int32_t kLike = kKind>
@@ -299,7 +228,8 @@ Kernels kernels(int32_t kind) {
 TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn) { return kernels(kind).few(rows, in_turn); }
 
 void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums) {
-  kernels(kind).many(group, stored_shape(kind).sub, x, rows, sums);
+  if (rows >= kTallRows && stored_shape(kind).high > 0) return multiply_stored_tall(kind, group, x, rows, sums);
+  kernels(kind).some(group, stored_shape(kind).sub, x, rows, sums);
 }
 
 }  // namespace twostroke

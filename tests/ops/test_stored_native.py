@@ -95,8 +95,9 @@ def test_rows_of_a_table(kind, columns, one_thread):
     assert np.allclose(out, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
 
-def test_every_number_of_rows(one_thread):
-    weight, x = packed(WeightKind.SUPER4_MIN, 70, 512), random_rows(37, 512)
+@pytest.mark.parametrize("kind", [WeightKind.SUPER4_MIN, WeightKind.SUPER6_MIN])
+def test_every_number_of_rows(kind, one_thread):
+    weight, x = packed(kind, 70, 512), random_rows(37, 512)
     single = np.concatenate([linear(one_thread, x[row : row + 1], weight) for row in range(len(x))])
     for count in range(2, len(x) + 1):
         np.testing.assert_array_equal(linear(one_thread, x[:count], weight), single[:count])

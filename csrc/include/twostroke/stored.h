@@ -26,8 +26,10 @@ void multiply_stored(const StoredGroup& weights, const Group& group, const TileR
 #if defined(TS_LEVEL_AVX512)
 constexpr int64_t kStoredFewRows = kTileRows;
 
-// The same sums += one group, without a copy of it, of any number of rows.
+// The same sums += one group, of any number of rows. From kTallRows on, codes of 5 and 6 bits are put together once for all of them.
+constexpr int64_t kTallRows = 20;
 void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);
+void multiply_stored_tall(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);
 
 // The same sums of a whole panel and 1..kStoredFewRows rows, without a copy: its data is read once, as it lies.
 TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn);

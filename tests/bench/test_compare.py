@@ -217,7 +217,7 @@ def test_the_limits_of_this_machine_are_positive() -> None:
     limits = meter.measure(rounds=1)
     meter.close()
     meter.close()
-    assert min(limits.read_bytes_per_s, limits.f32_flops_per_s, limits.int8_ops_per_s) > 1e8
+    assert min(limits.read_bytes_per_s, limits.f32_flops_per_s, limits.int8_ops_per_s) > 1e6
     assert "GB/s" in limits.words() and limits.as_json()["threads"] == 1
 
 

@@ -147,11 +147,11 @@ def test_serve_answers_and_stops_cleanly():
         text = "".join(lines)
         assert re.search(r"room for [\d,]+ tokens", text)
         url = re.search(r"Serving on (http://127\.0\.0\.1:\d+)", text)[1]
-        with urllib.request.urlopen(url + "/v1/models", timeout=10) as answer:
+        with urllib.request.urlopen(url + "/v1/models", timeout=120) as answer:
             assert json.load(answer)["data"][0]["id"] == "spark"
     finally:
         server.send_signal(signal.SIGTERM)
-        _, errors = server.communicate(timeout=20)
+        _, errors = server.communicate(timeout=120)
     assert server.returncode == 0, errors
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from typing import Any
 import pytest
 
 from tests.serve.harness import wait_until
+from twostroke.server.serve import SAME_SIGNAL_S
 
 TWOSTROKE = [sys.executable, "-m", "twostroke"]
 WAIT_S = 120.0
@@ -105,17 +107,21 @@ def _hears_ctrl_c() -> None:
 def test_ctrl_c_at_any_time_ends_with_130_and_says_nothing(after_ms: int) -> None:
     """From the first line of the command on. (Before it, Python itself is starting.)"""
     words = ["generate", "hi", "--max-tokens", "2000", "--raw"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"import twostroke.cli.shared.interrupt as i; i.end_quietly(); {BEGIN}", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=_hears_ctrl_c,
-    )
-    assert process.stdout is not None and process.stdout.readline() == b"here\n"
-    time.sleep(after_ms / 1e3)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=WAIT_S)
-    assert (process.returncode, errors) == (130, b"")
+    for _ in range(10):
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"import twostroke.cli.shared.interrupt as i; i.end_quietly(); {BEGIN}", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=_hears_ctrl_c,
+        )
+        assert process.stdout is not None and process.stdout.readline() == b"here\n"
+        time.sleep(after_ms / 1e3)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=WAIT_S)
+        assert errors == b""
+        if process.returncode:  # else this process stood still meanwhile, and the answer was whole before the signal
+            break
+    assert process.returncode == 130
 
 
 @contextmanager
@@ -137,6 +143,14 @@ def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def ready(url: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{url}/ready", timeout=WAIT_S).close()
+    except urllib.error.HTTPError:
+        return False
+    return True
 
 
 def gauge(url: str, name: str) -> float:
@@ -174,22 +188,28 @@ def test_two_signals_to_an_idle_server_end_it_once(gap_s: float, supervise: tupl
 
 
 def test_one_ctrl_c_that_comes_twice_lets_a_stream_finish() -> None:
-    with served() as (process, url):
-        streamed: list[bytes] = []
-        thread = ask(url, 300, streamed)
-        process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGINT)
-        thread.join(WAIT_S)
-        process.communicate(timeout=WAIT_S)
-        assert process.returncode == 0 and b'"finish_reason":"length"' in streamed[0]
+    for _ in range(10):
+        with served() as (process, url):
+            streamed: list[bytes] = []
+            thread = ask(url, 300, streamed)
+            begun_s = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGINT)
+            taken_s = time.monotonic() - begun_s
+            thread.join(WAIT_S)
+            process.communicate(timeout=WAIT_S)
+        if taken_s < SAME_SIGNAL_S / 2:  # else this process stood still, and they were two
+            break
+    assert process.returncode == 0 and b'"finish_reason":"length"' in streamed[0]
 
 
 def test_a_second_ctrl_c_ends_now_and_the_stream_says_so() -> None:
     with served() as (process, url):
         streamed: list[bytes] = []
-        thread = ask(url, 1900, streamed, 4)
+        thread = ask(url, 1900, streamed, 128)  # many seconds' work on any machine
         process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+        wait_until(lambda: not ready(url), "the drain")
+        time.sleep(2 * SAME_SIGNAL_S)
         process.send_signal(signal.SIGINT)
         thread.join(WAIT_S)
         _, errors = process.communicate(timeout=WAIT_S)

@@ -36,11 +36,14 @@ def explained(running: Running, answer_id: str) -> list[dict[str, Any]]:
 
 
 def test_route_and_verb_answer_as_those_of_a_single_server(running: Running) -> None:
-    answer = running.client.completions.create(model="spark", prompt="The cache", n=2, max_tokens=24, temperature=1.0)
+    answer = running.client.completions.create(
+        model="spark", prompt="The cache", n=2, max_tokens=24, temperature=1.0, extra_body={"ignore_eos": True}
+    )
     told = explained(running, answer.id)
     assert [each["request_id"] for each in told] == [f"{answer.id}-0/0", f"{answer.id}-0/1"]
     for each in told:
-        assert each["num_output_tokens"] > 0 and each["parts_s"]["decode_s"] > 0
+        # A front times what it receives: where one message brings every token, there is no time between them.
+        assert each["num_output_tokens"] == 24 and each["parts_s"]["decode_s"] >= 0
         assert each["parts_s"]["own_prefill_s"] > 0 and each["parts_s"]["lost_s"] == 0
         assert "Computed at replica-" in each["summary"] and "cost model" in each["text"]
     shown = CliRunner().invoke(explain_command, [answer.id, "--url", running.url])
@@ -64,14 +67,14 @@ def test_an_unknown_request_is_not_found(running: Running) -> None:
 
 def test_after_a_kill_both_replicas_have_their_part(running: Running) -> None:
     """The replica that was killed is named in one sentence, the other one says what it did."""
-    for _ in range(5):  # answers may be complete before the kill
+    for _ in range(10):  # answers may be complete before the kill
         answer_id, killed = asked_and_killed(running)
         moved = [told for told in explained(running, answer_id) if told["parts_s"]["lost_s"] > 0]
         if moved:
             break
     assert moved, "no kill came while an answer was computed"
     for told in moved:
-        assert told["parts_s"]["resume_s"] > 0 and told["parts_s"]["decode_s"] > 0
+        assert told["parts_s"]["resume_s"] > 0 and told["parts_s"]["decode_s"] >= 0
         lost = [cause["text"] for cause in told["causes"] if cause["kind"] == "lost replica"]
         assert lost == [f"{killed} has ended since, and its record of this time with it"]
         assert f"Computed at {killed}, then at replica-" in told["summary"]

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from tests.fleet.invented import InventedModel, whole_answer
 from tests.fleet.world import ARITHMETIC, SameTime, explainer, request_of
+from tests.serve.harness import WAIT_S
 from twostroke.cache.manager import CacheManager
 from twostroke.cli.server.cluster import command as cluster
 from twostroke.cluster.framing import encode
@@ -68,7 +69,7 @@ def replica(facts: ReplicaFacts = FACTS, secret: str | None = None, port: int = 
         yield listener.getsockname()[:2]
     finally:
         made.stop()
-        thread.join(10)
+        thread.join(WAIT_S)
         listener.close()
         assert not thread.is_alive()
 
@@ -78,7 +79,7 @@ def front(addresses: list[tuple[str, int]], secret: str | None = None) -> FrontS
 
 
 def exchange_until(stepper: FrontStepper, true: Any, what: str) -> None:
-    until_s = time.monotonic() + 10
+    until_s = time.monotonic() + WAIT_S
     while not true():
         assert time.monotonic() < until_s, f"{what}: {stepper.states()}"
         stepper._exchange()
@@ -87,7 +88,7 @@ def exchange_until(stepper: FrontStepper, true: Any, what: str) -> None:
 def test_a_request_goes_there_and_its_answer_comes_back() -> None:
     with replica() as address:
         stepper = front([address])
-        stepper.first_facts(10)
+        stepper.first_facts(WAIT_S)
         request = request_of(random.Random(3), "q", time.monotonic())
         stepper.fleet.add(request)
         exchange_until(stepper, lambda: any(isinstance(e, FinishedEvent) for e in stepper._early), "no end")
@@ -100,8 +101,9 @@ def test_a_request_goes_there_and_its_answer_comes_back() -> None:
 def test_a_wrong_secret_learns_nothing() -> None:
     with replica(secret="one") as address:
         stepper = front([address], "another")
+        exchange_until(stepper, lambda: "secret" in stepper.states()[0][1], "not refused")
         with pytest.raises(ConfigError, match="secret"):
-            stepper.first_facts(1.0)
+            stepper.first_facts(0.4)  # it is called again meanwhile
         assert stepper.facts is None
         stepper.close()
 
@@ -120,7 +122,7 @@ def test_a_replica_that_differs_is_refused_by_name(change: dict[str, Any], words
     with replica() as first, replica(other) as second:
         addresses = [first]
         stepper = front(addresses)
-        stepper.first_facts(10)
+        stepper.first_facts(WAIT_S)
         addresses.append(second)
         exchange_until(stepper, lambda: "differs" in stepper.states()[-1][1], "not refused")
         assert pytest.raises(AssertionError, match=words) and __import__("re").search(words, stepper.states()[1][1])
@@ -142,11 +144,11 @@ def test_noise_ends_the_connection_and_nothing_else(noise: bytes) -> None:
     with replica() as address:
         with socket.create_connection(address) as sock:
             sock.sendall(noise)
-            sock.settimeout(10)
+            sock.settimeout(WAIT_S)
             while sock.recv(4096):
                 pass
         stepper = front([address])
-        stepper.first_facts(10)
+        stepper.first_facts(WAIT_S)
         stepper.close()
 
 
@@ -178,7 +180,7 @@ def test_a_proof_cannot_be_sent_back() -> None:
 def test_a_replica_that_comes_back_is_used_again() -> None:
     with replica() as address:
         stepper = front([address])
-        stepper.first_facts(10)
+        stepper.first_facts(WAIT_S)
     fleet = stepper.fleet
     exchange_until(stepper, lambda: not fleet.members, "still there")
     with replica(port=address[1]):
@@ -191,7 +193,7 @@ def test_the_list_of_addresses_may_change() -> None:
     with replica() as first, replica(other) as second:
         addresses = [first]
         stepper = front(addresses)
-        stepper.first_facts(10)
+        stepper.first_facts(WAIT_S)
         addresses.append(second)
         exchange_until(stepper, lambda: len(stepper.fleet.members) == 2, "the new one is not called")
         addresses.remove(second)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.cluster.test_links import FACTS, replica
+from tests.serve.harness import WAIT_S
 from twostroke.cluster import page_calls
 from twostroke.cluster.link import secret_key
 from twostroke.cluster.page_calls import PageCalls
@@ -28,12 +29,12 @@ class Calls:
 
     def ask(self, address: tuple[str, int], instance: str = FACTS.instance) -> tuple[int, PagesSent | None]:
         self.calls.ask(PageSource(instance, *address), ASKED)
-        return self.came.get(timeout=10)
+        return self.came.get(timeout=2 * WAIT_S)
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
-    monkeypatch.setattr(page_calls, "ANSWER_S", 0.5)
+    monkeypatch.setattr(page_calls, "ANSWER_S", WAIT_S)  # no answer here comes late, only some do not come at all
     made = Calls()
     yield made
     made.calls.close()
@@ -53,7 +54,8 @@ def test_a_replica_that_is_gone_gives_none_and_the_next_one_is_called_again(call
         assert calls.ask(address)[1] is not None
 
 
-def test_one_that_says_nothing_is_given_up(calls: Calls) -> None:
+def test_one_that_says_nothing_is_given_up(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_calls, "ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert calls.ask(silent.getsockname()[:2]) == (5, None)
     assert "no answer in 0.5 s" in calls.said[0]

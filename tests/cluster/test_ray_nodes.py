@@ -94,7 +94,7 @@ def asked(count: int = 2) -> RayReplicas:
     return RayReplicas(count, WORDS, "a secret", process_environment, 1)
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
     until_s = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < until_s

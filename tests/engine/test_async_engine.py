@@ -34,7 +34,7 @@ async def running(made: Bench) -> AsyncIterator[AsyncEngine]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -42,6 +42,17 @@ async def until(condition: Callable[[], bool]) -> None:
 def slow_down(made: Bench) -> None:
     """Steps of two milliseconds and more: requests are still running when the test turns to them."""
     made.executor.before = lambda plan: time.sleep(0.002)
+
+
+def hold(made: Bench, held: Callable[[], bool]) -> None:
+    """The third step and those after it begin when `held` is no longer true: no request ends before, however late the
+    event loop is."""
+
+    def wait(plan: Plan) -> None:
+        while made.executor.num_steps >= 3 and held():
+            time.sleep(0.001)
+
+    made.executor.before = wait
 
 
 def is_quiet(made: Bench, engine: AsyncEngine) -> bool:
@@ -115,7 +126,7 @@ def test_closing_a_stream_frees_its_pages_before_the_next_plan() -> None:
     def look(plan: Plan) -> None:
         planned.append({s.request.group_id for s in plan.sequences})
         if len(planned) >= 5:
-            gate.wait(20)
+            gate.wait(60)
 
     made.executor.before = look
 
@@ -133,15 +144,17 @@ def test_closing_a_stream_frees_its_pages_before_the_next_plan() -> None:
 
 
 def test_a_cancelled_task_frees_its_pages() -> None:
-    made = bench()
-    slow_down(made)
+    made, cancelled = bench(), threading.Event()
+    hold(made, lambda: not cancelled.is_set())
 
     async def main() -> None:
         async with running(made) as engine:
             tasks = [asyncio.create_task(engine.generate(made.prompt(f"q{i}", "abc", n=2))) for i in range(5)]
-            await until(lambda: engine.gauges().running > 0)
+            await until(lambda: engine.gauges().running > 0 and len(engine._streams) == 5)
             for task in tasks[1:]:
                 task.cancel()
+            await asyncio.sleep(0)
+            cancelled.set()
             results = await asyncio.gather(*tasks, return_exceptions=True)
             assert [isinstance(result, asyncio.CancelledError) for result in results] == [False, *[True] * 4]
             await until(lambda: is_quiet(made, engine))
@@ -153,8 +166,8 @@ def test_a_cancelled_task_frees_its_pages() -> None:
 
 
 def test_abort_by_id_ends_the_stream() -> None:
-    made = bench()
-    slow_down(made)
+    made, aborted = bench(), threading.Event()
+    hold(made, lambda: not aborted.is_set())
 
     async def main() -> None:
         async with running(made) as engine:
@@ -163,6 +176,7 @@ def test_abort_by_id_ends_the_stream() -> None:
                 seen.append(delta)
                 if len(seen) == 1:
                     engine.abort("x")
+                    aborted.set()
             assert [d.finish_reason for d in seen if d.finish_reason] == [FinishReason.ABORT] * 2
             engine.abort("x")
             engine.abort("never seen")
@@ -295,10 +309,10 @@ def test_three_faults_in_a_row_end_the_engine() -> None:
 
 def test_stop_ends_open_streams_and_the_thread() -> None:
     made = bench()
-    slow_down(made)
 
     async def main() -> None:
         engine = AsyncEngine(made.stepper)
+        hold(made, lambda: engine.alive)
         assert not engine.alive
         with pytest.raises(EngineStopped):
             await engine.generate(made.prompt("q", "abc"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -17,11 +17,13 @@ from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.record_file import read_record_file
 from twostroke.llm import LLM
+from twostroke.runner.runner import ModelRunner
 from twostroke.types.output import Delta, Prompt
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
 from twostroke.types.sampling_params import SamplingParams
 
 SMALL = {"kv_memory": "4MB", "context": 1024, "threads": 1, "max_step_tokens": 128, "max_sequences": 4}
-LEAST_SHARE = 0.02
 
 
 def prompt(name: str, length: int, answer: int, seed: int = 0) -> Prompt:
@@ -37,7 +39,9 @@ def llm() -> Iterator[LLM]:
 
 
 def avoidable(found: Explanation) -> list[CauseKind]:
-    return [cause.kind for cause in found.causes if not cause.kind.is_work]
+    """The kinds, most seconds first, without what other programs on this machine do."""
+    kinds = [cause.kind for cause in found.causes if not cause.kind.is_work]
+    return [kind for kind in kinds if kind is not CauseKind.BUSY]
 
 
 def cause_of(llm: LLM, name: str, kind: CauseKind) -> tuple[str, tuple[str, ...]]:
@@ -46,36 +50,55 @@ def cause_of(llm: LLM, name: str, kind: CauseKind) -> tuple[str, tuple[str, ...]
 
 
 def test_parts_add_up_to_what_an_outside_clock_sees(llm: LLM) -> None:
-    """Six at once, four places: end-to-end by a clock outside and by the parts, within 2%."""
+    """Six at once, four places. A clock outside reads before and after what the parts are the sum of: from the arrival
+    to the last token, which is computed after the one before it was seen."""
     prompts = [prompt(f"sum{i}", 20 + 40 * i, 60 + 10 * i, i) for i in range(6)]
-    began_s, ends = time.perf_counter(), {}
+    began_s, first_s, ended = time.perf_counter(), 0.0, 0
+    seen_s: dict[str, float] = {}
     for delta in llm.engine.stream(prompts):
+        now_s = time.perf_counter()
+        first_s = first_s or now_s
         if delta.finish_reason is not None:
-            ends[delta.request_id] = (time.perf_counter() - began_s, delta)
-    off = []
-    for wall_s, delta in ends.values():
-        assert delta.timings is not None and delta.timings.parts is not None
-        assert delta.timings.parts.total_s == pytest.approx(delta.timings.e2e_s, rel=1e-9)
-        off.append(abs(delta.timings.parts.total_s / wall_s - 1))
-    assert len(off) == 6 and median(off) < LEAST_SHARE
+            assert delta.timings is not None and delta.timings.parts is not None
+            total_s = delta.timings.parts.total_s
+            assert total_s == pytest.approx(delta.timings.e2e_s, rel=1e-9)
+            assert seen_s[delta.request_id] - first_s <= total_s <= now_s - began_s
+            ended += 1
+        seen_s[delta.request_id] = now_s
+    assert ended == 6
 
 
-def test_parts_add_up_with_many_tasks_and_slow_readers() -> None:
+def test_parts_add_up_with_many_tasks_and_slow_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second reader takes its first piece, and the rest long after its request has ended."""
     heart = assemble.build_heart(assemble.find_model("spark", SMALL), None, lambda sentence: None)
     engine = AsyncEngine(heart.stepper)
-    off: list[float] = []
+    begun = {f"task{number}": threading.Event() for number in range(8)}
+    compute = ModelRunner.execute
+
+    def execute(runner: ModelRunner, plan: Plan) -> StepResult:
+        for each in plan.sequences:
+            if each.num_output_tokens >= 2:  # or all pieces may come at once, and none lies unread
+                begun[each.request.group_id].wait(60)
+        return compute(runner, plan)
 
     async def ask(number: int) -> None:
-        began_s, last = time.perf_counter(), None
-        async for delta in engine.stream(prompt(f"task{number}", 60, 80, number)):
+        name, began_s, last = f"task{number}", time.perf_counter(), None
+        async for delta in engine.stream(prompt(name, 60, 80, number)):
             last, taken_s = delta, time.perf_counter()
-            await asyncio.sleep(0.004 * (number % 2))
+            if number % 2 and not begun[name].is_set():
+                begun[name].set()
+                while not heart.session.ledger.accounts.find(name):
+                    await asyncio.sleep(0.001)
+                await asyncio.sleep(time.perf_counter() - began_s)
+            begun[name].set()
         assert last is not None and last.timings is not None and last.timings.parts is not None
-        off.append(abs(last.timings.parts.total_s / (taken_s - began_s) - 1))
-        (account,) = heart.session.ledger.accounts.find(f"task{number}")
+        assert last.timings.parts.total_s <= taken_s - began_s
+        (account,) = heart.session.ledger.accounts.find(name)
         assert account.parts == last.timings.parts
         if number % 2:
             assert account.unread_s > 0
+
+    monkeypatch.setattr(ModelRunner, "execute", execute)
 
     async def main() -> None:
         await engine.start()
@@ -86,7 +109,6 @@ def test_parts_add_up_with_many_tasks_and_slow_readers() -> None:
 
     with heart:
         asyncio.run(main())
-    assert median(off) < LEAST_SHARE
 
 
 def test_a_full_batch_is_named_with_the_requests_in_it(llm: LLM) -> None:
@@ -127,7 +149,7 @@ def test_a_changed_beginning_is_named_with_its_position(llm: LLM) -> None:
     (found,) = llm.explain("changed")
     text, _ = cause_of(llm, "changed", CauseKind.PREFIX)
     assert "differs from a cached prompt at position 37" in text and "32 of 600" in text
-    assert found.causes[0].kind is CauseKind.PREFIX
+    assert avoidable(found)[0] is CauseKind.PREFIX
 
 
 def test_a_reader_that_sleeps_is_named(llm: LLM) -> None:

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.load.fake_openai import chunk, event, usage_of
+from tests.load.virtual_loop import VirtualLoop
 from tests.tiers import examples
 from twostroke.bench.load.answer import Answer, words_of
 from twostroke.bench.load.choose import LoadAsk, Trace, make_workload
@@ -169,7 +170,7 @@ def test_equal_blocks_are_equal_text() -> None:
 
 
 def driven(arrivals: list[float], answer_s: float, users: int | None, stop_s: float | None = None) -> Progress:
-    """The progress of a drive in which each answer takes `answer_s` seconds."""
+    """The progress of a drive in which each answer takes `answer_s` seconds of virtual time."""
 
     async def main() -> Progress:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
@@ -191,7 +192,8 @@ def driven(arrivals: list[float], answer_s: float, users: int | None, stop_s: fl
         await (drive.timetable(requests) if users is None else drive.users(requests, users))
         return progress
 
-    return asyncio.run(main())
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main())
 
 
 def test_a_timetable_waits_for_no_answer() -> None:

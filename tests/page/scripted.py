@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.serve.fakes import CONTEXT, MODEL, FakeEngine, PlainTemplate, fake_parts
+from tests.serve.fakes import CONTEXT, MODEL, FakeEngine, PlainTemplate, Turnstile, fake_parts
 from tests.serve.harness import Live, serving
 from twostroke.server.live.view import EngineView
 from twostroke.text.reasoning import STYLES
@@ -22,19 +21,6 @@ ABOUT = {
     "settings": {"context": CONTEXT, "kv_tokens": 4096, "weights": "int8", "kv_format": "bf16", "threads": 1},
     "limits": {"measured": False, "source": "none", "read_bytes_per_s": 1e9, "flops_per_s": 1e12, "unit": "FLOPs"},
 }
-
-
-class Turnstile(asyncio.Event):
-    """Lets as many tokens through as were let in."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.passes = asyncio.Semaphore(0)
-
-    async def wait(self) -> bool:  # type: ignore[override]
-        """One token."""
-        await self.passes.acquire()
-        return True
 
 
 class ReasoningTemplate(PlainTemplate):
@@ -68,12 +54,7 @@ class Scripted:
 
     def let(self, gate: Turnstile, tokens: int) -> None:
         """Let `tokens` tokens in."""
-
-        def release() -> None:
-            for _ in range(tokens):
-                gate.passes.release()
-
-        self.live.loop.call_soon_threadsafe(release)
+        gate.let(self.live.loop, tokens)
 
 
 @contextmanager

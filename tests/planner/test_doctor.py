@@ -41,8 +41,9 @@ def test_everything_is_measured(measured: tuple[Calibration, list[tuple[int, int
     assert set(found.linear) == {kind for kind in WeightKind if not kind.is_stored} and set(found.attention) == set(
         KVKind
     )
-    assert found.read_bytes_per_s > 1e8 and found.f32_flops_per_s > 1e9 and found.int8_ops_per_s > 1e9
-    assert found.bf16_flops_per_s > 1e8
+    # Units, not speed: a machine that stands still for a while is slow.
+    assert found.read_bytes_per_s > 1e6 and found.f32_flops_per_s > 1e6 and found.int8_ops_per_s > 1e6
+    assert found.bf16_flops_per_s > 1e6
     for rates in found.linear.values():
         assert all(y > 0 for y in rates.cold.ys) and all(y >= 0 for y in rates.features.ys)
         assert list(rates.cold.ys) == sorted(rates.cold.ys), "more rows never take less time"

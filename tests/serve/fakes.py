@@ -26,6 +26,8 @@ END_ID = 256
 VOCAB = 257
 CONTEXT = 1024
 MODEL = "org/fake-model"
+EVERYTHING = 10_000
+"""More pieces than any answer of FakeEngine has here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,31 @@ class PlainTemplate:
         messages = normalized(messages)  # as the real one does first
         named = "".join(f"tool {tool['function']['name']}\n" for tool in tools or ())
         return named + "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
+
+
+class Turnstile(asyncio.Event):
+    """A gate for FakeEngine that lets `tokens` pieces through, and as many more as `let` says. The rest waits.
+
+    With it a request runs as long as a test wants, however slow or quick the machine is.
+    """
+
+    def __init__(self, tokens: int = 0) -> None:
+        super().__init__()
+        self._passes = asyncio.Semaphore(tokens)
+
+    async def wait(self) -> bool:  # type: ignore[override]
+        """Wait until one piece may pass."""
+        await self._passes.acquire()
+        return True
+
+    def let(self, loop: asyncio.AbstractEventLoop, tokens: int = EVERYTHING) -> None:
+        """Let this many more pieces through. loop: the server's; any thread may call."""
+
+        def release() -> None:
+            for _ in range(tokens):
+                self._passes.release()
+
+        loop.call_soon_threadsafe(release)
 
 
 class FakeReader:

@@ -14,10 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
+from twostroke.runner.runner import ModelRunner
 from twostroke.server.parts import ServerParts
 from twostroke.server.serve import bind, make_server
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
 
-WAIT_S = 20.0
+WAIT_S = 60.0
+"""Long enough for a busy machine: only a test that fails waits so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +133,20 @@ def wait_until(true: Callable[[], bool], what: str) -> None:
     while not true():
         assert time.monotonic() < deadline, f"waited in vain for: {what}"
         time.sleep(0.005)
+
+
+@contextmanager
+def slow_steps(seconds: float) -> Iterator[None]:
+    """Every step of every engine in this process takes so much longer: a request runs for as long as a test needs."""
+    compute = ModelRunner.execute
+
+    def execute(runner: ModelRunner, plan: Plan) -> StepResult:
+        time.sleep(seconds)
+        return compute(runner, plan)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ModelRunner, "execute", execute)
+        yield
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 
 from tests.cluster.in_process import spark_server
-from tests.serve.harness import Live
+from tests.serve.harness import Live, wait_until
 
 ASK: Any = [{"role": "user", "content": "What is prefill?"}]
 
@@ -30,17 +29,17 @@ def client(spark: Live) -> Iterator[OpenAI]:
         yield made
 
 
-def gauges_at_rest(live: Live) -> bool:
-    """True once nothing is running, waiting or held (the scrape may come a step too early)."""
-    for _ in range(100):
+def wait_for_rest(live: Live) -> None:
+    """Until nothing is running, waiting or held: the scrape may come a step too early."""
+
+    def at_rest() -> bool:
         lines = live.get("/metrics").body.decode().splitlines()
         pairs = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
         values = {name: float(value) for name, value in pairs}
         names = ("twostroke_requests_running", "twostroke_requests_waiting", "twostroke_kv_pages_used")
-        if all(values[name] == 0 for name in names):
-            return True
-        time.sleep(0.02)
-    return False
+        return all(values[name] == 0 for name in names)
+
+    wait_until(at_rest, "gauges at rest")
 
 
 def test_streamed_and_whole_answers_are_the_same(client: OpenAI, spark: Live) -> None:
@@ -52,7 +51,7 @@ def test_streamed_and_whole_answers_are_the_same(client: OpenAI, spark: Live) ->
         usage = chunk.usage or usage
     assert text == whole.choices[0].message.content and len(text) > 20
     assert usage and whole.usage and usage.completion_tokens == whole.usage.completion_tokens
-    assert gauges_at_rest(spark)
+    wait_for_rest(spark)
 
 
 def test_a_crowd_gets_the_same_bits_as_one(client: OpenAI, spark: Live) -> None:
@@ -109,7 +108,7 @@ def test_too_long_is_refused_and_the_engine_goes_on(client: OpenAI, spark: Live)
     with pytest.raises(openai.BadRequestError):
         client.completions.create(model="spark", prompt=[10**6], max_tokens=5)
     assert client.completions.create(model="spark", prompt="go on", max_tokens=2).usage
-    assert gauges_at_rest(spark)
+    wait_for_rest(spark)
 
 
 def test_a_client_that_leaves_frees_its_pages(spark: Live) -> None:
@@ -123,4 +122,4 @@ def test_a_client_that_leaves_frees_its_pages(spark: Live) -> None:
             await stream.close()
 
     asyncio.run(leave())
-    assert gauges_at_rest(spark)
+    wait_for_rest(spark)

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from tests.serve.fakes import fake_parts
-from twostroke.server.serve import bind, run, url_of
+from tests.serve.harness import WAIT_S, wait_until
+from twostroke.server.serve import SAME_SIGNAL_S, bind, run, url_of
 from twostroke.types.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +54,14 @@ def _process() -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.communicate()
 
 
+def _status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=WAIT_S) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_cleanly_and_requests_in_flight_get_their_answer(kind: signal.Signals) -> None:
     with _process() as (process, url):
@@ -66,7 +76,7 @@ def test_a_signal_ends_it_cleanly_and_requests_in_flight_get_their_answer(kind: 
         rest = reply.read()
         assert rest.endswith(b"data: [DONE]\n\n")
         assert b'"finish_reason":"length"' in rest
-        output, _ = process.communicate(timeout=20)
+        output, _ = process.communicate(timeout=WAIT_S)
         assert output.split("\n") == ["engine stopped", "ended", ""]
         assert process.returncode == 0
         with pytest.raises(OSError):
@@ -80,9 +90,10 @@ def test_two_signals_end_it_at_once() -> None:
         connection.request("POST", "/v1/completions", json.dumps(body))
         connection.getresponse().readline()
         process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+        wait_until(lambda: _status(url + "/ready") == 503, "the drain")
+        time.sleep(2 * SAME_SIGNAL_S)  # two at once would count as one
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=20)
+        output, _ = process.communicate(timeout=WAIT_S)
         assert "engine stopped" in output
         assert process.returncode == 0
 

@@ -208,7 +208,7 @@ def test_endless_loops_are_stopped_and_leave_no_thread() -> None:
     loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     with pytest.raises(InvalidRequest, match="did not finish"):
         one(loop, render_limit_s=0.05).render([USER])
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(thread.name == "chat-template" for thread in threading.enumerate()):
         assert time.monotonic() < deadline, "the render thread is still running"
         time.sleep(0.01)

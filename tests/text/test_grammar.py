@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
@@ -10,7 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -235,13 +238,22 @@ def small(tokenizer: Tokenizer, **limits: object) -> GrammarCompiler:
 EXPLODING = Grammar.json_schema({"allOf": [{"pattern": f".*{chr(97 + i)}.*{chr(98 + i)}.{{5}}"} for i in range(20)]})
 
 
+def easy(compiler: GrammarCompiler, text: str) -> TokenMask:
+    """The machine of a regular expression that takes a few milliseconds: only a machine that stands still needs a
+    second try."""
+    for _ in range(9):
+        with contextlib.suppress(InvalidRequest):
+            return compiler.compile(Grammar.regex(text))
+    return compiler.compile(Grammar.regex(text))
+
+
 def test_one_that_takes_too_long_is_killed_and_the_next_is_compiled(tokenizer: Tokenizer) -> None:
     compiler = small(tokenizer, compile_s=0.5)
     try:
-        assert compiler.compile(Grammar.regex("a"))
+        assert easy(compiler, "a")
         with pytest.raises(InvalidRequest, match="too much time or memory"):
             compiler.compile(EXPLODING)
-        assert compiler.compile(Grammar.regex("b")).bits()
+        assert easy(compiler, "b").bits()
     finally:
         compiler.close()
 
@@ -257,24 +269,29 @@ def test_one_that_takes_too_much_memory_is_ended_by_its_limit(tokenizer: Tokeniz
 
 
 def test_grammars_beyond_the_limit_of_waiting_are_refused(tokenizer: Tokenizer) -> None:
-    compiler = small(tokenizer, compile_s=1.5, waiting=2)
-    told: list[str] = []
+    compiler = small(tokenizer, compile_s=0.5, waiting=2)
+    all_asked, try_one = threading.Event(), compiler._trials._try_one
 
-    def ask(number: int) -> None:
-        try:
-            compiler.compile(Grammar.json_schema({"title": f"{number}", **_parsed(EXPLODING)}))
-        except (InvalidRequest, Overloaded) as error:
-            told.append(type(error).__name__)
+    def when_all_have_asked(grammar: Grammar) -> str:
+        assert all_asked.wait(60)
+        return try_one(grammar)
 
+    compiler._trials._try_one = when_all_have_asked
+    told: list[Any] = []
     try:
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for number in range(6):
+            try:
+                told.append(compiler.submit(Grammar.json_schema({"title": f"{number}", **_parsed(EXPLODING)})))
+            except Overloaded as error:
+                told.append(error)
+        all_asked.set()
+        assert [isinstance(each, Overloaded) for each in told] == [False] * 2 + [True] * 4
+        for waited in told[:2]:
+            with pytest.raises(InvalidRequest, match="too much time or memory"):
+                waited.result()
     finally:
+        all_asked.set()
         compiler.close()
-    assert sorted(told) == ["InvalidRequest"] * 2 + ["Overloaded"] * 4
 
 
 def test_few_are_kept(tokenizer: Tokenizer) -> None:
@@ -308,10 +325,11 @@ def test_a_machine_at_its_limit_is_nothing_to_the_others(tokenizer: Tokenizer) -
 
 
 def test_many_machines_of_a_heavy_grammar_are_refused(tokenizer: Tokenizer) -> None:
-    compiler = small(tokenizer, compile_s=0.2)
+    compiler = small(tokenizer, compile_s=60.0)
     heavy = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(300)}}
     try:
         assert len(compiler.submit(Grammar.json_schema(heavy), 2).result()) == 2
+        compiler._limits = replace(compiler._limits, compile_s=0.2)  # for all machines together, of this thread's time
         with pytest.raises(InvalidRequest, match="128 completions"):
             compiler.submit(Grammar.json_schema(heavy), 128).result()
         assert len(compiler.submit(Grammar.regex("a"), 128).result()) == 128
@@ -334,13 +352,17 @@ def test_the_process_ends_with_the_compiler(tokenizer: Tokenizer) -> None:
 def test_the_process_does_not_outlive_a_parent_that_was_killed(at_work: bool) -> None:
     """Idle, it sees the end of its input; at work on something endless, its own timer ends it."""
     code = (
-        "import os, threading, time\n"
+        "import contextlib, os, threading, time\n"
+        "from twostroke.types.errors import InvalidRequest\n"
         "from tests.text.kinds import make\n"
         "from twostroke.text.grammar.compiler import GrammarCompiler, GrammarLimits\n"
         "from twostroke.types.grammar import Grammar\n"
         "t = make('byte_level')\n"
         "c = GrammarCompiler(t, t.vocab_size, t.end_token_ids, GrammarLimits(compile_s=1.0))\n"
-        "c.compile(Grammar.regex('a'))\n"
+        "for _ in range(9):\n"
+        "    with contextlib.suppress(InvalidRequest):\n"
+        "        c.compile(Grammar.regex('a'))\n"
+        "        break\n"
         "print(c._guard._process.pid, flush=True)\n"
         f"c.submit(Grammar.json_schema({_parsed(EXPLODING)!r})) if {at_work} else None\n"
         "time.sleep(0.3)\nos.kill(os.getpid(), 9)\n"
@@ -348,7 +370,7 @@ def test_the_process_does_not_outlive_a_parent_that_was_killed(at_work: bool) ->
     killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert killed.returncode == -9, killed.stderr
     child = Path("/proc") / killed.stdout.strip()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while child.exists() and "guard_child" in (child / "cmdline").read_text():
         assert time.monotonic() < deadline, "the process is still there"
         time.sleep(0.05)

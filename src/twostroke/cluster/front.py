@@ -33,6 +33,7 @@ from twostroke.wire.frames import Frame, RecordSent, ReplicaFacts, ReplicaLoad
 WAIT_S = 0.05
 CALL_AGAIN_S = 0.3
 CALL_S = 3.0
+NOT_CALLED = "not called yet"
 
 Address = tuple[str, int]
 
@@ -51,7 +52,7 @@ class _Caller:
     name: str = ""
     try_at_s: float = 0.0
     since_s: float = 0.0
-    state: str = "not called yet"
+    state: str = NOT_CALLED
 
 
 class FrontStepper:
@@ -245,7 +246,8 @@ class FrontStepper:
         if error:
             raise LinkLost(f"does not answer (error {error})")
         caller.link = FrameLink(caller.sock, self._secret, "front", "replica")
-        caller.state = "greeting"
+        if caller.state == NOT_CALLED:  # else the reason why it was lost stays until it is ready
+            caller.state = "greeting"
         self._watch_writes(caller)
 
     def _hear(self, caller: _Caller, frame: Frame, now: float) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.adapters.random_lora import write_random_lora
 from tests.serve.fakes import MODEL, fake_parts
-from tests.serve.harness import Live, Reply, serving
+from tests.serve.harness import Live, Reply, serving, slow_steps, wait_until
 from twostroke.assets import spark_path
 from twostroke.runner.folder import read_folder
 from twostroke.server.build import build_server
@@ -180,11 +180,9 @@ def test_the_metrics_name_the_adapters_of_running_and_waiting_requests(folder: P
     with build_server("spark", options) as built, serving(built.parts) as made:
         assert used(made) == ("3", "", "")
         seen = set()
-        with ThreadPoolExecutor(2) as pool:
-            asked = [pool.submit(made.complete, model=name, max_tokens=400, ignore_eos=True) for name in ("a", "b")]
+        with slow_steps(0.01), ThreadPoolExecutor(2) as pool:
+            asked = [pool.submit(made.complete, model=name, max_tokens=60, ignore_eos=True) for name in ("a", "b")]
             while not all(each.done() for each in asked):
                 seen.add(used(made)[1:])
         assert {("b", "a"), ("a", "b")} & seen and ("a,b" not in {running for _, running in seen})
-        until_s = time.monotonic() + 20
-        while used(made) != ("3", "", ""):
-            assert time.monotonic() < until_s, "the requests have ended"
+        wait_until(lambda: used(made) == ("3", "", ""), "the requests have ended")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
 
-from tests.serve.fakes import FakeEngine, fake_parts
-from tests.serve.harness import Live, serving
+from tests.serve.fakes import FakeEngine, Turnstile, fake_parts
+from tests.serve.harness import WAIT_S, Live, Reply, serving
 from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest, Overloaded
 from twostroke.types.output import Delta
 from twostroke.types.request import FinishReason
@@ -163,13 +165,18 @@ def test_held_back_text_sends_no_empty_chunk_but_no_logprob_is_lost() -> None:
 
 def test_heartbeats_while_nothing_comes() -> None:
     engine = FakeEngine("ab")
-    engine.token_s = 0.15
-    parts = fake_parts(engine)
-    limits = parts.limits.__class__(heartbeat_s=0.03)
+    engine.gate = gate = Turnstile()
+    limits = fake_parts().limits.__class__(heartbeat_s=0.03)
     with serving(fake_parts(engine, limits=limits)) as live:
-        reply = live.chat(stream=True)
-        assert reply.body.startswith(b": ")
-        assert reply.body.count(b": waiting\n\n") >= 3
+        connection = HTTPConnection("127.0.0.1", live.port, timeout=WAIT_S)
+        asked = {"model": live.parts.served_name, "messages": [{"role": "user", "content": "hi"}], "stream": True}
+        connection.request("POST", "/v1/chat/completions", json.dumps(asked))
+        answer = connection.getresponse()
+        begun = b"".join(answer.readline() for _ in range(6))
+        assert begun == b": waiting\n\n" * 3
+        gate.let(live.loop)
+        reply = Reply(answer.status, {}, begun + answer.read())
+        connection.close()
         assert "".join(c["choices"][0]["delta"].get("content", "") for c in reply.events[:-1]) == "ab"
 
 

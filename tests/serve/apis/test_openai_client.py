@@ -10,7 +10,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from tests.serve.fakes import CONTEXT, MODEL, FakeEngine, fake_parts
+from tests.serve.fakes import CONTEXT, MODEL, FakeEngine, Turnstile, fake_parts
 from tests.serve.harness import Live, serving
 
 USER: Any = [{"role": "user", "content": "hi"}]
@@ -132,7 +132,7 @@ def test_closing_a_stream_in_the_client_aborts() -> None:
     from tests.serve.harness import wait_until
 
     engine = FakeEngine("a" * 500)
-    engine.token_s = 0.01
+    engine.gate = Turnstile(1)
     with serving(fake_parts(engine)) as live, OpenAI(base_url=live.url + "/v1", api_key="none") as client:
         stream = client.chat.completions.create(model=MODEL, messages=USER, stream=True)
         next(iter(stream))

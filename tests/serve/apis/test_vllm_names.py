@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.harness import Live, serving, wait_until
+from tests.serve.harness import WAIT_S, Live, serving, slow_steps, wait_until
 from tests.serve.shown.test_metrics import samples, scrape
 from twostroke.server.build import build_server
 from twostroke.server.telemetry.metrics import ServerMetrics
@@ -147,7 +147,7 @@ def test_an_abort_is_counted_and_gauges_return_to_zero(spark: Live) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    with socket.create_connection(("127.0.0.1", spark.port)) as leaver:
+    with slow_steps(0.01), socket.create_connection(("127.0.0.1", spark.port), timeout=WAIT_S) as leaver:
         body = json.dumps(
             {"model": "spark", "prompt": "a", "max_tokens": 1500, "ignore_eos": True, "stream": True}
         ).encode()

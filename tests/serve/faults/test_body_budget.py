@@ -92,19 +92,19 @@ def test_one_body_alone_may_pass_the_budget_or_it_would_never_be_read(live: Live
 
 
 def test_any_ends_give_back_what_was_taken() -> None:
-    limits = Limits(body_idle_s=0.2, body_bytes=8_000)
-    with serving(fake_parts(FakeEngine(), bodies=BodyBudget(LIMIT), limits=limits)) as live:
+    with serving(fake_parts(FakeEngine(), bodies=BodyBudget(LIMIT), limits=Limits(body_bytes=8_000))) as live:
         with sender(live, "Content-Length: 5000", b" " * 3_000):
             held(live, 3_000)
         held(live, 0)  # gone away
-        with sender(live, "Content-Length: 5000", b" " * 3_000) as silent:
-            assert answer(silent)[0] == 408
-        held(live, 0)
         with sender(live, "Transfer-Encoding: chunked", chunk(b" " * 5_000) + chunk(b" " * 5_000)) as long:
             assert answer(long)[0] == 413
         held(live, 0)
         for wrong in (b"{", b'{"model": 1}', BODY.replace(b"fake", b"other")):
             assert live.post("/v1/completions", wrong).status in (400, 404)
+        held(live, 0)
+    with serving(fake_parts(FakeEngine(), bodies=BodyBudget(LIMIT), limits=Limits(body_idle_s=0.2))) as live:
+        with sender(live, "Content-Length: 5000", b" " * 3_000) as silent:
+            assert answer(silent)[0] == 408
         held(live, 0)
 
 

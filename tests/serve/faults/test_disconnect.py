@@ -6,11 +6,12 @@ import asyncio
 import http.client
 import json
 import socket
+from select import select
 
 import pytest
 
-from tests.serve.fakes import FakeEngine, fake_parts
-from tests.serve.harness import Live, reader_that_does_not_read, serving, wait_until
+from tests.serve.fakes import FakeEngine, Turnstile, fake_parts
+from tests.serve.harness import WAIT_S, Live, reader_that_does_not_read, serving, wait_until
 
 
 def _send(live: Live, **fields: object) -> socket.socket:
@@ -25,18 +26,18 @@ def _send(live: Live, **fields: object) -> socket.socket:
 @pytest.mark.parametrize("prompt", ["x", ["x", "y", "z"]], ids=["one", "three"])
 def test_disconnect_closes_the_engines_streams(stream: bool, prompt: object) -> None:
     engine = FakeEngine("a" * 500)
-    engine.token_s = 0.01
+    sequences = 4 * 2 * (3 if isinstance(prompt, list) else 1)
+    engine.gate = gate = Turnstile(sequences // 2)  # as many pieces as prompts: no answer can be whole
     with serving(fake_parts(engine)) as live:
         connections = [_send(live, stream=stream, prompt=prompt, n=2, max_tokens=400) for _ in range(4)]
-        sequences = 4 * 2 * (3 if isinstance(prompt, list) else 1)
         wait_until(lambda: engine.live == sequences, "all requests running")
         if stream:
-            assert connections[0].recv(100)
+            assert select(connections, [], [], WAIT_S)[0], "a stream has begun"
         for connection in connections:
             connection.close()
         wait_until(lambda: engine.live == 0, "all requests aborted")
         assert engine.closed_early == sequences // 2
-        engine.token_s = 0
+        gate.let(live.loop)
         assert live.complete().status == 200
 
 
@@ -75,8 +76,7 @@ def test_a_reader_that_stops_reading_is_dropped() -> None:
     engine.token_s = 1e-4  # the buffers are full long before the answer is whole
     limits = fake_parts().limits.__class__(stalled_s=0.3)
     with serving(fake_parts(engine, limits=limits)) as live, reader_that_does_not_read(live):
-        wait_until(lambda: engine.live == 100, "the request running")
-        wait_until(lambda: engine.live == 0, "the request dropped")
+        wait_until(lambda: engine.peak == 100 and engine.live == 0, "the request dropped")
         assert engine.closed_early == 1
 
 

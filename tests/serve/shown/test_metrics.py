@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.serve.fakes import FakeEngine, fake_parts
+from tests.serve.fakes import FakeEngine, Turnstile, fake_parts
 from tests.serve.harness import Live, serving, wait_until
 from twostroke.cost.history.ledger import MAX_STEPS, Ledger
 from twostroke.cost.history.step_history import Row
@@ -38,15 +40,14 @@ def scrape(live: Live) -> dict[str, float]:
 
 def test_gauges_follow_the_engine_and_return_to_zero() -> None:
     engine = FakeEngine("a" * 500)
-    engine.token_s = 0.01
+    engine.gate = gate = Turnstile()
     with serving(fake_parts(engine)) as live:
-        import threading
-
         thread = threading.Thread(target=lambda: live.complete(n=3, max_tokens=50))
         thread.start()
         wait_until(lambda: scrape(live)["twostroke_requests_running"] == 3, "three running")
         assert scrape(live)["twostroke_kv_pages_used"] == 3
         assert scrape(live)["twostroke_kv_used_ratio"] == 0.03
+        gate.let(live.loop)
         thread.join()
         after = scrape(live)
         assert [after[f"twostroke_{name}"] for name in ("requests_running", "requests_waiting", "kv_pages_used")] == [

@@ -9,6 +9,7 @@ Must not know: HTTP, engines.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -41,14 +42,19 @@ def otlp_spans(url: str, model: str, version: str, clock: Callable[[], float]) -
 
 
 class Spans:
-    """A Listener. tracer: of OpenTelemetry's API; spans are made when they have ended, with the times they had."""
+    """A Listener. tracer: of OpenTelemetry's API; spans are made when they have ended, with the times they had.
 
-    def __init__(self, tracer: Any, model: str, clock: Callable[[], float]) -> None:
+    clock: the engine's. wall_clock: that of the requests' facts, in seconds since 1970.
+    """
+
+    def __init__(
+        self, tracer: Any, model: str, clock: Callable[[], float], wall_clock: Callable[[], float] = time.time
+    ) -> None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._tracer = tracer
         self._model = model
-        self._clock = clock
+        self._clock, self._wall_clock = clock, wall_clock
         self._propagator = TraceContextTextMapPropagator()
 
     def __call__(self, facts: RequestFacts) -> None:
@@ -87,7 +93,7 @@ class Spans:
         timings = facts.timings
         if timings is None:
             return
-        to_unix_s = facts.end_s - self._clock()  # both are of this moment
+        to_unix_s = self._wall_clock() - self._clock()  # read here, one after the other: they are of one moment
         marks = (timings.arrival_s, timings.first_scheduled_s, timings.first_token_s, timings.finished_s)
         for name, begin_s, end_s in zip(("queue", "prefill", "decode"), marks, marks[1:], strict=False):
             if begin_s is None or end_s is None:

@@ -27,7 +27,8 @@ from twostroke.types.sampling_params import SamplingParams
 
 POISON = 666
 WORKER = f"""
-import ctypes, sys
+import ctypes, faulthandler, sys
+faulthandler.enable()  # where a test fails, the log says what crashed
 from twostroke.runner.runner import ModelRunner
 computed = ModelRunner.execute
 def execute(self, plan):
@@ -67,7 +68,7 @@ def test_a_request_that_crashes_the_worker_twice_is_refused_and_the_others_are_a
         assert 0 < int(refused.value.response.headers["retry-after"]) <= crash_notes.REFUSED_S
         assert refused.value.response.headers["x-should-retry"] == "false"
         assert [answer.choices[0].text for answer in answers] == [alone.choices[0].text] * 2
-        assert restarts(server) == 2
+        assert restarts(server) == 2, server.errors.read_text()
         worker = server.worker
         with pytest.raises(openai.UnprocessableEntityError):
             ask(server, seed=POISON)

@@ -12,11 +12,14 @@ from functools import partial
 
 import pytest
 
+from twostroke.cost.history.accounts import Accounts
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.core import STEP_FAULT
+from twostroke.engine.reader_watch import ReaderWatch
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import ContextLengthExceeded, EngineStopped, InvalidRequest
-from twostroke.types.output import Delta
+from twostroke.types.output import Delta, Timings
+from twostroke.types.parts import TimeParts
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason
 
@@ -232,6 +235,20 @@ def test_the_text_before_a_fault_is_a_piece_of_its_own(reason: FinishReason) -> 
     assert both.followed_by(Delta("q", 0, "", finish_reason=reason, error="why")) is None
     ended = both.followed_by(Delta("q", 0, "!", (3,), finish_reason=FinishReason.STOP))
     assert ended is not None and ended.text == "hello!" and ended.finish_reason is FinishReason.STOP
+
+
+def test_a_reader_that_is_behind_is_late_from_the_last_piece_on() -> None:
+    """Pieces that were joined lay unread since the first was sent; the engine was still at work until the last was."""
+    now, accounts = [0.0], Accounts(8)
+    watch = ReaderWatch(lambda: now[0], accounts)
+    parts = Timings(0.0, 0.0, 1.0, 6.0, parts=TimeParts(decode_s=6.0))
+    watch.taken(1.0, 1.0, Delta("q", 0, "a", (1,)))
+    now[0] = 8.0
+    watch.back()
+    last = watch.taken(2.0, 6.0, Delta("q", 0, "b", (2, 3), finish_reason=FinishReason.LENGTH, timings=parts))
+    assert last.timings is not None and last.timings.parts is not None
+    assert (last.timings.parts.client_stall_s, last.timings.parts.total_s) == (2.0, 8.0)
+    assert watch._unread_s == 6.0
 
 
 def test_a_loop_that_is_behind_wakes_each_reader_once() -> None:

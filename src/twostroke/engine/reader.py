@@ -103,17 +103,19 @@ class StreamReader:
         """Abort what still runs; its pages are free before the next step is planned."""
         self.hang_up(self)
 
-    def _oldest(self) -> tuple[float, Delta]:
-        """The oldest piece, joined with the pieces behind it, and when it was sent."""
+    def _oldest(self) -> tuple[float, float, Delta]:
+        """When the oldest piece was sent, when the last of those that are joined to it was, and all of them as one."""
         sent_s, piece, size = self.mail.popleft()
+        last_sent_s = sent_s
         self.unread_bytes -= size
         while self.mail and len(piece.token_ids) < MOST_TOKENS_TOGETHER:
             both = piece.followed_by(self.mail[0][1])
             if both is None:
                 break
-            self.unread_bytes -= self.mail.popleft()[2]
+            last_sent_s, _, size = self.mail.popleft()
+            self.unread_bytes -= size
             piece = both
-        return sent_s, piece
+        return sent_s, last_sent_s, piece
 
 
 def size_bytes(delta: Delta) -> int:

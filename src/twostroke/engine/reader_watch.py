@@ -29,14 +29,19 @@ class ReaderWatch:
         self._back_s = self._before_s = clock()
         self._unread_s = 0.0
 
-    def taken(self, sent_s: float, delta: Delta) -> Delta:
-        """The piece; a last one has the delay in its timings, and its account gets it too."""
+    def taken(self, sent_s: float, last_sent_s: float, delta: Delta) -> Delta:
+        """The piece; a last one has the delay in its timings, and its account gets it too.
+
+        sent_s, last_sent_s: when the first and the last of the pieces that were joined to this one were sent. Pieces
+        lay unread from the first on; the end is late from the last on, before which the engine was still at work.
+        """
         busy_s = self._back_s - max(sent_s, self._before_s)
         self._unread_s += max(0.0, busy_s)
+        was_busy = self._back_s > max(last_sent_s, self._before_s)
         self._before_s = self._back_s
         if delta.finish_reason is None:
             return delta
-        late_s = self._clock() - sent_s if busy_s > 0 else 0.0
+        late_s = self._clock() - last_sent_s if was_busy else 0.0
         self._accounts.reader(f"{delta.request_id}/{delta.index}", late_s, self._unread_s)
         timings = delta.timings
         if not late_s or timings is None or timings.parts is None:

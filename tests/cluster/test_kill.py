@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.running import Running, serving
+from tests.tiers import TIER
 from twostroke.llm import LLM
 from twostroke.types.grammar import Grammar
 from twostroke.types.sampling_params import SamplingParams
@@ -27,6 +28,7 @@ SCHEMA = {
     "properties": {"word": {"type": "string", "maxLength": 40}, "count": {"type": "integer"}},
     "required": ["word", "count"],
 }
+MANY = 96
 ASKED: list[dict[str, Any]] = [
     {"temperature": 0},
     {"temperature": 1.0, "seed": 5, "logprobs": True, "top_logprobs": 3},
@@ -100,20 +102,20 @@ def test_the_end_of_all_replicas_makes_streams_wait(running: Running) -> None:
 
 
 @pytest.mark.slow
-def test_a_kill_at_every_kth_token_of_200_streams_changes_none(running: Running) -> None:
+def test_a_kill_at_every_kth_token_of_many_streams_changes_none(running: Running) -> None:
     """Penalties, grammars, several choices, log probabilities, stop strings; eight streams at a time."""
-    asked = [{**ASKED[number % len(ASKED)], "seed": number, "max_tokens": 48} for number in range(200)]
-    dice, lock, counts = random.Random(9), threading.Lock(), {"pieces": 0, "kills": 0}
+    asked = [{**ASKED[number % len(ASKED)], "seed": number, "max_tokens": 48} for number in range(MANY)]
+    dice, lock, counts = random.Random(TIER.seed), threading.Lock(), {"pieces": 0, "kills": 0}
 
     def piece() -> None:
         with lock:
             counts["pieces"] += 1
-            found = running.replicas() if counts["pieces"] % 149 == 0 else []
+            found = running.replicas() if counts["pieces"] % 101 == 0 else []
             if len(found) > 1:  # one lives
                 counts["kills"] += kill(dice.choice(found))
 
     with ThreadPoolExecutor(8) as threads:
         expected = list(threads.map(running.answer, asked))
         found = list(threads.map(lambda fields: running.answer(fields, piece), asked))
-    assert [number for number in range(200) if found[number] != expected[number]] == []
+    assert [number for number in range(MANY) if found[number] != expected[number]] == []
     assert counts["kills"] >= 2, counts  # a killed replica takes seconds to come back, and one must live

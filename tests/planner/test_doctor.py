@@ -48,10 +48,10 @@ def test_everything_is_measured(measured: tuple[Calibration, list[tuple[int, int
         assert all(y > 0 for y in rates.cold.ys) and all(y >= 0 for y in rates.features.ys)
         assert list(rates.cold.ys) == sorted(rates.cold.ys), "more rows never take less time"
     assert all(rates.prefill.ys[-1] > 0 for rates in found.attention.values())
-    assert found.exchange is not None and 0 < found.exchange.meeting_s < 1 and found.exchange.bytes_per_s > 1e6
-    assert 0 < found.layer_s < 1 and 0 <= found.host.step_s < 1
+    assert found.exchange is not None and 0 < found.exchange.meeting_s < 10 and found.exchange.bytes_per_s > 1e6
+    assert 0 < found.layer_s < 10 and 0 <= found.host.step_s < 10
     # Beside other work the fit may give all of a step's share to its sequences, never nothing to both.
-    assert 0 < found.host.step_s + found.host.sequence_s < 1
+    assert 0 < found.host.step_s + found.host.sequence_s < 10
 
 
 def test_progress_ends_at_the_total(measured: tuple[Calibration, list[tuple[int, int, str]]]) -> None:

@@ -89,7 +89,7 @@ def build_front(
         grammars=grammars,
         ledger=stepper.fleet.ledger,
     )
-    stepper.use(session)
+    stepper.session = session
     parts = ServerParts(
         engine=AsyncEngine(stepper),
         tokenizer=tokenizer,

@@ -24,7 +24,6 @@ from twostroke.wire.frames import RecordAsked, RecordSent
 
 ANSWER_S = 10.0
 """A replica answers between two of its steps."""
-DROPPED = "newer requests took its place"
 
 
 Answers = list[tuple[ReplicaStay, "Future[Record]"]]
@@ -79,8 +78,9 @@ class RecordCalls:
 
     def came(self, name: str, frame: RecordSent) -> None:
         """A replica has answered."""
+        forgotten = f"{name} has no record of this time any more: newer requests took its place"
         for _, answer in self._waiting.pop((name, frame.number), ()):
-            answer.set_result(frame.explanation or f"{name} has no record of this time any more: {DROPPED}")
+            answer.set_result(frame.explanation or forgotten)
 
     def lost(self, name: str) -> None:
         """A replica that was asked does not answer any more."""

@@ -12,18 +12,18 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
 
 from twostroke.cluster.link import FrameLink, LinkLost
 from twostroke.cluster.page_calls import PageCalls
 from twostroke.cluster.page_feeds import LinkId
 from twostroke.cluster.replica_core import ReplicaCore
 from twostroke.cluster.waker import Waker
+from twostroke.engine.session import Grammars
 from twostroke.types.errors import TwostrokeError
-from twostroke.types.grammar import Grammar, TokenMask
+from twostroke.types.grammar import TokenMask
 from twostroke.wire.frames import (
     Assignment,
     Beat,
@@ -45,13 +45,6 @@ BUSY_BYTES = 8 << 20
 GREETING_S = 5.0
 
 
-class MaskMaker(Protocol):
-    """What compiles grammars, in threads of its own."""
-
-    def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """Begin to compile `count` machines of a grammar. Raises TwostrokeError; the future may raise it too."""
-
-
 @dataclass(eq=False, slots=True)
 class _Front:
     """A connected front. since_s: when it connected. told: it has our ReplicaFacts."""
@@ -68,7 +61,7 @@ class ReplicaServer:
         self,
         core: ReplicaCore,
         facts: ReplicaFacts,
-        grammars: MaskMaker,
+        grammars: Grammars,
         listener: socket.socket,
         secret: bytes,
         say: Callable[[str], None],

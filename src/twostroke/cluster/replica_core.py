@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from twostroke.beams.book import BeamBook
 from twostroke.cluster.page_exchange import PageExchange
@@ -50,13 +49,6 @@ PREFILL_TOKENS = 256
 """The predicted seconds of a prompt's token are those of a chunk of this size."""
 
 
-class Probe(Protocol):
-    """Raises where the machine itself is broken."""
-
-    def __call__(self) -> None:
-        """Ask."""
-
-
 @dataclass(eq=False, slots=True)
 class _Link:
     """A front's streams: their numbers by request id, and ids by number. tokens: of prompt and resumed output.
@@ -72,7 +64,7 @@ class _Link:
 
 class ReplicaCore:
     """One thread at a time. clock: seconds. times: predicts steps. report: called with every fault in full.
-    explainer: its ledger hears of each request and each step.
+    probe: raises where the machine itself is broken. explainer: its ledger hears of each request and each step.
 
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
     second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
@@ -85,7 +77,7 @@ class ReplicaCore:
         clock: Callable[[], float],
         times: StepTime,
         report: Callable[[BaseException], None],
-        probe: Probe,
+        probe: Callable[[], None],
         explainer: Explainer,
         pages: PageExchange | None = None,
     ) -> None:

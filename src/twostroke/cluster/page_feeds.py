@@ -24,6 +24,7 @@ MOST_FEEDS = 256
 class _Feed:
     """asked: the question that has no answer yet. heard_s: when the last one came."""
 
+    exchange: PageExchange
     pages: PromptPages
     asked: PagesAsked | None
     heard_s: float
@@ -47,7 +48,7 @@ class PageFeeds:
         key = (link_id, asked.number)
         feed = self._feeds.get(key)
         if self._exchange is not None and asked.token_ids and len(self._feeds) < MOST_FEEDS:
-            self._feeds[key] = _Feed(self._exchange.source_of(asked), asked, now)
+            self._feeds[key] = _Feed(self._exchange, self._exchange.source_of(asked), asked, now)
         elif feed is None or feed.pages.at != asked.first:
             self._feeds.pop(key, None)
             self._outbox.append((link_id, PagesSent(asked.number, (), True)))
@@ -61,9 +62,9 @@ class PageFeeds:
         unsent bytes already; those that are answered come into it. -> was anything answered?
         """
         before = len(busy)
-        for (link_id, number), feed in list(self._feeds.items()) if self._exchange is not None else ():
+        for (link_id, number), feed in list(self._feeds.items()):
             if feed.asked is not None and link_id not in busy:
-                pages = self._exchange.read(feed.pages, feed.asked.count)
+                pages = feed.exchange.read(feed.pages, feed.asked.count)
                 if pages or now - feed.heard_s > WAIT_S:
                     self._outbox.append((link_id, PagesSent(number, pages)))
                     busy.add(link_id)

@@ -25,9 +25,7 @@ def phase_flags(prompts: str, batches: str, at: int, rounds: int) -> tuple[Calla
     return (
         click.option("--shape", default=None, help=SHAPE_HELP),
         click.option("--prompts", default=prompts, callback=_numbers, help=f"Prompt lengths [default: {prompts}]."),
-        click.option(
-            "--batches", default=batches, callback=_numbers, help=f"Streams to decode [default: {batches}]."
-        ),
+        click.option("--batches", default=batches, callback=_numbers, help=f"Streams to decode [default: {batches}]."),
         click.option("--at", type=click.IntRange(1), default=at, help=f"Context where decode starts [default: {at}]."),
         click.option("--new", type=click.IntRange(2), default=32, help="Tokens that each decodes [default: 32]."),
         click.option(
